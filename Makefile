@@ -1,0 +1,45 @@
+# `make demo` and `make test` need nothing but python3 and make: each builds .venv by itself,
+# and costs nothing when pyproject.toml and constraints.txt have not changed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PEERS := .venv-peers
+PEERS_INSTALLED := $(PEERS)/.installed
+BENCHMARK ?=
+
+.PHONY: demo test lint format bench clean
+
+demo: $(INSTALLED)
+	$(BIN)/python -m benchmarks synthetic
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -n 2
+
+lint: $(INSTALLED)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(INSTALLED)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# `make bench` lists the benchmarks; `make bench BENCHMARK="statistics --quick"` runs one.
+bench: $(INSTALLED) $(PEERS_INSTALLED)
+	$(BIN)/python -m benchmarks $(BENCHMARK)
+
+clean:
+	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+$(INSTALLED): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server,dev,bench]'
+	touch $@
+
+# Peers that we are measured against pin versions that contradict ours (flwr: an old FastAPI).
+$(PEERS_INSTALLED): benchmarks/peers.txt
+	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet --requirement benchmarks/peers.txt
+	touch $@

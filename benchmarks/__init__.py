@@ -1,0 +1,1 @@
+"""What the README's figures come from: always a ratio against a peer or a limit, in one run."""

@@ -1,0 +1,41 @@
+"""`python -m benchmarks NAME [--quick] [--json] [--data DIR]`; without a name, the list of them.
+
+Each run ends with one JSON line {"name": …, "figures": {…}}, also written to
+`benchmarks/results/NAME.json` (`NAME.quick.json` with --quick); --json prints that line alone.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import sys
+from pathlib import Path
+
+from benchmarks.registry import NAMES, RESULTS, load, summary
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("name", nargs="?", choices=NAMES)
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, the same figures")
+    parser.add_argument("--json", action="store_true", help="print nothing but the JSON line")
+    parser.add_argument(
+        "--data", type=Path, default=Path("../shared/data"), help="folder of the real data sets"
+    )
+    options = parser.parse_args(arguments)
+    if options.name is None:
+        for name in NAMES:
+            print(f"{name:16} {summary(load(name))}")
+        return 0
+    with contextlib.redirect_stdout(io.StringIO()) if options.json else contextlib.nullcontext():
+        figures = load(options.name).run(options)
+    line = json.dumps({"name": options.name, "figures": figures})
+    RESULTS.mkdir(exist_ok=True)
+    suffix = ".quick.json" if options.quick else ".json"
+    (RESULTS / f"{options.name}{suffix}").write_text(line + "\n")
+    print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The coordinator: it runs sessions, and only ever sees sums."""
