@@ -1,0 +1,168 @@
+"""What the Bayesian linear layer needs of a table, and all it needs: S, b, yᵀy and n.
+
+S = Σ φφᵀ, b = Σ φy, yᵀy = Σ y², n = Σ 1 over rows: additive, so those of any split of a table add
+up to the pooled ones, and rows can be taken out again by subtraction. Targets share S.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from scipy.linalg.blas import dsyrk
+from torch import Tensor
+
+from kernels.errors import EmptyTable, NotFinite, NotSymmetric, StatisticsError, WrongShape
+from kernels.urk import URK
+
+CHUNK_ROWS = 8192
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """Sufficient statistics of rows, float64.
+
+    scatter: S, (M, M), symmetric.
+    cross: b, (M, T), a column per target.
+    target_squares: yᵀy, (T,).
+    count: n. Not negative; a difference of tables may have fewer rows than features.
+    rounding: a bound on the spectral norm of S's error, 0 for statistics that were never rounded;
+        it adds up, whatever is done with the statistics.
+    """
+
+    scatter: Tensor
+    cross: Tensor
+    target_squares: Tensor
+    count: int
+    rounding: float = 0.0
+
+    def __post_init__(self) -> None:
+        features, targets = self.features, self.targets
+        if self.scatter.shape != (features, features):
+            raise WrongShape(f"S must be square, not {tuple(self.scatter.shape)}")
+        if self.cross.shape != (features, targets) or self.target_squares.shape != (targets,):
+            raise WrongShape(
+                f"with {features} features b must be ({features}, targets) and yᵀy (targets,), "
+                f"not {tuple(self.cross.shape)} and {tuple(self.target_squares.shape)}"
+            )
+        for name in ("scatter", "cross", "target_squares"):
+            value = getattr(self, name)
+            if value.dtype != torch.float64:
+                raise StatisticsError(f"{name} must be float64, not {value.dtype}: sums need it")
+            if not torch.isfinite(value).all():
+                raise NotFinite(
+                    f"{name} is not finite: the features overflow, or a table had NaN cells"
+                )
+        if (self.target_squares < 0).any():
+            raise StatisticsError("yᵀy is negative: more was subtracted than was ever added")
+        if self.count < 0:
+            raise StatisticsError(f"n = {self.count}: more rows were subtracted than were added")
+        scale = float(self.scatter.diagonal().abs().max()) if features else 0.0
+        asymmetry = float((self.scatter - self.scatter.mT).abs().max()) if features else 0.0
+        if asymmetry > 1e-9 * scale + 2 * self.rounding:
+            raise NotSymmetric(
+                f"S differs from its transpose by up to {asymmetry:.3g} at a scale of {scale:.3g}: "
+                "it is no sum of φφᵀ"
+            )
+
+    @property
+    def features(self) -> int:
+        """Return M."""
+        return self.scatter.shape[0]
+
+    @property
+    def targets(self) -> int:
+        """Return T."""
+        return self.cross.shape[1]
+
+    @classmethod
+    def zero(cls, *, features: int, targets: int = 1) -> Self:
+        """Return the statistics of no rows."""
+        return cls(
+            torch.zeros(features, features, dtype=torch.float64),
+            torch.zeros(features, targets, dtype=torch.float64),
+            torch.zeros(targets, dtype=torch.float64),
+            0,
+        )
+
+    @classmethod
+    def of_features(cls, features: Tensor, targets: Tensor) -> Self:
+        """Sum over rows of features (n, M) and targets (n,) or (n, T)."""
+        return cls.of_chunks([(features, targets)])
+
+    @classmethod
+    def of_table(
+        cls, kernel: URK, x: Tensor, targets: Tensor, *, chunk_rows: int = CHUNK_ROWS
+    ) -> Self:
+        """Sum over the rows of a table; features exist for `chunk_rows` rows at a time only."""
+        if len(x) != len(targets):
+            raise WrongShape(f"{len(x)} rows of x but {len(targets)} of targets")
+        if len(x) == 0:
+            columns = 1 if targets.ndim == 1 else targets.shape[1]
+            return cls.zero(features=kernel.spec.features, targets=columns)
+        return cls.of_chunks(
+            (phi, targets[rows])
+            for rows, phi in kernel.features_in_chunks(x, chunk_rows=chunk_rows)
+        )
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterable[tuple[Tensor, Tensor]]) -> Self:
+        """Sum over a stream of (features, targets), in the memory of one chunk."""
+        scatter: Tensor | None = None
+        cross = target_squares = torch.empty(0)
+        count = 0
+        for features, targets in chunks:
+            phi, y = _checked_chunk(features, targets)
+            if scatter is None:
+                # Stored transposed: BLAS wants columns, and the upper triangle suffices.
+                scatter = torch.zeros(phi.shape[1], phi.shape[1], dtype=torch.float64)
+                cross = torch.zeros(phi.shape[1], y.shape[1], dtype=torch.float64)
+                target_squares = torch.zeros(y.shape[1], dtype=torch.float64)
+            if phi.shape[1] != len(scatter) or y.shape[1] != cross.shape[1]:
+                raise WrongShape("chunks of one table differ in their number of columns")
+            dsyrk(1.0, phi.mT.numpy(), beta=1.0, c=scatter.mT.numpy(), overwrite_c=1)
+            cross += phi.mT @ y
+            target_squares += (y * y).sum(0)
+            count += len(y)
+        if scatter is None:
+            raise EmptyTable("no chunk of rows: use Statistics.zero for an empty table")
+        # dsyrk wrote the upper triangle of the column-major view, the lower one of ours.
+        scatter = scatter.tril() + scatter.tril(-1).mT
+        return cls(scatter, cross, target_squares, count)
+
+    def __add__(self, other: Self) -> Self:
+        self._check_compatible(other)
+        return type(self)(
+            self.scatter + other.scatter,
+            self.cross + other.cross,
+            self.target_squares + other.target_squares,
+            self.count + other.count,
+            self.rounding + other.rounding,
+        )
+
+    def __sub__(self, other: Self) -> Self:
+        self._check_compatible(other)
+        return type(self)(
+            self.scatter - other.scatter,
+            self.cross - other.cross,
+            self.target_squares - other.target_squares,
+            self.count - other.count,
+            self.rounding + other.rounding,
+        )
+
+    def _check_compatible(self, other: Self) -> None:
+        if (self.features, self.targets) != (other.features, other.targets):
+            raise WrongShape(
+                f"statistics of {self.features} features and {self.targets} targets do not add to "
+                f"{other.features} and {other.targets}: they are of different kernels or schemas"
+            )
+
+
+def _checked_chunk(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    if features.ndim != 2 or targets.ndim not in (1, 2) or len(features) != len(targets):
+        raise WrongShape(
+            f"features must be (rows, M) and targets (rows,) or (rows, T), "
+            f"not {tuple(features.shape)} and {tuple(targets.shape)}"
+        )
+    y = targets.unsqueeze(1) if targets.ndim == 1 else targets
+    return features.detach().double().contiguous(), y.detach().double()
