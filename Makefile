@@ -8,6 +8,10 @@ PEERS := .venv-peers
 PEERS_INSTALLED := $(PEERS)/.installed
 BENCHMARK ?=
 
+# Small matrices on few cores: one thread a process, or waiting threads spin.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+
 .PHONY: demo test lint format bench clean
 
 demo: $(INSTALLED)
