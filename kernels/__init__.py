@@ -3,3 +3,33 @@
 Pure functions of tensors and the plain data that hospitals and the coordinator both speak of.
 Nothing here knows of a network, a file or a database.
 """
+
+from kernels.evidence import PooledEvidence, client_gradient, negative_log_evidence
+from kernels.linear import Hyperparameters, Posterior, Prediction, Spectrum, rounding_of
+from kernels.refit import RefitOptions, refit
+from kernels.spec import Architecture, Ending, KernelSpec, Normaliser, Replication
+from kernels.statistics import Statistics
+from kernels.urk import URK, starting_weights, weight_count, weight_shapes
+
+__all__ = [
+    "URK",
+    "Architecture",
+    "Ending",
+    "Hyperparameters",
+    "KernelSpec",
+    "Normaliser",
+    "PooledEvidence",
+    "Posterior",
+    "Prediction",
+    "RefitOptions",
+    "Replication",
+    "Spectrum",
+    "Statistics",
+    "client_gradient",
+    "negative_log_evidence",
+    "refit",
+    "rounding_of",
+    "starting_weights",
+    "weight_count",
+    "weight_shapes",
+]
