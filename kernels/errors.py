@@ -12,7 +12,8 @@
     ├── StatisticsError           statistics.invalid
     │   ├── NotSymmetric          statistics.not_symmetric
     │   └── NotPositive           statistics.not_positive
-    └── HyperparameterError       hyperparameter.invalid
+    ├── HyperparameterError       hyperparameter.invalid
+    └── PredictionError           prediction.invalid
 
 A message says what is wrong with which value and what to do; it never carries a patient's value.
 """
@@ -96,3 +97,9 @@ class HyperparameterError(KernelsError):
     """A noise or prior variance is not a positive finite number."""
 
     code = "hyperparameter.invalid"
+
+
+class PredictionError(KernelsError):
+    """A predictive distribution is impossible: no positive variance, or crossed interval ends."""
+
+    code = "prediction.invalid"
