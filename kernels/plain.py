@@ -1,15 +1,37 @@
-"""Strict decoding of plain data: a JSON object has exactly the fields of its dataclass.
+"""Plain data as JSON and back, strictly: an object has exactly the fields of its dataclass.
 
 Problems are collected rather than raised, so that the author of a document hears of all of them
 at once. Types of fields are the business of the dataclass: whoever builds it in Python is checked
 by the same code.
 """
 
+import json
 import sys
 from dataclasses import MISSING, fields
 from typing import TypeGuard, TypeVar
 
 T = TypeVar("T")
+
+
+def encode_json(plain: object) -> str:
+    """Return the one canonical text of plain data: sorted keys, no spaces, no NaN."""
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def parse_json(text: str, where: str, problems: list[str]) -> object:
+    """Parse JSON in which no object has a field twice, or say in `problems` what it is instead."""
+    try:
+        return json.loads(text, object_pairs_hook=_each_field_once)
+    except (ValueError, RecursionError) as error:
+        problems.append(f"{where} is not JSON: {error}")
+        return None
+
+
+def _each_field_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    plain = dict(pairs)
+    if len(plain) < len(pairs):
+        raise ValueError("an object has a field twice")
+    return plain
 
 
 def decode_object(kind: type[T], plain: object, where: str, problems: list[str]) -> T | None:

@@ -45,6 +45,8 @@ ROWS_SHOWN = 3
 LEVELS_SHOWN = 12
 """How many levels of the schema a message has at most."""
 
+_ADVICE_ON_MISSING = "fill them in, drop the rows, or let the schema allow missing cells"
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
@@ -194,8 +196,11 @@ def _numbers(
         "convert text and booleans to numbers, or let the schema have a categorical column",
     )
     note(InfiniteValue, np.isinf(values), "are infinite", "correct them, or mark them as missing")
-    if isinstance(column, Target) or not column.may_be_missing:
-        note(MissingValue, np.isnan(values) & ~no_number, "are missing", _ADVICE_ON_MISSING)
+    missing = np.isnan(values) & ~no_number
+    if isinstance(column, Target):
+        note(MissingValue, missing, "are missing", "drop the rows: there is nothing to learn there")
+    elif not column.may_be_missing:
+        note(MissingValue, missing, "are missing", _ADVICE_ON_MISSING)
     if refuse_outside:
         note(
             OutOfBounds,
@@ -258,9 +263,6 @@ def _bounds(column: Numeric | Target) -> str:
     lower = "(−∞" if column.lower is None else f"[{column.lower}"
     upper = "∞)" if column.upper is None else f"{column.upper}]"
     return f"{lower}, {upper} {column.unit}"
-
-
-_ADVICE_ON_MISSING = "fill them in, drop the rows, or let the schema allow missing cells"
 
 
 def _note(

@@ -15,7 +15,7 @@ JSON, raises `SchemaRefused` with every problem in it.
 ... )
 >>> schema.feature_names
 ('age', 'sex=female', 'sex=male', 'sex is missing')
->>> Schema.from_dict(schema.to_dict()) == schema
+>>> Schema.from_json(schema.to_json()) == schema
 True
 """
 
@@ -35,7 +35,16 @@ from kernels.errors import (
     WrongField,
     WrongLevels,
 )
-from kernels.plain import decode_list, decode_object, is_flag, is_newer, is_number, is_text
+from kernels.plain import (
+    decode_list,
+    decode_object,
+    encode_json,
+    is_flag,
+    is_newer,
+    is_number,
+    is_text,
+    parse_json,
+)
 
 
 @dataclass(frozen=True)
@@ -127,28 +136,31 @@ class Schema:
         """The p features that rows have, in order."""
         return tuple(name for column in self.features for name in column.feature_names)
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the schema as JSON's own types; equal schemas give equal text."""
-        return {
-            "version": self.VERSION,
-            "features": [_column_to_dict(column) for column in self.features],
-            "targets": [_column_to_dict(target) for target in self.targets],
-            "patient": self.patient,
-        }
+    def to_json(self) -> str:
+        """Return the canonical JSON; equal schemas give equal text."""
+        return encode_json(
+            {
+                "version": self.VERSION,
+                "features": [_column_to_dict(column) for column in self.features],
+                "targets": [_column_to_dict(target) for target in self.targets],
+                "patient": self.patient,
+            }
+        )
 
     @classmethod
-    def from_dict(cls, plain: object) -> "Schema":
-        """Rebuild a schema from what `to_dict` gave; columns may leave out fields with a default.
+    def from_json(cls, text: str) -> "Schema":
+        """Read a schema; columns may leave out fields with a default.
 
-        `plain` is not trusted: unknown fields, wrong types and impossible values are refused.
+        `text` is not trusted: unknown fields, wrong types and impossible values are refused.
         """
+        wrong: list[str] = []
+        plain = parse_json(text, "the schema", wrong)
         if is_newer(plain, cls.VERSION):
             raise NewerSchema(
                 f"this schema is of a later version than {cls.VERSION}, the last that this "
                 "program knows; upgrade veilgp"
             )
-        wrong: list[str] = []
-        document = decode_object(_Document, plain, "the schema", wrong)
+        document = None if wrong else decode_object(_Document, plain, "the schema", wrong)
         if document is None:
             raise SchemaRefused([WrongField(sentence) for sentence in wrong])
         if type(document.version) is not int or document.version != cls.VERSION:
@@ -193,14 +205,12 @@ def _features_from_list(plain: object, wrong: list[str]) -> tuple[Feature, ...]:
 
 
 def _column_to_dict(column: Feature | Target) -> dict[str, object]:
+    kinds = [name for name, kind in _KINDS.items() if isinstance(column, kind)]
     plain = asdict(column)
-    for name, value in plain.items():
-        if isinstance(value, tuple):
-            plain[name] = list(value)
-        elif name in ("lower", "upper") and value is not None:
-            plain[name] = float(value)
-    kinds = [{"kind": name} for name, kind in _KINDS.items() if isinstance(column, kind)]
-    return {**kinds[0], **plain} if kinds else plain
+    for end in ("lower", "upper"):
+        if plain.get(end) is not None:
+            plain[end] = float(plain[end])  # 0 and 0.0 are equal, so they give equal text
+    return {"kind": kinds[0], **plain} if kinds else plain
 
 
 def _indicator(column: Feature) -> tuple[str, ...]:

@@ -18,9 +18,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from kernels.errors import NewerStandardiser, StandardiserError
+from kernels.errors import NewerStandardiser, StandardiserError, WrongShape
 from kernels.moments import Moments, mean_and_scale
-from kernels.plain import decode_list, decode_object, is_newer, is_number, is_text
+from kernels.plain import (
+    decode_list,
+    decode_object,
+    encode_json,
+    is_newer,
+    is_number,
+    is_text,
+    parse_json,
+)
 from kernels.records import Records
 from kernels.schema import Numeric, Schema, Target
 
@@ -151,30 +159,30 @@ class Standardiser:
 
     def in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Turn predictions of standardised targets, each (n, T), into the targets' units."""
+        expected = (len(mean), len(self.targets))
+        if not mean.shape == variance.shape == expected:
+            raise WrongShape(
+                f"mean is {tuple(mean.shape)} and variance {tuple(variance.shape)}; pass one row "
+                f"each for every prediction, with {len(self.targets)} columns"
+            )
         target_mean, target_scale = _columns(self.targets)
         return mean * target_scale + target_mean, variance * target_scale.square()
 
-    def to_dict(self) -> dict[str, object]:
-        """Return the standardiser as JSON's own types; floats survive JSON to the last bit."""
-        return {
-            "version": self.VERSION,
-            "numeric": [asdict(column) for column in self.numeric],
-            "categorical": [
-                {"name": column.name, "shares": list(column.shares)} for column in self.categorical
-            ],
-            "targets": [asdict(column) for column in self.targets],
-        }
+    def to_json(self) -> str:
+        """Return the canonical JSON; floats survive it to the last bit."""
+        return encode_json({"version": self.VERSION, **asdict(self)})
 
     @classmethod
-    def from_dict(cls, plain: object) -> "Standardiser":
-        """Rebuild a standardiser from what `to_dict` gave; `plain` is not trusted."""
+    def from_json(cls, text: str) -> "Standardiser":
+        """Read a standardiser; `text` is not trusted."""
+        wrong: list[str] = []
+        plain = parse_json(text, "the standardiser", wrong)
         if is_newer(plain, cls.VERSION):
             raise NewerStandardiser(
                 f"this standardiser is of a later version than {cls.VERSION}, the last that this "
                 "program knows; upgrade veilgp"
             )
-        wrong: list[str] = []
-        document = decode_object(_Document, plain, "the standardiser", wrong)
+        document = None if wrong else decode_object(_Document, plain, "the standardiser", wrong)
         if document is None:
             raise StandardiserError("; ".join(wrong))
         if type(document.version) is not int or document.version != cls.VERSION:
