@@ -5,18 +5,40 @@
     │   ├── UnknownArchitecture   spec.unknown_architecture
     │   └── NewerSpec             spec.newer_version
     ├── WeightsError              weights.invalid
+    ├── SchemaError               schema.invalid
+    │   ├── SchemaRefused         schema.refused, with all its `problems`:
+    │   ├── WrongField            schema.wrong_field
+    │   ├── DuplicateName         schema.duplicate_name
+    │   ├── WrongLevels           schema.wrong_levels
+    │   ├── WrongBounds           schema.wrong_bounds
+    │   ├── NothingToLearn        schema.nothing_to_learn
+    │   └── NewerSchema           schema.newer_version
+    ├── StandardiserError         standardiser.invalid
+    │   └── NewerStandardiser     standardiser.newer_version
     ├── TableError                table.invalid
     │   ├── EmptyTable            table.empty
     │   ├── NotFinite             table.not_finite
-    │   └── WrongShape            table.wrong_shape
+    │   ├── WrongShape            table.wrong_shape
+    │   ├── TableRefused          table.refused, with all its `problems`:
+    │   └── ColumnError           table.column
+    │       ├── MissingColumn     table.missing_column
+    │       ├── WrongLength       table.wrong_length
+    │       ├── NotNumeric        table.not_numeric
+    │       ├── NotALabel         table.not_a_label
+    │       ├── MissingValue      table.missing_value
+    │       ├── InfiniteValue     table.infinite_value
+    │       ├── UnknownLevel      table.unknown_level
+    │       └── OutOfBounds       table.out_of_bounds
     ├── StatisticsError           statistics.invalid
     │   ├── NotSymmetric          statistics.not_symmetric
     │   └── NotPositive           statistics.not_positive
-    └── HyperparameterError       hyperparameter.invalid
+    ├── HyperparameterError       hyperparameter.invalid
+    └── PredictionError           prediction.invalid
 
 A message says what is wrong with which value and what to do; it never carries a patient's value.
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -50,6 +72,70 @@ class WeightsError(KernelsError):
     code = "weights.invalid"
 
 
+class SchemaError(KernelsError):
+    """A schema, or one thing in it, is wrong."""
+
+    code = "schema.invalid"
+
+
+class SchemaRefused(SchemaError):
+    """A schema is refused; `problems` are all that is wrong with it, not the first."""
+
+    code = "schema.refused"
+
+    def __init__(self, problems: Sequence[SchemaError]) -> None:
+        super().__init__(_listed("the schema is refused", problems))
+        self.problems = tuple(problems)
+
+
+class WrongField(SchemaError):
+    """A field of a schema is absent, unknown or of the wrong type."""
+
+    code = "schema.wrong_field"
+
+
+class DuplicateName(SchemaError):
+    """Two columns have one name, or a column would be feature and target at once."""
+
+    code = "schema.duplicate_name"
+
+
+class WrongLevels(SchemaError):
+    """The levels of a categorical column are empty, repeated, or without the level `other`."""
+
+    code = "schema.wrong_levels"
+
+
+class WrongBounds(SchemaError):
+    """The bounds of a numeric column are not finite, or reversed."""
+
+    code = "schema.wrong_bounds"
+
+
+class NothingToLearn(SchemaError):
+    """A schema has no feature, or no target."""
+
+    code = "schema.nothing_to_learn"
+
+
+class NewerSchema(SchemaError):
+    """A schema was written by a newer version than this one."""
+
+    code = "schema.newer_version"
+
+
+class StandardiserError(KernelsError):
+    """A standardiser has impossible numbers, or belongs to another schema."""
+
+    code = "standardiser.invalid"
+
+
+class NewerStandardiser(StandardiserError):
+    """A standardiser was written by a newer version than this one."""
+
+    code = "standardiser.newer_version"
+
+
 class TableError(KernelsError):
     """A table of rows cannot be used."""
 
@@ -74,6 +160,75 @@ class WrongShape(TableError):
     code = "table.wrong_shape"
 
 
+class TableRefused(TableError):
+    """A table does not fit its schema; `problems` are all that is wrong with it, not the first."""
+
+    code = "table.refused"
+
+    def __init__(self, problems: Sequence[TableError]) -> None:
+        super().__init__(_listed("the table does not fit its schema", problems))
+        self.problems = tuple(problems)
+
+
+class ColumnError(TableError):
+    """One problem of one column, of `rows` of its rows (0 where rows are not the matter)."""
+
+    code = "table.column"
+
+    def __init__(self, column: str, sentence: str, *, rows: int = 0) -> None:
+        super().__init__(f"column {column!r}: {sentence}")
+        self.column = column
+        self.rows = rows
+
+
+class MissingColumn(ColumnError):
+    """A table lacks a column of its schema."""
+
+    code = "table.missing_column"
+
+
+class WrongLength(ColumnError):
+    """A column is not one-dimensional, or not as long as the others."""
+
+    code = "table.wrong_length"
+
+
+class NotNumeric(ColumnError):
+    """A numeric column has cells that are no numbers."""
+
+    code = "table.not_numeric"
+
+
+class NotALabel(ColumnError):
+    """A categorical or patient column has cells that are neither text nor whole numbers."""
+
+    code = "table.not_a_label"
+
+
+class MissingValue(ColumnError):
+    """Cells are missing where the schema does not allow it."""
+
+    code = "table.missing_value"
+
+
+class InfiniteValue(ColumnError):
+    """A numeric column has infinite cells."""
+
+    code = "table.infinite_value"
+
+
+class UnknownLevel(ColumnError):
+    """A categorical column has cells that are none of its levels."""
+
+    code = "table.unknown_level"
+
+
+class OutOfBounds(ColumnError):
+    """A numeric column of a training table has cells outside the schema's bounds."""
+
+    code = "table.out_of_bounds"
+
+
 class StatisticsError(KernelsError):
     """Sufficient statistics cannot have come from any table."""
 
@@ -96,3 +251,13 @@ class HyperparameterError(KernelsError):
     """A noise or prior variance is not a positive finite number."""
 
     code = "hyperparameter.invalid"
+
+
+class PredictionError(KernelsError):
+    """A predictive distribution is impossible: no positive variance, or crossed interval ends."""
+
+    code = "prediction.invalid"
+
+
+def _listed(what: str, problems: Sequence[KernelsError]) -> str:
+    return "\n  - ".join([f"{what}:", *map(str, problems)])
