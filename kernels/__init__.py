@@ -6,25 +6,39 @@ Nothing here knows of a network, a file or a database.
 
 from kernels.evidence import PooledEvidence, client_gradient, negative_log_evidence
 from kernels.linear import Hyperparameters, Posterior, Prediction, Spectrum, rounding_of
+from kernels.metrics import Scores
+from kernels.moments import Moments
+from kernels.records import Records
 from kernels.refit import RefitOptions, refit
+from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import Architecture, Ending, KernelSpec, Normaliser, Replication
+from kernels.standardiser import Rows, Standardiser
 from kernels.statistics import Statistics
 from kernels.urk import URK, starting_weights, weight_count, weight_shapes
 
 __all__ = [
     "URK",
     "Architecture",
+    "Categorical",
     "Ending",
     "Hyperparameters",
     "KernelSpec",
+    "Moments",
     "Normaliser",
+    "Numeric",
     "PooledEvidence",
     "Posterior",
     "Prediction",
+    "Records",
     "RefitOptions",
     "Replication",
+    "Rows",
+    "Schema",
+    "Scores",
     "Spectrum",
+    "Standardiser",
     "Statistics",
+    "Target",
     "client_gradient",
     "negative_log_evidence",
     "refit",

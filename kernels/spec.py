@@ -5,14 +5,14 @@ machine. Fields that an architecture does not use may not be set, so that one ke
 """
 
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
 from kernels.errors import NewerSpec, SpecError, UnknownArchitecture
+from kernels.plain import encode_json, is_newer, parse_json
 
 VERSION = 1
 
@@ -207,25 +207,23 @@ class KernelSpec:
             for name, value in dataclasses.asdict(self).items()
             if self.architecture in _BELONGS_TO.get(name, set(Architecture))
         }
-        return json.dumps({"version": VERSION, **used}, sort_keys=True, separators=(",", ":"))
+        return encode_json({"version": VERSION, **used})
 
     @classmethod
     def from_json(cls, text: str) -> Self:
         """Read a spec, refusing unknown fields, unknown architectures and newer versions."""
-        try:
-            document: Any = json.loads(text)
-        except (ValueError, RecursionError) as problem:
-            raise SpecError(f"a spec is a JSON object, this is not JSON: {problem}") from None
-        if not isinstance(document, dict):
-            raise SpecError(f"a spec is a JSON object, not a {type(document).__name__}")
-        version = document.pop("version", None)
-        if isinstance(version, int) and version > VERSION:
+        wrong: list[str] = []
+        document = parse_json(text, "the spec", wrong)
+        if is_newer(document, VERSION):
             raise NewerSpec(
-                f"this spec has version {version} and this veilgp reads up to {VERSION}: "
+                f"this spec is of a later version than {VERSION}, the last that this veilgp reads: "
                 "upgrade veilgp on this machine"
             )
-        if isinstance(version, bool) or version != VERSION:
-            raise SpecError(f"version must be a whole number from 1 to {VERSION}, not {version!r}")
+        if wrong or not isinstance(document, dict):
+            raise SpecError("; ".join(wrong) or "a spec is a JSON object")
+        version = document.pop("version", None)
+        if type(version) is not int or version != VERSION:
+            raise SpecError(f"version must be {VERSION}, not {version!r}")
         unknown = document.keys() - {field.name for field in fields(cls)}
         if unknown:
             raise SpecError(f"unknown fields {sorted(unknown)}: remove them")
