@@ -3,6 +3,7 @@
     PrivacyError
     ├── LayoutError               layout.invalid
     ├── TotalError                total.invalid
+    │   └── TotalOutOfBound       total.out_of_bound
     ├── EncodingError             encoding.invalid
     │   ├── ResolutionTooFine     encoding.resolution
     │   ├── BlockMismatch         encoding.blocks
@@ -35,6 +36,12 @@ class TotalError(PrivacyError):
     """A total was made by hand, or does not fit the layout and encoding it claims."""
 
     code = "total.invalid"
+
+
+class TotalOutOfBound(TotalError):
+    """A total is beyond what contributions within their bounds can sum to."""
+
+    code = "total.out_of_bound"
 
 
 class EncodingError(PrivacyError):

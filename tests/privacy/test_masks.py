@@ -1,4 +1,4 @@
-"""Masks are the AES-256-CTR keystream modulo 2^64, whatever the length, the order or the threads."""
+"""Masks are AES-256-CTR keystreams modulo 2^64, whatever the length, the order, the threads."""
 
 import numpy as np
 import pytest
