@@ -24,8 +24,8 @@ KEY_BYTES = 32
 
 _ELEMENT_BYTES = 8
 _ELEMENTS_PER_COUNTER = 2
-_BLOCK = 1 << 15
-"""Elements per block: 256 KiB, for which vector, keystream and zeros fit the cache together."""
+_BLOCK = 1 << 14
+"""Elements per block: 128 KiB, so that vector, keystream and zeros fit a core's cache together."""
 _ZEROS = memoryview(bytes(_BLOCK * _ELEMENT_BYTES))
 _WORTH_A_THREAD = 1 << 22
 """Elements of keystream (32 MiB, some 7 ms) below which starting a thread does not pay."""
