@@ -11,7 +11,15 @@
     │   ├── NotSymmetric          encoding.not_symmetric
     │   ├── NotFinite             encoding.not_finite
     │   └── OutOfBound            encoding.out_of_bound
-    └── MaskError                 mask.invalid
+    ├── MaskError                 mask.invalid
+    ├── IdentityError             identity.invalid
+    │   ├── InvalidKey            identity.key
+    │   ├── BadSignature          identity.signature
+    │   ├── RosterError           identity.roster
+    │   ├── PinConflict           identity.pin_conflict
+    │   └── FingerprintMismatch   identity.fingerprint
+    ├── SharingError              sharing.invalid
+    └── SecureSumError            securesum (its own tree: privacy/securesum/errors.py)
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
 nor key material.
@@ -90,3 +98,45 @@ class MaskError(PrivacyError):
     """A mask key or the vector to be masked has the wrong form."""
 
     code = "mask.invalid"
+
+
+class IdentityError(PrivacyError):
+    """Something about who is who is wrong."""
+
+    code = "identity.invalid"
+
+
+class InvalidKey(IdentityError):
+    """Bytes that are not a key, or a key with which anyone could speak for its owner."""
+
+    code = "identity.key"
+
+
+class BadSignature(IdentityError):
+    """A signature that is not by the member it names, or not on this statement."""
+
+    code = "identity.signature"
+
+
+class RosterError(IdentityError):
+    """A roster has too few or too many members, or one of them twice."""
+
+    code = "identity.roster"
+
+
+class PinConflict(IdentityError):
+    """A roster contradicts what this site has pinned."""
+
+    code = "identity.pin_conflict"
+
+
+class FingerprintMismatch(IdentityError):
+    """Digits that were read out are not those of the key to be confirmed."""
+
+    code = "identity.fingerprint"
+
+
+class SharingError(PrivacyError):
+    """A secret cannot be shared or put together this way."""
+
+    code = "sharing.invalid"
