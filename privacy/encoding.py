@@ -153,15 +153,15 @@ class Encoding:
         for block, bits in zip(self.layout.blocks, self.fractional_bits, strict=True):
             integers = total[start : start + block.length].view("<i8")
             start += block.length
-            if _largest(integers) > contributors * _largest_integer(block, bits):
+            packed, largest = _to_floats(integers, 2.0**-bits)
+            if largest > contributors * _largest_integer(block, bits):
                 raise TotalOutOfBound(
                     f"block {block.name}: the total is beyond what {contributors} contributions "
                     f"within ±{block.bound:g} can sum to; a member broke its bound"
                 )
-            array = _decode_block(block, 2.0**-bits, integers)
-            arrays[block.name] = array
+            arrays[block.name] = _unpacked(block, packed)
             roundings[block.name] = math.ldexp(contributors, -bits - 1) + (
-                _FLOAT_ROUNDING * _largest(array)
+                _FLOAT_ROUNDING * math.ldexp(largest, -bits)
             )
         return _release_total(
             self.layout, contributors=contributors, arrays=arrays, roundings=roundings
@@ -299,9 +299,18 @@ def _round_times_root_two(values: NDArray[np.float64], scale: float) -> NDArray[
     return whole
 
 
-def _decode_block(block: Block, step: float, integers: NDArray[np.int64]) -> NDArray[np.float64]:
-    packed = integers.astype(np.float64)
-    packed *= step
+def _to_floats(integers: NDArray[np.int64], step: float) -> tuple[NDArray[np.float64], float]:
+    """Return integers × step, and the largest absolute value of the integers."""
+    floats = np.empty(integers.size)
+    largest: float = 0
+    for first in range(0, integers.size, _CHUNK):
+        chunk = integers[first : first + _CHUNK]
+        np.multiply(chunk, step, out=floats[first : first + chunk.size])
+        largest = max(largest, _largest(chunk))
+    return floats, largest
+
+
+def _unpacked(block: Block, packed: NDArray[np.float64]) -> NDArray[np.float64]:
     if not block.symmetric:
         return packed.reshape(block.shape)
     side = block.shape[0]

@@ -224,7 +224,7 @@ class SecureTotal:
 
         That is contributors × 2^-(f+1) for the fixed point with f fractional bits (the diagonal's
         value for symmetric blocks: off it the error is smaller by √2), plus float64's own
-        rounding of the largest element.
+        rounding of the largest packed element.
         """
         return self._roundings[self._layout.block(name).name]
 

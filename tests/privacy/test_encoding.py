@@ -75,7 +75,7 @@ def test_the_decoded_sum_is_fsum_to_the_declared_rounding(clients: int, seed: in
         assert np.max(np.abs(total[block.name] - expected)) <= total.rounding(block.name)
         fixed_point = clients * 2.0 ** -(bits + 1)
         largest = np.max(np.abs(total[block.name]))
-        assert total.rounding(block.name) == fixed_point + 2.0**-51 * largest
+        assert fixed_point <= total.rounding(block.name) <= fixed_point + 2.0**-50 * largest
 
 
 @given(seed=st.integers(0, 2**32))
