@@ -1,0 +1,325 @@
+"""Fixed point: named blocks of float64 ↔ one vector of uint64, in two's complement.
+
+A block with f fractional bits sends the element x as the integer nearest to x·2^f. With at most
+`max_clients` contributions, none beyond the block's bound, every sum stays within ±2^62, so
+arithmetic modulo 2^64 never wraps: overflow is impossible by construction, and a client checks
+that construction when the plan arrives, before it computes anything.
+
+The only error is that rounding, at most 2^-(f+1) per client and element of the packed vector; off
+the diagonal of a symmetric matrix it is divided by the packing's √2. The multiplication by √2 is
+carried to more than float64's 53 bits, because up to 62 of them are sent. Sums of integers are
+exact; decoding rounds each of them once to a float64.
+
+`Encoding.finest` chooses the scales where no noise is added. With noise they follow from the
+noise, whose tails count in the head-room: another constructor, for the same class.
+"""
+
+import hashlib
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privacy.errors import (
+    BlockMismatch,
+    EncodingError,
+    NotFinite,
+    NotSymmetric,
+    OutOfBound,
+    ResolutionTooFine,
+    TotalError,
+    TotalOutOfBound,
+    WrongShape,
+)
+from privacy.layout import Block, Layout, SecureTotal, _release_total
+
+HEAD_ROOM_BITS = 62
+MAX_CLIENTS = 1 << 20
+"""The largest tree of cohorts; one cohort has at most 200 members."""
+
+_CHUNK = 1 << 15
+"""Elements encoded at a time, so that every pass over them but the first finds them in cache."""
+_SYMMETRY = 2.0**-40
+"""Relative difference of the two triangles that counts as rounding of the matrix product."""
+_FLOAT_ROUNDING = 2.0**-51
+"""Relative error of decoding: integer to float64, 1/√2 as a float64, and their product."""
+_FORMAT = b"veilgp encoding 1\0"
+
+# √2 in two pieces of 26 bits, whose products with half a float64 are exact, and the remainder.
+_ROOT_SCALED = math.isqrt(2 << (2 * 140))  # √2 · 2^140
+_ROOT_HIGH = math.ldexp(_ROOT_SCALED >> 115, -25)
+_ROOT_MIDDLE = math.ldexp((_ROOT_SCALED >> 89) & 0x3FFFFFF, -51)
+_ROOT_LOW = math.ldexp(_ROOT_SCALED & ((1 << 89) - 1), -140)
+_SPLITTER = 2.0**27 + 1.0
+
+
+@final
+@dataclass(frozen=True)
+class Encoding:
+    """How the blocks of a layout become integers: the fractional bits of each, in order.
+
+    >>> layout = Layout((Block("rows", (), bound=1e6, resolution=1.0),))
+    >>> encoding = Encoding.finest(layout, max_clients=10)
+    >>> encoding.fractional_bits
+    (38,)
+    >>> sites = [encoding.encode({"rows": rows}) for rows in (310.0, 250.0, 90.0)]
+    >>> total = encoding.decode(np.add.reduce(sites), contributors=3)
+    >>> float(total["rows"])
+    650.0
+    """
+
+    layout: Layout
+    max_clients: int
+    fractional_bits: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.max_clients) is not int or not 1 <= self.max_clients <= MAX_CLIENTS:
+            raise EncodingError(f"max_clients is an integer from 1 to {MAX_CLIENTS}")
+        if not isinstance(self.fractional_bits, tuple) or any(
+            type(bits) is not int or not -400 <= bits <= 400 for bits in self.fractional_bits
+        ):
+            raise EncodingError("fractional bits are a tuple of integers from -400 to 400")
+        if len(self.fractional_bits) != len(self.layout.blocks):
+            raise EncodingError(
+                f"{len(self.layout.blocks)} blocks need as many fractional bits, "
+                f"not {len(self.fractional_bits)}"
+            )
+        for block, bits in zip(self.layout.blocks, self.fractional_bits, strict=True):
+            if not _fits(block, self.max_clients, bits):
+                raise EncodingError(
+                    f"block {block.name}: {self.max_clients} clients within ±{block.bound:g} can "
+                    f"overflow {HEAD_ROOM_BITS} bits with {bits} of them fractional"
+                )
+            if Fraction(2) ** -bits > Fraction(block.resolution):
+                raise ResolutionTooFine(
+                    f"block {block.name}: {bits} fractional bits are coarser than the resolution "
+                    f"{block.resolution:g} it needs; 64-bit sums of {self.max_clients} clients "
+                    f"within ±{block.bound:g} allow {finest_bits(block, self.max_clients)} bits: "
+                    "lower the bound, or live with a coarser resolution"
+                )
+
+    @classmethod
+    def finest(cls, layout: Layout, *, max_clients: int) -> Self:
+        """Take the largest power-of-two scale that cannot overflow, for each block: no noise."""
+        if type(max_clients) is not int or not 1 <= max_clients <= MAX_CLIENTS:
+            raise EncodingError(f"max_clients is an integer from 1 to {MAX_CLIENTS}")
+        bits = tuple(finest_bits(block, max_clients) for block in layout.blocks)
+        return cls(layout, max_clients, bits)
+
+    def encode(self, values: Mapping[str, ArrayLike]) -> NDArray[np.uint64]:
+        """Return a contribution as a vector of `layout.length` integers modulo 2^64.
+
+        Every block is checked before the first is encoded. What is refused is named with its
+        block and its bound, never with its value.
+        """
+        names = {block.name for block in self.layout.blocks}
+        if missing := sorted(names - set(values)):
+            raise BlockMismatch(f"the contribution lacks the blocks: {', '.join(missing)}")
+        if unknown := len(set(values) - names):
+            raise BlockMismatch(f"the contribution has {unknown} blocks that its layout lacks")
+        arrays = [_checked(block, values[block.name]) for block in self.layout.blocks]
+        vector = np.empty(self.layout.length, dtype="<u8")
+        integers = vector.view("<i8")
+        start = 0
+        for block, bits, array in zip(
+            self.layout.blocks, self.fractional_bits, arrays, strict=True
+        ):
+            _encode_block(block, 2.0**bits, array, integers[start : start + block.length])
+            start += block.length
+        return vector
+
+    def decode(self, total: NDArray[np.uint64], *, contributors: int) -> SecureTotal:
+        """Return the sum of `contributors` encoded vectors as named blocks of float64.
+
+        A total that no contributions within their bounds can have is refused by name.
+        """
+        if not isinstance(total, np.ndarray) or total.dtype != np.dtype("<u8"):
+            raise TotalError("a total is a numpy array of little-endian uint64 ('<u8')")
+        if total.shape != (self.layout.length,):
+            raise TotalError(
+                f"this layout's total has {self.layout.length} elements, not shape {total.shape}"
+            )
+        if type(contributors) is not int or not 1 <= contributors <= self.max_clients:
+            raise TotalError(
+                f"the contributors number 1 to {self.max_clients}, not {contributors!r}"
+            )
+        arrays, roundings = {}, {}
+        start = 0
+        for block, bits in zip(self.layout.blocks, self.fractional_bits, strict=True):
+            integers = total[start : start + block.length].view("<i8")
+            start += block.length
+            packed, largest = _to_floats(integers, 2.0**-bits)
+            if largest > contributors * _largest_integer(block, bits):
+                raise TotalOutOfBound(
+                    f"block {block.name}: the total is beyond what {contributors} contributions "
+                    f"within ±{block.bound:g} can sum to; a member broke its bound"
+                )
+            arrays[block.name] = _unpacked(block, packed)
+            roundings[block.name] = math.ldexp(contributors, -bits - 1) + (
+                _FLOAT_ROUNDING * math.ldexp(largest, -bits)
+            )
+        return _release_total(
+            self.layout, contributors=contributors, arrays=arrays, roundings=roundings
+        )
+
+    def to_bytes(self) -> bytes:
+        """Return the one canonical form, layout included, for a task's context."""
+        bits = self.fractional_bits
+        head = struct.pack(f">IH{len(bits)}h", self.max_clients, len(bits), *bits)
+        return _FORMAT + head + self.layout.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read the canonical form, and nothing but it; every check of the constructor applies."""
+        if data[: len(_FORMAT)] != _FORMAT:
+            raise EncodingError("these bytes are no encoding of a version that this one reads")
+        try:
+            max_clients, count = struct.unpack_from(">IH", data, len(_FORMAT))
+            bits = struct.unpack_from(f">{count}h", data, len(_FORMAT) + 6)
+        except struct.error as error:
+            raise EncodingError("these bytes are no encoding: cut short") from error
+        layout = Layout.from_bytes(data[len(_FORMAT) + 6 + 2 * count :])
+        return cls(layout, max_clients, bits)
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the canonical form."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+
+def finest_bits(block: Block, max_clients: int) -> int:
+    """Return the largest f with max_clients × packed bound × 2^f below 2^62."""
+    reach = max_clients * block.bound * math.sqrt(_packing_squared(block))
+    bits = HEAD_ROOM_BITS - math.frexp(reach)[1]
+    # The float product may round across a power of two; the exact predicate decides.
+    while not _fits(block, max_clients, bits):
+        bits -= 1
+    while _fits(block, max_clients, bits + 1):
+        bits += 1
+    return bits
+
+
+def _fits(block: Block, max_clients: int, bits: int) -> bool:
+    """Say, exactly, whether max_clients × packed bound × 2^bits is below 2^62."""
+    reach = max_clients * Fraction(block.bound) * Fraction(2) ** bits
+    return bool(_packing_squared(block) * reach * reach < 1 << (2 * HEAD_ROOM_BITS))
+
+
+def _packing_squared(block: Block) -> int:
+    """Return the square of the factor that packing multiplies the block's bound by."""
+    return 2 if block.symmetric and block.shape[0] > 1 else 1
+
+
+def _largest_integer(block: Block, bits: int) -> int:
+    """Return an integer that no encoded element of one client exceeds in absolute value."""
+    squared = _packing_squared(block) * (Fraction(block.bound) * Fraction(2) ** bits) ** 2
+    return math.isqrt(math.ceil(squared)) + 1
+
+
+def _largest(array: NDArray[np.float64] | NDArray[np.int64]) -> float:
+    """Return the largest absolute value without a temporary array; NaN if there is one."""
+    if array.size == 0:
+        return 0
+    largest: float = max(-array.min().item(), array.max().item())
+    return largest
+
+
+def _checked(block: Block, value: ArrayLike) -> NDArray[np.float64]:
+    """Return one block's array as float64 once everything about it is as declared."""
+    given = np.asarray(value)
+    if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
+        raise WrongShape(f"block {block.name} holds {given.dtype}; give float64")
+    if given.shape != block.shape:
+        raise WrongShape(f"block {block.name} has shape {given.shape}, its layout {block.shape}")
+    array: NDArray[np.float64] = np.ascontiguousarray(given, dtype=np.float64).reshape(block.shape)
+    largest = _largest(array)
+    if not math.isfinite(largest):
+        raise NotFinite(f"block {block.name} holds NaN or infinite values")
+    if largest > block.bound:
+        raise OutOfBound(
+            f"block {block.name} holds a value beyond its bound ±{block.bound:g}; nothing was sent"
+        )
+    if block.symmetric and np.any(np.abs(array - array.T) > _SYMMETRY * largest):
+        raise NotSymmetric(f"block {block.name} is declared symmetric, and is not")
+    return array
+
+
+def _encode_block(
+    block: Block, scale: float, array: NDArray[np.float64], out: NDArray[np.int64]
+) -> None:
+    if not block.symmetric:
+        _round(array.reshape(-1), scale, out)
+        return
+    side = block.shape[0]
+    _round(np.ascontiguousarray(array.diagonal()), scale, out[:side])
+    strict_upper = np.empty(block.length - side)
+    start = 0
+    for row in range(side - 1):
+        strict_upper[start : start + side - 1 - row] = array[row, row + 1 :]
+        start += side - 1 - row
+    for first in range(0, strict_upper.size, _CHUNK):
+        chunk = strict_upper[first : first + _CHUNK]
+        out[side + first : side + first + chunk.size] = _round_times_root_two(chunk, scale)
+
+
+def _round(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) -> None:
+    """Set `out` to the integers nearest to values × scale; a power of two scales exactly."""
+    scratch = np.empty(min(values.size, _CHUNK))
+    for first in range(0, values.size, _CHUNK):
+        chunk = values[first : first + _CHUNK]
+        scaled = scratch[: chunk.size]
+        np.multiply(chunk, scale, out=scaled)
+        np.rint(scaled, out=scaled)
+        out[first : first + chunk.size] = scaled
+
+
+def _round_times_root_two(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
+    """Return the integers nearest to √2 × values × scale, to within 2^-40 of a tie.
+
+    x·√2 is the sum of four products of half a float64 with a piece of √2, each exact, and a
+    remainder below 2^9. Their whole parts are added as integers, the rest as floats.
+    """
+    scaled = values * scale
+    high = scaled * _SPLITTER
+    high -= high - scaled
+    low = scaled - high
+    rest = scaled * _ROOT_LOW
+    whole = np.zeros(values.shape, dtype=np.int64)
+    for half in (high, low):
+        for root in (_ROOT_HIGH, _ROOT_MIDDLE):
+            product = half * root
+            integer = np.rint(product)
+            whole += integer.astype(np.int64)
+            rest += product - integer
+    whole += np.rint(rest).astype(np.int64)
+    return whole
+
+
+def _to_floats(integers: NDArray[np.int64], step: float) -> tuple[NDArray[np.float64], float]:
+    """Return integers × step, and the largest absolute value of the integers."""
+    floats = np.empty(integers.size)
+    largest: float = 0
+    for first in range(0, integers.size, _CHUNK):
+        chunk = integers[first : first + _CHUNK]
+        np.multiply(chunk, step, out=floats[first : first + chunk.size])
+        largest = max(largest, _largest(chunk))
+    return floats, largest
+
+
+def _unpacked(block: Block, packed: NDArray[np.float64]) -> NDArray[np.float64]:
+    if not block.symmetric:
+        return packed.reshape(block.shape)
+    side = block.shape[0]
+    packed[side:] *= math.sqrt(0.5)
+    matrix = np.empty(block.shape)
+    np.fill_diagonal(matrix, packed[:side])
+    start = side
+    for row in range(side - 1):
+        stop = start + side - 1 - row
+        matrix[row, row + 1 :] = matrix[row + 1 :, row] = packed[start:stop]
+        start = stop
+    return matrix

@@ -1,0 +1,142 @@
+"""Every error that a person or a peer can cause in `privacy`, each with a stable code.
+
+    PrivacyError
+    ├── LayoutError               layout.invalid
+    ├── TotalError                total.invalid
+    │   └── TotalOutOfBound       total.out_of_bound
+    ├── EncodingError             encoding.invalid
+    │   ├── ResolutionTooFine     encoding.resolution
+    │   ├── BlockMismatch         encoding.blocks
+    │   ├── WrongShape            encoding.wrong_shape
+    │   ├── NotSymmetric          encoding.not_symmetric
+    │   ├── NotFinite             encoding.not_finite
+    │   └── OutOfBound            encoding.out_of_bound
+    ├── MaskError                 mask.invalid
+    ├── IdentityError             identity.invalid
+    │   ├── InvalidKey            identity.key
+    │   ├── BadSignature          identity.signature
+    │   ├── RosterError           identity.roster
+    │   ├── PinConflict           identity.pin_conflict
+    │   └── FingerprintMismatch   identity.fingerprint
+    ├── SharingError              sharing.invalid
+    └── SecureSumError            securesum (its own tree: privacy/securesum/errors.py)
+
+A message says what is wrong with which value and what to do; it never carries a patient's value,
+nor key material.
+"""
+
+from typing import ClassVar
+
+
+class PrivacyError(ValueError):
+    """Root of the tree; `code` is stable across versions and travels over HTTP."""
+
+    code: ClassVar[str] = "privacy"
+
+
+class LayoutError(PrivacyError):
+    """A layout, or its canonical form, has a missing, unknown or impossible part."""
+
+    code = "layout.invalid"
+
+
+class TotalError(PrivacyError):
+    """A total was made by hand, or does not fit the layout and encoding it claims."""
+
+    code = "total.invalid"
+
+
+class TotalOutOfBound(TotalError):
+    """A total is beyond what contributions within their bounds can sum to."""
+
+    code = "total.out_of_bound"
+
+
+class EncodingError(PrivacyError):
+    """An encoding, or a contribution to be encoded, is not what its layout says."""
+
+    code = "encoding.invalid"
+
+
+class ResolutionTooFine(EncodingError):
+    """A block's bound, resolution and the number of clients do not fit into 64 bits together."""
+
+    code = "encoding.resolution"
+
+
+class BlockMismatch(EncodingError):
+    """A contribution lacks a block of its layout, or has one that the layout does not know."""
+
+    code = "encoding.blocks"
+
+
+class WrongShape(EncodingError):
+    """A block's array has another shape, or another kind of numbers, than the layout says."""
+
+    code = "encoding.wrong_shape"
+
+
+class NotSymmetric(EncodingError):
+    """A block that the layout declares symmetric is not."""
+
+    code = "encoding.not_symmetric"
+
+
+class NotFinite(EncodingError):
+    """A block holds NaN or infinite values."""
+
+    code = "encoding.not_finite"
+
+
+class OutOfBound(EncodingError):
+    """A block holds a value beyond the bound that its layout declares."""
+
+    code = "encoding.out_of_bound"
+
+
+class MaskError(PrivacyError):
+    """A mask key or the vector to be masked has the wrong form."""
+
+    code = "mask.invalid"
+
+
+class IdentityError(PrivacyError):
+    """Something about who is who is wrong."""
+
+    code = "identity.invalid"
+
+
+class InvalidKey(IdentityError):
+    """Bytes that are not a key, or a key with which anyone could speak for its owner."""
+
+    code = "identity.key"
+
+
+class BadSignature(IdentityError):
+    """A signature that is not by the member it names, or not on this statement."""
+
+    code = "identity.signature"
+
+
+class RosterError(IdentityError):
+    """A roster has too few or too many members, or one of them twice."""
+
+    code = "identity.roster"
+
+
+class PinConflict(IdentityError):
+    """A roster contradicts what this site has pinned."""
+
+    code = "identity.pin_conflict"
+
+
+class FingerprintMismatch(IdentityError):
+    """Digits that were read out are not those of the key to be confirmed."""
+
+    code = "identity.fingerprint"
+
+
+class SharingError(PrivacyError):
+    """A secret cannot be shared or put together this way."""
+
+    code = "sharing.invalid"

@@ -1,0 +1,289 @@
+"""The plain data that both sides speak of: named, bounded blocks of a vector, and its total.
+
+A round declares the `Layout` of what each hospital contributes; `privacy.encoding` turns such
+contributions into integers and a sum of them back into a `SecureTotal`, which is all that a
+round's `update` accepts. This module imports nothing of `privacy` but its errors, so that
+`kernels.rounds` can speak of layouts and totals without touching cryptography.
+
+Symmetric matrices travel as their diagonal followed by the rows of the strict upper triangle, the
+latter times √2: half the traffic, and the Euclidean norm of the packed vector is the Frobenius
+norm of the matrix, so a sensitivity means the same before and after packing.
+"""
+
+import hashlib
+import math
+import re
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NoReturn, Self, SupportsIndex, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy.errors import LayoutError, TotalError
+
+MAX_LENGTH = 1 << 27
+"""Elements of the longest vector: 1 GiB a client and sum."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,99}")
+_LEAST, _GREATEST = 1e-100, 1e100
+"""Bounds and resolutions outside of these would leave the exactly representable scales."""
+_MAX_DIMENSIONS = 8
+_MAX_BLOCKS = 0xFFFF
+_FORMAT = b"veilgp layout 1\0"
+
+
+@final
+@dataclass(frozen=True)
+class Block:
+    """One named array of a contribution.
+
+    `bound`: no element of one client's array exceeds it in absolute value.
+    `resolution`: the coarsest step between representable values that the algorithm can live with.
+    `sensitivity`: how far one patient can move the block of one client in Euclidean (for matrices
+    Frobenius) norm, by being added or removed; None where the algorithm knows no such number.
+    `symmetric`: a square matrix that equals its transpose, packed as the module says.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    bound: float
+    resolution: float
+    sensitivity: float | None = None
+    symmetric: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise LayoutError(
+                f"{self.name!r} cannot name a block: take 1 to 100 ASCII letters, digits or _./:-"
+            )
+        if (
+            not isinstance(self.shape, tuple)
+            or len(self.shape) > _MAX_DIMENSIONS
+            or any(type(side) is not int or side < 0 for side in self.shape)
+        ):
+            raise LayoutError(
+                f"block {self.name}: the shape is a tuple of at most {_MAX_DIMENSIONS} "
+                f"non-negative integers, not {self.shape!r}"
+            )
+        for what, number in (("bound", self.bound), ("resolution", self.resolution)):
+            if not _is_positive(number):
+                raise LayoutError(
+                    f"block {self.name}: the {what} is a number between {_LEAST} and {_GREATEST}, "
+                    f"not {number!r}"
+                )
+        if self.sensitivity is not None and not _is_positive(self.sensitivity):
+            raise LayoutError(
+                f"block {self.name}: the sensitivity is None or a number between {_LEAST} and "
+                f"{_GREATEST}, not {self.sensitivity!r}"
+            )
+        for field in ("bound", "resolution", "sensitivity"):
+            number = getattr(self, field)
+            object.__setattr__(self, field, None if number is None else float(number))
+        if type(self.symmetric) is not bool:
+            raise LayoutError(f"block {self.name}: symmetric is True or False")
+        if self.symmetric and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
+            raise LayoutError(
+                f"block {self.name}: {self.shape} is not the shape of a square matrix"
+            )
+        if math.prod(self.shape) > MAX_LENGTH:
+            raise LayoutError(f"block {self.name}: {self.shape} is beyond {MAX_LENGTH} elements")
+
+    @property
+    def length(self) -> int:
+        """Elements of the packed block."""
+        if self.symmetric:
+            return self.shape[0] * (self.shape[0] + 1) // 2
+        return math.prod(self.shape)
+
+
+@final
+@dataclass(frozen=True)
+class Layout:
+    """The blocks of one contribution, in the order in which they stand in the vector.
+
+    >>> layout = Layout((
+    ...     Block("scatter", (3, 3), bound=1e6, resolution=2**-30, symmetric=True),
+    ...     Block("rows", (), bound=1e6, resolution=1.0),
+    ... ))
+    >>> layout.length, layout.offset("rows")
+    (7, 6)
+    >>> Layout.from_bytes(layout.to_bytes()) == layout
+    True
+    """
+
+    blocks: tuple[Block, ...]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.blocks, tuple) or not all(
+            isinstance(block, Block) for block in self.blocks
+        ):
+            raise LayoutError("a layout is made of a tuple of blocks")
+        if not 0 < len(self.blocks) <= _MAX_BLOCKS:
+            raise LayoutError(f"a layout has 1 to {_MAX_BLOCKS} blocks, not {len(self.blocks)}")
+        names = [block.name for block in self.blocks]
+        repeated = sorted({name for name in names if names.count(name) > 1})
+        if repeated:
+            raise LayoutError(f"blocks need names of their own; repeated: {', '.join(repeated)}")
+        if self.length > MAX_LENGTH:
+            raise LayoutError(f"{self.length} elements are beyond the {MAX_LENGTH} of one vector")
+
+    @cached_property
+    def length(self) -> int:
+        """Elements of the packed vector."""
+        return sum(block.length for block in self.blocks)
+
+    def block(self, name: str) -> Block:
+        """Return the block of that name."""
+        for block in self.blocks:
+            if block.name == name:
+                return block
+        raise LayoutError(f"this layout has no block {name!r}; it has {self._names()}")
+
+    def offset(self, name: str) -> int:
+        """Return where the packed block of that name begins in the vector."""
+        position = self.blocks.index(self.block(name))
+        return sum(block.length for block in self.blocks[:position])
+
+    def to_bytes(self) -> bytes:
+        """Return the one canonical form, which digests and messages carry."""
+        parts = [_FORMAT, struct.pack(">H", len(self.blocks))]
+        for block in self.blocks:
+            name = block.name.encode("ascii")
+            parts += [
+                struct.pack(">B", len(name)),
+                name,
+                struct.pack(f">B{len(block.shape)}Q", len(block.shape), *block.shape),
+                struct.pack(">dd", block.bound, block.resolution),
+                # Zero is no sensitivity, so it can stand for "none declared".
+                struct.pack(">dB", block.sensitivity or 0.0, block.symmetric),
+            ]
+        return b"".join(parts)
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """Read the canonical form, and nothing but it."""
+        try:
+            layout = cls(_read_blocks(data))
+        except (struct.error, UnicodeDecodeError, IndexError) as error:
+            raise LayoutError("these bytes are no layout: cut short or damaged") from error
+        if layout.to_bytes() != data:
+            raise LayoutError("these bytes are no layout in its canonical form")
+        return layout
+
+    def digest(self) -> bytes:
+        """Return the SHA-256 of the canonical form."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+    def _names(self) -> str:
+        return ", ".join(block.name for block in self.blocks)
+
+
+@final
+class SecureTotal:
+    """The sum of the contributions of `contributors` members, by block: what an update accepts.
+
+    Only `Encoding.decode` makes one, from the integers of a finished sum. It cannot be built,
+    subclassed, copied, pickled or changed, and its arrays are read-only. Python can be made to
+    do anything, so this is no wall against hostile code in the same process: it makes handing an
+    individual's vector to an update a type error for mypy and an exception at run time, never an
+    accident. A stored sum is stored as its integers, and decoded again.
+    """
+
+    __slots__ = ("_arrays", "_contributors", "_layout", "_roundings")
+    _arrays: Mapping[str, NDArray[np.float64]]
+    _contributors: int
+    _layout: Layout
+    _roundings: Mapping[str, float]
+
+    def __new__(cls, *_: object, **__: object) -> Self:
+        """Refuse: there is no other way to a total than a sum."""
+        raise TotalError("a SecureTotal comes out of the secure sum only: see Encoding.decode")
+
+    def __init_subclass__(cls, **_: object) -> NoReturn:
+        raise TotalError("a SecureTotal comes out of the secure sum only, and has no other kinds")
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that every contributor encoded by."""
+        return self._layout
+
+    @property
+    def contributors(self) -> int:
+        """How many members' contributions are in the sum."""
+        return self._contributors
+
+    def __getitem__(self, name: str) -> NDArray[np.float64]:
+        """Return the sum of a block in its own shape, symmetric matrices in full."""
+        return self._arrays[self._layout.block(name).name]
+
+    def rounding(self, name: str) -> float:
+        """Return how far any element of a block can be from the exact sum of what members held.
+
+        That is contributors × 2^-(f+1) for the fixed point with f fractional bits (the diagonal's
+        value for symmetric blocks: off it the error is smaller by √2), plus float64's own
+        rounding of the largest packed element.
+        """
+        return self._roundings[self._layout.block(name).name]
+
+    def __repr__(self) -> str:
+        return f"<SecureTotal of {self._contributors} members: {self._layout._names()}>"
+
+    def __setattr__(self, name: str, _: object) -> NoReturn:
+        raise TotalError(f"a SecureTotal does not change, nor does its {name}")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise TotalError(f"a SecureTotal does not change, nor does its {name}")
+
+    def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
+        raise TotalError("a SecureTotal is not copied or pickled: store the sum's integers")
+
+
+def _release_total(
+    layout: Layout,
+    *,
+    contributors: int,
+    arrays: Mapping[str, NDArray[np.float64]],
+    roundings: Mapping[str, float],
+) -> SecureTotal:
+    """Make a total; `Encoding.decode` is the one caller, with a sum whose masks are off."""
+    for array in arrays.values():
+        array.flags.writeable = False
+    total = object.__new__(SecureTotal)
+    for name, value in (
+        ("_layout", layout),
+        ("_contributors", contributors),
+        ("_arrays", dict(arrays)),
+        ("_roundings", dict(roundings)),
+    ):
+        object.__setattr__(total, name, value)
+    return total
+
+
+def _is_positive(number: object) -> bool:
+    return (
+        isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and _LEAST <= number <= _GREATEST
+    )
+
+
+def _read_blocks(data: bytes) -> tuple[Block, ...]:
+    if data[: len(_FORMAT)] != _FORMAT:
+        raise LayoutError("these bytes are no layout of a version that this one reads")
+    (count,) = struct.unpack_from(">H", data, len(_FORMAT))
+    position = len(_FORMAT) + 2
+    blocks = []
+    for _ in range(count):
+        name = data[position + 1 : position + 1 + data[position]].decode("ascii")
+        position += 1 + data[position]
+        shape = struct.unpack_from(f">{data[position]}Q", data, position + 1)
+        position += 1 + 8 * data[position]
+        bound, resolution, sensitivity, symmetric = struct.unpack_from(">dddB", data, position)
+        position += 25
+        blocks.append(
+            Block(name, shape, bound, resolution, sensitivity or None, symmetric=bool(symmetric))
+        )
+    return tuple(blocks)

@@ -1,0 +1,123 @@
+"""The masks of a sum: PRG(key) = the AES-256-CTR keystream of the key, read as uint64.
+
+The generator starts at counter zero, because every key serves one vector only (protocol.md
+derives a fresh key per sum); its bytes are read as little-endian integers on every machine, and
+added to a vector modulo 2^64, the natural wrap-around of uint64.
+
+A keystream is never held as a whole. It is made block by block in one small buffer that stays in
+the processor's cache, and added from there: a fresh allocation per key would cost five times as
+much as the cipher itself. CTR can start anywhere, so threads take disjoint parts of the vector
+and share nothing; OpenSSL and numpy let the interpreter go while they work.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
+from numpy.typing import NDArray
+
+from privacy.errors import MaskError
+
+KEY_BYTES = 32
+
+_ELEMENT_BYTES = 8
+_ELEMENTS_PER_COUNTER = 2
+_BLOCK = 1 << 14
+"""Elements per block: 128 KiB, so that vector, keystream and zeros fit a core's cache together."""
+_ZEROS = memoryview(bytes(_BLOCK * _ELEMENT_BYTES))
+_WORTH_A_THREAD = 1 << 22
+"""Elements of keystream (32 MiB, some 7 ms) below which starting a thread does not pay."""
+
+
+def apply_masks(
+    vector: NDArray[np.uint64],
+    *,
+    add: Sequence[bytes] = (),
+    subtract: Sequence[bytes] = (),
+    workers: int | None = None,
+) -> None:
+    """Add PRG(key) for each key of `add` to `vector` in place, and take those of `subtract` off.
+
+    `vector` is one-dimensional, contiguous, writable and of type '<u8'. `workers` is the largest
+    number of threads, by default the processors this process may use; the result is the same for
+    any number, and short work is done in the caller's thread.
+
+    >>> vector = np.arange(3, dtype="<u8")
+    >>> apply_masks(vector, add=[bytes(32)])
+    >>> vector
+    array([ 9910523521560253916,  9736928157321283758, 13345931270979981141],
+          dtype=uint64)
+    >>> apply_masks(vector, subtract=[bytes(32)])
+    >>> vector
+    array([0, 1, 2], dtype=uint64)
+    """
+    _check(vector, add, subtract, workers)
+    keys = len(add) + len(subtract)
+    if vector.size == 0 or keys == 0:
+        return
+    usable = _processors() if workers is None else workers
+    parts = max(1, min(usable, vector.size * keys // _WORTH_A_THREAD, vector.size // _BLOCK))
+    if parts == 1:
+        _mask_from(vector, 0, add, subtract)
+        return
+    length = -(-vector.size // (parts * _BLOCK)) * _BLOCK
+    starts = range(0, vector.size, length)
+    with ThreadPoolExecutor(max_workers=parts) as pool:
+        for done in [
+            pool.submit(_mask_from, vector[start : start + length], start, add, subtract)
+            for start in starts
+        ]:
+            done.result()
+
+
+def _mask_from(
+    part: NDArray[np.uint64], start: int, add: Sequence[bytes], subtract: Sequence[bytes]
+) -> None:
+    """Mask the part of a vector that begins at element `start`, a multiple of two."""
+    counter = modes.CTR((start // _ELEMENTS_PER_COUNTER).to_bytes(16, "big"))
+    added = [_generator(key, counter) for key in add]
+    subtracted = [_generator(key, counter) for key in subtract]
+    buffer = bytearray(min(part.size, _BLOCK) * _ELEMENT_BYTES)
+    keystream: NDArray[np.uint64] = np.frombuffer(buffer, dtype="<u8")
+    for first in range(0, part.size, _BLOCK):
+        block = part[first : first + _BLOCK]
+        zeros, stream = _ZEROS[: block.nbytes], keystream[: block.size]
+        for generator in added:
+            generator.update_into(zeros, buffer)
+            np.add(block, stream, out=block)
+        for generator in subtracted:
+            generator.update_into(zeros, buffer)
+            np.subtract(block, stream, out=block)
+
+
+def _generator(key: bytes, counter: modes.CTR) -> CipherContext:
+    return Cipher(algorithms.AES256(key), counter).encryptor()
+
+
+def _processors() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on macOS and Windows
+        return os.cpu_count() or 1
+
+
+def _check(
+    vector: NDArray[np.uint64],
+    add: Sequence[bytes],
+    subtract: Sequence[bytes],
+    workers: int | None,
+) -> None:
+    if not isinstance(vector, np.ndarray) or vector.dtype != np.dtype("<u8"):
+        raise MaskError("masks are added to a numpy array of little-endian uint64 ('<u8') only")
+    if vector.ndim != 1 or not vector.flags.c_contiguous or not vector.flags.writeable:
+        raise MaskError(
+            "masks are added in place: the vector must be one-dimensional, contiguous and "
+            f"writable, not of shape {vector.shape} with strides {vector.strides}"
+        )
+    for key in (*add, *subtract):
+        if not isinstance(key, bytes) or len(key) != KEY_BYTES:
+            raise MaskError(f"a mask key is {KEY_BYTES} bytes; derive it with HKDF")
+    if workers is not None and workers < 1:
+        raise MaskError(f"at least one worker is needed, not {workers}; None takes all processors")

@@ -1,0 +1,119 @@
+"""The two statements that close a slot, and when a quorum of signatures proves one of them.
+
+    CERTIFY  session, run, epoch, slot, context, active, survivors    signed by survivors
+    ABANDON  session, run, epoch, slot                                signed by any member
+
+A member signs one of them, once per slot. Two quorums of an epoch share an honest member, so a
+slot has one certified set of survivors, or a proof of abandonment, and never two of these.
+"""
+
+from collections.abc import Container
+
+from privacy.errors import BadSignature
+from privacy.framing import Label
+from privacy.identity import verify
+from privacy.securesum.epoch import Epoch
+from privacy.securesum.errors import (
+    DifferentTask,
+    ForgedSignature,
+    SignerOutside,
+    SlotNotClosed,
+    TooFewSigners,
+    UnknownSurvivor,
+)
+from privacy.securesum.messages import AbandonProof, Certificate, Proposal, slot_bytes
+from privacy.securesum.wire import Ranks
+
+Proof = Certificate | AbandonProof
+
+
+def certify_parts(epoch: Epoch, claim: Proposal | Certificate) -> tuple[bytes, ...]:
+    """Give what a survivor signs under `Label.CERTIFY`."""
+    ranks = Ranks()
+    return (
+        epoch.terms.session,
+        epoch.run,
+        epoch.epoch_id,
+        slot_bytes(claim.slot),
+        claim.context,
+        ranks.write(claim.active),
+        ranks.write(claim.survivors),
+    )
+
+
+def abandon_parts(epoch: Epoch, slot: int) -> tuple[bytes, ...]:
+    """Give what a member signs under `Label.ABANDON`."""
+    return (epoch.terms.session, epoch.run, epoch.epoch_id, slot_bytes(slot))
+
+
+def check_certificate(epoch: Epoch, certificate: Certificate) -> None:
+    """Accept a certificate only with a quorum of distinct survivors' signatures."""
+    _check_epoch(epoch, certificate.epoch_id)
+    epoch.check_ranks(certificate.active)
+    check_survivors_active(certificate)
+    _check_signers(
+        epoch,
+        certificate,
+        set(certificate.survivors),
+        Label.CERTIFY,
+        certify_parts(epoch, certificate),
+    )
+
+
+def check_abandoned(epoch: Epoch, proof: AbandonProof) -> None:
+    """Accept a proof of abandonment only with a quorum of distinct members' signatures."""
+    _check_epoch(epoch, proof.epoch_id)
+    _check_signers(epoch, proof, range(epoch.size), Label.ABANDON, abandon_parts(epoch, proof.slot))
+
+
+def check_closed(epoch: Epoch, slot: int, proof: bytes) -> Proof:
+    """Accept bytes as the proof that this slot is closed, in either way."""
+    closing = decode_proof(proof)
+    if closing.slot != slot:
+        raise SlotNotClosed(f"A proof for slot {closing.slot} does not close slot {slot}.")
+    if isinstance(closing, Certificate):
+        check_certificate(epoch, closing)
+    else:
+        check_abandoned(epoch, closing)
+    return closing
+
+
+def decode_proof(proof: bytes) -> Proof:
+    """Read a certificate or a proof of abandonment."""
+    if not proof:
+        raise SlotNotClosed("The proof that the slot before is closed is missing.")
+    if proof[1:2] == bytes((Certificate.kind,)):
+        return Certificate.decode(proof)
+    return AbandonProof.decode(proof)
+
+
+def check_survivors_active(claim: Proposal | Certificate) -> None:
+    """Refuse survivors that were not active."""
+    if not set(claim.survivors) <= set(claim.active):
+        raise UnknownSurvivor(f"Slot {claim.slot}: a survivor was not among the active members.")
+
+
+def _check_epoch(epoch: Epoch, epoch_id: bytes) -> None:
+    if epoch_id != epoch.epoch_id:
+        raise DifferentTask("The proof belongs to another epoch.")
+
+
+def _check_signers(
+    epoch: Epoch,
+    proof: Proof,
+    allowed: Container[int],
+    label: Label,
+    parts: tuple[bytes, ...],
+) -> None:
+    if len(proof.signers) < epoch.quorum:
+        raise TooFewSigners(
+            f"Slot {proof.slot}: {len(proof.signers)} members have signed, {epoch.quorum} of "
+            f"{epoch.size} are needed."
+        )
+    for rank, signature in zip(proof.signers, proof.signatures, strict=True):
+        if rank not in allowed:
+            raise SignerOutside(f"Slot {proof.slot}: rank {rank} may not sign this statement.")
+        try:
+            verify(epoch.members[rank], signature, label, *parts)
+        except BadSignature as error:
+            raise ForgedSignature(f"Slot {proof.slot}, rank {rank}: {error}") from None

@@ -1,0 +1,545 @@
+"""A member's half of the protocol, as a machine that takes messages and gives steps.
+
+Every call checks first, then decides what to write, then changes its memory, and returns a `Step`:
+records and vault entries to make durable, then messages to send. An error changes nothing. Calls
+may be repeated: whoever lost the answer gets the same bytes again. After a crash `Client.restore`
+goes on from what is durable.
+
+    begin · join                                      once, by the operator
+    advertise → agree → receive                       an epoch
+    upload → certify → reveal → repair                a sum
+    abandon · close                                   a sum that is given up
+    consent · change_cohort · approve_table           what an operator may allow
+    end                                               secrets are erased
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy.framing import Label
+from privacy.identity import Identity, Pins, Randomness, Roster
+from privacy.securesum import checks, steady
+from privacy.securesum.certificates import (
+    Proof,
+    abandon_parts,
+    certify_parts,
+    check_abandoned,
+    check_certificate,
+)
+from privacy.securesum.epoch import (
+    Epoch,
+    PairSecrets,
+    check_advert,
+    check_own_advert,
+    check_pinned,
+    epoch_from,
+    open_boxes,
+    seal_boxes,
+)
+from privacy.securesum.errors import (
+    ClosedOtherwise,
+    EpochNotReady,
+    JournalError,
+    SecondEpoch,
+    SecretsLost,
+    StaleEpoch,
+    TermsChanged,
+    UnknownEpoch,
+)
+from privacy.securesum.journal import EpochEntry, EpochName, Journal
+from privacy.securesum.masking import make_upload, open_share, pair_key
+from privacy.securesum.messages import (
+    Abandonment,
+    AbandonProof,
+    AbandonRequest,
+    Advert,
+    Adverts,
+    Boxes,
+    Certificate,
+    Certification,
+    Consent,
+    Delivery,
+    Opening,
+    Proposal,
+    Repair,
+    RepairRequest,
+    Reveal,
+    Task,
+    Upload,
+)
+from privacy.securesum.records import (
+    Abandoned,
+    Advertised,
+    AdvertSecrets,
+    Agreed,
+    Begun,
+    Certified,
+    Ended,
+    Head,
+    Joined,
+    PairsSecrets,
+    SealSecrets,
+    Sent,
+    SignedAbandon,
+    SignedCertify,
+    SlotSecrets,
+    Step,
+    Uploaded,
+    UploadStep,
+    VaultChanges,
+)
+from privacy.securesum.sealing import KEM_SECRET_BYTES, public_key
+from privacy.securesum.terms import Terms
+from privacy.securesum.wire import Message
+
+Vault = Mapping[str, bytes | memoryview]
+HEAD = "head"
+
+
+class Client:
+    """One member, over all its data sources, sessions and coordinators."""
+
+    def __init__(
+        self, identity: Identity, journal: Journal, vault: Vault, random: Randomness
+    ) -> None:
+        self._identity = identity
+        self._journal = journal
+        self._vault: dict[str, bytes | memoryview] = dict(vault)
+        self._random = random
+
+    @classmethod
+    def begin(
+        cls, identity: Identity, random: Randomness = os.urandom
+    ) -> tuple["Client", Step[None]]:
+        """Begin the journal of an identity that has just been made; once in its life."""
+        client = cls(identity, Journal(), {}, random)
+        return client, client._commit(None, [Begun(identity.key)])
+
+    @classmethod
+    def restore(
+        cls,
+        identity: Identity,
+        records: Iterable[bytes],
+        vault: Vault,
+        random: Randomness = os.urandom,
+    ) -> "Client":
+        """Go on from what is durable; refuse an empty, foreign or rolled-back journal."""
+        head = vault.get(HEAD)
+        journal = Journal.replay(records, None if head is None else Head.decode(bytes(head)))
+        if journal.identity != identity.key:
+            raise JournalError(f"This is not the journal of {identity.fingerprint}.")
+        return cls(identity, journal, vault, random)
+
+    def __repr__(self) -> str:
+        return f"Client({self._identity.fingerprint}, {self._journal.count} records)"
+
+    @property
+    def journal(self) -> Journal:
+        """What this client knows of its own past; to be read, not changed."""
+        return self._journal
+
+    # -- sessions and epochs
+
+    def join(self, terms: Terms) -> Step[None]:
+        """Accept a session's terms; they are then fixed for this client."""
+        known = self._journal.sessions.get(terms.session)
+        if known is not None and known != terms:
+            raise TermsChanged("This session was joined under other terms.")
+        return Step(None) if known is not None else self._commit(None, [Joined(terms)])
+
+    def advertise(self, opening: Opening, source: str) -> Step[Advert]:
+        """Enter an epoch with one data source: a fresh key for others to seal to.
+
+        A newer epoch of a run ends the older ones.
+        """
+        terms = self._journal.terms(opening.terms.session)
+        name: EpochName = (terms.session, opening.run, opening.number)
+        entry = self._journal.epochs.get(name)
+        if entry is not None:
+            checks.check_open(entry)
+            if entry.source != source:
+                raise StaleEpoch(f"Epoch {opening.number} was entered with another data source.")
+            return Step(Advert.decode(entry.advert))
+        checks.check_opening(self._journal, self._identity.key, opening, terms)
+        secret = self._random(KEM_SECRET_BYTES)
+        advert = Advert.signed(
+            self._identity,
+            session=terms.session,
+            run=opening.run,
+            number=opening.number,
+            identity=self._identity.key,
+            kem_key=public_key(secret),
+        )
+        records: list[Message] = []
+        vault: dict[str, bytes | memoryview | None] = {}
+        for older in self._journal.epochs.values():
+            if older.name[:2] == name[:2] and not older.ended:
+                records.append(Ended(*older.name))
+                vault |= _erased(older.name)
+        records.append(Advertised(*name, source=source, advert=advert.encode()))
+        vault[_epoch_entry(name)] = AdvertSecrets(secret).encode()
+        return self._commit(advert, records, vault)
+
+    def agree(self, adverts: Adverts, roster: Roster, pins: Pins) -> Step[Boxes | None]:
+        """Check every member's advert, derive the epoch, and seal a seed to each other member."""
+        name, entry = self._advertised(adverts)
+        terms = self._journal.terms(name[0])
+        for advert in adverts.adverts:
+            check_advert(advert, *name, roster)
+        check_own_advert(entry.advert, adverts)
+        trusted = pins.trusted(roster) | {self._identity.key}
+        members = [advert.identity for advert in adverts.adverts]
+        check_pinned(terms, members, trusted)
+        epoch = epoch_from(terms, name[1], name[2], roster, adverts)
+        if entry.epoch is not None:
+            return self._boxes_again(entry, epoch)
+        own = epoch.rank(self._identity.key)
+        kem_secret = AdvertSecrets.decode(self._secret(_epoch_entry(name))).kem_secret
+        seeds = {rank: self._random(32) for rank in epoch.everyone if rank != own}
+        boxes = Boxes.signed(
+            self._identity,
+            epoch_id=epoch.epoch_id,
+            sender=own,
+            boxes=seal_boxes(epoch, self._identity, adverts, seeds),
+        )
+        secrets = SealSecrets(kem_secret, tuple(seeds), tuple(seeds.values()), boxes.encode())
+        record = Agreed(
+            *name,
+            epoch_id=epoch.epoch_id,
+            members=epoch.members,
+            trusted=tuple(r for r in epoch.everyone if epoch.members[r] in trusted),
+        )
+        return self._commit(boxes, [record], {_epoch_entry(name): secrets.encode()})
+
+    def receive(self, delivery: Delivery) -> Step[None]:
+        """Open the boxes of all others; from here on the epoch can sum."""
+        entry, epoch = self._journal.entry(delivery.epoch_id)
+        checks.check_open(entry)
+        stored = self._secret(_epoch_entry(entry.name))
+        if _is(stored, PairsSecrets):
+            return Step(None)
+        secrets = SealSecrets.decode(stored)
+        pairs = open_boxes(
+            epoch,
+            epoch.rank(self._identity.key),
+            delivery.boxes,
+            secrets.kem_secret,
+            dict(zip(secrets.receivers, secrets.seeds, strict=True)),
+        )
+        kept = PairsSecrets(
+            tuple(pairs),
+            tuple(pair.seed for pair in pairs.values()),
+            tuple(pair.channel for pair in pairs.values()),
+        )
+        return self._commit(None, [], {_epoch_entry(entry.name): kept.encode()})
+
+    def end(self, name: EpochName) -> Step[None]:
+        """End an epoch and erase its secrets; slots that are still open count as released."""
+        entry = self._journal.epochs.get(name)
+        if entry is None:
+            raise UnknownEpoch("This client has not advertised for this epoch.")
+        if entry.ended:
+            return Step(None)
+        return self._commit(None, [Ended(*entry.name)], _erased(entry.name))
+
+    # -- sums
+
+    def upload(
+        self,
+        task: Task,
+        vector: NDArray[np.uint64],
+        *,
+        table: bytes,
+        broadcast: bytes,
+        noise: bytes = b"",
+    ) -> UploadStep:
+        """Answer a slot, once: mask the vector, share the self key, sign.
+
+        `table` is the digest of the table that the vector was computed from; `noise` names the
+        charged draw of noise inside it, where the session has differential privacy.
+        """
+        entry, epoch = self._journal.entry(task.epoch_id)
+        checks.check_open(entry)
+        slot, own = entry.slots.get(task.slot), epoch.rank(self._identity.key)
+        checks.check_not_behind(entry, task.slot)
+        closing = checks.check_before_closed(entry, epoch, task.slot, task.proof)
+        checks.check_same_task(slot, task.context())
+        checks.check_not_given_up(slot)
+        if slot is not None and slot.uploaded is not None:
+            return self._upload_again(entry, task.slot)
+        checks.check_broadcast(task, broadcast)
+        checks.check_active(entry, epoch, own, task)
+        checks.check_noise(self._journal, epoch.terms, noise)
+        bound = steady.bind_for_upload(self._journal, entry, epoch, task.active, table)
+        made = make_upload(epoch, self._identity, task, vector, self._pairs(entry), self._random)
+        records = [*_closed(closing), *([] if bound is None else [bound])]
+        records.append(
+            Uploaded(epoch.epoch_id, task.slot, made.header.context, task.active, table, noise)
+        )
+        vault: dict[str, bytes | memoryview | None] = {
+            _slot_entry(entry.name): SlotSecrets(
+                task.slot, made.self_key, made.header.encode()
+            ).encode(),
+            _body_entry(entry.name): made.body,
+        }
+        step = self._commit(made.header, records, vault)
+        return UploadStep(step.message, step.records, step.vault, made.body)
+
+    def certify(self, proposal: Proposal) -> Step[Certification]:
+        """Sign that these are the survivors of the slot, once."""
+        entry, epoch = self._journal.entry(proposal.epoch_id)
+        checks.check_open(entry)
+        checks.check_not_behind(entry, proposal.slot)
+        slot, own = entry.slots.get(proposal.slot), epoch.rank(self._identity.key)
+        upload = checks.own_upload(slot, proposal)
+        checks.check_survivors(entry, epoch, own, proposal)
+        steady.check_still_bound(self._journal, entry, epoch, upload, proposal.survivors)
+        slot = entry.slots[proposal.slot]
+        checks.check_may_certify(slot, proposal.survivors)
+        records = []
+        if slot.certify is None:
+            signature = self._identity.sign(Label.CERTIFY, *certify_parts(epoch, proposal))
+            records.append(
+                SignedCertify(epoch.epoch_id, proposal.slot, proposal.survivors, signature)
+            )
+        else:
+            signature = slot.certify.signature
+        return self._commit(Certification(epoch.epoch_id, proposal.slot, own, signature), records)
+
+    def reveal(self, certificate: Certificate) -> Step[Reveal]:
+        """Give the keys of this sum's masks that its certified survivors leave over."""
+        entry, epoch = self._journal.entry(certificate.epoch_id)
+        checks.check_open(entry)
+        checks.check_not_behind(entry, certificate.slot)
+        own = epoch.rank(self._identity.key)
+        upload = checks.own_upload(entry.slots.get(certificate.slot), certificate)
+        checks.check_survivors(entry, epoch, own, certificate)
+        check_certificate(epoch, certificate)
+        slot = entry.slots[certificate.slot]
+        checks.check_one_certificate(slot, certificate)
+        steady.check_still_bound(self._journal, entry, epoch, upload, certificate.survivors)
+        survivors = set(certificate.survivors)
+        dropped = tuple(rank for rank in upload.active if rank not in survivors)
+        pairs = self._pairs(entry) if dropped else {}
+        reveal = Reveal.signed(
+            self._identity,
+            epoch_id=epoch.epoch_id,
+            slot=certificate.slot,
+            context=upload.context,
+            rank=own,
+            self_key=self._slot_secrets(entry, certificate.slot).self_key,
+            dropped=dropped,
+            pair_keys=tuple(pair_key(pairs[rank], upload.context) for rank in dropped),
+        )
+        if slot.certified is not None:
+            return Step(reveal)
+        return self._commit(reveal, _closed(certificate), {_body_entry(entry.name): None})
+
+    def repair(self, request: RepairRequest) -> Step[Repair]:
+        """Open this member's shares of silent survivors' self keys."""
+        entry, epoch = self._journal.entry(request.epoch_id)
+        checks.check_open(entry)
+        checks.check_not_behind(entry, request.slot)
+        own = epoch.rank(self._identity.key)
+        slot = entry.slots.get(request.slot)
+        certified = checks.check_repair(slot, request, own)
+        upload = checks.own_upload(slot, _claim(certified))
+        steady.check_still_bound(self._journal, entry, epoch, upload, certified.survivors)
+        pairs = self._pairs(entry)
+        opened = {
+            rank: open_share(sealed, hashed, pairs[rank], certified.context, rank, own)
+            for rank, sealed, hashed in zip(
+                request.silent, request.sealed_shares, request.share_hashes, strict=True
+            )
+        }
+        shares = {rank: share for rank, share in opened.items() if share is not None}
+        repair = Repair.signed(
+            self._identity,
+            epoch_id=epoch.epoch_id,
+            slot=request.slot,
+            context=certified.context,
+            rank=own,
+            silent=tuple(shares),
+            shares=tuple(shares.values()),
+            unreadable=tuple(rank for rank, share in opened.items() if share is None),
+        )
+        return Step(repair)
+
+    # -- sums that are given up
+
+    def abandon(self, request: AbandonRequest) -> Step[Abandonment]:
+        """Sign that a slot is given up: then it is never certified with this client's help."""
+        entry, epoch = self._journal.entry(request.epoch_id)
+        checks.check_not_behind(entry, request.slot)
+        closing = checks.check_before_closed(entry, epoch, request.slot, request.proof)
+        slot, own = entry.slots.get(request.slot), epoch.rank(self._identity.key)
+        checks.check_may_abandon(slot)
+        records = _closed(closing)
+        if slot is None or slot.abandon is None:
+            signature = self._identity.sign(Label.ABANDON, *abandon_parts(epoch, request.slot))
+            records.append(SignedAbandon(epoch.epoch_id, request.slot, signature))
+        else:
+            signature = slot.abandon.signature
+        return self._commit(Abandonment(epoch.epoch_id, request.slot, own, signature), records)
+
+    def close(self, proof: AbandonProof) -> Step[None]:
+        """Take note of a proof that a slot was abandoned, also after its epoch has ended."""
+        entry, epoch = self._journal.entry(proof.epoch_id)
+        check_abandoned(epoch, proof)
+        slot = entry.slots.get(proof.slot)
+        if slot is not None and slot.certified is not None:
+            raise ClosedOtherwise(f"Slot {proof.slot} has a certificate: it counts as released.")
+        if slot is not None and slot.abandoned:
+            return Step(None)
+        erased = _erased_slot(entry.name) if proof.slot == entry.newest else {}
+        return self._commit(None, _closed(proof), erased)
+
+    # -- what an operator may allow
+
+    def consent(self, session: bytes, old: Iterable[bytes], new: Iterable[bytes]) -> Consent:
+        """Sign, for the operator, that sums over both sets may become known in this session."""
+        return Consent.signed(
+            self._identity,
+            session=session,
+            old=tuple(sorted(set(old))),
+            new=tuple(sorted(set(new))),
+            identity=self._identity.key,
+        )
+
+    def change_cohort(
+        self,
+        source: str,
+        session: bytes,
+        members: Iterable[bytes],
+        consents: Iterable[Consent],
+        *,
+        approved_by: str,
+    ) -> Step[None]:
+        """Allow a data source other members, if all whom that exposes have signed it."""
+        record = steady.approve_cohort(
+            self._journal, source, session, members, consents, approved_by
+        )
+        return self._commit(None, [record])
+
+    def approve_table(self, source: str, table: bytes, *, approved_by: str) -> Step[None]:
+        """Allow a data source another table."""
+        record = steady.approve_table(self._journal, source, table, approved_by)
+        return self._commit(None, [record])
+
+    # -- memory
+
+    def _commit(
+        self, message: Sent, records: Iterable[Message], vault: VaultChanges | None = None
+    ) -> Step[Sent]:
+        """Change the memory, and say what of it must be durable before the message goes out."""
+        encoded = []
+        for record in records:
+            data = record.encode()
+            self._journal.apply(record, data)
+            encoded.append(data)
+        changes = dict(vault or {})
+        if encoded:
+            changes[HEAD] = Head(self._journal.count, self._journal.chain).encode()
+        for name, content in changes.items():
+            if content is None:
+                self._vault.pop(name, None)
+            else:
+                self._vault[name] = content
+        return Step(message, tuple(encoded), changes)
+
+    def _secret(self, name: str) -> bytes:
+        content = self._vault.get(name)
+        if content is None:
+            raise SecretsLost("The secrets of this epoch or slot are gone from the vault.")
+        return bytes(content)
+
+    def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
+        stored = self._secret(_epoch_entry(entry.name))
+        if not _is(stored, PairsSecrets):
+            raise EpochNotReady("The boxes of all other members have not arrived yet.")
+        kept = PairsSecrets.decode(stored)
+        return {
+            rank: PairSecrets(seed, channel)
+            for rank, seed, channel in zip(kept.others, kept.seeds, kept.channels, strict=True)
+        }
+
+    def _slot_secrets(self, entry: EpochEntry, slot: int) -> SlotSecrets:
+        secrets = SlotSecrets.decode(self._secret(_slot_entry(entry.name)))
+        if secrets.slot != slot:
+            raise SecretsLost(f"The vault holds the secrets of another slot than {slot}.")
+        return secrets
+
+    def _advertised(self, adverts: Adverts) -> tuple[EpochName, EpochEntry]:
+        """Find the epoch that a list of adverts is about, if this client has advertised for it."""
+        for advert in adverts.adverts[:1]:
+            name: EpochName = (advert.session, advert.run, advert.number)
+            entry = self._journal.epochs.get(name)
+            if entry is not None:
+                checks.check_open(entry)
+                return name, entry
+        raise UnknownEpoch("This client has not advertised for this epoch.")
+
+    def _boxes_again(self, entry: EpochEntry, epoch: Epoch) -> Step[Boxes | None]:
+        if entry.epoch is None or entry.epoch.epoch_id != epoch.epoch_id:
+            raise SecondEpoch("This client has agreed to another list of members for the epoch.")
+        stored = self._secret(_epoch_entry(entry.name))
+        if _is(stored, PairsSecrets):
+            return Step(None)
+        return Step(Boxes.decode(SealSecrets.decode(stored).boxes))
+
+    def _upload_again(self, entry: EpochEntry, slot: int) -> UploadStep:
+        header = Upload.decode(self._slot_secrets(entry, slot).header)
+        body = self._vault.get(_body_entry(entry.name))
+        if body is None:
+            raise SecretsLost("The masked vector of this slot is gone from the vault.")
+        return UploadStep(header, body=memoryview(body))
+
+
+def _closed(proof: Proof | None) -> list[Message]:
+    """Give the record of a verified proof."""
+    match proof:
+        case None:
+            return []
+        case Certificate():
+            return [
+                Certified(proof.epoch_id, proof.slot, proof.context, proof.active, proof.survivors)
+            ]
+        case AbandonProof():
+            return [Abandoned(proof.epoch_id, proof.slot)]
+
+
+def _claim(certified: Certified) -> Proposal:
+    return Proposal(
+        certified.epoch_id,
+        certified.slot,
+        certified.context,
+        certified.active,
+        certified.survivors,
+    )
+
+
+def _is(stored: bytes, kind: type[Message]) -> bool:
+    return stored[1] == kind.kind
+
+
+def _epoch_entry(name: EpochName) -> str:
+    return f"epoch/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def _slot_entry(name: EpochName) -> str:
+    return f"slot/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def _body_entry(name: EpochName) -> str:
+    return f"body/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def _erased_slot(name: EpochName) -> dict[str, bytes | memoryview | None]:
+    return {_slot_entry(name): None, _body_entry(name): None}
+
+
+def _erased(name: EpochName) -> dict[str, bytes | memoryview | None]:
+    return {_epoch_entry(name): None, **_erased_slot(name)}

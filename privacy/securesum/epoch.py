@@ -1,0 +1,177 @@
+"""An epoch: members that hold pairwise secrets for many sums.
+
+Advertise, agree, seal. Every member derives the same identifier from all adverts, the roster and
+the terms, or it is in another epoch. For each pair two members seal 32 random bytes to each
+other, and from both (in order of identity) come the pair seed r_ij, from which masks are derived,
+and the channel key c_ij, under which shares travel. Nobody alone decides on either.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from privacy.errors import BadSignature
+from privacy.framing import Label, derive, digest, frame
+from privacy.identity import Identity, Roster, verify
+from privacy.securesum.errors import (
+    AdvertForAnotherEpoch,
+    BadKemKey,
+    ForgedAdvert,
+    ForgedBox,
+    MissingBox,
+    NotOnRoster,
+    OwnAdvertMissing,
+    TooFewPinned,
+    TooManyUnpinned,
+    UnknownRank,
+    UnreadableBox,
+)
+from privacy.securesum.messages import Advert, Adverts, Box, rank_bytes, slot_bytes
+from privacy.securesum.sealing import seal, unseal
+from privacy.securesum.terms import Terms
+from privacy.securesum.wire import VERSION
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The public facts of an epoch. Members are identities in ascending order; rank = place."""
+
+    terms: Terms
+    run: bytes
+    number: int
+    epoch_id: bytes
+    members: tuple[bytes, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of members, n; it does not shrink."""
+        return len(self.members)
+
+    @cached_property
+    def quorum(self) -> int:
+        """Signatures that close a slot; also the threshold of shares."""
+        return self.terms.quorum(self.size)
+
+    @cached_property
+    def everyone(self) -> tuple[int, ...]:
+        """All ranks."""
+        return tuple(range(self.size))
+
+    def rank(self, identity: bytes) -> int:
+        """Give the place of a member."""
+        return self.members.index(identity)
+
+    def check_ranks(self, ranks: Sequence[int]) -> None:
+        """Refuse ranks that no member of the epoch has; `ranks` ascend."""
+        if ranks and ranks[-1] >= self.size:
+            raise UnknownRank(f"Rank {ranks[-1]} is not a member: the epoch has {self.size}.")
+
+
+@dataclass(frozen=True, repr=False)
+class PairSecrets:
+    """What a member shares with one other: the pair seed and the channel key."""
+
+    seed: bytes
+    channel: bytes
+
+
+def epoch_from(terms: Terms, run: bytes, number: int, roster: Roster, adverts: Adverts) -> Epoch:
+    """Derive the epoch that a list of checked adverts makes."""
+    epoch_id = digest(
+        Label.EPOCH,
+        bytes((VERSION,)),
+        terms.encode(),
+        run,
+        slot_bytes(number),
+        roster.digest(),
+        adverts.encode(),
+    )
+    members = tuple(advert.identity for advert in adverts.adverts)
+    return Epoch(terms, run, number, epoch_id, members)
+
+
+def check_advert(advert: Advert, session: bytes, run: bytes, number: int, roster: Roster) -> None:
+    """Accept an advert of a roster's member, made and signed for this epoch."""
+    if (advert.session, advert.run, advert.number) != (session, run, number):
+        raise AdvertForAnotherEpoch(
+            f"An advert made for another session or run, or for epoch {advert.number}, does not "
+            f"serve epoch {number}."
+        )
+    if advert.identity not in roster.keys:
+        raise NotOnRoster("An advert is by someone who is not on the session's roster.")
+    advert.check_signed_by(advert.identity, ForgedAdvert, "Advert")
+
+
+def check_own_advert(own: bytes, adverts: Adverts) -> None:
+    """Make sure that the client's own advert is in the list as it was sent."""
+    if not any(advert.encode() == own for advert in adverts.adverts):
+        raise OwnAdvertMissing("The epoch's list does not hold this client's own advert.")
+
+
+def check_pinned(terms: Terms, members: Sequence[bytes], trusted: frozenset[bytes]) -> None:
+    """Refuse an epoch with too few members whose keys were confirmed out of band."""
+    pinned = sum(member in trusted for member in members)
+    unpinned = len(members) - pinned
+    if unpinned > terms.max_colluders:
+        raise TooManyUnpinned(
+            f"{unpinned} members have keys that nobody here has confirmed, and at most "
+            f"{terms.max_colluders} may collude. Compare fingerprints by phone and confirm them."
+        )
+    if pinned < terms.min_cohort:
+        raise TooFewPinned(
+            f"The epoch has {pinned} members with confirmed keys; the least is {terms.min_cohort}."
+        )
+
+
+def seal_boxes(
+    epoch: Epoch, identity: Identity, adverts: Adverts, seeds: Mapping[int, bytes]
+) -> tuple[Box, ...]:
+    """Seal this member's seed for each other member, and sign each box."""
+    own = epoch.rank(identity.key)
+    boxes = []
+    for rank, seed in sorted(seeds.items()):
+        try:
+            sealed = seal(seed, adverts.adverts[rank].kem_key, _seal_info(epoch, own, rank))
+        except BadKemKey as error:
+            raise BadKemKey(f"Rank {rank}: {error}") from None
+        draft = Box(own, rank, sealed, bytes(64))
+        signature = identity.sign(Label.BOX, *draft.statement(epoch.epoch_id))
+        boxes.append(Box(own, rank, sealed, signature))
+    return tuple(boxes)
+
+
+def check_box(epoch: Epoch, box: Box) -> None:
+    """Accept a box that its sender has signed for this epoch and receiver."""
+    try:
+        verify(epoch.members[box.sender], box.signature, Label.BOX, *box.statement(epoch.epoch_id))
+    except BadSignature as error:
+        raise ForgedBox(f"The box from rank {box.sender} is not signed by it: {error}") from None
+
+
+def open_boxes(
+    epoch: Epoch, own: int, boxes: Sequence[Box], kem_secret: bytes, seeds: Mapping[int, bytes]
+) -> dict[int, PairSecrets]:
+    """Open the boxes of all others and derive what each pair shares."""
+    senders = [rank for rank in epoch.everyone if rank != own]
+    if [(box.sender, box.receiver) for box in boxes] != [(rank, own) for rank in senders]:
+        raise MissingBox("A delivery has exactly one box from every other member, in order.")
+    pairs = {}
+    for box in boxes:
+        check_box(epoch, box)
+        try:
+            theirs = unseal(box.sealed, kem_secret, _seal_info(epoch, box.sender, own))
+        except UnreadableBox as error:
+            raise UnreadableBox(f"Rank {box.sender}: {error}") from None
+        pairs[box.sender] = _pair(epoch, own, seeds[box.sender], box.sender, theirs)
+    return pairs
+
+
+def _pair(epoch: Epoch, own: int, mine: bytes, other: int, theirs: bytes) -> PairSecrets:
+    both = mine + theirs if own < other else theirs + mine
+    low, high = rank_bytes(min(own, other)), rank_bytes(max(own, other))
+    seed = derive(both, Label.PAIR_SEED, epoch.epoch_id, low, high)
+    return PairSecrets(seed, derive(seed, Label.CHANNEL, epoch.epoch_id, low, high))
+
+
+def _seal_info(epoch: Epoch, sender: int, receiver: int) -> bytes:
+    return frame(Label.SEAL, epoch.epoch_id, epoch.members[sender], epoch.members[receiver])

@@ -1,0 +1,567 @@
+"""Every error of the secure sum: one class per check, each with a stable code.
+
+    SecureSumError                    securesum
+    ├── MalformedMessage              securesum.malformed
+    │   ├── WrongVersion              securesum.version
+    │   ├── WrongKind                 securesum.kind
+    │   ├── Truncated                 securesum.truncated
+    │   ├── TrailingBytes             securesum.trailing
+    │   ├── BadField                  securesum.field
+    │   └── NotAscending              securesum.not_ascending
+    ├── TermsError                    terms.invalid
+    │   ├── SessionNotJoined          terms.not_joined
+    │   └── TermsChanged              terms.changed
+    ├── JournalError                  journal.invalid
+    │   ├── JournalLost               journal.lost
+    │   ├── JournalRolledBack         journal.rolled_back
+    │   └── SecretsLost               journal.secrets_lost
+    ├── EpochError                    epoch.invalid
+    │   ├── UnknownEpoch              epoch.unknown
+    │   ├── StaleEpoch                epoch.stale
+    │   ├── EpochEnded                epoch.ended
+    │   ├── EpochNotReady             epoch.not_ready
+    │   ├── SecondEpoch               epoch.second
+    │   ├── AdvertForAnotherEpoch     epoch.other_advert
+    │   ├── NotOnRoster               epoch.not_on_roster
+    │   ├── ForgedAdvert              epoch.forged_advert
+    │   ├── OwnAdvertMissing          epoch.own_advert
+    │   ├── TooManyUnpinned           epoch.unpinned
+    │   ├── TooFewPinned              epoch.too_few
+    │   ├── BadKemKey                 epoch.kem_key
+    │   ├── MissingBox                epoch.missing_box
+    │   ├── ForgedBox                 epoch.forged_box
+    │   └── UnreadableBox             epoch.unreadable_box
+    ├── TaskError                     task.invalid
+    │   ├── StaleSlot                 task.stale
+    │   ├── SlotNotClosed             task.not_closed
+    │   ├── SlotAbandoned             task.abandoned
+    │   ├── SecondTask                task.second
+    │   ├── WrongBroadcast            task.broadcast
+    │   ├── NotActive                 task.not_active
+    │   ├── UnknownRank               task.unknown_rank
+    │   ├── TooFewActive              task.too_few
+    │   ├── WrongVector               task.vector
+    │   ├── NoiseMissing              task.noise_missing
+    │   └── NoiseReused               task.noise_reused
+    ├── CertificateError              certificate.invalid
+    │   ├── NotUploaded               certificate.not_uploaded
+    │   ├── DifferentTask             certificate.different_task
+    │   ├── NotSurvivor               certificate.not_survivor
+    │   ├── UnknownSurvivor           certificate.unknown_survivor
+    │   ├── TooFewSurvivors           certificate.too_few_survivors
+    │   ├── AlreadySigned             certificate.already_signed
+    │   ├── TooFewSigners             certificate.too_few_signers
+    │   ├── SignerOutside             certificate.signer_outside
+    │   ├── ForgedSignature           certificate.forged
+    │   ├── SecondCertificate         certificate.second
+    │   └── ClosedOtherwise           certificate.closed
+    ├── RepairError                   repair.invalid
+    │   ├── NotCertified              repair.not_certified
+    │   └── ShareOfOutsider           repair.outsider
+    ├── SteadyCohortError             cohort.invalid
+    │   ├── EpochStillOpen            cohort.epoch_open
+    │   ├── PartialCohort             cohort.partial
+    │   ├── CohortChanged             cohort.changed
+    │   ├── RuleChanged               cohort.rule_changed
+    │   ├── TableChanged              cohort.table
+    │   ├── ConsentMissing            cohort.consent_missing
+    │   ├── ForgedConsent             cohort.forged_consent
+    │   └── ApprovalMissing           cohort.approval_missing
+    └── CollectionError               collection.invalid
+        ├── OutOfOrder                collection.out_of_order
+        ├── Conflict                  collection.conflict
+        ├── NotAMember                collection.not_a_member
+        ├── WrongReceivers            collection.receivers
+        ├── CorruptBody               collection.corrupt_body
+        ├── ForgedMessage             collection.forged
+        ├── WrongSelfKey              collection.self_key
+        ├── WrongShare                collection.share
+        ├── BadDealer                 collection.dealer
+        ├── KeysMissing               collection.keys_missing
+        ├── PairKeysOwed              collection.pair_keys
+        └── InconsistentMasks         collection.inconsistent
+
+A message names members by fingerprint or rank, and never carries a key, a share or a value.
+"""
+
+from privacy.errors import PrivacyError
+
+
+class SecureSumError(PrivacyError):
+    """Root of the secure sum's errors."""
+
+    code = "securesum"
+
+
+class MalformedMessage(SecureSumError):
+    """Bytes or fields that are not a message in its one canonical form."""
+
+    code = "securesum.malformed"
+
+
+class WrongVersion(MalformedMessage):
+    """A message of another version of the protocol."""
+
+    code = "securesum.version"
+
+
+class WrongKind(MalformedMessage):
+    """A message of another kind than the one expected here."""
+
+    code = "securesum.kind"
+
+
+class Truncated(MalformedMessage):
+    """A message that ends before its last field does."""
+
+    code = "securesum.truncated"
+
+
+class TrailingBytes(MalformedMessage):
+    """A message with bytes after its last field."""
+
+    code = "securesum.trailing"
+
+
+class BadField(MalformedMessage):
+    """A field of the wrong type, length or range."""
+
+    code = "securesum.field"
+
+
+class NotAscending(MalformedMessage):
+    """A list of members that is not strictly ascending: one is repeated or out of order."""
+
+    code = "securesum.not_ascending"
+
+
+class TermsError(SecureSumError):
+    """A session's terms that protect nobody, or that a client has not accepted."""
+
+    code = "terms.invalid"
+
+
+class SessionNotJoined(TermsError):
+    """A session that this client has never joined."""
+
+    code = "terms.not_joined"
+
+
+class TermsChanged(TermsError):
+    """Other terms than those under which the client joined the session."""
+
+    code = "terms.changed"
+
+
+class JournalError(SecureSumError):
+    """The client's own memory is missing, inconsistent or not its own."""
+
+    code = "journal.invalid"
+
+
+class JournalLost(JournalError):
+    """The client took part in this session and no longer knows how: it refuses for ever."""
+
+    code = "journal.lost"
+
+
+class JournalRolledBack(JournalError):
+    """The journal is older than the secrets beside it: it came from a backup."""
+
+    code = "journal.rolled_back"
+
+
+class SecretsLost(JournalError):
+    """The secrets of an epoch or a slot are gone; it cannot go on, only be abandoned."""
+
+    code = "journal.secrets_lost"
+
+
+class EpochError(SecureSumError):
+    """An epoch that cannot be entered or used."""
+
+    code = "epoch.invalid"
+
+
+class UnknownEpoch(EpochError):
+    """An epoch whose advert is not in the client's journal, or that it has not agreed to."""
+
+    code = "epoch.unknown"
+
+
+class StaleEpoch(EpochError):
+    """An epoch number that is not above all earlier ones of its run."""
+
+    code = "epoch.stale"
+
+
+class EpochEnded(EpochError):
+    """An epoch that has ended here; its secrets are erased."""
+
+    code = "epoch.ended"
+
+
+class EpochNotReady(EpochError):
+    """An epoch in which the boxes of some members are still missing."""
+
+    code = "epoch.not_ready"
+
+
+class SecondEpoch(EpochError):
+    """Another list of members for an epoch that the client has already agreed to."""
+
+    code = "epoch.second"
+
+
+class AdvertForAnotherEpoch(EpochError):
+    """An advert made for another session, run or epoch number."""
+
+    code = "epoch.other_advert"
+
+
+class NotOnRoster(EpochError):
+    """A member that the session's roster does not list."""
+
+    code = "epoch.not_on_roster"
+
+
+class ForgedAdvert(EpochError):
+    """An advert that its member has not signed."""
+
+    code = "epoch.forged_advert"
+
+
+class OwnAdvertMissing(EpochError):
+    """A list of adverts without this client's own, byte for byte."""
+
+    code = "epoch.own_advert"
+
+
+class TooManyUnpinned(EpochError):
+    """More members with unconfirmed keys than colluders tolerated."""
+
+    code = "epoch.unpinned"
+
+
+class TooFewPinned(EpochError):
+    """Fewer pinned members than the least cohort."""
+
+    code = "epoch.too_few"
+
+
+class BadKemKey(EpochError):
+    """A key that nothing can be sealed to: malformed, or of low order."""
+
+    code = "epoch.kem_key"
+
+
+class MissingBox(EpochError):
+    """Boxes that are not exactly one from every other member."""
+
+    code = "epoch.missing_box"
+
+
+class ForgedBox(EpochError):
+    """A box that its sender has not signed for this epoch and receiver."""
+
+    code = "epoch.forged_box"
+
+
+class UnreadableBox(EpochError):
+    """A signed box that does not open: its sender is at fault."""
+
+    code = "epoch.unreadable_box"
+
+
+class TaskError(SecureSumError):
+    """A task that the client does not answer."""
+
+    code = "task.invalid"
+
+
+class StaleSlot(TaskError):
+    """A slot that the epoch has left behind."""
+
+    code = "task.stale"
+
+
+class SlotNotClosed(TaskError):
+    """A slot whose predecessor is not proved to be closed."""
+
+    code = "task.not_closed"
+
+
+class SlotAbandoned(TaskError):
+    """A slot that the client has helped to abandon."""
+
+    code = "task.abandoned"
+
+
+class SecondTask(TaskError):
+    """Another task for a slot that the client has already uploaded to."""
+
+    code = "task.second"
+
+
+class WrongBroadcast(TaskError):
+    """A broadcast that is not the one the task names."""
+
+    code = "task.broadcast"
+
+
+class NotActive(TaskError):
+    """A task whose active members do not include the client."""
+
+    code = "task.not_active"
+
+
+class UnknownRank(TaskError):
+    """A rank that no member of the epoch has."""
+
+    code = "task.unknown_rank"
+
+
+class TooFewActive(TaskError):
+    """Fewer pinned active members than the quorum or the least cohort."""
+
+    code = "task.too_few"
+
+
+class WrongVector(TaskError):
+    """A vector of another length or type than the task's."""
+
+    code = "task.vector"
+
+
+class NoiseMissing(TaskError):
+    """A sum with differential privacy and no charged draw of noise, or the reverse."""
+
+    code = "task.noise_missing"
+
+
+class NoiseReused(TaskError):
+    """A draw of noise that has already covered another upload."""
+
+    code = "task.noise_reused"
+
+
+class CertificateError(SecureSumError):
+    """A proposal, certificate or proof of abandonment that the client does not accept."""
+
+    code = "certificate.invalid"
+
+
+class NotUploaded(CertificateError):
+    """A slot to which the client has not uploaded."""
+
+    code = "certificate.not_uploaded"
+
+
+class DifferentTask(CertificateError):
+    """Another task, or other active members, than those of the client's own upload."""
+
+    code = "certificate.different_task"
+
+
+class NotSurvivor(CertificateError):
+    """A set of survivors without the client."""
+
+    code = "certificate.not_survivor"
+
+
+class UnknownSurvivor(CertificateError):
+    """A survivor that was not active in the slot."""
+
+    code = "certificate.unknown_survivor"
+
+
+class TooFewSurvivors(CertificateError):
+    """Fewer pinned survivors than the least cohort, or fewer than a quorum."""
+
+    code = "certificate.too_few_survivors"
+
+
+class AlreadySigned(CertificateError):
+    """A second statement on a slot: a client signs one, once."""
+
+    code = "certificate.already_signed"
+
+
+class TooFewSigners(CertificateError):
+    """Fewer signers than the quorum."""
+
+    code = "certificate.too_few_signers"
+
+
+class SignerOutside(CertificateError):
+    """A signer who is not among those that may sign."""
+
+    code = "certificate.signer_outside"
+
+
+class ForgedSignature(CertificateError):
+    """A signature that is not by the member it names, or not on this statement."""
+
+    code = "certificate.forged"
+
+
+class SecondCertificate(CertificateError):
+    """A second set of survivors for a slot that has one."""
+
+    code = "certificate.second"
+
+
+class ClosedOtherwise(CertificateError):
+    """A certificate of an abandoned slot, or the abandonment of a certified one."""
+
+    code = "certificate.closed"
+
+
+class RepairError(SecureSumError):
+    """Shares that the client does not open."""
+
+    code = "repair.invalid"
+
+
+class NotCertified(RepairError):
+    """A slot for which the client has accepted no certificate."""
+
+    code = "repair.not_certified"
+
+
+class ShareOfOutsider(RepairError):
+    """A share of the key of someone outside the certified set."""
+
+    code = "repair.outsider"
+
+
+class SteadyCohortError(SecureSumError):
+    """An answer whose difference to an earlier one would expose a member or a patient."""
+
+    code = "cohort.invalid"
+
+
+class EpochStillOpen(SteadyCohortError):
+    """The data source has uploads in another epoch that is still open."""
+
+    code = "cohort.epoch_open"
+
+
+class PartialCohort(SteadyCohortError):
+    """A sum over some members of the epoch only."""
+
+    code = "cohort.partial"
+
+
+class CohortChanged(SteadyCohortError):
+    """Other members than those with whom the data source was summed before."""
+
+    code = "cohort.changed"
+
+
+class RuleChanged(SteadyCohortError):
+    """A data source under the steady-cohort rule in a session that gives it up, or the reverse."""
+
+    code = "cohort.rule_changed"
+
+
+class TableChanged(SteadyCohortError):
+    """Another table than the one that was summed before, without the operator's approval."""
+
+    code = "cohort.table"
+
+
+class ConsentMissing(SteadyCohortError):
+    """A member whom a change would expose has not signed it."""
+
+    code = "cohort.consent_missing"
+
+
+class ForgedConsent(SteadyCohortError):
+    """A consent that its member has not signed."""
+
+    code = "cohort.forged_consent"
+
+
+class ApprovalMissing(SteadyCohortError):
+    """A change that no operator of this site has approved by name."""
+
+    code = "cohort.approval_missing"
+
+
+class CollectionError(SecureSumError):
+    """What the coordinator does not accept from a member, or cannot do yet."""
+
+    code = "collection.invalid"
+
+
+class OutOfOrder(CollectionError):
+    """A message or a request that does not belong to the present stage."""
+
+    code = "collection.out_of_order"
+
+
+class Conflict(CollectionError):
+    """A second message of a member that differs from its first."""
+
+    code = "collection.conflict"
+
+
+class NotAMember(CollectionError):
+    """A message by someone who is not, or not yet, part of it."""
+
+    code = "collection.not_a_member"
+
+
+class WrongReceivers(CollectionError):
+    """An upload whose shares are not for exactly the other active members."""
+
+    code = "collection.receivers"
+
+
+class CorruptBody(CollectionError):
+    """A vector that is not the one its signed header describes."""
+
+    code = "collection.corrupt_body"
+
+
+class ForgedMessage(CollectionError):
+    """A message that its member has not signed."""
+
+    code = "collection.forged"
+
+
+class WrongSelfKey(CollectionError):
+    """A revealed key that is not the one its member committed to."""
+
+    code = "collection.self_key"
+
+
+class WrongShare(CollectionError):
+    """A returned share that is not the one its dealer declared: the returner is at fault."""
+
+    code = "collection.share"
+
+
+class BadDealer(CollectionError):
+    """Declared shares that do not give the committed key: their dealer is at fault."""
+
+    code = "collection.dealer"
+
+
+class KeysMissing(CollectionError):
+    """Self keys that are neither revealed nor recoverable yet."""
+
+    code = "collection.keys_missing"
+
+
+class PairKeysOwed(CollectionError):
+    """A silent survivor still owes the pair keys of a dropped member: the sum waits."""
+
+    code = "collection.pair_keys"
+
+
+class InconsistentMasks(CollectionError):
+    """The constant of the sum is not the number of survivors: masks did not cancel."""
+
+    code = "collection.inconsistent"

@@ -1,0 +1,374 @@
+"""What coordinator and clients say to each other, in the order in which they say it.
+
+    epoch    Opening →   ← Advert   Adverts →   ← Boxes   Delivery →
+    sum      Task →   ← Upload and its vector   Proposal →   ← Certification   Certificate →
+             ← Reveal   RepairRequest →   ← Repair
+    instead  AbandonRequest →   ← Abandonment   AbandonProof →
+
+(→ to the clients.) Whatever a member says is signed under a label of its own. The coordinator
+signs nothing: clients believe only what members have signed, and what all of them hash alike.
+Members are named by rank, their place among the epoch's adverts sorted by identity.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Annotated
+
+from privacy.framing import DIGEST_BYTES, KEY_BYTES, Label, digest
+from privacy.identity import MAX_MEMBERS
+from privacy.securesum.errors import BadField, NotAscending
+from privacy.securesum.sealing import BOX_BYTES, KEM_KEY_BYTES
+from privacy.securesum.terms import Terms
+from privacy.securesum.wire import (
+    Blob,
+    Counter,
+    Digest,
+    Fixed,
+    Key,
+    Keys,
+    Many,
+    Message,
+    One,
+    Rank,
+    RankSet,
+    Rows,
+    Signature,
+    Signatures,
+    SignedMessage,
+    Text,
+    Uint,
+    Uuid,
+)
+from privacy.shamir import SHARE_BYTES
+
+SEALED_SHARE_BYTES = SHARE_BYTES + 16
+CHECKSUM_BYTES = 16
+MAX_PROOF_BYTES = 1 << 16
+
+
+@dataclass(frozen=True)
+class Opening(Message):
+    """The coordinator opens an epoch of a run, and says who has advertised in the session before.
+
+    `seen` helps a member that has lost its journal to find out: it would otherwise begin anew.
+    """
+
+    kind = 2
+
+    terms: Annotated[Terms, One(Terms)]
+    run: Uuid
+    number: Counter
+    seen: Keys
+
+
+@dataclass(frozen=True)
+class Advert(SignedMessage):
+    """A member is there, with a fresh key to seal to, for this epoch and no other."""
+
+    kind = 3
+    label = Label.ADVERT
+
+    session: Uuid
+    run: Uuid
+    number: Counter
+    identity: Key
+    kem_key: Annotated[bytes, Fixed(KEM_KEY_BYTES)]
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class Adverts(Message):
+    """All adverts of an epoch, ascending by identity: position is rank."""
+
+    kind = 4
+
+    adverts: Annotated[tuple[Advert, ...], Many(Advert, MAX_MEMBERS)]
+
+    def check(self) -> None:
+        """Refuse a member listed twice, or out of order."""
+        members = [advert.identity for advert in self.adverts]
+        if any(a >= b for a, b in itertools.pairwise(members)):
+            raise NotAscending("adverts are listed once each, in ascending order of identity")
+
+
+@dataclass(frozen=True)
+class Box(Message):
+    """32 random bytes sealed by one member to another; the sender's signature names both."""
+
+    kind = 5
+
+    sender: Rank
+    receiver: Rank
+    sealed: Annotated[bytes, Fixed(BOX_BYTES)]
+    signature: Signature
+
+    def statement(self, epoch_id: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+        """Give what the sender signs under `Label.BOX`."""
+        return (
+            epoch_id,
+            rank_bytes(self.sender),
+            rank_bytes(self.receiver),
+            digest(Label.BOX_HASH, self.sealed),
+        )
+
+
+@dataclass(frozen=True)
+class Boxes(SignedMessage):
+    """A member's boxes to all others; signed once more as a whole, for the coordinator."""
+
+    kind = 6
+    label = Label.BOXES
+
+    epoch_id: Digest
+    sender: Rank
+    boxes: Annotated[tuple[Box, ...], Many(Box, MAX_MEMBERS)]
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class Delivery(Message):
+    """All others' boxes to one member."""
+
+    kind = 7
+
+    epoch_id: Digest
+    receiver: Rank
+    boxes: Annotated[tuple[Box, ...], Many(Box, MAX_MEMBERS)]
+
+
+@dataclass(frozen=True)
+class Task(Message):
+    """What is to be summed in slot `slot`, over whom, and the proof that the last slot is closed.
+
+    Everything but the proof is hashed into the context of every mask, so clients that were sent
+    different tasks use masks that do not cancel.
+    """
+
+    kind = 8
+
+    epoch_id: Digest
+    slot: Counter
+    statistic: Annotated[str, Text(200)]
+    parameters: Annotated[bytes, Blob(1 << 20)]
+    encoding: Annotated[bytes, Blob(1 << 20)]
+    noise: Annotated[bytes, Blob(1 << 16)]
+    length: Annotated[int, Uint(6)]
+    active: RankSet
+    broadcast: Digest
+    proof: Annotated[bytes, Blob(MAX_PROOF_BYTES)]
+
+    def context(self) -> bytes:
+        """Give the hash that every mask, share and statement of this sum is bound to."""
+        return digest(Label.CONTEXT, self.fields_encoded(but="proof"))
+
+
+@dataclass(frozen=True)
+class Upload(SignedMessage):
+    """The signed header of a masked vector; the vector itself travels beside it.
+
+    `receivers` are the active members but the sender; the j-th sealed share is for the j-th of
+    them, and `share_hashes` tells a bad dealer from a bad returner. `checksum` is a fast tag over
+    the vector that finds corruption, and vectors that belong to another header; against forgers
+    on the wire there is the transport.
+    """
+
+    kind = 9
+    label = Label.UPLOAD
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    rank: Rank
+    commitment: Digest
+    receivers: RankSet
+    sealed_shares: Annotated[tuple[bytes, ...], Rows(SEALED_SHARE_BYTES)]
+    share_hashes: Annotated[tuple[bytes, ...], Rows(DIGEST_BYTES)]
+    checksum: Annotated[bytes, Fixed(CHECKSUM_BYTES)]
+    signature: Signature
+
+    def check(self) -> None:
+        """Refuse a header that does not have one share per receiver."""
+        if not len(self.receivers) == len(self.sealed_shares) == len(self.share_hashes):
+            raise BadField("an upload has one sealed share and one share hash per receiver")
+
+
+@dataclass(frozen=True)
+class Proposal(Message):
+    """The coordinator has these survivors' vectors and asks for signatures on that."""
+
+    kind = 10
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    active: RankSet
+    survivors: RankSet
+
+
+@dataclass(frozen=True)
+class Certification(Message):
+    """A member's one signature on a slot's survivors (`certificates.certify_parts`)."""
+
+    kind = 11
+
+    epoch_id: Digest
+    slot: Counter
+    rank: Rank
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class Certificate(Message):
+    """A quorum of the survivors has signed that they are the survivors."""
+
+    kind = 12
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    active: RankSet
+    survivors: RankSet
+    signers: RankSet
+    signatures: Signatures
+
+    def check(self) -> None:
+        """Refuse a certificate without one signature per signer."""
+        if len(self.signers) != len(self.signatures):
+            raise BadField("a certificate has one signature per signer")
+
+
+@dataclass(frozen=True)
+class AbandonRequest(Message):
+    """The coordinator gives a slot up; the proof shows that the slot before it is closed."""
+
+    kind = 13
+
+    epoch_id: Digest
+    slot: Counter
+    proof: Annotated[bytes, Blob(MAX_PROOF_BYTES)]
+
+
+@dataclass(frozen=True)
+class Abandonment(Message):
+    """A member's one signature on giving a slot up (`certificates.abandon_parts`)."""
+
+    kind = 14
+
+    epoch_id: Digest
+    slot: Counter
+    rank: Rank
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class AbandonProof(Message):
+    """A quorum of the epoch has given a slot up, so no certificate of it can exist."""
+
+    kind = 15
+
+    epoch_id: Digest
+    slot: Counter
+    signers: RankSet
+    signatures: Signatures
+
+    def check(self) -> None:
+        """Refuse a proof without one signature per signer."""
+        if len(self.signers) != len(self.signatures):
+            raise BadField("a proof of abandonment has one signature per signer")
+
+
+@dataclass(frozen=True)
+class Reveal(SignedMessage):
+    """A survivor's self key of one sum, and its pair keys of that sum with those who dropped."""
+
+    kind = 16
+    label = Label.REVEAL
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    rank: Rank
+    self_key: Annotated[bytes, Fixed(KEY_BYTES)] = field(repr=False)
+    dropped: RankSet
+    pair_keys: Annotated[tuple[bytes, ...], Rows(KEY_BYTES)] = field(repr=False)
+    signature: Signature
+
+    def check(self) -> None:
+        """Refuse a reveal without one pair key per dropped member."""
+        if len(self.dropped) != len(self.pair_keys):
+            raise BadField("a reveal has one pair key per dropped member")
+
+
+@dataclass(frozen=True)
+class RepairRequest(Message):
+    """Sealed shares of silent survivors' self keys, for one member to open."""
+
+    kind = 17
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    silent: RankSet
+    sealed_shares: Annotated[tuple[bytes, ...], Rows(SEALED_SHARE_BYTES)]
+    share_hashes: Annotated[tuple[bytes, ...], Rows(DIGEST_BYTES)]
+
+    def check(self) -> None:
+        """Refuse a request without one share and one hash per silent member."""
+        if not len(self.silent) == len(self.sealed_shares) == len(self.share_hashes):
+            raise BadField("a repair has one sealed share and one share hash per silent member")
+
+
+@dataclass(frozen=True)
+class Repair(SignedMessage):
+    """A member's opened shares; `unreadable` names dealers whose share was not what they said."""
+
+    kind = 18
+    label = Label.REPAIR
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    rank: Rank
+    silent: RankSet
+    shares: Annotated[tuple[bytes, ...], Rows(SHARE_BYTES)] = field(repr=False)
+    unreadable: RankSet
+    signature: Signature
+
+    def check(self) -> None:
+        """Refuse a repair without one share per silent member it answers for."""
+        if len(self.silent) != len(self.shares):
+            raise BadField("a repair has one share per silent member")
+
+
+@dataclass(frozen=True)
+class Consent(SignedMessage):
+    """A member agrees that sums over `old` and over `new` may both become known.
+
+    Their difference is a sum over those in one set and not in the other: the signer, if it is
+    one of few. The statement serves one session, the one in which `new` will be summed.
+    """
+
+    kind = 19
+    label = Label.CONSENT
+
+    session: Uuid
+    old: Keys
+    new: Keys
+    identity: Key
+    signature: Signature
+
+    def check(self) -> None:
+        """Refuse sets that are not in their one order."""
+        for members in (self.old, self.new):
+            if any(a >= b for a, b in itertools.pairwise(members)):
+                raise NotAscending("members are listed once each, in ascending order")
+
+
+def rank_bytes(rank: int) -> bytes:
+    """Give a rank as it enters hashes and signatures."""
+    return rank.to_bytes(2, "big")
+
+
+def slot_bytes(slot: int) -> bytes:
+    """Give a slot number as it enters hashes and signatures."""
+    return slot.to_bytes(4, "big")

@@ -1,0 +1,418 @@
+"""One sum at the coordinator: uploads → survivors → certificate → keys → total.
+
+The coordinator adds vectors to one running total as they arrive, and keeps no vector of anyone.
+Who is in the total is who it proposes as survivors. It is not trusted with anything, so its checks
+serve to name who is at fault, and to lose nothing: a message that is refused changes nothing, and
+one that is repeated counts once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privacy.encoding import Encoding
+from privacy.errors import BadSignature, SharingError
+from privacy.framing import Label
+from privacy.identity import MAX_MEMBERS, verify
+from privacy.layout import SecureTotal
+from privacy.masks import apply_masks
+from privacy.securesum.certificates import abandon_parts, certify_parts
+from privacy.securesum.epoch import Epoch
+from privacy.securesum.errors import (
+    BadDealer,
+    Conflict,
+    DifferentTask,
+    ForgedMessage,
+    InconsistentMasks,
+    KeysMissing,
+    NotAMember,
+    OutOfOrder,
+    PairKeysOwed,
+    TooFewSurvivors,
+    WrongReceivers,
+    WrongSelfKey,
+    WrongShare,
+)
+from privacy.securesum.masking import (
+    check_body,
+    check_commitment,
+    share_hash,
+    share_point,
+)
+from privacy.securesum.messages import (
+    Abandonment,
+    AbandonProof,
+    AbandonRequest,
+    Certificate,
+    Certification,
+    Proposal,
+    Repair,
+    RepairRequest,
+    Reveal,
+    Task,
+    Upload,
+)
+from privacy.securesum.wire import Blob, Flag, Many, Message, One
+from privacy.shamir import combine, weights_at_zero
+
+
+@dataclass(frozen=True)
+class SummationState(Message):
+    """A sum as it is saved. The running total is masked until all keys are there."""
+
+    kind = 112
+
+    task: Annotated[Task, One(Task)]
+    uploads: Annotated[tuple[Upload, ...], Many(Upload, MAX_MEMBERS)]
+    total: Annotated[bytes, Blob(1 << 44)]
+    frozen: Annotated[bool, Flag()]
+    abandoning: Annotated[bool, Flag()]
+    unmasked: Annotated[bool, Flag()]
+    certifications: Annotated[tuple[Certification, ...], Many(Certification, MAX_MEMBERS)]
+    abandonments: Annotated[tuple[Abandonment, ...], Many(Abandonment, MAX_MEMBERS)]
+    reveals: Annotated[tuple[Reveal, ...], Many(Reveal, MAX_MEMBERS)]
+    repairs: Annotated[tuple[Repair, ...], Many(Repair, MAX_MEMBERS * MAX_MEMBERS)]
+
+
+class Summation:
+    """The coordinator's side of one slot."""
+
+    def __init__(self, epoch: Epoch, task: Task) -> None:
+        self.epoch = epoch
+        self.task = task
+        self.context = task.context()
+        self._total: NDArray[np.uint64] = np.zeros(task.length + 1, dtype="<u8")
+        self._uploads: dict[int, Upload] = {}
+        self._proposal: Proposal | None = None
+        self._certificate: Certificate | None = None
+        self._abandoning = False
+        self._unmasked = False
+        self._certifications: dict[int, Certification] = {}
+        self._abandonments: dict[int, Abandonment] = {}
+        self._reveals: dict[int, Reveal] = {}
+        self._repairs: dict[tuple[int, tuple[int, ...]], Repair] = {}
+        self._shares: dict[int, dict[int, bytes]] = {}
+        self._weights: dict[tuple[int, ...], dict[int, int]] = {}
+
+    # -- uploads
+
+    @property
+    def uploaded(self) -> tuple[int, ...]:
+        """Whose vectors are in the running total."""
+        return tuple(sorted(self._uploads))
+
+    def add_upload(self, header: Upload, body: memoryview | bytes) -> None:
+        """Add a masked vector to the running total, and its sender to the survivors."""
+        if not self._expects_vector(header):
+            return
+        check_body(header, self.task.length, body)
+        self._total += np.frombuffer(body, dtype="<u8")
+        self._uploads[header.rank] = header
+
+    def check_header(self, header: Upload) -> None:
+        """Refuse an upload by its header, before its vector is read."""
+        self._expects_vector(header)
+
+    def _expects_vector(self, header: Upload) -> bool:
+        """Refuse a header; or say whether its vector is still to be added."""
+        known = self._uploads.get(header.rank)
+        if known is not None and known == header:
+            return False
+        self._check_sender(header, self.task.active)
+        if header.receivers != tuple(r for r in self.task.active if r != header.rank):
+            raise WrongReceivers(f"Rank {header.rank}: shares are not for the other active ones.")
+        header.check_signed_by(self._key(header.rank), ForgedMessage, f"Rank {header.rank}")
+        if known is not None:
+            raise Conflict(f"Rank {header.rank} has uploaded something else to this slot.")
+        if self._proposal is not None or self._abandoning:
+            raise OutOfOrder(f"Rank {header.rank} is too late: the survivors are settled.")
+        return True
+
+    # -- certificate
+
+    def propose(self) -> Proposal:
+        """Settle the survivors: those in the running total."""
+        if self._proposal is not None:
+            return self._proposal
+        if self._abandoning:
+            raise OutOfOrder("The slot is being abandoned.")
+        survivors = self.uploaded
+        least = max(self.epoch.quorum, self.epoch.terms.min_cohort)
+        if len(survivors) < least:
+            raise TooFewSurvivors(f"{len(survivors)} members have uploaded; the least is {least}.")
+        self._proposal = Proposal(
+            self.epoch.epoch_id, self.task.slot, self.context, self.task.active, survivors
+        )
+        return self._proposal
+
+    def add_certification(self, message: Certification) -> None:
+        """Count a survivor's signature on the proposal."""
+        if self._proposal is None:
+            raise OutOfOrder("Nothing has been proposed yet.")
+        self._check_slot(message, self._proposal.survivors)
+        if self._certificate is not None:
+            return
+        self._check_signature(message, Label.CERTIFY, certify_parts(self.epoch, self._proposal))
+        self._certifications.setdefault(message.rank, message)
+        if len(self._certifications) == self.epoch.quorum:
+            self._certificate = self._make_certificate(self._proposal)
+
+    @property
+    def certificate(self) -> Certificate | None:
+        """The certificate, as soon as a quorum has signed."""
+        return self._certificate
+
+    def _make_certificate(self, proposal: Proposal) -> Certificate:
+        signed = sorted(self._certifications.items())
+        return Certificate(
+            proposal.epoch_id,
+            proposal.slot,
+            proposal.context,
+            proposal.active,
+            proposal.survivors,
+            tuple(rank for rank, _ in signed),
+            tuple(message.signature for _, message in signed),
+        )
+
+    # -- abandonment
+
+    def abandon_request(self) -> AbandonRequest:
+        """Give the slot up; from here on no vector is taken."""
+        if self.certificate is not None:
+            raise OutOfOrder("The slot has a certificate; it cannot be given up.")
+        self._abandoning = True
+        return AbandonRequest(self.epoch.epoch_id, self.task.slot, self.task.proof)
+
+    def add_abandonment(self, message: Abandonment) -> None:
+        """Count a member's signature on giving the slot up."""
+        if not self._abandoning:
+            raise OutOfOrder("Nobody was asked to give the slot up.")
+        self._check_slot(message, self.epoch.everyone)
+        self._check_signature(message, Label.ABANDON, abandon_parts(self.epoch, self.task.slot))
+        self._abandonments.setdefault(message.rank, message)
+
+    @property
+    def abandon_proof(self) -> AbandonProof | None:
+        """The proof of abandonment, as soon as a quorum has signed."""
+        if len(self._abandonments) < self.epoch.quorum:
+            return None
+        signed = sorted(list(self._abandonments.items())[: self.epoch.quorum])
+        return AbandonProof(
+            self.epoch.epoch_id,
+            self.task.slot,
+            tuple(rank for rank, _ in signed),
+            tuple(message.signature for _, message in signed),
+        )
+
+    # -- keys
+
+    def add_reveal(self, message: Reveal) -> None:
+        """Take a survivor's self key, and its pair keys with those who dropped."""
+        certificate = self._need_certificate()
+        known = self._reveals.get(message.rank)
+        if known is not None and known == message:
+            return
+        self._check_sender(message, certificate.survivors)
+        message.check_signed_by(self._key(message.rank), ForgedMessage, f"Rank {message.rank}")
+        if known is not None:
+            raise Conflict(f"Rank {message.rank} has revealed something else.")
+        if message.dropped != self.dropped:
+            raise Conflict(f"Rank {message.rank} reveals pair keys of others than the dropped.")
+        upload = self._uploads[message.rank]
+        if not check_commitment(message.self_key, self.context, message.rank, upload.commitment):
+            raise WrongSelfKey(f"Rank {message.rank} revealed another key than it committed to.")
+        self._reveals[message.rank] = message
+
+    @property
+    def dropped(self) -> tuple[int, ...]:
+        """Active members whose vectors are not in the total."""
+        return tuple(rank for rank in self.task.active if rank not in self._uploads)
+
+    @property
+    def silent(self) -> tuple[int, ...]:
+        """Survivors whose self keys have not been revealed."""
+        return tuple(rank for rank in self.uploaded if rank not in self._reveals)
+
+    def repair_request(self, rank: int) -> RepairRequest:
+        """Ask one survivor to open its shares of the silent ones' self keys."""
+        self._need_certificate()
+        if rank not in self._uploads:
+            raise NotAMember(f"Rank {rank} is not a survivor of this slot.")
+        silent = tuple(dealer for dealer in self.silent if dealer != rank)
+        headers = [self._uploads[dealer] for dealer in silent]
+        places = [header.receivers.index(rank) for header in headers]
+        return RepairRequest(
+            self.epoch.epoch_id,
+            self.task.slot,
+            self.context,
+            silent,
+            tuple(h.sealed_shares[p] for h, p in zip(headers, places, strict=True)),
+            tuple(h.share_hashes[p] for h, p in zip(headers, places, strict=True)),
+        )
+
+    def add_repair(self, message: Repair) -> None:
+        """Take opened shares; one that its dealer did not declare is its returner's fault."""
+        certificate = self._need_certificate()
+        if self._repairs.get((message.rank, message.silent)) == message:
+            return
+        self._check_sender(message, certificate.survivors)
+        message.check_signed_by(self._key(message.rank), ForgedMessage, f"Rank {message.rank}")
+        for dealer, share in zip(message.silent, message.shares, strict=True):
+            self._check_share(dealer, message.rank, share)
+        self._take_repair(message)
+
+    def _check_share(self, dealer: int, returner: int, share: bytes) -> None:
+        upload = self._uploads.get(dealer)
+        if upload is None or returner not in upload.receivers:
+            raise NotAMember(f"Rank {returner} returned a share that nobody dealt to it.")
+        declared = upload.share_hashes[upload.receivers.index(returner)]
+        if share_hash(share, self.context, dealer, returner) != declared:
+            raise WrongShare(f"Rank {returner} returned another share than rank {dealer} dealt.")
+
+    def _take_repair(self, message: Repair) -> None:
+        self._repairs[message.rank, message.silent] = message
+        for dealer, share in zip(message.silent, message.shares, strict=True):
+            self._shares.setdefault(dealer, {})[message.rank] = share
+
+    @property
+    def accused(self) -> dict[int, tuple[int, ...]]:
+        """Dealers whose shares were unreadable, and the receivers who say so."""
+        repairs = self._repairs.values()
+        return {
+            dealer: tuple(sorted(r.rank for r in repairs if dealer in r.unreadable))
+            for dealer in sorted({dealer for repair in repairs for dealer in repair.unreadable})
+        }
+
+    # -- total
+
+    def ring_total(self) -> NDArray[np.uint64]:
+        """Remove the masks, check the constant, and give the sum of the survivors' vectors."""
+        self._need_certificate()
+        if not self._unmasked:
+            add, subtract = self._masks()
+            apply_masks(self._total, add=add, subtract=subtract)
+            self._unmasked = True
+        if int(self._total[-1]) != len(self._uploads):
+            raise InconsistentMasks(
+                f"The constant sums to {int(self._total[-1])} over {len(self._uploads)} survivors: "
+                "someone's masks, task or keys differ from the others'. The total is noise."
+            )
+        return self._total[:-1]
+
+    def total(self) -> SecureTotal:
+        """Give the sum decoded, as the task's encoding says."""
+        encoding = Encoding.from_bytes(self.task.encoding)
+        return encoding.decode(self.ring_total(), contributors=len(self._uploads))
+
+    def _masks(self) -> tuple[list[bytes], list[bytes]]:
+        """Keys of the masks to be added and to be subtracted, so that none is left."""
+        silent, dropped = self.silent, self.dropped
+        if silent and dropped:
+            raise PairKeysOwed(
+                f"Silent ranks {_few(silent)} owe pair keys for the dropped {_few(dropped)}."
+            )
+        subtract = [self._self_key(rank) for rank in silent]
+        add: list[bytes] = []
+        for rank, reveal in self._reveals.items():
+            subtract.append(reveal.self_key)
+            for other, key in zip(reveal.dropped, reveal.pair_keys, strict=True):
+                (subtract if other > rank else add).append(key)
+        return add, subtract
+
+    def _self_key(self, dealer: int) -> bytes:
+        """Put a silent survivor's self key together from a quorum of its shares."""
+        shares = sorted(self._shares.get(dealer, {}).items())[: self.epoch.quorum]
+        if len(shares) < self.epoch.quorum:
+            raise KeysMissing(
+                f"Rank {dealer} is silent, and {len(shares)} of {self.epoch.quorum} shares of its "
+                f"key are here. Dealers of unreadable shares: {_few(tuple(self.accused))}."
+            )
+        by_point = {share_point(rank): share for rank, share in shares}
+        points = tuple(by_point)
+        if points not in self._weights:  # mostly the same members answer for all dealers
+            self._weights[points] = weights_at_zero(points)
+        try:
+            key = combine(by_point, self._weights[points])
+        except SharingError:
+            key = b""
+        if not check_commitment(key, self.context, dealer, self._uploads[dealer].commitment):
+            raise BadDealer(f"The shares that rank {dealer} dealt do not give its committed key.")
+        return key
+
+    # -- what all messages have in common
+
+    def _need_certificate(self) -> Certificate:
+        certificate = self.certificate
+        if certificate is None:
+            raise OutOfOrder("The slot has no certificate yet.")
+        return certificate
+
+    def _check_sender(self, message: Upload | Reveal | Repair, allowed: Iterable[int]) -> None:
+        self._check_slot(message, allowed)
+        if message.context != self.context:
+            raise DifferentTask(f"Rank {message.rank} answers another task than was asked.")
+
+    def _check_slot(
+        self,
+        message: Upload | Certification | Abandonment | Reveal | Repair,
+        allowed: Iterable[int],
+    ) -> None:
+        if (message.epoch_id, message.slot) != (self.epoch.epoch_id, self.task.slot):
+            raise OutOfOrder(f"Rank {message.rank} speaks of another epoch or slot.")
+        if message.rank not in allowed:
+            raise NotAMember(f"Rank {message.rank} is not one of those who may say this.")
+
+    def _check_signature(
+        self, message: Certification | Abandonment, label: Label, parts: tuple[bytes, ...]
+    ) -> None:
+        try:
+            verify(self._key(message.rank), message.signature, label, *parts)
+        except BadSignature as error:
+            raise ForgedMessage(f"Rank {message.rank}: {error}") from None
+
+    def _key(self, rank: int) -> bytes:
+        return self.epoch.members[rank]
+
+    # -- memory
+
+    def state(self) -> SummationState:
+        """Give all of it as plain data."""
+        return SummationState(
+            task=self.task,
+            uploads=tuple(self._uploads.values()),
+            total=self._total.tobytes(),
+            frozen=self._proposal is not None,
+            abandoning=self._abandoning,
+            unmasked=self._unmasked,
+            certifications=tuple(self._certifications.values()),
+            abandonments=tuple(self._abandonments.values()),
+            reveals=tuple(self._reveals.values()),
+            repairs=tuple(self._repairs.values()),
+        )
+
+    @classmethod
+    def restored(cls, epoch: Epoch, state: SummationState) -> "Summation":
+        """Go on from plain data."""
+        summation = cls(epoch, state.task)
+        summation._total = np.frombuffer(state.total, dtype="<u8").copy()
+        summation._uploads = {header.rank: header for header in state.uploads}
+        if state.frozen:
+            summation._proposal = summation.propose()
+        summation._abandoning = state.abandoning
+        summation._unmasked = state.unmasked
+        summation._certifications = {m.rank: m for m in state.certifications}
+        if summation._proposal is not None and len(state.certifications) >= epoch.quorum:
+            summation._certificate = summation._make_certificate(summation._proposal)
+        summation._abandonments = {m.rank: m for m in state.abandonments}
+        summation._reveals = {m.rank: m for m in state.reveals}
+        for repair in state.repairs:
+            summation._take_repair(repair)
+        return summation
+
+
+def _few(ranks: tuple[int, ...]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:5])
+    return (shown or "none") + (", …" if len(ranks) > 5 else "")

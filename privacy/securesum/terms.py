@@ -1,0 +1,69 @@
+"""A session's terms: the parameters that every member accepts, inside every epoch's identifier.
+
+    m            colluders tolerated, an absolute number over the roster
+    min_cohort   least number of members in a sum, at least m + 2 (and 3)
+    q            quorum of an epoch of n members, ⌊(n + m)/2⌋ + 1; also the threshold of shares
+
+Two quorums of one epoch share at least 2q − n ≥ m + 1 members, so at least one honest one.
+
+>>> [default_terms(bytes(16), n).quorum(n) for n in (5, 10, 100)]
+[4, 7, 67]
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from privacy.securesum.errors import TermsError
+from privacy.securesum.wire import Flag, Message, Rank, Uuid
+
+LEAST_COHORT = 3
+
+
+@dataclass(frozen=True)
+class Terms(Message):
+    """What a session promises its members; fixed when it is made."""
+
+    kind = 1
+
+    session: Uuid
+    max_colluders: Rank
+    min_cohort: Rank
+    allow_shrinking: Annotated[bool, Flag()]
+    differential_privacy: Annotated[bool, Flag()]
+
+    def check(self) -> None:
+        """Refuse terms that protect nobody."""
+        least = max(LEAST_COHORT, self.max_colluders + 2)
+        if self.min_cohort < least:
+            raise TermsError(
+                f"With {self.max_colluders} colluders the least cohort is {least}, "
+                f"not {self.min_cohort}: fewer than two honest members would add up to one."
+            )
+        if self.allow_shrinking and self.differential_privacy:
+            raise TermsError(
+                "allow_shrinking gives up the steady-cohort rule, which does not bind with "
+                "differential privacy; leave it off."
+            )
+
+    def quorum(self, members: int) -> int:
+        """Signatures that close a slot, and shares that give a key, among `members`."""
+        return (members + self.max_colluders) // 2 + 1
+
+
+def default_terms(
+    session: bytes,
+    roster_size: int,
+    *,
+    allow_shrinking: bool = False,
+    differential_privacy: bool = False,
+) -> Terms:
+    """Tolerate a third of the roster as colluders; at least five members, or all, in a sum."""
+    colluders = (roster_size - 1) // 3
+    cohort = max(5, colluders + 3)
+    return Terms(
+        session=session,
+        max_colluders=colluders,
+        min_cohort=max(min(cohort, roster_size), LEAST_COHORT, colluders + 2),
+        allow_shrinking=allow_shrinking,
+        differential_privacy=differential_privacy,
+    )

@@ -1,0 +1,384 @@
+"""One canonical binary form for every message, journal record and saved state.
+
+A message is a frozen dataclass whose annotations say how each field travels:
+
+    version (1 byte) | kind (1 byte) | fields in order, big-endian, lengths first
+
+There is exactly one encoding of a value, and decoding accepts nothing else: a wrong version or
+kind, a field out of range, a list that is not ascending, a missing or a spare byte is an error of
+its own. The same checks run when a message is made in the program, so a message that exists is
+well-formed.
+"""
+
+import itertools
+import struct
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
+
+from privacy.errors import BadSignature
+from privacy.framing import Label
+from privacy.identity import (
+    IDENTITY_BYTES,
+    MAX_MEMBERS,
+    SIGNATURE_BYTES,
+    Identity,
+    verify,
+)
+from privacy.securesum.errors import (
+    BadField,
+    MalformedMessage,
+    NotAscending,
+    TrailingBytes,
+    Truncated,
+    WrongKind,
+    WrongVersion,
+)
+
+VERSION = 1
+
+
+class Reader:
+    """Takes bytes from the front of a buffer, and never more than there are."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        """Give the next `count` bytes."""
+        end = self._at + count
+        if end > len(self._data):
+            raise Truncated(f"{count} more bytes were expected at byte {self._at}.")
+        piece = self._data[self._at : end]
+        self._at = end
+        return piece
+
+    def number(self, count: int) -> int:
+        """Give the next `count` bytes as an unsigned number."""
+        return int.from_bytes(self.take(count), "big")
+
+    def finish(self) -> None:
+        """Make sure that nothing is left."""
+        if self._at != len(self._data):
+            raise TrailingBytes(f"{len(self._data) - self._at} bytes follow the last field.")
+
+
+class Codec(ABC):
+    """How one field travels, and which values it may have."""
+
+    @abstractmethod
+    def check(self, value: Any) -> None:
+        """Raise `MalformedMessage` unless the value may travel in this field."""
+
+    @abstractmethod
+    def write(self, value: Any) -> bytes:
+        """Give the one encoding of a checked value."""
+
+    @abstractmethod
+    def read(self, reader: Reader) -> Any:
+        """Take a value; its range is checked when the message is made."""
+
+
+@dataclass(frozen=True)
+class Uint(Codec):
+    """An unsigned number of `size` bytes."""
+
+    size: int
+
+    def check(self, value: Any) -> None:
+        """Accept 0 to 2^(8 size) − 1."""
+        if type(value) is not int or not 0 <= value < 1 << (8 * self.size):
+            raise BadField(f"not a number of {self.size} bytes")
+
+    def write(self, value: Any) -> bytes:
+        """Big-endian."""
+        return cast(int, value).to_bytes(self.size, "big")
+
+    def read(self, reader: Reader) -> Any:
+        """Big-endian."""
+        return reader.number(self.size)
+
+
+@dataclass(frozen=True)
+class Flag(Codec):
+    """A truth value, one byte: 0 or 1 and nothing else."""
+
+    def check(self, value: Any) -> None:
+        """Accept True and False."""
+        if type(value) is not bool:
+            raise BadField("not a truth value")
+
+    def write(self, value: Any) -> bytes:
+        """One byte."""
+        return b"\1" if value else b"\0"
+
+    def read(self, reader: Reader) -> Any:
+        """One byte, 0 or 1."""
+        byte = reader.take(1)
+        if byte not in (b"\0", b"\1"):
+            raise BadField("a truth value is the byte 0 or 1")
+        return byte == b"\1"
+
+
+@dataclass(frozen=True)
+class Fixed(Codec):
+    """Exactly `size` bytes."""
+
+    size: int
+
+    def check(self, value: Any) -> None:
+        """Accept that many bytes."""
+        if type(value) is not bytes or len(value) != self.size:
+            raise BadField(f"not {self.size} bytes")
+
+    def write(self, value: Any) -> bytes:
+        """As they are."""
+        return cast(bytes, value)
+
+    def read(self, reader: Reader) -> Any:
+        """Take that many bytes."""
+        return reader.take(self.size)
+
+
+@dataclass(frozen=True)
+class Blob(Codec):
+    """At most `limit` bytes, length first."""
+
+    limit: int
+
+    def check(self, value: Any) -> None:
+        """Accept bytes up to the limit."""
+        if type(value) is not bytes or len(value) > self.limit:
+            raise BadField(f"not bytes, or more than {self.limit}")
+
+    def write(self, value: Any) -> bytes:
+        """Length in eight bytes, then the bytes."""
+        return len(value).to_bytes(8, "big") + cast(bytes, value)
+
+    def read(self, reader: Reader) -> Any:
+        """Refuse a length above the limit before taking anything."""
+        length = reader.number(8)
+        if length > self.limit:
+            raise BadField(f"{length} bytes announced, at most {self.limit} allowed")
+        return reader.take(length)
+
+
+@dataclass(frozen=True)
+class Text(Codec):
+    """UTF-8 of at most `limit` bytes."""
+
+    limit: int
+
+    def check(self, value: Any) -> None:
+        """Accept text that UTF-8 can carry within the limit."""
+        if type(value) is not str:
+            raise BadField("not text")
+        try:
+            length = len(value.encode())
+        except UnicodeEncodeError as error:
+            raise BadField("text with lone surrogates") from error
+        if length > self.limit:
+            raise BadField(f"text of more than {self.limit} bytes")
+
+    def write(self, value: Any) -> bytes:
+        """Length, then UTF-8."""
+        return Blob(self.limit).write(value.encode())
+
+    def read(self, reader: Reader) -> Any:
+        """Strict UTF-8."""
+        try:
+            return cast(bytes, Blob(self.limit).read(reader)).decode()
+        except UnicodeDecodeError as error:
+            raise BadField("not UTF-8") from error
+
+
+@dataclass(frozen=True)
+class Ranks(Codec):
+    """A set of members by their rank, strictly ascending, two bytes each."""
+
+    def check(self, value: Any) -> None:
+        """Accept a strictly ascending tuple of ranks."""
+        if type(value) is not tuple or len(value) > MAX_MEMBERS:
+            raise BadField(f"not a tuple of at most {MAX_MEMBERS} ranks")
+        for rank in value:
+            if type(rank) is not int or not 0 <= rank < MAX_MEMBERS:
+                raise BadField(f"a rank is a number below {MAX_MEMBERS}")
+        if any(a >= b for a, b in itertools.pairwise(value)):
+            raise NotAscending("ranks are listed once each, in ascending order")
+
+    def write(self, value: Any) -> bytes:
+        """Count, then ranks."""
+        return struct.pack(f">{len(value) + 1}H", len(value), *value)
+
+    def read(self, reader: Reader) -> Any:
+        """Count, then ranks."""
+        count = reader.number(2)
+        return struct.unpack(f">{count}H", reader.take(2 * count))
+
+
+@dataclass(frozen=True)
+class Rows(Codec):
+    """A list of byte strings of `size` bytes each: keys, signatures, shares."""
+
+    size: int
+
+    def check(self, value: Any) -> None:
+        """Accept a tuple of such strings."""
+        if type(value) is not tuple or len(value) > MAX_MEMBERS:
+            raise BadField(f"not a tuple of at most {MAX_MEMBERS} rows")
+        for row in value:
+            if type(row) is not bytes or len(row) != self.size:
+                raise BadField(f"a row has {self.size} bytes")
+
+    def write(self, value: Any) -> bytes:
+        """Count, then the rows."""
+        return len(value).to_bytes(2, "big") + b"".join(value)
+
+    def read(self, reader: Reader) -> Any:
+        """Count, then the rows."""
+        count = reader.number(2)
+        data = reader.take(self.size * count)
+        return tuple(data[i : i + self.size] for i in range(0, len(data), self.size))
+
+
+@dataclass(frozen=True)
+class Many(Codec):
+    """A list of at most `limit` messages of one kind, each without its two-byte header."""
+
+    message: "type[Message]"
+    limit: int
+
+    def check(self, value: Any) -> None:
+        """Accept a tuple of such messages."""
+        if type(value) is not tuple or len(value) > self.limit:
+            raise BadField(f"not a tuple of at most {self.limit} messages")
+        for item in value:
+            if type(item) is not self.message:
+                raise BadField(f"an item is not a {self.message.__name__}")
+
+    def write(self, value: Any) -> bytes:
+        """Count in four bytes, then the items."""
+        return len(value).to_bytes(4, "big") + b"".join(item.fields_encoded() for item in value)
+
+    def read(self, reader: Reader) -> Any:
+        """Refuse a count above the limit before reading items."""
+        count = reader.number(4)
+        if count > self.limit:
+            raise BadField(f"{count} items announced, at most {self.limit} allowed")
+        return tuple(self.message.read_fields(reader) for _ in range(count))
+
+
+@dataclass(frozen=True)
+class One(Codec):
+    """A message inside another, without its two-byte header."""
+
+    message: "type[Message]"
+
+    def check(self, value: Any) -> None:
+        """Accept a message of that kind."""
+        if type(value) is not self.message:
+            raise BadField(f"not a {self.message.__name__}")
+
+    def write(self, value: Any) -> bytes:
+        """Its fields."""
+        return cast(Message, value).fields_encoded()
+
+    def read(self, reader: Reader) -> Any:
+        """Its fields."""
+        return self.message.read_fields(reader)
+
+
+Digest = Annotated[bytes, Fixed(32)]
+Key = Annotated[bytes, Fixed(IDENTITY_BYTES)]
+Signature = Annotated[bytes, Fixed(SIGNATURE_BYTES)]
+Uuid = Annotated[bytes, Fixed(16)]
+Rank = Annotated[int, Uint(2)]
+Counter = Annotated[int, Uint(4)]
+RankSet = Annotated[tuple[int, ...], Ranks()]
+Keys = Annotated[tuple[bytes, ...], Rows(IDENTITY_BYTES)]
+Signatures = Annotated[tuple[bytes, ...], Rows(SIGNATURE_BYTES)]
+
+UNSIGNED = bytes(SIGNATURE_BYTES)
+"""Stands where a signature will be."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """Plain data with one canonical form. Subclasses are frozen dataclasses with a `kind`."""
+
+    kind: ClassVar[int]
+
+    def __post_init__(self) -> None:
+        for name, codec in self._codecs():
+            try:
+                codec.check(getattr(self, name))
+            except MalformedMessage as error:
+                raise type(error)(f"{type(self).__name__}.{name}: {error}") from None
+        self.check()
+
+    @classmethod
+    def _codecs(cls) -> tuple[tuple[str, Codec], ...]:
+        return _codecs_of(cast(Any, cls))
+
+    def check(self) -> None:
+        """Check what fields must be to each other; overridden where there is something."""
+
+    def encode(self) -> bytes:
+        """Give the one encoding of this message."""
+        return bytes((VERSION, self.kind)) + self.fields_encoded()
+
+    def fields_encoded(self, *, but: str = "") -> bytes:
+        """Give the fields without the two-byte header, and without the field named `but`."""
+        return b"".join(
+            codec.write(getattr(self, name)) for name, codec in self._codecs() if name != but
+        )
+
+    @classmethod
+    def read_fields(cls, reader: Reader) -> Self:
+        """Take the fields of a message of this kind."""
+        return cls(**{name: codec.read(reader) for name, codec in cls._codecs()})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read a message of this kind, and nothing else, from bytes."""
+        if type(data) is not bytes:
+            raise BadField(f"{cls.__name__}: a message is read from bytes.")
+        reader = Reader(data)
+        if reader.number(1) != VERSION:
+            raise WrongVersion(f"{cls.__name__}: this is protocol version {VERSION}.")
+        if reader.number(1) != cls.kind:
+            raise WrongKind(f"{cls.__name__}: these bytes are a message of another kind.")
+        message = cls.read_fields(reader)
+        reader.finish()
+        return message
+
+
+@dataclass(frozen=True)
+class SignedMessage(Message):
+    """A message whose last field, `signature`, is its sender's over all the others."""
+
+    label: ClassVar[Label]
+
+    @classmethod
+    def signed(cls, identity: Identity, /, **values: Any) -> Self:
+        """Make a message and sign it."""
+        make = cast(Any, cls)
+        draft = make(**values, signature=UNSIGNED)
+        signature = identity.sign(cls.label, draft.fields_encoded(but="signature"))
+        return cast(Self, make(**values, signature=signature))
+
+    def check_signed_by(self, key: bytes, error: type[Exception], who: str) -> None:
+        """Raise `error`, naming `who`, unless the signature is by `key`."""
+        signature = cast(bytes, getattr(self, "signature"))  # noqa: B009
+        try:
+            verify(key, signature, self.label, self.fields_encoded(but="signature"))
+        except BadSignature as reason:
+            raise error(f"{who}: {reason}") from None
+
+
+@cache
+def _codecs_of(message: type[Any]) -> tuple[tuple[str, Codec], ...]:
+    hints = get_type_hints(message, include_extras=True)
+    return tuple((f.name, hints[f.name].__metadata__[0]) for f in fields(message))

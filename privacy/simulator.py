@@ -1,0 +1,443 @@
+"""n clients and a coordinator in one process, with scripted faults; for tests and benchmarks.
+
+Nothing is simulated but the network and the disks: the machines are the real ones, every message
+crosses as bytes, every step is made durable before anything is sent, and a crash loses all that
+was not. Without faults:
+
+>>> simulation = Simulation(5)
+>>> simulation.open_epoch()
+>>> outcome = simulation.sum([np.full(3, i, dtype=np.uint64) for i in range(5)])
+>>> outcome.total
+array([10, 10, 10], dtype=uint64)
+
+A fault names a site, a point of the protocol and what happens there:
+
+>>> simulation.faults[2, Point.REVEAL] = Fault.GONE
+>>> outcome = simulation.sum([np.full(3, i, dtype=np.uint64) for i in range(5)])
+>>> outcome.total, outcome.silent
+(array([10, 10, 10], dtype=uint64), (2,))
+"""
+
+import os
+import random as shuffling
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from privacy.encoding import Encoding
+from privacy.identity import Identity, Member, Pins, Randomness, Roster
+from privacy.layout import SecureTotal
+from privacy.securesum.client import Client
+from privacy.securesum.coordinator import Coordinator
+from privacy.securesum.epoch import Epoch
+from privacy.securesum.errors import KeysMissing, OutOfOrder, PairKeysOwed, TooFewSurvivors
+from privacy.securesum.messages import (
+    Abandonment,
+    AbandonProof,
+    AbandonRequest,
+    Advert,
+    Adverts,
+    Boxes,
+    Certificate,
+    Certification,
+    Delivery,
+    Opening,
+    Proposal,
+    Repair,
+    RepairRequest,
+    Reveal,
+    Task,
+    Upload,
+)
+from privacy.securesum.records import Step, UploadStep
+from privacy.securesum.terms import Terms, default_terms
+from privacy.securesum.wire import Message
+
+TABLE = bytes(32)
+"""The digest of every site's table, unless a test gives it another one."""
+SOURCE = "table"
+"""What every site calls its data source."""
+
+
+class Point(Enum):
+    """Where in the protocol a client is asked for something."""
+
+    ADVERT = auto()
+    BOXES = auto()
+    DELIVERY = auto()
+    UPLOAD = auto()
+    CERTIFY = auto()
+    REVEAL = auto()
+    REPAIR = auto()
+    ABANDON = auto()
+
+
+class Fault(Enum):
+    """What happens there, once."""
+
+    GONE = auto()
+    """The site falls silent before it answers, and stays silent until it is woken."""
+    LATE = auto()
+    """The request is lost; the site answers the next one."""
+    CRASH_BEFORE = auto()
+    """The site crashes before the request, and is restored."""
+    CRASH_AFTER = auto()
+    """The site crashes between making its step durable and sending, and is asked again."""
+    ANSWER_LOST = auto()
+    """The answer is lost on its way, and the site is asked again."""
+    ANSWER_TWICE = auto()
+    """The answer arrives twice."""
+    COORDINATOR_CRASH = auto()
+    """The coordinator takes the answer, loses its acknowledgement, crashes, and is restored."""
+
+
+@dataclass
+class Site:
+    """A hospital: its machine, and the disk that outlives it."""
+
+    identity: Identity
+    random: Randomness
+    records: list[bytes] = field(default_factory=list)
+    vault: dict[str, bytes | memoryview] = field(default_factory=dict)
+    cpu_s: float = 0.0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    client: Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.client, step = Client.begin(self.identity, self.random)
+        self.persist(step)
+
+    def persist(self, step: Step[Any]) -> None:
+        """Make a step durable."""
+        self.records.extend(step.records)
+        for name, content in step.vault.items():
+            if content is None:
+                self.vault.pop(name, None)
+            else:
+                self.vault[name] = content
+
+    def answer(self, data: bytes, ask: Callable[[Client, bytes], Step[Any]]) -> Step[Any]:
+        """Take a message, and make the step durable before its answer is sent."""
+        began = time.process_time()
+        step = ask(self.client, data)
+        self.persist(step)
+        self.cpu_s += time.process_time() - began
+        self.received_bytes += len(data)
+        return step
+
+    def crash(self) -> None:
+        """Lose the machine; go on from the disk."""
+        self.client = Client.restore(self.identity, self.records, self.vault, self.random)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a sum ended: with a total, with a proof of abandonment, or with neither."""
+
+    total: NDArray[np.uint64] | None
+    survivors: tuple[int, ...] = ()
+    silent: tuple[int, ...] = ()
+    proof: AbandonProof | None = None
+
+
+class Simulation:
+    """A session of n sites and one coordinator. Sites are numbered by rank on the roster."""
+
+    def __init__(
+        self,
+        n: int,
+        *,
+        terms: Terms | None = None,
+        random: Randomness = os.urandom,
+        order: shuffling.Random | None = None,
+    ) -> None:
+        self.terms = default_terms(random(16), n) if terms is None else terms
+        identities = sorted((Identity.generate(random) for _ in range(n)), key=lambda i: i.key)
+        self.sites = [Site(identity, random) for identity in identities]
+        self.roster = Roster(
+            tuple(Member(f"site-{i}", site.identity.key) for i, site in enumerate(self.sites))
+        )
+        self.pins = Pins({member.name: member.key for member in self.roster.members})
+        self.coordinator = Coordinator(self.terms, run=random(16), number=0, roster=self.roster)
+        self.faults: dict[tuple[int, Point], Fault] = {}
+        self.gone: set[int] = set()
+        self.coordinator_cpu_s = 0.0
+        self.random = random
+        self._order = order
+        for site in self.sites:
+            site.persist(site.client.join(self.terms))
+
+    def wake(self) -> None:
+        """Let everyone who fell silent come back."""
+        self.gone.clear()
+
+    @property
+    def epoch(self) -> Epoch:
+        """The present epoch."""
+        if self.coordinator.epoch is None:
+            raise OutOfOrder("No epoch is open.")
+        return self.coordinator.epoch
+
+    def rank(self, site: int) -> int:
+        """Give a site's rank in the present epoch."""
+        return self.epoch.rank(self.sites[site].identity.key)
+
+    # -- epoch
+
+    def open_epoch(self) -> None:
+        """Open epochs until one has the boxes of all its members."""
+        while True:
+            if self.coordinator.advertised:
+                self.coordinator = self.coordinator.restart()
+            self.advertise()
+            self.agree()
+            if not self.coordinator.missing_boxes:
+                return self.deliver()
+
+    def advertise(self) -> None:
+        """Collect adverts."""
+        opening = self.coordinator.opening()
+        for site in self._in_order(range(len(self.sites))):
+            self._exchange(
+                site,
+                Point.ADVERT,
+                opening,
+                lambda client, data: client.advertise(Opening.decode(data), SOURCE),
+                lambda data, _: self.coordinator.add_advert(Advert.decode(data)),
+            )
+
+    def agree(self) -> None:
+        """Settle the members and collect their boxes."""
+        with self._coordinating():
+            adverts = self.coordinator.close_adverts()
+        for site in self._in_order(self._sites(self.epoch.everyone)):
+            self._exchange(
+                site,
+                Point.BOXES,
+                adverts,
+                lambda client, data: client.agree(Adverts.decode(data), self.roster, self.pins),
+                lambda data, _: self.coordinator.add_boxes(Boxes.decode(data)),
+            )
+
+    def deliver(self) -> None:
+        """Deliver everyone's boxes."""
+        for site in self._in_order(self._sites(self.epoch.everyone)):
+            with self._coordinating():
+                delivery = self.coordinator.delivery(self.rank(site))
+            self._exchange(
+                site,
+                Point.DELIVERY,
+                delivery,
+                lambda client, data: client.receive(Delivery.decode(data)),
+            )
+
+    # -- sums
+
+    def total(
+        self,
+        encoding: Encoding,
+        contributions: Sequence[Mapping[str, ArrayLike]],
+        *,
+        statistic: str = "simulated",
+        broadcast: bytes = b"",
+    ) -> SecureTotal:
+        """Sum one contribution per site, decoded; raise if the sum does not complete."""
+        outcome = self.sum(
+            [encoding.encode(values) for values in contributions],
+            statistic=statistic,
+            encoding=encoding.to_bytes(),
+            broadcast=broadcast,
+        )
+        if outcome.total is None:
+            raise KeysMissing("The sum did not complete.")
+        return self.coordinator.slot.total()
+
+    def sum(
+        self,
+        vectors: Sequence[NDArray[np.uint64]],
+        *,
+        active: Sequence[int] | None = None,
+        statistic: str = "simulated",
+        encoding: bytes = b"",
+        broadcast: bytes = b"",
+        noise: bytes = b"",
+    ) -> Outcome:
+        """Sum one vector per site over the active sites, by default the epoch's members."""
+        with self._coordinating():
+            task = self.coordinator.begin(
+                statistic=statistic,
+                length=len(vectors[0]),
+                broadcast=broadcast,
+                encoding=encoding,
+                active=None if active is None else tuple(sorted(self.rank(s) for s in active)),
+            )
+        self.upload(task, vectors, broadcast=broadcast, noise=noise)
+        try:
+            with self._coordinating():
+                proposal = self.coordinator.slot.propose()
+        except TooFewSurvivors:
+            return self.abandon()
+        return self.finish(proposal)
+
+    def upload(
+        self,
+        task: Task,
+        vectors: Sequence[NDArray[np.uint64]],
+        *,
+        broadcast: bytes = b"",
+        noise: bytes = b"",
+    ) -> None:
+        """Collect the vectors of the active sites."""
+        for site in self._in_order(self._sites(task.active)):
+            drawn = self.random(16) if self.terms.differential_privacy else noise
+            self._exchange(
+                site,
+                Point.UPLOAD,
+                task,
+                partial(_upload, vector=vectors[site], broadcast=broadcast, noise=drawn),
+                lambda data, body: self.coordinator.slot.add_upload(Upload.decode(data), body),
+            )
+
+    def finish(self, proposal: Proposal) -> Outcome:
+        """Certify, reveal, repair and unmask; or give the slot up if too few certify."""
+        for site in self._in_order(self._sites(proposal.survivors)):
+            self._exchange(
+                site,
+                Point.CERTIFY,
+                proposal,
+                lambda client, data: client.certify(Proposal.decode(data)),
+                lambda data, _: self.coordinator.slot.add_certification(Certification.decode(data)),
+            )
+        certificate = self.coordinator.slot.certificate
+        return self.abandon() if certificate is None else self.unmask(certificate)
+
+    def unmask(self, certificate: Certificate) -> Outcome:
+        """Collect keys, from shares where their owner is silent, and remove the masks."""
+        survivors = self._sites(certificate.survivors)
+        for site in self._in_order(survivors):
+            self._exchange(
+                site,
+                Point.REVEAL,
+                certificate,
+                lambda client, data: client.reveal(Certificate.decode(data)),
+                lambda data, _: self.coordinator.slot.add_reveal(Reveal.decode(data)),
+            )
+        silent = self._sites(self.coordinator.slot.silent)
+        if silent:
+            self.repair()
+        try:
+            with self._coordinating():
+                total = self.coordinator.slot.ring_total()
+        except (KeysMissing, PairKeysOwed):
+            return Outcome(None, survivors, silent)
+        return Outcome(total.copy(), survivors, silent)
+
+    def repair(self) -> None:
+        """Collect shares of the silent survivors' self keys."""
+        slot = self.coordinator.slot
+        for site in self._in_order(self._sites(slot.uploaded)):
+            with self._coordinating():
+                request = self.coordinator.slot.repair_request(self.rank(site))
+            self._exchange(
+                site,
+                Point.REPAIR,
+                request,
+                lambda client, data: client.repair(RepairRequest.decode(data)),
+                lambda data, _: self.coordinator.slot.add_repair(Repair.decode(data)),
+            )
+
+    def abandon(self) -> Outcome:
+        """Give the sum under way up, and tell everyone who can be reached."""
+        with self._coordinating():
+            request = self.coordinator.slot.abandon_request()
+        everyone = self._sites(self.epoch.everyone)
+        for site in self._in_order(everyone):
+            self._exchange(
+                site,
+                Point.ABANDON,
+                request,
+                lambda client, data: client.abandon(AbandonRequest.decode(data)),
+                lambda data, _: self.coordinator.slot.add_abandonment(Abandonment.decode(data)),
+            )
+        proof = self.coordinator.slot.abandon_proof
+        if proof is not None:
+            for site in everyone:
+                if site not in self.gone:
+                    self.sites[site].persist(self.sites[site].client.close(proof))
+        return Outcome(None, proof=proof)
+
+    def restart_coordinator(self) -> None:
+        """Lose the coordinator's machine; go on from what it saved."""
+        self.coordinator = Coordinator.restore(self.coordinator.save())
+
+    # -- the network
+
+    def _exchange(
+        self,
+        site: int,
+        point: Point,
+        request: Message,
+        ask: Callable[[Client, bytes], Step[Any]],
+        take: Callable[[bytes, memoryview], None] | None = None,
+    ) -> None:
+        """Ask a site, and give its answer to the coordinator; unless a fault says otherwise."""
+        fault = None if site in self.gone else self.faults.pop((site, point), None)
+        if fault is Fault.GONE:
+            self.gone.add(site)
+        if site in self.gone or fault is Fault.LATE:
+            return
+        here = self.sites[site]
+        if fault is Fault.CRASH_BEFORE:
+            here.crash()
+        with self._coordinating():
+            data = request.encode()
+        step = here.answer(data, ask)
+        if fault is Fault.CRASH_AFTER:
+            here.crash()
+        if fault in (Fault.CRASH_AFTER, Fault.ANSWER_LOST):
+            step = here.answer(data, ask)
+        if step.message is None or take is None:
+            return
+        answer = step.message.encode()
+        body = step.body if isinstance(step, UploadStep) else memoryview(b"")
+        here.sent_bytes += len(answer) + body.nbytes
+        with self._coordinating():
+            take(answer, body)
+        if fault is Fault.COORDINATOR_CRASH:
+            self.restart_coordinator()
+        if fault in (Fault.COORDINATOR_CRASH, Fault.ANSWER_TWICE):
+            take(answer, body)
+
+    @contextmanager
+    def _coordinating(self) -> Iterator[None]:
+        began = time.process_time()
+        try:
+            yield
+        finally:
+            self.coordinator_cpu_s += time.process_time() - began
+
+    def _sites(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """Give the sites of ranks of the present epoch."""
+        places = {site.identity.key: i for i, site in enumerate(self.sites)}
+        return tuple(places[self.epoch.members[rank]] for rank in ranks)
+
+    def _in_order(self, sites: Iterable[int]) -> list[int]:
+        """Give sites in the order in which the network serves them."""
+        listed = list(sites)
+        if self._order is not None:
+            self._order.shuffle(listed)
+        return listed
+
+
+def _upload(
+    client: Client, data: bytes, *, vector: NDArray[np.uint64], broadcast: bytes, noise: bytes
+) -> UploadStep:
+    return client.upload(Task.decode(data), vector, table=TABLE, broadcast=broadcast, noise=noise)
