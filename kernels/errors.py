@@ -29,6 +29,12 @@
     │       ├── InfiniteValue     table.infinite_value
     │       ├── UnknownLevel      table.unknown_level
     │       └── OutOfBounds       table.out_of_bounds
+    ├── ProgramError              program.invalid
+    │   ├── UnknownAlgorithm      program.unknown_algorithm
+    │   ├── NewerProgram          program.newer_version
+    │   └── TooManyRows           program.too_many_rows
+    ├── StateError                state.invalid
+    ├── NotFitted                 model.not_fitted
     ├── StatisticsError           statistics.invalid
     │   ├── NotSymmetric          statistics.not_symmetric
     │   └── NotPositive           statistics.not_positive
@@ -227,6 +233,42 @@ class OutOfBounds(ColumnError):
     """A numeric column of a training table has cells outside the schema's bounds."""
 
     code = "table.out_of_bounds"
+
+
+class ProgramError(KernelsError):
+    """A program has a missing, unknown or impossible field, or stages in an impossible order."""
+
+    code = "program.invalid"
+
+
+class UnknownAlgorithm(ProgramError):
+    """A program names an algorithm, or a version of one, that is not installed here."""
+
+    code = "program.unknown_algorithm"
+
+
+class NewerProgram(ProgramError):
+    """A program was written by a newer version than this one."""
+
+    code = "program.newer_version"
+
+
+class TooManyRows(ProgramError):
+    """A site has more rows than the program's bounds were made for."""
+
+    code = "program.too_many_rows"
+
+
+class StateError(KernelsError):
+    """Bytes that are not the state of any algorithm here."""
+
+    code = "state.invalid"
+
+
+class NotFitted(KernelsError):
+    """A model lacks what an earlier stage of its program would have made."""
+
+    code = "model.not_fitted"
 
 
 class StatisticsError(KernelsError):

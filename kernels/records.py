@@ -94,6 +94,21 @@ class Records:
         """Read the features and nothing else; numbers out of bounds are flagged in `outside`."""
         return _read(schema, table, training=False)
 
+    def take(self, chosen: Tensor) -> "Records":
+        """Return the rows that are chosen, a bool for each; possibly none."""
+        patients = self.patients
+        if patients is not None:
+            patients = tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
+        return Records(
+            self.schema,
+            self.numeric[chosen],
+            self.missing[chosen],
+            self.outside[chosen],
+            self.levels[chosen],
+            None if self.targets is None else self.targets[chosen],
+            patients,
+        )
+
     def __len__(self) -> int:
         return len(self.numeric)
 

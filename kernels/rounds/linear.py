@@ -1,0 +1,71 @@
+"""Phase 2, fused: the global Bayesian linear layer in one sum (004, §3.1.3).
+
+A = σ⁻² Σ_c S_c + λ⁻²I, w̄ = σ⁻²A⁻¹ Σ_c b_c.
+
+broadcast  the standardiser, the kernel and its weights θ
+local      S_c = Σ φφᵀ, b_c = Σ φy, y_cᵀy_c, n_c over the training rows
+sum        (S, b, yᵀy, n): what the coordinator sees, of all rows together
+update     σ and λ from the sums (or kept, as the thesis does), and with them the posterior
+"""
+
+from dataclasses import dataclass, replace
+
+from kernels.linear import Spectrum
+from kernels.refit import refit
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.model import Model
+from kernels.rounds.site import Part, Site
+from kernels.rounds.sufficient import contribution_of, statistics_blocks, statistics_of
+from kernels.statistics import Statistics
+from privacy.layout import Layout, SecureTotal
+
+NAME = "linear"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`refit`: σ and λ from the sums, the default; else those of phase 1 are kept."""
+
+    refit: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Done with its one sum when the model has statistics."""
+
+    model: Model
+    spec: Spec
+
+
+def layout(state: State) -> Layout:
+    """Return (S, b, yᵀy, n)."""
+    return Layout(statistics_blocks(state.model))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from the model without any earlier linear layer."""
+    return State(replace(model, statistics=None), spec)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Sum over the site's training rows."""
+    x, y = site.table(Part.TRAINING, state.model)
+    return contribution_of(Statistics.of_table(state.model.urk, x, y))
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set the statistics, and σ and λ by them."""
+    statistics = statistics_of(total, state.model)
+    hyperparameters = state.model.hyperparameters
+    if state.spec.refit or hyperparameters is None:
+        hyperparameters = refit(Spectrum.of(statistics))
+    return replace(
+        state,
+        model=replace(state.model, statistics=statistics, hyperparameters=hyperparameters),
+    )
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.model.statistics is not None

@@ -1,0 +1,71 @@
+"""The model that a program builds, stage by stage, as plain data.
+
+Each stage takes the model so far and returns it with more of it known: the standardiser after the
+moments, weights after phase 1, statistics and hyperparameters after phase 2. Posterior and kernel
+are derived from them, never stored beside them.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+from torch import Tensor
+
+from kernels.errors import NotFitted, ProgramError
+from kernels.linear import Hyperparameters, Posterior
+from kernels.schema import Schema
+from kernels.spec import KernelSpec
+from kernels.standardiser import Standardiser
+from kernels.statistics import Statistics
+from kernels.urk import URK
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What is known so far.
+
+    max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
+    weights: θ, flat, in the order of `weight_shapes(kernel)`.
+    statistics: (S, b, yᵀy, n) of all rows at these weights.
+    """
+
+    schema: Schema
+    kernel: KernelSpec
+    max_rows: int
+    standardiser: Standardiser | None = None
+    weights: Tensor | None = None
+    hyperparameters: Hyperparameters | None = None
+    statistics: Statistics | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.schema.feature_names) != self.kernel.inputs:
+            raise ProgramError(
+                f"the schema encodes to {len(self.schema.feature_names)} features and the kernel "
+                f"has {self.kernel.inputs} inputs: make them equal"
+            )
+        if isinstance(self.max_rows, bool) or not 1 <= self.max_rows <= 10**9:
+            raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
+
+    @property
+    def targets(self) -> int:
+        """Return T."""
+        return len(self.schema.targets)
+
+    @cached_property
+    def urk(self) -> URK:
+        """Return the kernel at the weights known so far, or where they start."""
+        return URK(self.kernel, self.weights)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """Return the posterior of the linear layer."""
+        return Posterior.of(known(self.statistics, "linear"), known(self.hyperparameters, "linear"))
+
+
+def known(part: T | None, stage: str) -> T:
+    """Return a part of a model, or say which stage would have made it."""
+    if part is None:
+        raise NotFitted(f"the model is not that far yet: run the stage {stage!r} before")
+    return part

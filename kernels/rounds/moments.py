@@ -1,0 +1,154 @@
+"""Federated standardisation: counts, sums and sums of squares of every column, in one or two sums.
+
+mean = Σx/n, scale² = Σx²/n − mean², over all sites' training rows; missing cells and categorical
+levels are counted.
+
+Fixed-point sums need a bound on what is summed. Columns with both bounds in the schema have one.
+For the others a first sum asks how large their values are: how many sites have a largest |x| below
+each power of two. The column is then summed in units of the largest power that any site needs.
+
+broadcast  the schema; after the first sum, the power of two of each column without bounds
+local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels
+sum        how many sites need which power of two; then the moments of all rows
+update     the standardiser
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.errors import OutOfBounds, StatisticsError
+from kernels.moments import Moments
+from kernels.records import Records
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.model import Model
+from kernels.rounds.site import Part, Site
+from kernels.schema import Numeric, Schema, Target
+from kernels.standardiser import Standardiser
+from privacy.layout import Block, Layout, SecureTotal
+
+Matrix = NDArray[np.float64]
+
+NAME = "moments"
+VERSION = 1
+
+EXPONENTS = 64
+"""|x| up to 2^32 and down to 2^-32 is told apart; what is smaller counts as 2^-32."""
+_LARGEST = 32
+_RESOLUTION = 2.0**-40
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Nothing to choose."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`bounded`: the schema with a bound on every number, known after the first sum."""
+
+    model: Model
+    bounded: Schema | None
+
+
+def initial(spec: Spec, model: Model) -> State:  # noqa: ARG001
+    """Start at the second sum where the schema has all bounds."""
+    complete = not _unbounded(model.schema)
+    return State(replace(model, standardiser=None), model.schema if complete else None)
+
+
+def layout(state: State) -> Layout:
+    """Return sites per exponent, or the moments."""
+    schema = state.model.schema
+    if state.bounded is None:
+        shape = (len(_unbounded(schema)), EXPONENTS)
+        return Layout((Block("sites_per_exponent", shape, 1.0, 1.0),))
+    rows = float(state.model.max_rows)
+    shapes = Moments.zero(schema)
+    return Layout(
+        tuple(
+            Block(field.name, tuple(getattr(shapes, field.name).shape), rows, _RESOLUTION)
+            for field in fields(Moments)
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Mark the exponents of the site's columns, or sum its training rows."""
+    records = site.bounded(Part.TRAINING, state.model)
+    if state.bounded is None:
+        return {"sites_per_exponent": _exponents(state.model.schema, records)}
+    moments = Moments.of(replace(records, schema=state.bounded))
+    return {field.name: getattr(moments, field.name).numpy() for field in fields(Moments)}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set the bounds, or the standardiser."""
+    schema = state.model.schema
+    if state.bounded is None:
+        return replace(state, bounded=_with_bounds(schema, total["sites_per_exponent"]))
+    sums = {field.name: torch.tensor(total[field.name]) for field in fields(Moments)}
+    # Counts are whole numbers whatever the fixed point made of them.
+    for name in ("rows", "missing", "levels"):
+        sums[name] = sums[name].round()
+    moments = Moments(**sums)
+    standardiser = Standardiser.of(state.bounded, moments)
+    return replace(state, model=replace(state.model, standardiser=standardiser))
+
+
+def finished(state: State) -> bool:
+    """Done when the standardiser is known."""
+    return state.model.standardiser is not None
+
+
+def _unbounded(schema: Schema) -> list[Numeric | Target]:
+    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+    return [column for column in columns if column.lower is None or column.upper is None]
+
+
+def _exponents(schema: Schema, records: Records) -> Matrix:
+    values = dict(zip((c.name for c in schema.numeric), records.numeric.unbind(1), strict=True))
+    if records.targets is not None:
+        names = (column.name for column in schema.targets)
+        values |= dict(zip(names, records.targets.unbind(1), strict=True))
+    columns = _unbounded(schema)
+    marks = np.zeros((len(columns), EXPONENTS))
+    for row, column in enumerate(columns):
+        largest = float(values[column.name].abs().max()) if len(records) else 0.0
+        # frexp's exponent e is the least with largest < 2^e.
+        exponent = max(int(np.frexp(largest)[1]), _LARGEST - EXPONENTS + 1)
+        if exponent > _LARGEST:
+            raise OutOfBounds(
+                column.name,
+                f"values beyond 2^{_LARGEST} {column.unit}; choose a larger unit, or give the "
+                "column bounds in the schema",
+            )
+        marks[row, exponent - (_LARGEST - EXPONENTS + 1)] = 1.0
+    return marks
+
+
+def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
+    columns = _unbounded(schema)
+    if not (sites.sum(axis=1) >= 0.5).all():
+        raise StatisticsError("a column's size is known of no site: sum again")
+    reach = {
+        column.name: 2.0 ** (int(np.flatnonzero(own > 0.5).max()) + _LARGEST - EXPONENTS + 1)
+        for column, own in zip(columns, sites, strict=True)
+    }
+
+    def bounds(column: Numeric | Target) -> tuple[float, float]:
+        size = reach.get(column.name, math.inf)
+        lower = -size if column.lower is None else column.lower
+        return lower, size if column.upper is None else column.upper
+
+    features = tuple(
+        Numeric(column.name, column.unit, *bounds(column), column.may_be_missing)
+        if isinstance(column, Numeric)
+        else column
+        for column in schema.features
+    )
+    targets = tuple(Target(column.name, column.unit, *bounds(column)) for column in schema.targets)
+    return Schema(features, targets, schema.patient)

@@ -1,0 +1,132 @@
+"""A program: what a session computes, as a list of stages; plain data that every site reads.
+
+    Program(schema, kernel, stages=(moments.Spec(), exact.Spec(), linear.Spec()))
+
+Each stage starts from the model of the one before. A program is JSON, versioned; algorithms stand
+in it by name and version.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
+
+from kernels.errors import NewerProgram, ProgramError
+from kernels.plain import decode_object, encode_json, is_newer, parse_json
+from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.model import Model
+from kernels.rounds.registry import algorithm_of, installed
+from kernels.schema import Schema
+from kernels.spec import KernelSpec
+
+
+@dataclass(frozen=True)
+class Program:
+    """Stages over one schema and one kernel.
+
+    stages: the parameters (`Spec`) of one algorithm each, in order.
+    max_rows: the most rows of one site; the fixed-point bounds follow from it.
+    held_out: the share of a site's rows kept out of training, half for stopping, half for
+        calibration.
+    """
+
+    schema: Schema
+    kernel: KernelSpec
+    stages: tuple[Any, ...]
+    max_rows: int = 100_000
+    held_out: float = 0.2
+
+    VERSION: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stages", tuple(self.stages))
+        if not self.stages:
+            raise ProgramError("a program needs at least one stage")
+        for stage in self.stages:
+            algorithm_of(stage)
+        if not 0 <= self.held_out < 1:
+            raise ProgramError(f"held_out must be at least 0 and below 1, not {self.held_out}")
+        self.start()
+
+    def start(self) -> Model:
+        """Return the model before the first stage."""
+        return Model(self.schema, self.kernel, self.max_rows)
+
+    def algorithms(self) -> Iterator[tuple[Algorithm, Any]]:
+        """Yield each stage's algorithm with its parameters."""
+        for stage in self.stages:
+            yield algorithm_of(stage), stage
+
+    def to_json(self) -> str:
+        """Return the one canonical JSON form."""
+        return encode_json(
+            {
+                "version": self.VERSION,
+                "schema": self.schema.to_json(),
+                "kernel": self.kernel.to_json(),
+                "stages": [
+                    {"algorithm": a.NAME, "version": a.VERSION, "parameters": asdict(stage)}
+                    for a, stage in self.algorithms()
+                ],
+                "max_rows": self.max_rows,
+                "held_out": self.held_out,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a program; `text` is not trusted."""
+        wrong: list[str] = []
+        plain = parse_json(text, "the program", wrong)
+        if is_newer(plain, cls.VERSION):
+            raise NewerProgram(
+                f"this program is of a later version than {cls.VERSION}, the last that this veilgp "
+                "reads: upgrade veilgp on this machine"
+            )
+        document = None if wrong else decode_object(_Document, plain, "the program", wrong)
+        if document is None or document.version != cls.VERSION:
+            raise ProgramError("; ".join(wrong) or f"version must be {cls.VERSION}")
+        if not isinstance(document.stages, tuple):
+            raise ProgramError("stages must be a list")
+        stages = tuple(_stage(each, f"stages[{i}]") for i, each in enumerate(document.stages))
+        return cls(
+            Schema.from_json(_text(document.schema, "schema")),
+            KernelSpec.from_json(_text(document.kernel, "kernel")),
+            stages,
+            document.max_rows,
+            document.held_out,
+        )
+
+
+@dataclass(frozen=True)
+class _Document:
+    version: object
+    schema: object
+    kernel: object
+    stages: object
+    max_rows: Any
+    held_out: Any
+
+
+@dataclass(frozen=True)
+class _Stage:
+    algorithm: Any
+    version: Any
+    parameters: object
+
+
+def _text(value: object, where: str) -> str:
+    if not isinstance(value, str):
+        raise ProgramError(f"{where} must be the JSON text of one")
+    return value
+
+
+def _stage(plain: object, where: str) -> object:
+    wrong: list[str] = []
+    stage = decode_object(_Stage, plain, where, wrong)
+    if stage is None:
+        raise ProgramError("; ".join(wrong))
+    kind = installed(stage.algorithm, stage.version).Spec
+    spec: object = decode_object(kind, stage.parameters, f"{where}.parameters", wrong)
+    if spec is None:
+        raise ProgramError("; ".join(wrong))
+    return spec

@@ -1,0 +1,65 @@
+"""The algorithms that are installed here, by name and version."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from kernels.errors import UnknownAlgorithm
+from kernels.linear import Hyperparameters
+from kernels.rounds import exact, linear, moments
+from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.model import Model
+from kernels.rounds.storage import decode, kinds_of
+from kernels.schema import Categorical, Numeric, Schema, Target
+from kernels.spec import KernelSpec
+from kernels.standardiser import Scale, Shares, Standardiser
+from kernels.statistics import Statistics
+
+_INSTALLED = cast("tuple[Algorithm, ...]", (moments, exact, linear))
+
+ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
+
+_KINDS = kinds_of(
+    Model,
+    Schema,
+    Numeric,
+    Categorical,
+    Target,
+    KernelSpec,
+    Standardiser,
+    Scale,
+    Shares,
+    Hyperparameters,
+    Statistics,
+    exact.Broadcast,
+    exact.Best,
+    exact.Progress,
+    *(kind for algorithm in _INSTALLED for kind in (algorithm.Spec, algorithm.State)),
+)
+
+
+def installed(name: str, version: int) -> Algorithm:
+    """Return an algorithm, or say what to install."""
+    algorithm = ALGORITHMS.get(name)
+    if algorithm is None:
+        raise UnknownAlgorithm(
+            f"no algorithm {name!r} is installed here; there are {', '.join(sorted(ALGORITHMS))}"
+        )
+    if version != algorithm.VERSION:
+        older = "upgrade veilgp here" if version > algorithm.VERSION else "upgrade the other side"
+        raise UnknownAlgorithm(
+            f"{name} is installed here in version {algorithm.VERSION}, not {version}: {older}"
+        )
+    return algorithm
+
+
+def algorithm_of(spec: object) -> Algorithm:
+    """Return the algorithm whose parameters these are."""
+    for algorithm in _INSTALLED:
+        if type(spec) is algorithm.Spec:
+            return algorithm
+    raise UnknownAlgorithm(f"{type(spec).__name__} are not the parameters of any algorithm here")
+
+
+def restore(data: bytes) -> Any:
+    """Return the state, or the broadcast, that these bytes are; they are not trusted."""
+    return decode(data, _KINDS)

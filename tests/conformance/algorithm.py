@@ -1,0 +1,213 @@
+"""What every federated algorithm keeps; `tests/rounds` has a class for each that inherits this.
+
+A subclass says which algorithm, with which parameters and over which model it starts; it inherits
+`AdditiveOverRows` and `EqualToPooled` too where the algorithm claims to be that.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+
+from client_sdk.simulate import add_plainly
+from kernels.errors import StateError
+from kernels.records import Records
+from kernels.rounds import storage
+from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.model import Model
+from kernels.rounds.registry import installed, restore
+from kernels.rounds.site import Part, Site
+from privacy.encoding import Encoding
+from privacy.layout import SecureTotal
+from tests.rounds import tables
+
+
+class AlgorithmConformance:
+    """Promises of an algorithm, over a few small sites with different case mixes."""
+
+    algorithm: ClassVar[Algorithm]
+    tolerance: ClassVar[float] = 1e-8
+
+    @abstractmethod
+    def spec(self) -> Any:
+        """Return the parameters to test with; few steps."""
+
+    def model(self, sites: list[Site]) -> Model:
+        """Return the model that the algorithm starts from: by default a standardised one."""
+        return tables.fitted(sites)
+
+    def sites(self) -> list[Site]:
+        """Return the sites to test with."""
+        return [tables.site(seed=seed) for seed in range(3)]
+
+    # -- the algorithm, run
+
+    def steps(self, sites: Sequence[Site], model: Model) -> Iterator[tuple[Any, SecureTotal]]:
+        """Yield each state with the total that it is updated by."""
+        state = self.algorithm.initial(self.spec(), model)
+        while not self.algorithm.finished(state):
+            total = self.total(state, sites)
+            yield state, total
+            state = self.algorithm.update(state, total)
+
+    def total(self, state: Any, sites: Sequence[Site]) -> SecureTotal:
+        """Sum over sites as the service does."""
+        encoding = Encoding.finest(self.algorithm.layout(state), max_clients=len(sites))
+        seen = restore(storage.encode(state, broadcast=True))
+        return add_plainly(encoding, [self.algorithm.contribute(seen, site) for site in sites])
+
+    def outcome(self, sites: Sequence[Site], model: Model) -> Any:
+        """Return the last state."""
+        state = self.algorithm.initial(self.spec(), model)
+        while not self.algorithm.finished(state):
+            state = self.algorithm.update(state, self.total(state, sites))
+        return state
+
+    # -- what it promises
+
+    def test_it_is_installed_under_its_name_and_version(self) -> None:
+        assert installed(self.algorithm.NAME, self.algorithm.VERSION) is self.algorithm
+
+    def test_contributions_fit_their_layout_and_its_bounds(self) -> None:
+        sites = self.sites()
+        for state, _ in self.steps(sites, self.model(sites)):
+            layout = self.algorithm.layout(state)
+            encoding = Encoding.finest(layout, max_clients=3)
+            for site in sites:
+                encoding.encode(self.algorithm.contribute(state, site))
+
+    def test_the_order_of_rows_does_not_matter(self) -> None:
+        sites = self.sites()
+        turned = [_reversed(site) for site in sites]
+        for state, _ in self.steps(sites, self.model(sites)):
+            for site, other in zip(sites, turned, strict=True):
+                one = self.algorithm.contribute(state, site)
+                same = self.algorithm.contribute(state, other)
+                for name in one:
+                    _assert_close(one[name], same[name], self.tolerance)
+
+    def test_a_restart_after_any_sum_goes_on_to_the_same_end(self) -> None:
+        sites = self.sites()
+        model = self.model(sites)
+        straight = self.outcome(sites, model)
+        state = restore(storage.encode(self.algorithm.initial(self.spec(), model)))
+        while not self.algorithm.finished(state):
+            state = self.algorithm.update(state, self.total(state, sites))
+            stored = storage.encode(state)
+            state = restore(stored)
+            assert storage.encode(state) == stored
+        assert storage.encode(state) == storage.encode(straight)
+
+    def test_a_broadcast_has_nothing_private_and_is_all_that_a_site_needs(self) -> None:
+        sites = self.sites()
+        for state, _ in self.steps(sites, self.model(sites)):
+            seen = restore(storage.encode(state, broadcast=True))
+            own = self.algorithm.contribute(state, sites[0])
+            theirs = self.algorithm.contribute(seen, sites[0])
+            assert all(np.array_equal(own[name], theirs[name]) for name in own)
+
+    def test_contributing_changes_nothing(self) -> None:
+        sites = self.sites()
+        for state, _ in self.steps(sites, self.model(sites)):
+            before = storage.encode(state)
+            first = self.algorithm.contribute(state, sites[0])
+            second = self.algorithm.contribute(state, sites[0])
+            assert storage.encode(state) == before
+            assert all(np.array_equal(first[name], second[name]) for name in first)
+
+    def test_a_site_without_rows_can_take_part(self) -> None:
+        sites = self.sites()
+        nothing = Site(
+            {
+                part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
+                for part, rows in sites[0].records.items()
+            }
+        )
+        for state, _ in self.steps(sites, self.model(sites)):
+            encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
+            encoding.encode(self.algorithm.contribute(state, nothing))
+
+    def test_damaged_states_are_refused_by_name(self) -> None:
+        sites = self.sites()
+        data = storage.encode(self.algorithm.initial(self.spec(), self.model(sites)))
+        for damaged in (b"", data[:-1], data[: len(data) // 2], b"\xff" * 64):
+            with pytest.raises(StateError):
+                restore(damaged)
+
+
+class AdditiveOverRows(AlgorithmConformance):
+    """Contributions of two sites add up to that of both sites' rows at one site."""
+
+    def test_contributions_are_additive(self) -> None:
+        sites = self.sites()
+        both = tables.together(sites[:2])
+        for state, _ in self.steps(sites, self.model(sites)):
+            parts = [self.algorithm.contribute(state, site) for site in sites[:2]]
+            whole = self.algorithm.contribute(state, both)
+            for block in self.algorithm.layout(state).blocks:
+                added = parts[0][block.name] + parts[1][block.name]
+                _assert_close(added, whole[block.name], self.tolerance)
+
+
+class EqualToPooled(AlgorithmConformance):
+    """Many sites give what one site with all rows gives, to rounding."""
+
+    def test_many_sites_give_what_one_site_with_all_rows_gives(self) -> None:
+        sites = self.sites()
+        model = self.model(sites)
+        federated = self.outcome(sites, model)
+        pooled = self.outcome([tables.together(sites)], model)
+        _assert_same_data(federated.model, pooled.model, self.tolerance)
+
+
+def _assert_close(left: Any, right: Any, tolerance: float) -> None:
+    scale = max(1.0, float(np.max(np.abs(right), initial=0.0)))
+    assert np.max(np.abs(np.asarray(left) - np.asarray(right)), initial=0.0) <= tolerance * scale
+
+
+def _assert_same_data(left: Any, right: Any, tolerance: float) -> None:
+    for name in ("weights",):
+        one, other = getattr(left, name), getattr(right, name)
+        if one is not None:
+            _assert_close(one.numpy(), other.numpy(), tolerance)
+    if left.statistics is not None:
+        for name in ("scatter", "cross", "target_squares"):
+            _assert_close(
+                getattr(left.statistics, name).numpy(),
+                getattr(right.statistics, name).numpy(),
+                tolerance,
+            )
+        assert left.statistics.count == right.statistics.count
+    if left.hyperparameters is not None:
+        for name in ("noise_variance", "prior_variance"):
+            _assert_close(
+                getattr(left.hyperparameters, name).numpy(),
+                getattr(right.hyperparameters, name).numpy(),
+                max(tolerance, 1e-6),
+            )
+    if left.standardiser is not None:
+        for one, other in zip(left.standardiser.numeric, right.standardiser.numeric, strict=True):
+            _assert_close([one.mean, one.scale], [other.mean, other.scale], tolerance)
+
+
+def _without_rows(records: Records) -> Records:
+    return records.take(torch.zeros(len(records), dtype=torch.bool))
+
+
+def _reversed(site: Site) -> Site:
+    def turned(part: Part) -> Any:
+        records = site.records[part]
+        return type(records)(
+            records.schema,
+            *(
+                value.flip(0)
+                for value in (records.numeric, records.missing, records.outside, records.levels)
+            ),
+            None if records.targets is None else records.targets.flip(0),
+            None if records.patients is None else records.patients[::-1],
+        )
+
+    return Site({part: turned(part) for part in Part})

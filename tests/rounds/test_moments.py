@@ -1,0 +1,19 @@
+"""Federated standardisation."""
+
+from typing import Any
+
+from kernels.rounds import moments
+from kernels.rounds.model import Model
+from kernels.rounds.site import Site
+from tests.conformance.algorithm import EqualToPooled
+from tests.rounds import tables
+
+
+class TestMoments(EqualToPooled):
+    algorithm = moments  # type: ignore[assignment]
+
+    def spec(self) -> Any:
+        return moments.Spec()
+
+    def model(self, sites: list[Site]) -> Model:
+        return Model(tables.SCHEMA, tables.KERNEL, 1000)
