@@ -151,7 +151,16 @@ def client_gradient(
         rows = slice(first, first + chunk_rows)
         with torch.enable_grad():
             phi = kernel.features(x[rows])
-        backward = 2 * (phi.detach().double() @ scatter_gradient)
-        backward += y[rows].double() @ cross_gradient.mT
-        gradient += torch.autograd.grad(phi, kernel.weights, backward.to(phi.dtype))[0]
+        backward = feature_gradient(
+            phi, y[rows], scatter_gradient=scatter_gradient, cross_gradient=cross_gradient
+        )
+        gradient += torch.autograd.grad(phi, kernel.weights, backward)[0]
     return gradient
+
+
+def feature_gradient(
+    features: Tensor, targets: Tensor, *, scatter_gradient: Tensor, cross_gradient: Tensor
+) -> Tensor:
+    """Return ∂/∂Φ of ⟨G_S, ΦᵀΦ⟩ + ⟨G_b, Φᵀy⟩ = 2ΦG_S + yG_bᵀ, in the features' own type."""
+    gradient = 2 * (features.detach().double() @ scatter_gradient)
+    return gradient.addmm_(targets.double(), cross_gradient.mT).to(features.dtype)

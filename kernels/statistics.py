@@ -4,6 +4,7 @@ S = Σ φφᵀ, b = Σ φy, yᵀy = Σ y², n = Σ 1 over rows: additive, so tho
 up to the pooled ones, and rows can be taken out again by subtraction. Targets share S.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
@@ -49,7 +50,8 @@ class Statistics:
             value = getattr(self, name)
             if value.dtype != torch.float64:
                 raise StatisticsError(f"{name} must be float64, not {value.dtype}: sums need it")
-            if not torch.isfinite(value).all():
+            # A sum is finite if its terms are (and overflows only where they are useless).
+            if not math.isfinite(float(value.sum())):
                 raise NotFinite(
                     f"{name} is not finite: the features overflow, or a table had NaN cells"
                 )
@@ -57,13 +59,14 @@ class Statistics:
             raise StatisticsError("yᵀy is negative: more was subtracted than was ever added")
         if self.count < 0:
             raise StatisticsError(f"n = {self.count}: more rows were subtracted than were added")
-        scale = float(self.scatter.diagonal().abs().max()) if features else 0.0
-        asymmetry = float((self.scatter - self.scatter.mT).abs().max()) if features else 0.0
-        if asymmetry > 1e-9 * scale + 2 * self.rounding:
-            raise NotSymmetric(
-                f"S differs from its transpose by up to {asymmetry:.3g} at a scale of {scale:.3g}: "
-                "it is no sum of φφᵀ"
-            )
+        if not torch.equal(self.scatter, self.scatter.mT):
+            scale = float(self.scatter.diagonal().abs().max())
+            asymmetry = float((self.scatter - self.scatter.mT).abs().max())
+            if asymmetry > 1e-9 * scale + 2 * self.rounding:
+                raise NotSymmetric(
+                    f"S differs from its transpose by up to {asymmetry:.3g} at a scale of "
+                    f"{scale:.3g}: it is no sum of φφᵀ"
+                )
 
     @property
     def features(self) -> int:
@@ -127,7 +130,7 @@ class Statistics:
         if scatter is None:
             raise EmptyTable("no chunk of rows: use Statistics.zero for an empty table")
         # dsyrk wrote the upper triangle of the column-major view, the lower one of ours.
-        scatter = scatter.tril() + scatter.tril(-1).mT
+        scatter += scatter.tril(-1).mT
         return cls(scatter, cross, target_squares, count)
 
     def __add__(self, other: Self) -> Self:

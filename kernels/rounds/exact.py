@@ -17,11 +17,12 @@ the checkpoint and τ chosen by held-out error) is what prototypes measured. One
 import math
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from kernels.errors import ProgramError
-from kernels.evidence import PooledEvidence, client_gradient
+from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Spectrum
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution
@@ -36,7 +37,7 @@ from kernels.rounds.sufficient import (
     statistics_blocks,
     statistics_of,
 )
-from kernels.statistics import Statistics
+from kernels.statistics import CHUNK_ROWS, Statistics
 from kernels.urk import starting_weights, weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
@@ -151,27 +152,47 @@ def layout(state: State) -> Layout:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
-    kernel = state.model.urk
+    model, pooled = state.model, state.pooled
+    x, y = site.table(Part.TRAINING, model)
+    if len(x) == 0 or len(x) > CHUNK_ROWS:
+        return _contribute_in_chunks(state, site)
+    weights = known(model.weights, NAME)
+    if pooled is None:
+        # The second sum of a step is at the same weights: its features are these.
+        kernel, phi = model.urk, model.urk.features(x)
+        site.keep(weights, (kernel, phi))
+        return contribution_of(Statistics.of_features(phi, y))
+    kept = site.take_kept(weights)
+    kernel, phi = kept if isinstance(kept, tuple) else (model.urk, model.urk.features(x))
+    backward = feature_gradient(
+        phi, y, scatter_gradient=pooled.scatter_gradient, cross_gradient=pooled.cross_gradient
+    )
+    (gradient,) = torch.autograd.grad(phi, kernel.weights, backward / pooled.rows)
+    return {"gradient": gradient.numpy(), **_held_out(state, site)}
+
+
+def _contribute_in_chunks(state: State, site: Site) -> Contribution:
+    """Do the same in memory that does not grow with the rows."""
     x, y = site.table(Part.TRAINING, state.model)
     if state.pooled is None:
-        return contribution_of(Statistics.of_table(kernel, x, y))
-    pooled = state.pooled
+        return contribution_of(Statistics.of_table(state.model.urk, x, y))
     gradient = client_gradient(
-        kernel,
+        state.model.urk,
         x,
         y,
-        scatter_gradient=pooled.scatter_gradient / pooled.rows,
-        cross_gradient=pooled.cross_gradient / pooled.rows,
+        scatter_gradient=state.pooled.scatter_gradient,
+        cross_gradient=state.pooled.cross_gradient,
     )
+    return {"gradient": (gradient / state.pooled.rows).numpy(), **_held_out(state, site)}
+
+
+def _held_out(state: State, site: Site) -> Contribution:
     x, y = site.table(Part.STOPPING, state.model)
-    squares = torch.zeros((), dtype=torch.float64)
-    for rows, phi in kernel.features_in_chunks(x, chunk_rows=8192):
-        squares = squares + (phi @ pooled.posterior_weights - y[rows]).square().sum()
-    return {
-        "gradient": gradient.numpy(),
-        "held_out_squares": squares.numpy(),
-        "held_out_rows": torch.tensor(float(len(y)), dtype=torch.float64).numpy(),
-    }
+    weights = known(state.pooled, NAME).posterior_weights
+    squares = 0.0
+    for rows, phi in state.model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+        squares += float((phi @ weights - y[rows]).square().sum())
+    return {"held_out_squares": np.array(squares), "held_out_rows": np.array(float(len(y)))}
 
 
 def update(state: State, total: SecureTotal) -> State:

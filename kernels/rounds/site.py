@@ -37,6 +37,7 @@ class Site:
     def __init__(self, records: Mapping[Part, Records]) -> None:
         self.records = dict(records)
         self._rows: dict[Part, tuple[Standardiser, Rows]] = {}
+        self._kept: tuple[Tensor, object] | None = None
 
     @classmethod
     def of_table(
@@ -65,6 +66,15 @@ class Site:
         """Return the standardised features (n, p) and targets (n, T) of a part."""
         rows = self.rows(part, model)
         return rows.features, known(rows.targets, "moments")
+
+    def keep(self, weights: Tensor, computed: object) -> None:
+        """Keep what was computed at these weights for the next sum: work saved, nothing else."""
+        self._kept = weights, computed
+
+    def take_kept(self, weights: Tensor) -> object | None:
+        """Return what was kept, once, if it was computed at these very weights."""
+        kept, self._kept = self._kept, None
+        return kept[1] if kept is not None and torch.equal(kept[0], weights) else None
 
     def bounded(self, part: Part, model: Model) -> Records:
         """Return the records of a part, refused if there are more than the plan allows."""
