@@ -155,19 +155,20 @@ class Outcome:
 
 
 class Simulation:
-    """A session of n sites and one coordinator. Sites are numbered by rank on the roster."""
+    """A session of some sites, new ones or old, and one coordinator; sites ascend by key."""
 
     def __init__(
         self,
-        n: int,
+        sites: int | Sequence[Site],
         *,
         terms: Terms | None = None,
         random: Randomness = os.urandom,
         order: shuffling.Random | None = None,
     ) -> None:
-        self.terms = default_terms(random(16), n) if terms is None else terms
-        identities = sorted((Identity.generate(random) for _ in range(n)), key=lambda i: i.key)
-        self.sites = [Site(identity, random) for identity in identities]
+        if isinstance(sites, int):
+            sites = [Site(Identity.generate(random), random) for _ in range(sites)]
+        self.sites = sorted(sites, key=lambda site: site.identity.key)
+        self.terms = default_terms(random(16), len(sites)) if terms is None else terms
         self.roster = Roster(
             tuple(Member(f"site-{i}", site.identity.key) for i, site in enumerate(self.sites))
         )
