@@ -33,7 +33,6 @@ class Label(StrEnum):
     COMMITMENT = "veilgp/1/self-key-commitment"
     SHARE = "veilgp/1/share"
     SHARE_HASH = "veilgp/1/share-hash"
-    BODY = "veilgp/1/body"
     UPLOAD = "veilgp/1/upload"
     CERTIFY = "veilgp/1/certify"
     ABANDON = "veilgp/1/abandon"

@@ -312,11 +312,11 @@ class Message:
     kind: ClassVar[int]
 
     def __post_init__(self) -> None:
-        for name, codec in self._codecs():
-            try:
+        try:
+            for name, codec in self._codecs():
                 codec.check(getattr(self, name))
-            except MalformedMessage as error:
-                raise type(error)(f"{type(self).__name__}.{name}: {error}") from None
+        except MalformedMessage as error:
+            raise type(error)(f"{type(self).__name__}.{name}: {error}") from None
         self.check()
 
     @classmethod

@@ -14,6 +14,7 @@ from privacy.securesum.errors import (
     JournalRolledBack,
     SecretsLost,
     UnknownEpoch,
+    VaultLost,
 )
 from privacy.simulator import SOURCE, TABLE, Fault, Point
 
@@ -172,18 +173,44 @@ def test_a_journal_from_a_backup_beside_a_newer_vault_is_refused(private, marker
         Client.restore(site.identity, site.records, site.vault)
 
 
-def test_a_client_that_lost_its_vault_cannot_go_on_but_can_give_up(private, markers):
+def test_a_client_whose_secrets_are_gone_cannot_go_on_but_can_give_up(private, markers):
     simulation = private(5)
     simulation.open_epoch()
     vectors = markers.vectors(5)
     task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
     simulation.upload(task, vectors)
     site = simulation.sites[0]
-    site.vault.clear()
+    for name in set(site.vault) - {"head"}:
+        del site.vault[name]
     site.crash()
     with pytest.raises(SecretsLost):
         site.client.upload(task, vectors[0], table=TABLE, broadcast=b"", noise=b"2" * 16)
     assert simulation.abandon().proof is not None
+
+
+def test_a_journal_from_a_backup_has_no_vault_and_is_refused(private, markers):
+    """Otherwise: certify, restore the backup, sign the abandonment of the same slot."""
+    simulation = private(5)
+    simulation.open_epoch()
+    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    simulation.upload(task, markers.vectors(5))
+    site = simulation.sites[0]
+    backup = list(site.records)
+    site.persist(site.client.certify(simulation.coordinator.slot.propose()))
+    with pytest.raises(VaultLost):
+        Client.restore(site.identity, backup, {})
+
+
+def test_secrets_of_an_earlier_stage_than_the_journals_are_lost_secrets(private):
+    simulation = private(5)
+    simulation.advertise()
+    site = simulation.sites[0]
+    early = {name: content for name, content in site.vault.items() if name != "head"}
+    simulation.agree()
+    site.vault.update(early)
+    site.crash()
+    with pytest.raises(SecretsLost):
+        site.client.receive(simulation.coordinator.delivery(0))
 
 
 @pytest.mark.parametrize("data", [b"", b"\1", b"\1\xff", b"\1\x48"])
@@ -204,4 +231,4 @@ def test_a_journal_with_holes_or_of_another_member_is_refused(private, markers):
         with pytest.raises(JournalError):
             Client.restore(simulation.sites[0].identity, holes, simulation.sites[0].vault)
     with pytest.raises(JournalError, match="not the journal of"):
-        Client.restore(Identity.generate(), records, {})
+        Client.restore(Identity.generate(), records, simulation.sites[0].vault)

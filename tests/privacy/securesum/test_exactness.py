@@ -98,7 +98,13 @@ def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
     keys = []
     for rank, identity in enumerate(identities):
         made = make_upload(
-            epoch, identity, task, vectors[rank], pairs[rank], random.Random(rank).randbytes
+            epoch,
+            identity,
+            task,
+            task.context(),
+            vectors[rank],
+            pairs[rank],
+            random.Random(rank).randbytes,
         )
         summation.add_upload(made.header, made.body)
         keys.append(made.self_key)

@@ -12,7 +12,6 @@ from privacy.securesum.errors import (
     BadDealer,
     BadKemKey,
     Conflict,
-    CorruptBody,
     DifferentTask,
     ForgedAdvert,
     ForgedBox,
@@ -24,6 +23,7 @@ from privacy.securesum.errors import (
     NotOnRoster,
     OutOfOrder,
     UnreadableBox,
+    WrongBody,
     WrongReceivers,
     WrongSelfKey,
     WrongShare,
@@ -238,7 +238,6 @@ def test_a_member_that_masks_for_another_task_shows_in_the_constant(six, markers
             header = signed_again(
                 six, 2, header, context=context,
                 commitment=masking.commitment(key, context, 2),
-                checksum=masking.checksum(body, context, 2),
             )  # fmt: skip
         slot.add_upload(header, body)
     proposal = slot.propose()
@@ -265,21 +264,9 @@ def test_a_vector_of_the_wrong_length_changes_nothing(asked, size):
     simulation, task, vectors = asked
     header, _ = upload_of(simulation, 0, task, vectors[0])
     before = simulation.coordinator.save()
-    with pytest.raises(CorruptBody, match="Rank 0"):
+    with pytest.raises(WrongBody, match="Rank 0"):
         simulation.coordinator.slot.add_upload(header, bytes(size))
     assert simulation.coordinator.save() == before
-
-
-def test_a_flipped_bit_in_a_vector_changes_nothing(asked):
-    simulation, task, vectors = asked
-    header, body = upload_of(simulation, 0, task, vectors[0])
-    flipped = bytearray(body)
-    flipped[17] ^= 4
-    before = simulation.coordinator.save()
-    with pytest.raises(CorruptBody):
-        simulation.coordinator.slot.add_upload(header, bytes(flipped))
-    assert simulation.coordinator.save() == before
-    simulation.coordinator.slot.add_upload(header, body)
 
 
 @pytest.mark.parametrize(

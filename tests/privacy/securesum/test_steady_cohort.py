@@ -16,6 +16,7 @@ from privacy.securesum.errors import (
     NoiseReused,
     PartialCohort,
     RuleChanged,
+    SameTable,
     TableChanged,
 )
 from privacy.securesum.messages import Consent
@@ -224,6 +225,38 @@ def test_consent_is_needed_for_every_set_that_was_released_before(released, mark
         sites[0].client.change_cohort(SOURCE, here, keys(swapped), given, approved_by="Ada")
     given += consents(here, sites, swapped, [seven])
     sites[0].client.change_cohort(SOURCE, here, keys(swapped), given, approved_by="Ada")
+
+
+def test_an_approval_given_while_nothing_was_released_does_not_outlive_the_next_upload(markers):
+    """Slot 0 is abandoned, so leaving one out needs no consent; slot 1 is then released."""
+    first = session(6, 1)
+    task = first.coordinator.begin(statistic="s", length=7, broadcast=b"")
+    first.upload(task, markers.vectors(6))
+    assert first.abandon().proof is not None
+    smaller = first.sites[:5]
+    for site in smaller:
+        site.persist(
+            site.client.change_cohort(SOURCE, bytes([2]) * 16, keys(smaller), [], approved_by="A")
+        )
+    vectors = markers.vectors(6)
+    markers.check(first.sum(vectors), vectors)
+    end_all(first)
+    with pytest.raises(CohortChanged):
+        session(smaller, 2).sum(markers.vectors(5))
+
+
+def test_a_table_does_not_escape_the_rule_under_another_name(released, markers):
+    sites, _ = released
+    terms = Terms(bytes([2]) * 16, 1, 3, False, False)
+    second = Simulation(sites[1:], terms=terms)
+    for site in second.sites:
+        step = site.client.advertise(second.coordinator.opening(), "a new name")
+        site.persist(step)
+        second.coordinator.add_advert(step.message)
+    second.agree()
+    second.deliver()
+    with pytest.raises(SameTable, match="'table'"):
+        second.sum(markers.vectors(4))
 
 
 def test_survivors_are_everyone_or_nobody(markers):
