@@ -8,7 +8,11 @@ from typing import Protocol
 
 RESULTS = Path(__file__).parent / "results"
 
+<<<<<<< HEAD
 NAMES = ("statistics", "step_function", "synthetic")
+=======
+NAMES: tuple[str, ...] = ("secure_sum",)
+>>>>>>> privacy
 
 Figures = Mapping[str, float | int | str | bool]
 

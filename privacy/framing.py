@@ -33,7 +33,6 @@ class Label(StrEnum):
     COMMITMENT = "veilgp/1/self-key-commitment"
     SHARE = "veilgp/1/share"
     SHARE_HASH = "veilgp/1/share-hash"
-    BODY = "veilgp/1/body"
     UPLOAD = "veilgp/1/upload"
     CERTIFY = "veilgp/1/certify"
     ABANDON = "veilgp/1/abandon"
@@ -43,15 +42,19 @@ class Label(StrEnum):
     JOURNAL = "veilgp/1/journal"
 
 
+_PREFIX = {label: len(label).to_bytes(8, "big") + label.encode() for label in Label}
+
+
 def frame(label: Label, *parts: bytes) -> bytes:
     """Join a label and parts so that different lists give different bytes.
 
     >>> frame(Label.ADVERT, b"ab", b"c") == frame(Label.ADVERT, b"a", b"bc")
     False
     """
-    pieces = [label.encode()]
-    pieces.extend(parts)
-    return b"".join(piece for part in pieces for piece in (len(part).to_bytes(8, "big"), part))
+    pieces = [_PREFIX[label]]
+    for part in parts:
+        pieces += (len(part).to_bytes(8, "big"), part)
+    return b"".join(pieces)
 
 
 def digest(label: Label, *parts: bytes) -> bytes:

@@ -64,11 +64,16 @@ def fingerprint(key: bytes) -> str:
 
 def verify(key: bytes, signature: bytes, label: Label, *parts: bytes) -> None:
     """Check a member's signature on the framed parts; raise `BadSignature` if it is not one."""
+    verify_framed(key, signature, frame(label, *parts))
+
+
+def verify_framed(key: bytes, signature: bytes, statement: bytes) -> None:
+    """Check a member's signature on a statement that many sign, framed once."""
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, frame(label, *parts))
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, statement)
     except (InvalidSignature, ValueError) as error:
         raise BadSignature(
-            f"The signature for {label} is not by the member {fingerprint(key)}."
+            f"The signature is not by the member {fingerprint(key)}, or not on this statement."
         ) from error
 
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,7 +37,13 @@ from privacy.layout import SecureTotal
 from privacy.securesum.client import Client
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.errors import KeysMissing, OutOfOrder, PairKeysOwed, TooFewSurvivors
+from privacy.securesum.errors import (
+    AlreadySigned,
+    KeysMissing,
+    OutOfOrder,
+    PairKeysOwed,
+    TooFewSurvivors,
+)
 from privacy.securesum.messages import (
     Abandonment,
     AbandonProof,
@@ -149,19 +155,20 @@ class Outcome:
 
 
 class Simulation:
-    """A session of n sites and one coordinator. Sites are numbered by rank on the roster."""
+    """A session of some sites, new ones or old, and one coordinator; sites ascend by key."""
 
     def __init__(
         self,
-        n: int,
+        sites: int | Sequence[Site],
         *,
         terms: Terms | None = None,
         random: Randomness = os.urandom,
         order: shuffling.Random | None = None,
     ) -> None:
-        self.terms = default_terms(random(16), n) if terms is None else terms
-        identities = sorted((Identity.generate(random) for _ in range(n)), key=lambda i: i.key)
-        self.sites = [Site(identity, random) for identity in identities]
+        if isinstance(sites, int):
+            sites = [Site(Identity.generate(random), random) for _ in range(sites)]
+        self.sites = sorted(sites, key=lambda site: site.identity.key)
+        self.terms = default_terms(random(16), len(sites)) if terms is None else terms
         self.roster = Roster(
             tuple(Member(f"site-{i}", site.identity.key) for i, site in enumerate(self.sites))
         )
@@ -364,7 +371,7 @@ class Simulation:
                 site,
                 Point.ABANDON,
                 request,
-                lambda client, data: client.abandon(AbandonRequest.decode(data)),
+                _abandon,
                 lambda data, _: self.coordinator.slot.add_abandonment(Abandonment.decode(data)),
             )
         proof = self.coordinator.slot.abandon_proof
@@ -441,3 +448,10 @@ def _upload(
     client: Client, data: bytes, *, vector: NDArray[np.uint64], broadcast: bytes, noise: bytes
 ) -> UploadStep:
     return client.upload(Task.decode(data), vector, table=TABLE, broadcast=broadcast, noise=noise)
+
+
+def _abandon(client: Client, data: bytes) -> Step[Abandonment | None]:
+    try:
+        return cast(Step[Abandonment | None], client.abandon(AbandonRequest.decode(data)))
+    except AlreadySigned:  # it has certified the slot: an honest refusal
+        return Step(None)

@@ -38,7 +38,7 @@ from kernels.rounds.sufficient import (
     statistics_of,
 )
 from kernels.statistics import CHUNK_ROWS, Statistics
-from kernels.urk import starting_weights, weight_count
+from kernels.urk import URK, starting_weights, weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "exact"
@@ -126,6 +126,15 @@ class State:
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
 
 
+@dataclass(frozen=True, eq=False)
+class Features:
+    """A site's features at one θ, those of the training rows with their graph."""
+
+    kernel: URK
+    training: Tensor
+    held_out: Tensor
+
+
 def initial(spec: Spec, model: Model) -> State:
     """Start at the model's weights: a warm-up's, or the kernel's own."""
     start = starting_weights(model.kernel) if model.weights is None else model.weights
@@ -154,45 +163,59 @@ def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
     model, pooled = state.model, state.pooled
     x, y = site.table(Part.TRAINING, model)
-    if len(x) == 0 or len(x) > CHUNK_ROWS:
+    held_out, answers = site.table(Part.STOPPING, model)
+    if len(x) == 0 or len(x) + len(held_out) > CHUNK_ROWS:
         return _contribute_in_chunks(state, site)
     weights = known(model.weights, NAME)
+    # Both sums of a step are at the same weights, so the features of the first serve the second.
+    kept = None if pooled is None else site.take_kept(weights)
+    if isinstance(kept, Features):
+        features = kept
+    else:
+        phi = model.urk.features(torch.cat([x, held_out]))
+        features = Features(model.urk, phi[: len(x)], phi[len(x) :].detach())
     if pooled is None:
-        # The second sum of a step is at the same weights: its features are these.
-        kernel, phi = model.urk, model.urk.features(x)
-        site.keep(weights, (kernel, phi))
-        return contribution_of(Statistics.of_features(phi, y))
-    kept = site.take_kept(weights)
-    kernel, phi = kept if isinstance(kept, tuple) else (model.urk, model.urk.features(x))
+        site.keep(weights, features)
+        return contribution_of(Statistics.of_features(features.training, y))
     backward = feature_gradient(
-        phi, y, scatter_gradient=pooled.scatter_gradient, cross_gradient=pooled.cross_gradient
+        features.training,
+        y,
+        scatter_gradient=pooled.scatter_gradient,
+        cross_gradient=pooled.cross_gradient,
     )
-    (gradient,) = torch.autograd.grad(phi, kernel.weights, backward / pooled.rows)
-    return {"gradient": gradient.numpy(), **_held_out(state, site)}
+    (gradient,) = torch.autograd.grad(
+        features.training, features.kernel.weights, backward.div_(pooled.rows)
+    )
+    errors = features.held_out @ pooled.posterior_weights - answers
+    return _second_contribution(gradient, float(errors.square().sum()), len(answers))
 
 
 def _contribute_in_chunks(state: State, site: Site) -> Contribution:
     """Do the same in memory that does not grow with the rows."""
+    kernel, pooled = state.model.urk, state.pooled
     x, y = site.table(Part.TRAINING, state.model)
-    if state.pooled is None:
-        return contribution_of(Statistics.of_table(state.model.urk, x, y))
+    if pooled is None:
+        return contribution_of(Statistics.of_table(kernel, x, y))
     gradient = client_gradient(
-        state.model.urk,
+        kernel,
         x,
         y,
-        scatter_gradient=state.pooled.scatter_gradient,
-        cross_gradient=state.pooled.cross_gradient,
+        scatter_gradient=pooled.scatter_gradient,
+        cross_gradient=pooled.cross_gradient,
     )
-    return {"gradient": (gradient / state.pooled.rows).numpy(), **_held_out(state, site)}
-
-
-def _held_out(state: State, site: Site) -> Contribution:
     x, y = site.table(Part.STOPPING, state.model)
-    weights = known(state.pooled, NAME).posterior_weights
     squares = 0.0
-    for rows, phi in state.model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-        squares += float((phi @ weights - y[rows]).square().sum())
-    return {"held_out_squares": np.array(squares), "held_out_rows": np.array(float(len(y)))}
+    for rows, phi in kernel.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+        squares += float((phi @ pooled.posterior_weights - y[rows]).square().sum())
+    return _second_contribution(gradient / pooled.rows, squares, len(y))
+
+
+def _second_contribution(gradient: Tensor, squares: float, rows: int) -> Contribution:
+    return {
+        "gradient": gradient.numpy(),
+        "held_out_squares": np.array(squares),
+        "held_out_rows": np.array(float(rows)),
+    }
 
 
 def update(state: State, total: SecureTotal) -> State:

@@ -7,11 +7,11 @@ A member signs one of them, once per slot. Two quorums of an epoch share an hone
 slot has one certified set of survivors, or a proof of abandonment, and never two of these.
 """
 
-from collections.abc import Container
+from collections.abc import Iterable
 
 from privacy.errors import BadSignature
-from privacy.framing import Label
-from privacy.identity import verify
+from privacy.framing import Label, frame
+from privacy.identity import verify_framed
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.errors import (
     DifferentTask,
@@ -51,10 +51,10 @@ def check_certificate(epoch: Epoch, certificate: Certificate) -> None:
     _check_epoch(epoch, certificate.epoch_id)
     epoch.check_ranks(certificate.active)
     check_survivors_active(certificate)
-    _check_signers(
+    _check_signed(
         epoch,
         certificate,
-        set(certificate.survivors),
+        certificate.survivors,
         Label.CERTIFY,
         certify_parts(epoch, certificate),
     )
@@ -63,7 +63,7 @@ def check_certificate(epoch: Epoch, certificate: Certificate) -> None:
 def check_abandoned(epoch: Epoch, proof: AbandonProof) -> None:
     """Accept a proof of abandonment only with a quorum of distinct members' signatures."""
     _check_epoch(epoch, proof.epoch_id)
-    _check_signers(epoch, proof, range(epoch.size), Label.ABANDON, abandon_parts(epoch, proof.slot))
+    _check_signed(epoch, proof, epoch.everyone, Label.ABANDON, abandon_parts(epoch, proof.slot))
 
 
 def check_closed(epoch: Epoch, slot: int, proof: bytes) -> Proof:
@@ -98,22 +98,34 @@ def _check_epoch(epoch: Epoch, epoch_id: bytes) -> None:
         raise DifferentTask("The proof belongs to another epoch.")
 
 
-def _check_signers(
-    epoch: Epoch,
-    proof: Proof,
-    allowed: Container[int],
-    label: Label,
-    parts: tuple[bytes, ...],
+def _check_signed(
+    epoch: Epoch, proof: Proof, allowed: Iterable[int], label: Label, parts: tuple[bytes, ...]
 ) -> None:
+    check_quorum(epoch, proof)
+    check_signers(proof, allowed)
+    check_signatures(epoch, proof, frame(label, *parts))
+
+
+def check_quorum(epoch: Epoch, proof: Proof) -> None:
+    """Refuse fewer signers than the quorum; a message lists each of them once."""
     if len(proof.signers) < epoch.quorum:
         raise TooFewSigners(
             f"Slot {proof.slot}: {len(proof.signers)} members have signed, {epoch.quorum} of "
             f"{epoch.size} are needed."
         )
+
+
+def check_signers(proof: Proof, allowed: Iterable[int]) -> None:
+    """Refuse signers who may not sign this statement."""
+    outside = set(proof.signers).difference(allowed)
+    if outside:
+        raise SignerOutside(f"Slot {proof.slot}: rank {min(outside)} may not sign this statement.")
+
+
+def check_signatures(epoch: Epoch, proof: Proof, statement: bytes) -> None:
+    """Refuse a signature that is not by its signer, or not on this statement."""
     for rank, signature in zip(proof.signers, proof.signatures, strict=True):
-        if rank not in allowed:
-            raise SignerOutside(f"Slot {proof.slot}: rank {rank} may not sign this statement.")
         try:
-            verify(epoch.members[rank], signature, label, *parts)
+            verify_framed(epoch.members[rank], signature, statement)
         except BadSignature as error:
             raise ForgedSignature(f"Slot {proof.slot}, rank {rank}: {error}") from None

@@ -5,7 +5,9 @@ spans sums, epoch.py and certificates.py the checks of signatures.
 """
 
 import hmac
+from functools import lru_cache
 
+from privacy.encoding import Encoding
 from privacy.framing import Label, digest
 from privacy.securesum.certificates import Proof, check_closed, check_survivors_active
 from privacy.securesum.epoch import Epoch
@@ -31,6 +33,7 @@ from privacy.securesum.errors import (
     TooFewActive,
     TooFewSurvivors,
     WrongBroadcast,
+    WrongEncoding,
 )
 from privacy.securesum.journal import EpochEntry, Journal, SlotEntry
 from privacy.securesum.messages import (
@@ -126,6 +129,25 @@ def check_active(entry: EpochEntry, epoch: Epoch, own: int, task: Task) -> None:
     least = max(epoch.quorum, epoch.terms.min_cohort)
     if pinned < least:
         raise TooFewActive(f"{pinned} pinned members are active; the least is {least}.")
+
+
+def check_encoding(task: Task) -> None:
+    """Refuse an encoding of another length, or whose sum over the active members can overflow."""
+    if not task.encoding:
+        return
+    length, clients = _capacity(task.encoding)
+    if length != task.length or clients < len(task.active):
+        raise WrongEncoding(
+            f"The encoding is for {length} elements and up to {clients} clients; the task has "
+            f"{task.length} elements and {len(task.active)} active members."
+        )
+
+
+@lru_cache(maxsize=8)
+def _capacity(encoding: bytes) -> tuple[int, int]:
+    """Length and clients of an encoding: the same one in every sum of a stage, read once."""
+    read = Encoding.from_bytes(encoding)
+    return read.layout.length, read.max_clients
 
 
 def check_noise(journal: Journal, terms: Terms, noise: bytes) -> None:

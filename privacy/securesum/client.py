@@ -15,6 +15,7 @@ goes on from what is durable.
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,11 +44,13 @@ from privacy.securesum.errors import (
     ClosedOtherwise,
     EpochNotReady,
     JournalError,
+    JournalLost,
     SecondEpoch,
     SecretsLost,
     StaleEpoch,
     TermsChanged,
     UnknownEpoch,
+    VaultLost,
 )
 from privacy.securesum.journal import EpochEntry, EpochName, Journal
 from privacy.securesum.masking import make_upload, open_share, pair_key
@@ -97,6 +100,7 @@ from privacy.securesum.wire import Message
 
 Vault = Mapping[str, bytes | memoryview]
 HEAD = "head"
+Stored = TypeVar("Stored", bound=Message)
 
 
 class Client:
@@ -127,8 +131,15 @@ class Client:
         random: Randomness = os.urandom,
     ) -> "Client":
         """Go on from what is durable; refuse an empty, foreign or rolled-back journal."""
-        head = vault.get(HEAD)
-        journal = Journal.replay(records, None if head is None else Head.decode(bytes(head)))
+        listed = list(records)
+        if not listed:
+            raise JournalLost("The journal is empty. An identity without its journal is lost.")
+        if HEAD not in vault:
+            raise VaultLost(
+                "There is no vault beside this journal. A vault is in no backup, so the journal "
+                "is from one and may have forgotten what was signed. Make a new identity."
+            )
+        journal = Journal.replay(listed, Head.decode(bytes(vault[HEAD])))
         if journal.identity != identity.key:
             raise JournalError(f"This is not the journal of {identity.fingerprint}.")
         return cls(identity, journal, vault, random)
@@ -197,7 +208,7 @@ class Client:
         if entry.epoch is not None:
             return self._boxes_again(entry, epoch)
         own = epoch.rank(self._identity.key)
-        kem_secret = AdvertSecrets.decode(self._secret(_epoch_entry(name))).kem_secret
+        kem_secret = self._secret(_epoch_entry(name), AdvertSecrets).kem_secret
         seeds = {rank: self._random(32) for rank in epoch.everyone if rank != own}
         boxes = Boxes.signed(
             self._identity,
@@ -218,10 +229,9 @@ class Client:
         """Open the boxes of all others; from here on the epoch can sum."""
         entry, epoch = self._journal.entry(delivery.epoch_id)
         checks.check_open(entry)
-        stored = self._secret(_epoch_entry(entry.name))
-        if _is(stored, PairsSecrets):
+        if self._holds(_epoch_entry(entry.name), PairsSecrets):
             return Step(None)
-        secrets = SealSecrets.decode(stored)
+        secrets = self._secret(_epoch_entry(entry.name), SealSecrets)
         pairs = open_boxes(
             epoch,
             epoch.rank(self._identity.key),
@@ -264,17 +274,21 @@ class Client:
         entry, epoch = self._journal.entry(task.epoch_id)
         checks.check_open(entry)
         slot, own = entry.slots.get(task.slot), epoch.rank(self._identity.key)
+        context = task.context()
         checks.check_not_behind(entry, task.slot)
         closing = checks.check_before_closed(entry, epoch, task.slot, task.proof)
-        checks.check_same_task(slot, task.context())
+        checks.check_same_task(slot, context)
         checks.check_not_given_up(slot)
         if slot is not None and slot.uploaded is not None:
             return self._upload_again(entry, task.slot)
         checks.check_broadcast(task, broadcast)
         checks.check_active(entry, epoch, own, task)
+        checks.check_encoding(task)
         checks.check_noise(self._journal, epoch.terms, noise)
         bound = steady.bind_for_upload(self._journal, entry, epoch, task.active, table)
-        made = make_upload(epoch, self._identity, task, vector, self._pairs(entry), self._random)
+        made = make_upload(
+            epoch, self._identity, task, context, vector, self._pairs(entry), self._random
+        )
         records = [*_closed(closing), *([] if bound is None else [bound])]
         records.append(
             Uploaded(epoch.epoch_id, task.slot, made.header.context, task.active, table, noise)
@@ -450,24 +464,26 @@ class Client:
                 self._vault[name] = content
         return Step(message, tuple(encoded), changes)
 
-    def _secret(self, name: str) -> bytes:
+    def _holds(self, name: str, kind: type[Message]) -> bool:
         content = self._vault.get(name)
-        if content is None:
+        return content is not None and content[1] == kind.kind
+
+    def _secret(self, name: str, kind: type[Stored]) -> Stored:
+        if not self._holds(name, kind):
             raise SecretsLost("The secrets of this epoch or slot are gone from the vault.")
-        return bytes(content)
+        return kind.decode(bytes(self._vault[name]))
 
     def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
-        stored = self._secret(_epoch_entry(entry.name))
-        if not _is(stored, PairsSecrets):
+        if self._holds(_epoch_entry(entry.name), SealSecrets):
             raise EpochNotReady("The boxes of all other members have not arrived yet.")
-        kept = PairsSecrets.decode(stored)
+        kept = self._secret(_epoch_entry(entry.name), PairsSecrets)
         return {
             rank: PairSecrets(seed, channel)
             for rank, seed, channel in zip(kept.others, kept.seeds, kept.channels, strict=True)
         }
 
     def _slot_secrets(self, entry: EpochEntry, slot: int) -> SlotSecrets:
-        secrets = SlotSecrets.decode(self._secret(_slot_entry(entry.name)))
+        secrets = self._secret(_slot_entry(entry.name), SlotSecrets)
         if secrets.slot != slot:
             raise SecretsLost(f"The vault holds the secrets of another slot than {slot}.")
         return secrets
@@ -485,10 +501,10 @@ class Client:
     def _boxes_again(self, entry: EpochEntry, epoch: Epoch) -> Step[Boxes | None]:
         if entry.epoch is None or entry.epoch.epoch_id != epoch.epoch_id:
             raise SecondEpoch("This client has agreed to another list of members for the epoch.")
-        stored = self._secret(_epoch_entry(entry.name))
-        if _is(stored, PairsSecrets):
+        if self._holds(_epoch_entry(entry.name), PairsSecrets):
             return Step(None)
-        return Step(Boxes.decode(SealSecrets.decode(stored).boxes))
+        secrets = self._secret(_epoch_entry(entry.name), SealSecrets)
+        return Step(Boxes.decode(secrets.boxes))
 
     def _upload_again(self, entry: EpochEntry, slot: int) -> UploadStep:
         header = Upload.decode(self._slot_secrets(entry, slot).header)
@@ -519,10 +535,6 @@ def _claim(certified: Certified) -> Proposal:
         certified.active,
         certified.survivors,
     )
-
-
-def _is(stored: bytes, kind: type[Message]) -> bool:
-    return stored[1] == kind.kind
 
 
 def _epoch_entry(name: EpochName) -> str:

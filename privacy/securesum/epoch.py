@@ -27,7 +27,7 @@ from privacy.securesum.errors import (
     UnreadableBox,
 )
 from privacy.securesum.messages import Advert, Adverts, Box, rank_bytes, slot_bytes
-from privacy.securesum.sealing import seal, unseal
+from privacy.securesum.sealing import private_key, seal, unseal
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import VERSION
 
@@ -155,11 +155,11 @@ def open_boxes(
     senders = [rank for rank in epoch.everyone if rank != own]
     if [(box.sender, box.receiver) for box in boxes] != [(rank, own) for rank in senders]:
         raise MissingBox("A delivery has exactly one box from every other member, in order.")
-    pairs = {}
+    pairs, key = {}, private_key(kem_secret)
     for box in boxes:
         check_box(epoch, box)
         try:
-            theirs = unseal(box.sealed, kem_secret, _seal_info(epoch, box.sender, own))
+            theirs = unseal(box.sealed, key, _seal_info(epoch, box.sender, own))
         except UnreadableBox as error:
             raise UnreadableBox(f"Rank {box.sender}: {error}") from None
         pairs[box.sender] = _pair(epoch, own, seeds[box.sender], box.sender, theirs)

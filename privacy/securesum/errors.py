@@ -14,6 +14,7 @@
     ├── JournalError                  journal.invalid
     │   ├── JournalLost               journal.lost
     │   ├── JournalRolledBack         journal.rolled_back
+    │   ├── VaultLost                 journal.vault_lost
     │   └── SecretsLost               journal.secrets_lost
     ├── EpochError                    epoch.invalid
     │   ├── UnknownEpoch              epoch.unknown
@@ -41,6 +42,7 @@
     │   ├── UnknownRank               task.unknown_rank
     │   ├── TooFewActive              task.too_few
     │   ├── WrongVector               task.vector
+    │   ├── WrongEncoding             task.encoding
     │   ├── NoiseMissing              task.noise_missing
     │   └── NoiseReused               task.noise_reused
     ├── CertificateError              certificate.invalid
@@ -64,6 +66,7 @@
     │   ├── CohortChanged             cohort.changed
     │   ├── RuleChanged               cohort.rule_changed
     │   ├── TableChanged              cohort.table
+    │   ├── SameTable                 cohort.same_table
     │   ├── ConsentMissing            cohort.consent_missing
     │   ├── ForgedConsent             cohort.forged_consent
     │   └── ApprovalMissing           cohort.approval_missing
@@ -72,7 +75,7 @@
         ├── Conflict                  collection.conflict
         ├── NotAMember                collection.not_a_member
         ├── WrongReceivers            collection.receivers
-        ├── CorruptBody               collection.corrupt_body
+        ├── WrongBody                 collection.body
         ├── ForgedMessage             collection.forged
         ├── WrongSelfKey              collection.self_key
         ├── WrongShare                collection.share
@@ -169,6 +172,12 @@ class JournalRolledBack(JournalError):
     """The journal is older than the secrets beside it: it came from a backup."""
 
     code = "journal.rolled_back"
+
+
+class VaultLost(JournalError):
+    """A journal without the vault beside it: it came from a backup."""
+
+    code = "journal.vault_lost"
 
 
 class SecretsLost(JournalError):
@@ -333,6 +342,12 @@ class WrongVector(TaskError):
     code = "task.vector"
 
 
+class WrongEncoding(TaskError):
+    """An encoding that does not fit the vector, or whose sum could overflow."""
+
+    code = "task.encoding"
+
+
 class NoiseMissing(TaskError):
     """A sum with differential privacy and no charged draw of noise, or the reverse."""
 
@@ -471,6 +486,12 @@ class TableChanged(SteadyCohortError):
     code = "cohort.table"
 
 
+class SameTable(SteadyCohortError):
+    """A table that was summed before under the name of another data source."""
+
+    code = "cohort.same_table"
+
+
 class ConsentMissing(SteadyCohortError):
     """A member whom a change would expose has not signed it."""
 
@@ -519,10 +540,10 @@ class WrongReceivers(CollectionError):
     code = "collection.receivers"
 
 
-class CorruptBody(CollectionError):
-    """A vector that is not the one its signed header describes."""
+class WrongBody(CollectionError):
+    """A masked vector of another size than the task's."""
 
-    code = "collection.corrupt_body"
+    code = "collection.body"
 
 
 class ForgedMessage(CollectionError):

@@ -117,10 +117,10 @@ class Journal:
         self.noise: set[bytes] = set()
 
     @classmethod
-    def replay(cls, records: Iterable[bytes], head: Head | None) -> "Journal":
+    def replay(cls, records: Iterable[bytes], head: Head) -> "Journal":
         """Read a journal back; refuse one that is empty or older than its vault."""
         journal = cls()
-        passed_head = head is None
+        passed_head = False
         for data in records:
             try:
                 journal.apply(_decode(data), data)
@@ -128,13 +128,13 @@ class Journal:
                 raise JournalError(
                     f"Record {journal.count} speaks of something that no earlier record made."
                 ) from error
-            if head is not None and journal.count == head.count:
+            if journal.count == head.count:
                 passed_head = journal.chain == head.chain
         if journal.identity is None:
             raise JournalLost("The journal is empty. An identity without its journal is lost.")
         if not passed_head:
             raise JournalRolledBack(
-                f"The vault was written beside a journal of {head.count if head else 0} records "
+                f"The vault was written beside a journal of {head.count} records "
                 f"that this one, of {journal.count}, does not continue: it is from a backup. "
                 "Make a new identity and have it confirmed."
             )
@@ -214,7 +214,9 @@ class Journal:
         if record.noise:
             self.noise.add(record.noise)
         elif entry.source in self.sources:
-            self.sources[entry.source].bindings[-1].slots.append(slot)
+            source = self.sources[entry.source]
+            source.bindings[-1].slots.append(slot)
+            source.approved = None  # it was given for what had been released then
 
     def _slot(self, epoch_id: bytes, slot: int) -> SlotEntry:
         return self.agreed[epoch_id].slots.setdefault(slot, SlotEntry())

@@ -42,7 +42,6 @@ from privacy.securesum.wire import (
 from privacy.shamir import SHARE_BYTES
 
 SEALED_SHARE_BYTES = SHARE_BYTES + 16
-CHECKSUM_BYTES = 16
 MAX_PROOF_BYTES = 1 << 16
 
 
@@ -167,9 +166,7 @@ class Upload(SignedMessage):
     """The signed header of a masked vector; the vector itself travels beside it.
 
     `receivers` are the active members but the sender; the j-th sealed share is for the j-th of
-    them, and `share_hashes` tells a bad dealer from a bad returner. `checksum` is a fast tag over
-    the vector that finds corruption, and vectors that belong to another header; against forgers
-    on the wire there is the transport.
+    them, and `share_hashes` tells a bad dealer from a bad returner.
     """
 
     kind = 9
@@ -183,7 +180,6 @@ class Upload(SignedMessage):
     receivers: RankSet
     sealed_shares: Annotated[tuple[bytes, ...], Rows(SEALED_SHARE_BYTES)]
     share_hashes: Annotated[tuple[bytes, ...], Rows(DIGEST_BYTES)]
-    checksum: Annotated[bytes, Fixed(CHECKSUM_BYTES)]
     signature: Signature
 
     def check(self) -> None:

@@ -55,10 +55,15 @@ def seal(seed: bytes, kem_key: bytes, info: bytes) -> bytes:
         raise BadKemKey("Nothing can be sealed to this key: malformed, or of low order.") from error
 
 
-def unseal(box: bytes, secret: bytes, info: bytes) -> bytes:
+def private_key(secret: bytes) -> MLKEM768X25519PrivateKey:
+    """Expand `KEM_SECRET_BYTES` to the key that opens boxes; worth doing once for many."""
+    return MLKEM768X25519PrivateKey(*_private_parts(secret))
+
+
+def unseal(box: bytes, key: MLKEM768X25519PrivateKey, info: bytes) -> bytes:
     """Open a box; refuse one that was sealed to another key, or under another `info`."""
     try:
-        seed = _suite().decrypt(box, MLKEM768X25519PrivateKey(*_private_parts(secret)), info)
+        seed = _suite().decrypt(box, key, info)
     except (InvalidTag, ValueError) as error:
         raise UnreadableBox("The box does not open with this epoch's key.") from error
     if len(seed) != KEY_BYTES:

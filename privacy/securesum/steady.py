@@ -26,6 +26,7 @@ from privacy.securesum.errors import (
     ForgedConsent,
     PartialCohort,
     RuleChanged,
+    SameTable,
     TableChanged,
 )
 from privacy.securesum.journal import EpochEntry, Journal, SourceEntry
@@ -50,6 +51,7 @@ def bind_for_upload(
     )
     source = journal.sources.get(entry.source)
     if source is None:
+        check_new_table(journal, table)
         return binding
     check_same_table(source, table)
     if _in_force(source, epoch):
@@ -93,6 +95,13 @@ def check_whole_cohort(epoch: Epoch, ranks: tuple[int, ...]) -> None:
             f"{len(ranks)} of {epoch.size} members would be summed. Without differential privacy "
             "a sum over all and one over some give away the rest: wait for them."
         )
+
+
+def check_new_table(journal: Journal, table: bytes) -> None:
+    """Refuse a table under a second name: the rule would not see that it is the same."""
+    for name, other in journal.sources.items():
+        if other.table == table:
+            raise SameTable(f"This table was summed before as {name!r}; use that name for it.")
 
 
 def check_same_table(source: SourceEntry, table: bytes) -> None:

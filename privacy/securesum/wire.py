@@ -202,9 +202,10 @@ class Ranks(Codec):
         """Accept a strictly ascending tuple of ranks."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
             raise BadField(f"not a tuple of at most {MAX_MEMBERS} ranks")
-        for rank in value:
-            if type(rank) is not int or not 0 <= rank < MAX_MEMBERS:
-                raise BadField(f"a rank is a number below {MAX_MEMBERS}")
+        if any(type(rank) is not int for rank in value) or (
+            value and not 0 <= min(value) <= max(value) < MAX_MEMBERS
+        ):
+            raise BadField(f"a rank is a number below {MAX_MEMBERS}")
         if any(a >= b for a, b in itertools.pairwise(value)):
             raise NotAscending("ranks are listed once each, in ascending order")
 
@@ -311,11 +312,11 @@ class Message:
     kind: ClassVar[int]
 
     def __post_init__(self) -> None:
-        for name, codec in self._codecs():
-            try:
+        try:
+            for name, codec in self._codecs():
                 codec.check(getattr(self, name))
-            except MalformedMessage as error:
-                raise type(error)(f"{type(self).__name__}.{name}: {error}") from None
+        except MalformedMessage as error:
+            raise type(error)(f"{type(self).__name__}.{name}: {error}") from None
         self.check()
 
     @classmethod
@@ -332,7 +333,7 @@ class Message:
     def fields_encoded(self, *, but: str = "") -> bytes:
         """Give the fields without the two-byte header, and without the field named `but`."""
         return b"".join(
-            codec.write(getattr(self, name)) for name, codec in self._codecs() if name != but
+            [codec.write(getattr(self, name)) for name, codec in self._codecs() if name != but]
         )
 
     @classmethod
@@ -364,10 +365,10 @@ class SignedMessage(Message):
     @classmethod
     def signed(cls, identity: Identity, /, **values: Any) -> Self:
         """Make a message and sign it."""
-        make = cast(Any, cls)
-        draft = make(**values, signature=UNSIGNED)
-        signature = identity.sign(cls.label, draft.fields_encoded(but="signature"))
-        return cast(Self, make(**values, signature=signature))
+        message = cast(Self, cast(Any, cls)(**values, signature=UNSIGNED))
+        signature = identity.sign(cls.label, message.fields_encoded(but="signature"))
+        object.__setattr__(message, "signature", signature)  # nobody has seen it unsigned
+        return message
 
     def check_signed_by(self, key: bytes, error: type[Exception], who: str) -> None:
         """Raise `error`, naming `who`, unless the signature is by `key`."""

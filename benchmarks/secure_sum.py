@@ -1,0 +1,265 @@
+"""The secure sum against flwr's SecAgg+ and against bare keystreams and additions.
+
+Everything is CPU seconds of one party, on one processor. The limit is `secure_sum_limit`,
+sampled between our own measurements; flwr is `secure_sum_flwr`, in its own environment, with a
+complete graph and our threshold. A client's work is its epoch (keys, boxes) and its sum (encoding,
+masks, shares, certificate, reveal); flwr's has a new epoch for every sum. The worst figure of
+several cells is the one that is reported.
+
+    client_over_limit, coordinator_over_limit      a sum of length 10⁶ in a running epoch, n = 10
+                                                   and 100: no dropouts, 20 % before the upload,
+                                                   20 % silent before the reveal
+    …_with_epoch                                   the whole epoch charged to that one sum
+    flwr_over_client_<length>                      n = 100, epoch and sum of either
+    flwr_over_coordinator, …_dropout, …_silent     n = 100, every length, epoch and sum of ours
+    max_relative_error                             of the largest entry, against math.fsum
+    bytes_per_element                              uploaded at length 10⁶, headers included
+    steady_sum_over_masking                        10 clients, length 20,000: the median client and
+                                                   sum of one epoch, over its bare masks
+    …_per_member, …_fit                            slope and R² of a line through n = 10 … 200
+"""
+
+import json
+import os
+import subprocess
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from benchmarks.registry import RESULTS, Figures
+from benchmarks.secure_sum_cells import Cell, Cells
+from benchmarks.secure_sum_growth import GROWTH, growth_figures, plot
+from benchmarks.secure_sum_limit import Limit
+from benchmarks.secure_sum_ours import measure_cohort, measure_steady, quorum
+
+ROOT = Path(__file__).parents[1]
+PEERS = ROOT / ".venv-peers" / "bin" / "python"
+SHORT, LONG = 10**4, 10**6
+LENGTHS = {10: (SHORT, 10**5, LONG, 10**7), 100: (SHORT, 10**5, LONG)}
+QUICK_LENGTHS = {10: (SHORT, LONG), 100: (10**4, LONG)}
+FAULTS = {"none": (0.0, 0.0), "dropout": (0.2, 0.0), "silent": (0.0, 0.2)}
+"""The parts of the members that send no upload, and that fall silent before the reveal."""
+
+Key = tuple[int, int, str]
+
+
+def run(options: Namespace) -> Figures:
+    if not PEERS.exists():
+        raise SystemExit("flwr is not there: run `make .venv-peers/.installed`, or `make bench`")
+    with _one_processor():
+        return _run(quick=options.quick)
+
+
+@contextmanager
+def _one_processor() -> Iterator[None]:
+    """Keep this process, and those it starts, on one processor, where the system can."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(usable)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
+
+
+def _run(*, quick: bool) -> Figures:
+    stem = "secure_sum.quick" if quick else "secure_sum"
+    cells = Cells(RESULTS / f"{stem}.cells.json", _sources())
+    lengths = QUICK_LENGTHS if quick else LENGTHS
+    ours: dict[Key, Cell] = {}
+    clients: dict[tuple[int, int], Cell] = {}
+    for members, length in [(n, length) for n, longs in lengths.items() for length in longs]:
+        size = f"n = {members}, length {length}"
+        by_fault = cells.measure(f"ours, {size}", partial(_ours, members, length))
+        ours |= {(members, length, fault): cell for fault, cell in by_fault.items()}
+        clients[members, length] = cells.measure(
+            f"flwr client, {size}",
+            partial(_flwr, party="client", members=members, length=length),
+        )
+    # flwr's server takes minutes at n = 100: all lengths and all members only in the full run.
+    servers = {
+        (members, length, fault): cells.measure(
+            f"flwr server, n = {members}, length {length}, faults: {fault}",
+            partial(_flwr_server, members, length, fault, quick=quick),
+        )
+        for members, length, fault in ours
+        if not quick or (members, length) == (100, SHORT)
+    }
+    error = cells.measure("flwr error", partial(_flwr, party="error", members=10, length=SHORT))
+    steady = cells.measure("steady", partial(measure_steady, sums=100 if quick else 500))
+    growth = {
+        members: ours.get((members, SHORT, "none"))
+        or cells.measure(f"growth, n = {members}", partial(_ours, members, SHORT))["none"]
+        for members in GROWTH
+        if members <= 100 or not quick
+    }
+    _print_table(ours, clients, servers)
+    plot(RESULTS / f"{stem}.png", _by_length(ours, clients, servers), growth)
+    cells.finish()
+    return (
+        _limit_figures(ours)
+        | _flwr_figures(ours, clients, servers)
+        | {
+            "max_relative_error": max(cell["relative_error"] for cell in ours.values()),
+            "flwr_relative_error": error["relative_error"],
+            "bytes_per_element": max(
+                cell["client_sum_bytes_up"] / length
+                for (_, length, _), cell in ours.items()
+                if length == LONG
+            ),
+            "steady_sums": int(steady["sums"]),
+            "steady_sum_ms": 1e3 * steady["client_sum_s"],
+            "steady_sum_over_masking": steady["client_sum_s"] / steady["masking_s"],
+        }
+        | growth_figures(growth)
+    )
+
+
+def _ours(members: int, length: int) -> dict[str, Cell]:
+    """Measure all kinds of fault in one epoch; growth beyond the table has none."""
+    faults = FAULTS if members in LENGTHS and length <= LONG else {"none": (0.0, 0.0)}
+    return measure_cohort(
+        members,
+        length,
+        {name: _numbers(members, name) for name in faults},
+        # A hundred clients are a hundred samples; ten need more sums for as steady a median.
+        sums=max(2 if length == SHORT else 1, 90 // members),
+        memory=length == SHORT,
+    )
+
+
+def _numbers(members: int, fault: str) -> tuple[int, int]:
+    """Return how many members drop out before the upload, and fall silent before the reveal."""
+    dropped, silent = FAULTS[fault]
+    return round(dropped * members), round(silent * members)
+
+
+def _flwr_server(members: int, length: int, fault: str, *, quick: bool) -> Cell:
+    """Time flwr's server; in a quick run on a tenth of the members' secrets, scaled up."""
+    dropped, silent = _numbers(members, fault)
+    owners = members // 10 if quick else members
+    cell = _flwr(
+        party="server",
+        members=members,
+        length=length,
+        dropped=dropped,
+        silent=silent,
+        owners=owners,
+    )
+    return {"server_s": cell["collect"] + cell["unmask"] * members / cell["owners"]}
+
+
+def _flwr(*, members: int, **arguments: object) -> Cell:
+    arguments |= {"members": members, "threshold": quorum(members)}
+    printed = subprocess.run(
+        [PEERS, ROOT / "benchmarks" / "secure_sum_flwr.py", json.dumps(arguments)],
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    cell: Cell = json.loads(printed.stdout)
+    return cell
+
+
+def _limit_figures(ours: dict[Key, Cell]) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for (members, length, fault), cell in ours.items():
+        if length != LONG:
+            continue
+        limit = Limit(cell["limit_keystream_s"], cell["limit_addition_s"])
+        dropped, _ = _numbers(members, fault)
+        for party, floor in (
+            ("client", limit.client(members)),
+            ("coordinator", limit.coordinator(members, dropped)),
+        ):
+            one, epoch = cell[f"{party}_sum_s"], cell[f"{party}_epoch_s"]
+            figures[f"{party}_over_limit_{members}_{fault}"] = one / floor
+            for name, ratio in (
+                (f"{party}_over_limit", one / floor),
+                (f"{party}_over_limit_with_epoch", (one + epoch) / floor),
+            ):
+                figures[name] = max(figures.get(name, 0.0), ratio)
+    return figures
+
+
+def _flwr_figures(
+    ours: dict[Key, Cell], clients: dict[tuple[int, int], Cell], servers: dict[Key, Cell]
+) -> dict[str, float]:
+    figures: dict[str, float] = {}
+    for (members, length), cell in clients.items():
+        if members == 100:
+            ratio = _flwr_client_s(cell) / _whole(ours[members, length, "none"], "client")
+            figures[f"flwr_over_client_{length}"] = ratio
+    for (members, length, fault), cell in servers.items():
+        if members == 100:
+            ratio = cell["server_s"] / _whole(ours[members, length, fault], "coordinator")
+            name = "flwr_over_coordinator" + ("" if fault == "none" else f"_{fault}")
+            figures[name] = min(figures.get(name, ratio), ratio)
+    return figures
+
+
+def _whole(cell: Cell, party: str) -> float:
+    return cell[f"{party}_epoch_s"] + cell[f"{party}_sum_s"]
+
+
+def _flwr_client_s(cell: Cell) -> float:
+    return sum(cell[stage] for stage in ("keys", "shares", "masking", "reveal"))
+
+
+def _by_length(
+    ours: dict[Key, Cell], clients: dict[tuple[int, int], Cell], servers: dict[Key, Cell]
+) -> dict[int, dict[str, float]]:
+    """Return, for n = 100 without dropouts, the seconds of each party: ours, limit, flwr."""
+    sums: dict[int, dict[str, float]] = {}
+    for key, cell in ours.items():
+        members, length, fault = key
+        if members != 100 or fault != "none":
+            continue
+        limit = Limit(cell["limit_keystream_s"], cell["limit_addition_s"])
+        sums[length] = {
+            "client": _whole(cell, "client"),
+            "client_limit": limit.client(members),
+            "client_flwr": _flwr_client_s(clients[members, length]),
+            "coordinator": _whole(cell, "coordinator"),
+            "coordinator_limit": limit.coordinator(members, 0),
+        }
+        if key in servers:
+            sums[length]["coordinator_flwr"] = servers[key]["server_s"]
+    return sums
+
+
+def _print_table(
+    ours: dict[Key, Cell], clients: dict[tuple[int, int], Cell], servers: dict[Key, Cell]
+) -> None:
+    """Print CPU milliseconds per cell, ours, the limit's and flwr's."""
+    print(f"{'':26}{'client':^36}{'coordinator':^36}")
+    columns = ("epoch", "sum", "limit", "flwr") * 2
+    print(f"{'n':>4}{'length':>10}  {'faults':10}" + "".join(f"{name:>9}" for name in columns))
+    for key, cell in ours.items():
+        members, length, fault = key
+        limit = Limit(cell["limit_keystream_s"], cell["limit_addition_s"])
+        dropped, _ = _numbers(members, fault)
+        numbers: Iterable[float | None] = (
+            cell["client_epoch_s"],
+            cell["client_sum_s"],
+            limit.client(members),
+            _flwr_client_s(clients[members, length]),
+            cell["coordinator_epoch_s"],
+            cell["coordinator_sum_s"],
+            limit.coordinator(members, dropped),
+            servers[key]["server_s"] if key in servers else None,
+        )
+        print(
+            f"{members:>4}{length:>10}  {fault:10}"
+            + "".join(f"{'–' if s is None else format(1e3 * s, '.4g'):>9}" for s in numbers)
+        )
+    print("CPU milliseconds")
+
+
+def _sources() -> list[Path]:
+    return [*ROOT.glob("privacy/**/*.py"), *ROOT.glob("benchmarks/secure_sum*.py")]

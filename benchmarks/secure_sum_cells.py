@@ -1,0 +1,52 @@
+"""Measurements by name, kept on disk while a run lasts, so that a run that was cut short goes on.
+
+The file belongs to one state of the code: a change to what is measured, or to how, discards it.
+It is deleted when the run is complete, so that the next one measures anew.
+"""
+
+import hashlib
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+Cell = Mapping[str, float]
+Result = TypeVar("Result")
+
+
+class Cells:
+    """Runs measurements one by one, with a line of progress each on stderr."""
+
+    def __init__(self, path: Path, sources: list[Path]) -> None:
+        contents = b"".join(source.read_bytes() for source in sorted(sources))
+        self._code = hashlib.sha256(contents).hexdigest()
+        self._path = path
+        self._done: dict[str, Any] = {}
+        if path.exists():
+            kept = json.loads(path.read_text())
+            if kept["code"] == self._code:
+                self._done = kept["cells"]
+
+    def measure(self, name: str, work: Callable[[], Result]) -> Result:
+        """Return the measurement of that name, from the run that was cut short if it has it.
+
+        A measurement is what JSON can carry: numbers by name, possibly in groups by name.
+        """
+        if name in self._done:
+            print(f"  {name}: kept", file=sys.stderr, flush=True)
+            kept: Result = self._done[name]
+            return kept
+        print(f"  {name} …", end="", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        cell = work()
+        print(f" {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
+        self._done[name] = cell
+        self._path.parent.mkdir(exist_ok=True)
+        self._path.write_text(json.dumps({"code": self._code, "cells": self._done}))
+        return cell
+
+    def finish(self) -> None:
+        """Forget everything: the run is complete."""
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,71 @@
+"""The floor under any pairwise-masked sum: its keystream bytes and its additions, and no more.
+
+Both are measured bare, apart from each other, in one thread, between the measurements that they
+are compared with: AES-256-CTR into one buffer that stays in the cache, and numpy's addition of one
+vector to another, neither of them fresh. What we measure against them does both in one pass, and
+everything else a secure sum needs besides.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+BUFFER_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Limit:
+    """CPU seconds per vector of one length: its keystream from one key, and one addition."""
+
+    keystream_s: float
+    addition_s: float
+
+    def client(self, members: int) -> float:
+        """One keystream for each other member and one for itself, each added."""
+        return members * (self.keystream_s + self.addition_s)
+
+    def coordinator(self, members: int, dropped: int) -> float:
+        """Each upload added; each survivor's self mask and its masks with the dropped removed."""
+        survivors = members - dropped
+        masks = survivors * (1 + dropped)
+        return masks * (self.keystream_s + self.addition_s) + survivors * self.addition_s
+
+
+class Probe:
+    """Samples the limit for vectors of one length; the median of its samples is the limit."""
+
+    def __init__(self, length: int) -> None:
+        self._bytes = 8 * length
+        self._calls = max(3, 100_000 // length)
+        self._zeros = memoryview(bytes(BUFFER_BYTES))
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._total, self._mask = np.zeros(length, "<u8"), np.ones(length, "<u8")
+        self._samples: list[tuple[float, float]] = []
+
+    def sample(self) -> None:
+        """Take one sample of each."""
+        self._samples.append((self._cpu_s(self._keystream), self._cpu_s(self._addition)))
+
+    def limit(self) -> Limit:
+        """Return the median of the samples so far."""
+        keystream_s, addition_s = np.median(self._samples, axis=0)
+        return Limit(float(keystream_s), float(addition_s))
+
+    def _keystream(self) -> None:
+        key = Cipher(algorithms.AES256(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+        for start in range(0, self._bytes, BUFFER_BYTES):
+            key.update_into(self._zeros[: self._bytes - start], self._buffer)
+
+    def _addition(self) -> None:
+        np.add(self._total, self._mask, out=self._total)
+
+    def _cpu_s(self, work: Callable[[], None]) -> float:
+        work()  # caches are warm for a limit
+        start = time.process_time()
+        for _ in range(self._calls):
+            work()
+        return (time.process_time() - start) / self._calls

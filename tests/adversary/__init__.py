@@ -1,0 +1,1 @@
+"""The malicious coordinator, as code: one file a row of threats.md, real clients, no mocks."""

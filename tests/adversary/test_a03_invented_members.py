@@ -1,0 +1,166 @@
+"""A3: members that the attacker invents are refused, or use up the colluders it is granted."""
+
+from dataclasses import replace
+
+import pytest
+
+from privacy.errors import FingerprintMismatch, InvalidKey, PinConflict
+from privacy.identity import Identity, Member, Pins, Roster, fingerprint
+from privacy.securesum.errors import (
+    ForgedAdvert,
+    NotOnRoster,
+    OwnAdvertMissing,
+    TooFewActive,
+    TooFewPinned,
+    TooFewSurvivors,
+    TooManyUnpinned,
+)
+from privacy.securesum.messages import Advert, Adverts
+from privacy.securesum.sealing import public_key
+
+from .coordinator import RUN, SESSION, Attacker, Lair
+
+
+def with_invented(attacker: Attacker, real: int, invented: int) -> Lair:
+    """Fill an epoch up with members that the attacker made, all on the coordinator's roster."""
+    puppets = [Identity.generate(attacker.random) for _ in range(invented)]
+    adverts = [
+        Advert.signed(
+            puppet, session=SESSION, run=RUN, number=0, identity=puppet.key,
+            kem_key=public_key(attacker.random(96)),
+        )
+        for puppet in puppets
+    ]  # fmt: skip
+    adverts += attacker.adverts(attacker.opening(), attacker.hospitals[:real]).adverts
+    attacker.roster = Roster(
+        (
+            *attacker.roster.members,
+            *(Member(f"puppet {i}", puppet.key) for i, puppet in enumerate(puppets)),
+        )
+    )
+    return attacker.lair(Adverts(tuple(sorted(adverts, key=lambda advert: advert.identity))))
+
+
+def test_one_honest_member_among_puppets_refuses():
+    lair = with_invented(Attacker(5), real=1, invented=4)
+    (victim,) = lair.members
+    with pytest.raises(TooManyUnpinned):
+        lair.agree(victim)
+
+
+def test_puppets_within_the_colluders_do_not_count_towards_the_least_cohort():
+    lair = with_invented(Attacker(5, colluders=1, least=4), real=3, invented=1)
+    with pytest.raises(TooFewPinned):
+        lair.agree(next(iter(lair.members)))
+
+
+def test_puppets_that_were_only_met_are_not_pinned():
+    attacker = Attacker(5, colluders=1, least=4)
+    lair = with_invented(attacker, real=3, invented=2)
+    attacker.pins = attacker.pins.meet(attacker.roster)
+    with pytest.raises(TooManyUnpinned):
+        lair.agree(next(iter(lair.members)))
+    # Only a policy that the site chose itself lets a first meeting count.
+    attacker.pins = replace(attacker.pins, trust_first_use=True)
+    lair.agree(next(iter(lair.members)))
+
+
+def pinned_among(attacker: Attacker, unpinned: int) -> Lair:
+    """Open an epoch of everyone, where the hospitals have not confirmed some of the others."""
+    attacker.pins = Pins(
+        {m.name: m.key for m in attacker.roster.members[: len(attacker.hospitals) - unpinned]}
+    )
+    return attacker.open()
+
+
+def test_active_members_are_counted_by_pins():
+    """Two of seven are unpinned: with all of them and three others there are six, four pinned."""
+    lair = pinned_among(Attacker(7, colluders=2, least=4, private=True), unpinned=2)
+    lair.upload(lair.task(active=(0, 1, 2, 3, 4, 5)), 0)
+    with pytest.raises(TooFewActive):
+        lair.upload(lair.task(active=(1, 2, 3, 4, 5, 6), slot=0), 1)
+
+
+def test_survivors_are_counted_by_pins():
+    lair = pinned_among(Attacker(7, colluders=2, least=5, private=True), unpinned=2)
+    task = lair.task()
+    lair.uploads(task)
+    with pytest.raises(TooFewSurvivors):
+        lair.certify(lair.proposal(task, (1, 2, 3, 4, 5, 6)), 1)
+    lair.certify(lair.proposal(task, (0, 1, 2, 3, 4, 5)), 1)
+
+
+# -- who is who
+
+
+def test_a_member_that_is_not_on_the_roster_is_refused():
+    attacker = Attacker()
+    adverts = attacker.adverts(attacker.opening(), attacker.hospitals)
+    attacker.roster = Roster(attacker.roster.members[1:])
+    with pytest.raises(NotOnRoster):
+        attacker.lair(adverts).agree(4)
+
+
+def test_an_advert_in_another_members_name_is_refused():
+    """The attacker puts its own key where hospital 4 seals to."""
+    attacker = Attacker()
+    adverts = attacker.adverts(attacker.opening(), attacker.hospitals)
+    own = public_key(attacker.random(96))
+    forged = replace(adverts.adverts[4], kem_key=own)
+    with pytest.raises(ForgedAdvert):
+        attacker.lair(Adverts((*adverts.adverts[:4], forged))).agree(0)
+    # Signing it with a key of its own does not help.
+    puppet = Identity.generate(attacker.random)
+    resigned = Advert.signed(
+        puppet, session=SESSION, run=RUN, number=0, identity=adverts.adverts[4].identity,
+        kem_key=own,
+    )  # fmt: skip
+    with pytest.raises(ForgedAdvert):
+        attacker.lair(Adverts((*adverts.adverts[:4], resigned))).agree(0)
+
+
+def test_the_victims_own_advert_must_be_in_the_list_as_it_was_sent():
+    """Even an advert that carries the victim's name, as from a second machine with its key."""
+    attacker = Attacker()
+    adverts = attacker.adverts(attacker.opening(), attacker.hospitals)
+    victim = attacker.hospitals[0]
+    other = Advert.signed(
+        victim.identity, session=SESSION, run=RUN, number=0, identity=victim.key,
+        kem_key=public_key(attacker.random(96)),
+    )  # fmt: skip
+    for shown in ((other, *adverts.adverts[1:]), adverts.adverts[1:]):
+        lair = attacker.lair(adverts)
+        lair.adverts = Adverts(shown)
+        with pytest.raises(OwnAdvertMissing):
+            lair.agree(0)
+
+
+def test_a_roster_with_another_key_for_a_pinned_name_is_refused():
+    attacker = Attacker()
+    lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
+    puppet = Identity.generate(attacker.random)
+    members = attacker.roster.members
+    attacker.roster = Roster((*members, Member("puppet", puppet.key)))
+    attacker.pins = Pins({**attacker.pins.confirmed, "puppet": members[0].key})
+    with pytest.raises(PinConflict):
+        lair.agree(1)
+    attacker.pins = Pins({"hospital 9": members[0].key})
+    with pytest.raises(PinConflict):
+        lair.agree(1)
+
+
+def test_digits_that_were_not_read_out_confirm_nothing():
+    attacker = Attacker()
+    met = Pins().meet(attacker.roster)
+    wrong = fingerprint(attacker.hospitals[1].key)
+    with pytest.raises(FingerprintMismatch):
+        met.confirm("hospital 0", wrong)
+    assert not met.trusted(attacker.roster)
+    right = met.confirm("hospital 0", fingerprint(attacker.hospitals[0].key))
+    assert right.trusted(attacker.roster) == {attacker.hospitals[0].key}
+
+
+@pytest.mark.parametrize("y", [0, 1, 2**255 - 20, 2**255 - 19, 2**255 - 18])
+def test_a_key_for_which_anyone_can_sign_is_no_member(y):
+    with pytest.raises(InvalidKey):
+        Member("puppet", y.to_bytes(32, "little"))

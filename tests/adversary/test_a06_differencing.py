@@ -1,0 +1,377 @@
+"""A6: two sums that differ by one member, or by one patient, give that one away.
+
+Without differential privacy the steady-cohort rule binds a data source to one set of members and
+one table, across epochs, runs and sessions. Numbers are hospitals; the victim is the last.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privacy.securesum.errors import (
+    ApprovalMissing,
+    CohortChanged,
+    ConsentMissing,
+    EpochEnded,
+    EpochStillOpen,
+    ForgedConsent,
+    PartialCohort,
+    RuleChanged,
+    TableChanged,
+)
+from privacy.securesum.messages import Consent
+from privacy.securesum.terms import Terms
+
+from .coordinator import (
+    OTHER_RUN,
+    OTHER_SESSION,
+    SESSION,
+    SOURCE,
+    Attacker,
+    Lair,
+    is_noise,
+    marker,
+)
+
+STRICT = Terms(OTHER_SESSION, 1, 3, False, False)
+SHRINKING = Terms(OTHER_SESSION, 1, 3, True, False)
+PRIVATE = Terms(OTHER_SESSION, 1, 3, False, True)
+
+
+def consents(
+    attacker: Attacker, old: Iterable[int], new: Iterable[int], session: bytes = SESSION
+) -> list[Consent]:
+    """Let everyone who is in one of the sets only sign that both may be summed."""
+    before, after = set(old), set(new)
+    return [
+        attacker.hospitals[i].client.consent(session, attacker.keys(before), attacker.keys(after))
+        for i in sorted(before ^ after)
+    ]
+
+
+def change(
+    attacker: Attacker,
+    new: Iterable[int],
+    given: Iterable[Consent],
+    *,
+    at: Iterable[int],
+    session: bytes = SESSION,
+    approved_by: str = "Dr Ada",
+) -> None:
+    """Let the operators of some hospitals approve another set of members."""
+    agreed = list(given)
+    for i in at:
+        hospital = attacker.hospitals[i]
+        hospital.does(
+            hospital.client.change_cohort(
+                SOURCE, session, attacker.keys(new), agreed, approved_by=approved_by
+            )
+        )
+
+
+# -- one member less
+
+
+def test_the_attack_works_where_the_session_gave_the_rule_up():
+    """The twin that fails: everyone accepted shrinking, and the victim is the difference."""
+    attacker = Attacker(6, shrinking=True)
+    everyone = attacker.open().sum()
+    rest = attacker.open([0, 1, 2, 3, 4], number=1).sum()
+    np.testing.assert_array_equal(everyone - rest, marker(5))
+
+
+def test_the_next_epoch_without_one_member_is_refused():
+    attacker = Attacker(6)
+    attacker.open().sum()
+    smaller = attacker.open([0, 1, 2, 3, 4], number=1)
+    for rank in smaller.everyone:
+        with pytest.raises(CohortChanged):
+            smaller.upload(smaller.task(), rank)
+
+
+def test_the_next_epoch_with_one_member_more_is_refused():
+    attacker = Attacker(6)
+    attacker.open([0, 1, 2, 3, 4]).sum()
+    larger = attacker.open(number=1)
+    for rank in (0, 1, 2, 3, 4):
+        with pytest.raises(CohortChanged):
+            larger.upload(larger.task(), rank)
+
+
+def test_a_second_session_without_one_member_is_refused():
+    attacker = Attacker(6)
+    attacker.join(STRICT)
+    first = attacker.open()
+    first.sum()
+    first.end()
+    second = attacker.open([0, 1, 2, 3, 4], terms=STRICT)
+    with pytest.raises(CohortChanged):
+        second.upload(second.task(), 0)
+
+
+def test_two_epochs_side_by_side_are_refused():
+    """The attacker gets nothing certified in the first before it opens the second, same run or not.
+
+    Signers of the two epochs would be disjoint sets of statements: no quorum sees both.
+    """
+    attacker = Attacker(6)
+    attacker.join(STRICT)
+    first = attacker.open()
+    first.uploads(first.task())
+    for beside in (
+        attacker.open([0, 1, 2, 3, 4], run=OTHER_RUN),
+        attacker.open([0, 1, 2, 3, 4], terms=STRICT),
+    ):
+        for rank in beside.everyone:
+            with pytest.raises(EpochStillOpen):
+                beside.upload(beside.task(), rank)
+    # Ended, it still counts as released.
+    first.end()
+    again = attacker.open([0, 1, 2, 3, 4], run=OTHER_RUN, number=1)
+    with pytest.raises(CohortChanged):
+        again.upload(again.task(), 0)
+
+
+def test_an_epoch_that_was_left_is_not_taken_up_again():
+    """The new epoch of the run ends the old one: what was uploaded there is not certified later."""
+    attacker = Attacker(6)
+    first = attacker.open()
+    first.uploads(first.task())
+    attacker.open(number=1)
+    with pytest.raises(EpochEnded):
+        first.certify(first.proposal(first.task()), 0)
+
+
+def test_a_pretended_dropout_is_not_certified():
+    lair = Attacker(6).open()
+    task = lair.task()
+    lair.uploads(task)
+    with pytest.raises(PartialCohort):
+        lair.certify(lair.proposal(task, (0, 1, 2, 3, 4)), 0)
+
+
+def test_nothing_is_certified_or_revealed_once_the_source_has_moved_on():
+    """Slot 0 is uploaded and abandoned; the source is bound elsewhere; then slot 0 comes back."""
+    attacker = Attacker(6)
+    first = attacker.open()
+    first.uploads(first.task())
+    proof = first.abandonment(first.everyone)
+    second = first.task(1, proof=proof.encode())
+    first.uploads(second)
+    certificate = first.certificate(first.proposal(second))
+    for hospital in attacker.hospitals:
+        step = hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada")
+        hospital.does(step)
+    for rank in first.everyone:
+        with pytest.raises(TableChanged):
+            first.reveal(certificate, rank)
+        with pytest.raises(TableChanged):
+            first.certify(first.proposal(second), rank)
+
+
+# -- one patient more
+
+
+def test_the_same_members_with_one_patient_more_are_refused():
+    attacker = Attacker()
+    lair = attacker.open()
+    lair.sum()
+    task = lair.task(1, proof=lair.last.encode())
+    grown = bytes([1]) * 32
+    with pytest.raises(TableChanged):
+        lair.upload(task, 0, table=grown)
+    lair.end()
+    # Nor in another run.
+    other = attacker.open(run=OTHER_RUN)
+    with pytest.raises(TableChanged):
+        other.upload(other.task(), 0, table=grown)
+
+
+def test_another_table_needs_the_name_of_an_operator():
+    lair = Attacker().open()
+    lair.sum()
+    hospital, grown = lair.members[0], bytes([1]) * 32
+    for name in ("", " "):
+        with pytest.raises(ApprovalMissing):
+            hospital.client.approve_table(SOURCE, grown, approved_by=name)
+    hospital.does(hospital.client.approve_table(SOURCE, grown, approved_by="Dr Ada"))
+    lair.upload(lair.task(1, proof=lair.last.encode()), 0, table=grown)
+
+
+def test_a_table_that_was_never_summed_is_not_approved_beforehand():
+    hospital = Attacker().hospitals[0]
+    with pytest.raises(ApprovalMissing):
+        hospital.client.approve_table(SOURCE, bytes(32), approved_by="Dr Ada")
+
+
+# -- consent
+
+
+def test_a_change_needs_the_consent_of_the_one_that_is_left_out():
+    attacker = Attacker(6)
+    attacker.open().sum()
+    everyone, rest = range(6), range(5)
+    with pytest.raises(ConsentMissing):
+        change(attacker, rest, [], at=rest)
+    given = consents(attacker, everyone, rest)
+    with pytest.raises(ApprovalMissing):
+        change(attacker, rest, given, at=rest, approved_by=" ")
+    change(attacker, rest, given, at=rest)
+    smaller = attacker.open(rest, number=1)
+    np.testing.assert_array_equal(smaller.sum(), sum(marker(i) for i in rest))
+
+
+def test_consent_is_not_given_in_anothers_name():
+    attacker = Attacker(6)
+    attacker.open().sum()
+    (given,) = consents(attacker, range(6), range(5))
+    forged = replace(given, signature=bytes(64))
+    with pytest.raises(ForgedConsent):
+        change(attacker, range(5), [forged], at=[0])
+    by_colluder = attacker.hospitals[1].client.consent(
+        SESSION, attacker.keys(range(6)), attacker.keys(range(5))
+    )
+    with pytest.raises(ConsentMissing):
+        change(attacker, range(5), [by_colluder], at=[0])
+    renamed = replace(by_colluder, identity=given.identity)
+    with pytest.raises(ForgedConsent):
+        change(attacker, range(5), [renamed], at=[0])
+
+
+def test_consent_to_other_sets_does_not_serve():
+    attacker = Attacker(7)
+    attacker.open([0, 1, 2, 3, 4, 6]).sum()
+    given = consents(attacker, range(7), [0, 1, 2, 3, 4, 5])
+    with pytest.raises(ConsentMissing):
+        change(attacker, range(5), given, at=[0])
+
+
+def test_consent_in_one_session_does_not_serve_in_another():
+    """H6."""
+    attacker = Attacker(6)
+    attacker.join(STRICT)
+    lair = attacker.open()
+    lair.sum()
+    lair.end()
+    given = consents(attacker, range(6), range(5), SESSION)
+    with pytest.raises(ConsentMissing):
+        change(attacker, range(5), given, at=[0], session=OTHER_SESSION)
+    change(attacker, range(5), given, at=range(5))
+    elsewhere = attacker.open(range(5), terms=STRICT)
+    with pytest.raises(CohortChanged):
+        elsewhere.upload(elsewhere.task(), 0)
+
+
+def test_every_set_that_was_ever_released_needs_its_consents():
+    """H2: S1 = {0..4}, S2 = S1 + 5, S3 = S1 + 6: consents to S2 → S3 alone would expose 6."""
+    attacker = Attacker(7)
+    s1, s2, s3 = [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 6]
+    attacker.open(s1).sum()
+    change(attacker, s2, consents(attacker, s1, s2), at=s1)
+    attacker.open(s2, number=1).sum()
+    last_only = consents(attacker, s2, s3)
+    with pytest.raises(ConsentMissing):
+        change(attacker, s3, last_only, at=[0])
+    change(attacker, s3, [*last_only, *consents(attacker, s1, s3)], at=[0])
+
+
+def test_the_member_that_is_in_every_set_is_asked_too():
+    """H3: {c,1..4} + {c,5..8} − {c,1..8} = c, who is in no difference: its operator must agree."""
+    attacker = Attacker(9)
+    s1, s2 = [0, 1, 2, 3, 4], [0, 5, 6, 7, 8]
+    attacker.open(s1).sum()
+    given = consents(attacker, s1, s2)
+    change(attacker, s2, given, at=[1])  # others may approve what they like
+    second = attacker.open(s2, number=1)
+    with pytest.raises(CohortChanged):
+        second.upload(second.task(), 0)
+
+
+def test_an_approval_serves_once():
+    attacker = Attacker(6)
+    attacker.open().sum()
+    change(attacker, range(5), consents(attacker, range(6), range(5)), at=range(5))
+    smaller = attacker.open(range(5), number=1)
+    smaller.sum()
+    back = attacker.open(number=2)
+    with pytest.raises(CohortChanged):
+        back.upload(back.task(), 0)
+
+
+def test_an_approval_does_not_outlive_what_it_was_given_for():
+    """R2: nothing is released yet, so nobody's consent is asked; then the old set is summed."""
+    attacker = Attacker(6)
+    lair = attacker.open()
+    lair.uploads(lair.task())
+    proof = lair.abandonment(lair.everyone)
+    change(attacker, range(5), [], at=range(5))
+    lair.sum(1, proof=proof.encode())
+    smaller = attacker.open(range(5), number=1)
+    with pytest.raises(CohortChanged):
+        smaller.upload(smaller.task(), 0)
+
+
+def test_an_abandoned_slot_frees_the_source_and_an_open_one_does_not():
+    attacker = Attacker(6)
+    lair = attacker.open()
+    lair.uploads(lair.task())
+    proof = lair.abandonment(lair.everyone, tell=False)
+    lair.end()
+    smaller = attacker.open(range(5), number=1)
+    with pytest.raises(CohortChanged):
+        smaller.upload(smaller.task(), 0)
+    for hospital in attacker.hospitals:
+        hospital.does(hospital.client.close(proof))
+    smaller.uploads(smaller.task())
+    assert is_noise(lair.unmask(lair.task(), [5]))
+
+
+# -- sessions under other rules
+
+
+def moved(before: Terms | None, after: Terms | None, attacker: Attacker) -> Lair:
+    """Sum everyone in one session, then open an epoch without the victim in the other."""
+    first = attacker.open(terms=before)
+    first.sum()
+    first.end()
+    return attacker.open(range(5), terms=after)
+
+
+def test_a_shrinking_session_does_not_free_sums_of_a_strict_one():
+    """H1: the victim accepted shrinking nowhere."""
+    attacker = Attacker(6)
+    attacker.join(SHRINKING)
+    second = moved(None, SHRINKING, attacker)
+    with pytest.raises(RuleChanged):
+        second.upload(second.task(), 0)
+    change(attacker, range(5), consents(attacker, range(6), range(5), OTHER_SESSION),
+           at=[0], session=OTHER_SESSION)  # fmt: skip
+    with pytest.raises(RuleChanged):
+        second.upload(second.task(), 0)
+
+
+def test_a_strict_session_does_not_take_sums_of_a_shrinking_one_over():
+    attacker = Attacker(6)
+    attacker.join(SHRINKING)
+    second = moved(SHRINKING, None, attacker)
+    with pytest.raises(RuleChanged):
+        second.upload(second.task(), 0)
+
+
+def test_two_shrinking_sessions_are_kept_apart():
+    attacker = Attacker(6, shrinking=True)
+    attacker.join(SHRINKING)
+    second = moved(None, SHRINKING, attacker)
+    with pytest.raises(RuleChanged):
+        second.upload(second.task(), 0)
+
+
+def test_with_differential_privacy_the_noise_covers_differences():
+    attacker = Attacker(6)
+    attacker.join(PRIVATE)
+    lair = attacker.open()
+    lair.sum()
+    beside = attacker.open(range(5), terms=PRIVATE)
+    beside.upload(beside.task(), 0)

@@ -1,0 +1,63 @@
+"""Sessions to test with: sums with unique markers, so that double counting shows."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from privacy.securesum.terms import Terms
+from privacy.simulator import Outcome, Simulation
+
+
+@pytest.fixture
+def strict() -> Callable[..., Simulation]:
+    """Make a session without differential privacy: the steady-cohort rule binds."""
+
+    def make(n: int = 5, *, colluders: int = 1, least: int | None = None, seed: int = 0):
+        least = max(3, colluders + 2) if least is None else least
+        terms = Terms(bytes(16), colluders, least, False, False)
+        return Simulation(n, terms=terms, random=random.Random(seed).randbytes)
+
+    return make
+
+
+@pytest.fixture
+def private() -> Callable[..., Simulation]:
+    """Make a session with differential privacy: any survivors above the minimum will do."""
+
+    def make(n: int = 5, *, colluders: int = 1, least: int | None = None, seed: int = 0):
+        least = max(3, colluders + 2) if least is None else least
+        terms = Terms(bytes(16), colluders, least, False, True)
+        return Simulation(n, terms=terms, random=random.Random(seed).randbytes)
+
+    return make
+
+
+class Markers:
+    """Vectors in which each site has a place of its own, and never the same number twice."""
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def vectors(self, n: int) -> list[np.ndarray]:
+        """Make one vector per site."""
+        made = []
+        for site in range(n):
+            vector = np.zeros(n + 1, dtype=np.uint64)
+            vector[site] = vector[n] = self._next
+            self._next += 1
+            made.append(vector)
+        return made
+
+    @staticmethod
+    def check(outcome: Outcome, vectors: list[np.ndarray]) -> None:
+        """Make sure that a total counts each survivor once, and nobody else."""
+        expected = sum((vectors[site] for site in outcome.survivors), np.zeros_like(vectors[0]))
+        assert outcome.total is not None
+        np.testing.assert_array_equal(outcome.total, expected)
+
+
+@pytest.fixture
+def markers() -> Markers:
+    return Markers()
