@@ -15,7 +15,7 @@ export OPENBLAS_NUM_THREADS ?= 1
 .PHONY: demo test lint format bench clean
 
 demo: $(INSTALLED)
-	$(BIN)/python -m benchmarks synthetic
+	$(BIN)/python -m benchmarks synthetic --quick
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2

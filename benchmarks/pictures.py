@@ -33,10 +33,10 @@ def draw_prediction(axis: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Non
     axis.plot(x, mean, color=MEAN, lw=2, label="prediction")
 
 
-def save(figure: Any, name: str) -> Path:
-    """Write a figure under the results."""
+def save(figure: Any, name: str, *, quick: bool) -> Path:
+    """Write a figure under the results; a quick run does not overwrite a full one's."""
     RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.png"
+    path = RESULTS / f"{name}.quick.png" if quick else RESULTS / f"{name}.png"
     figure.savefig(path, dpi=110, metadata={"Software": None})
     pyplot.close(figure)
     return path

@@ -8,11 +8,7 @@ from typing import Protocol
 
 RESULTS = Path(__file__).parent / "results"
 
-<<<<<<< HEAD
-NAMES = ("statistics", "step_function", "synthetic")
-=======
-NAMES: tuple[str, ...] = ("secure_sum",)
->>>>>>> privacy
+NAMES = ("secure_sum", "statistics", "step_function", "synthetic")
 
 Figures = Mapping[str, float | int | str | bool]
 

@@ -46,5 +46,5 @@ def run(options: Namespace) -> Figures:
         axis.scatter(x, y, s=8, color=DATA, zorder=3)
         axis.set(title=name, xlabel="x", ylabel="y", ylim=(-2.5, 2.5))
         axis.legend(loc="upper left", frameon=False, fontsize=8)
-    print(f"picture: {save(figure, 'step_function')}")
+    print(f"picture: {save(figure, 'step_function', quick=options.quick)}")
     return figures

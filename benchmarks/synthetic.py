@@ -31,7 +31,8 @@ def run(options: Namespace) -> Figures:
     y = truth(x) + NOISE * torch.randn(200, 1, generator=generator, dtype=torch.float64)
     spec = KernelSpec(architecture=Architecture.RBF, inputs=1, samples=100)
     print("learning the kernel in one place, as the thesis does for this experiment …")
-    kernel, hyperparameters = train(spec, x, y, steps=60 if options.quick else 300)
+    steps = 60 if options.quick else 300
+    kernel, hyperparameters = train(spec, x, y, steps=steps, learning_rate=0.1)
 
     left = (x < 0)[:, 0]
     clients = {"client 1": (x[left], y[left]), "client 2": (x[~left], y[~left])}
@@ -62,17 +63,17 @@ def run(options: Namespace) -> Figures:
     print(f"largest difference of federated and pooled mean: {gap:.1e} standard deviations")
 
     figure, axes = canvas(2)
-    for axis, posterior, name, rows in (
-        (axes[0, 0], alone, "client 1 alone", x[left]),
-        (axes[0, 1], federated, "both clients, by their sums", x),
+    for axis, posterior, name, table in (
+        (axes[0, 0], alone, "client 1 alone", clients["client 1"]),
+        (axes[0, 1], federated, "both clients, by their sums", (x, y)),
     ):
         prediction = posterior.predict(features)
         draw_prediction(axis, queries, prediction.mean, prediction.latent_variance)
         axis.plot(queries, answer, color=TRUTH, lw=1.5, ls="--", label="truth")
-        axis.plot(*rows, ".", ms=4, color=DATA)
+        axis.plot(*table, ".", ms=4, color=DATA)
         axis.set(title=name, xlabel="x", ylabel="y", ylim=(-4.2, 4.2))
         axis.legend(loc="upper left", frameon=False, fontsize=8)
-    print(f"picture: {save(figure, 'synthetic')}")
+    print(f"picture: {save(figure, 'synthetic', quick=options.quick)}")
     return {
         "federated_over_pooled_gap_sd": float(gap),
         "rmse_federated": rmse,

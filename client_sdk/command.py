@@ -1,17 +1,13 @@
-"""The shell command `veilgp`.
+"""The shell command `veilgp`."""
 
-Commands of other rooms (the coordinator's `serve`) register themselves under the entry-point
-group `veilgp.commands`, so that a hospital's install carries no server code.
-"""
-
-from importlib.metadata import entry_points, version
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
 
 
 def application() -> typer.Typer:
-    """Build the command line: what the SDK offers, and what else is installed beside it."""
+    """Build the command line."""
     app = typer.Typer(
         name="veilgp",
         help="Hospitals train one Gaussian process together; the coordinator only ever sees sums.",
@@ -29,8 +25,6 @@ def application() -> typer.Typer:
             typer.echo(f"veilgp {version('veilgp')}")
             raise typer.Exit
 
-    for command in entry_points(group="veilgp.commands"):
-        app.command(command.name)(command.load())
     return app
 
 

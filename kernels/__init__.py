@@ -4,8 +4,9 @@ Pure functions of tensors and the plain data that hospitals and the coordinator 
 Nothing here knows of a network, a file or a database.
 """
 
-from kernels.evidence import PooledEvidence, client_gradient, negative_log_evidence
+from kernels.evidence import PooledEvidence, client_gradient
 from kernels.linear import Hyperparameters, Posterior, Prediction, Spectrum, rounding_of
+from kernels.local_evidence import negative_log_evidence
 from kernels.metrics import Scores
 from kernels.moments import Moments
 from kernels.records import Records

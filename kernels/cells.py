@@ -20,6 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_MOST_DIGITS = 100
+
 
 def as_array(values: object) -> NDArray[Any]:
     """Take an array as it is and a list as an array of objects; 0 dimensions if it is neither.
@@ -82,7 +84,8 @@ def _label(cell: object) -> str | None:
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, Integral):
-        return str(int(cell))
+        # Python refuses to write out thousands of digits, which are nobody's code either.
+        return str(int(cell)) if abs(int(cell)) < 10**_MOST_DIGITS else None
     if isinstance(cell, Real):
         number = float(cell)
         if math.isnan(number):

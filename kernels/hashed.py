@@ -1,6 +1,6 @@
 """Random numbers that are a function of a seed and a label, the same on every machine.
 
-SHAKE-256 of (domain, label, seed) gives the bits. Uniforms are odd multiples of 2⁻⁵⁴, so never 0
+SHAKE-256 of (domain, label, seed) gives the bits. Uniforms are odd multiples of 2⁻⁵³, so never 0
 or 1. Normals are Φ⁻¹(uniform) rounded to multiples of 2⁻³⁰: the quantile function differs in its
 last bits between mathematical libraries, and rounding hides that except with a probability of
 about 2⁻²⁰ per number, which no generator of a library promises even for its own next release.
@@ -31,8 +31,8 @@ def uniforms(seed: int, label: str, *shape: int) -> Tensor:
     True
     """
     count = int(np.prod(shape, dtype=np.int64))
-    bits = _words(seed, label, count) >> np.uint64(11)
-    return torch.from_numpy((bits.astype(np.float64) + 0.5) * 2.0**-53).reshape(shape)
+    bits = _words(seed, label, count) >> np.uint64(12)
+    return torch.from_numpy((bits.astype(np.float64) + 0.5) * 2.0**-52).reshape(shape)
 
 
 def normals(seed: int, label: str, *shape: int) -> Tensor:

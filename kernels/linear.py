@@ -6,11 +6,12 @@ N(φᵀw̄, σ² + φᵀA⁻¹φ) (eq. 2.4, 2.6).
 All of it is computed in the eigenbasis S = QΛQᵀ, where A is diagonal for every σ and λ, so that
 targets with their own σ and λ share one factorisation. Statistics that went through a fixed-point
 sum are rounded, and may be slightly indefinite, which no Cholesky survives. Negative eigenvalues
-become zero, which moves the mean by about τλ²/σ² predictive standard deviations, τ being the
-rounding of S. Where that is no longer small (τλ² ≥ σ²), eigenvalues below τ are noise that
-λ²/σ² amplifies: the data's word along them is dropped, and the posterior there is the prior.
-Dropping them always would cost a hundred times more accuracy in the ordinary case: a direction
-of small variance still carries Φᵀy.
+become zero, which moves the mean by the order of τ‖w̄‖λ/σ² predictive standard deviations, τ being
+the rounding of S. Where λ²/σ² amplifies rounding beyond one (τλ² ≥ σ²), eigenvalues below τ are
+noise: the data's word along them is dropped, and the posterior there is the prior. Dropping them
+always would cost one to two digits of accuracy in the ordinary case: a direction of small variance
+still carries Φᵀy. The evidence, which must not be fooled into explaining everything by directions
+of no variance, is that of the eigenvectors above τ alone.
 """
 
 import math
@@ -20,11 +21,20 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from kernels.errors import EmptyTable, HyperparameterError, NotFinite, NotPositive, WrongShape
+from kernels.errors import (
+    EmptyTable,
+    HyperparameterError,
+    NotFinite,
+    NotPositive,
+    StatisticsError,
+    WrongShape,
+)
+from kernels.local_evidence import negative_log_evidence
 from kernels.statistics import Statistics
 
-# An eigenvalue this far below zero, relative to the largest, is no rounding of anyone's.
-_INDEFINITE = 1e-6
+# Below zero by more than this and float64's own error, an undeclared rounding is not credible.
+_UNDECLARED = 2.0**-20
+_EPSILON = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,13 +88,15 @@ class Spectrum:
         scatter = (statistics.scatter + statistics.scatter.mT) / 2
         eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
         least, greatest = float(eigenvalues[0]), float(eigenvalues[-1])
-        allowed = max(statistics.rounding, _INDEFINITE * greatest)
+        float_error = 8 * statistics.features * _EPSILON * greatest
+        allowed = statistics.rounding + float_error + _UNDECLARED
         if least < -allowed:
             raise NotPositive(
                 f"S has the eigenvalue {least:.3g} where the largest is {greatest:.3g}, below "
                 f"−{allowed:.3g}, which rounding explains: a contribution is wrong, or more was "
                 "subtracted than was ever added"
             )
+        _check_cross(statistics)
         return cls(
             eigenvalues.clamp_min(0.0),
             eigenvectors,
@@ -94,33 +106,57 @@ class Spectrum:
             statistics.rounding,
         )
 
-    def _informative(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Return Qᵀb without what is but amplified rounding, (M, T)."""
-        noise, prior = hyperparameters.noise_variance, hyperparameters.prior_variance
-        harmless = self.rounding * prior < noise
-        return self.cross * (harmless | (self.eigenvalues > self.rounding).unsqueeze(1))
+    @property
+    def resolved(self) -> Tensor:
+        """Say which eigenvalues are more than rounding, (M,)."""
+        return self.eigenvalues > self.rounding
+
+    def _trusted(self, hyperparameters: Hyperparameters) -> tuple[Tensor, Tensor]:
+        """Return Λ and Qᵀb, (M, T), without what is but amplified rounding."""
+        noise, prior = self._checked(hyperparameters)
+        kept = (self.rounding * prior < noise) | self.resolved.unsqueeze(1)
+        return self.eigenvalues.unsqueeze(1) * kept, self.cross * kept
 
     def posterior_variances(self, hyperparameters: Hyperparameters) -> Tensor:
         """Return the eigenvalues of A⁻¹, (M, T)."""
-        noise, prior = hyperparameters.noise_variance, hyperparameters.prior_variance
-        return 1 / (self.eigenvalues.unsqueeze(1) / noise + 1 / prior)
+        noise, prior = self._checked(hyperparameters)
+        return noise / (self._trusted(hyperparameters)[0] + noise / prior)
 
     def posterior_weights(self, hyperparameters: Hyperparameters) -> Tensor:
         """Return w̄ = σ⁻²A⁻¹b, (M, T), in the features' own basis."""
-        shrunk = self.posterior_variances(hyperparameters) / hyperparameters.noise_variance
-        return self.eigenvectors @ (self._informative(hyperparameters) * shrunk)
+        noise, prior = self._checked(hyperparameters)
+        eigenvalues, cross = self._trusted(hyperparameters)
+        return self.eigenvectors @ (cross / (eigenvalues + noise / prior))
 
     def log_evidence(self, hyperparameters: Hyperparameters) -> Tensor:
         """Return log p(y | σ, λ) of each target, (T,), its constant included (eq. 2.8, halved).
 
-        −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + yᵀy/σ² − σ⁻⁴ Σ (Qᵀb)²/(Λ/σ² + λ⁻²)].
+        −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + (yᵀy − Σ (Qᵀb)²/(Λ + σ²/λ²))/σ²].
         """
-        noise, prior = hyperparameters.noise_variance, hyperparameters.prior_variance
-        determinant = torch.log1p(self.eigenvalues.unsqueeze(1) * (prior / noise)).sum(0)
-        squares = self._informative(hyperparameters) ** 2
-        explained = (squares * self.posterior_variances(hyperparameters)).sum(0) / noise**2
-        residual = self.target_squares / noise - explained
+        noise, prior = self._checked(hyperparameters)
+        eigenvalues = self.eigenvalues[self.resolved].unsqueeze(1)
+        explained = (self.cross[self.resolved] ** 2 / (eigenvalues + noise / prior)).sum(0)
+        determinant = torch.log1p(eigenvalues * (prior / noise)).sum(0)
+        residual = (self.target_squares - explained) / noise
         return -0.5 * (self.count * torch.log(2 * math.pi * noise) + determinant + residual)
+
+    def _checked(self, hyperparameters: Hyperparameters) -> tuple[Tensor, Tensor]:
+        targets, given = self.cross.shape[1], len(hyperparameters.noise_variance)
+        if given != targets:
+            raise HyperparameterError(
+                f"{targets} targets need {targets} values of σ² and λ², not {given}"
+            )
+        return hyperparameters.noise_variance, hyperparameters.prior_variance
+
+
+def _check_cross(statistics: Statistics) -> None:
+    """Refuse b where Cauchy and Schwarz do: b_i² ≤ S_ii · yᵀy."""
+    diagonal = statistics.scatter.diagonal().unsqueeze(1) + statistics.rounding + _UNDECLARED
+    limit = diagonal.clamp_min(0.0) * (statistics.target_squares + _UNDECLARED) * (1 + 1e-6)
+    if (statistics.cross**2 > limit + _UNDECLARED).any():
+        raise StatisticsError(
+            "b is larger than S and yᵀy allow (b_i² ≤ S_ii·yᵀy): a contribution is wrong"
+        )
 
 
 def rounding_of(*, resolution: float, clients: int, features: int) -> float:
@@ -165,12 +201,6 @@ class Posterior:
     def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
         """Condition on statistics; with none (n = 0) this is the prior."""
         spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
-        targets = spectrum.cross.shape[1]
-        if len(hyperparameters.noise_variance) != targets:
-            raise HyperparameterError(
-                f"{targets} targets need {targets} values of σ² and λ², "
-                f"not {len(hyperparameters.noise_variance)}"
-            )
         return cls(
             spectrum.posterior_weights(hyperparameters),
             spectrum.eigenvectors,
@@ -201,22 +231,24 @@ class Posterior:
     def log_density(self, features: Tensor, targets: Tensor) -> Tensor:
         """Return the joint log density of new targets (rows, T) under the predictive, (T,).
 
-        By the chain rule it is the log evidence of the new rows under the posterior as a prior:
-        with R = ΦA^{-1/2}, the Gaussian N(Φw̄, RRᵀ + σ²I), evaluated in the smaller of the two
-        dimensions.
+        With R = ΦA^{-1/2} it is that of N(Φw̄, RRᵀ + σ²I): the evidence of the residuals under a
+        layer on R with a unit prior.
         """
         phi = self._checked(features)
         y = targets.unsqueeze(1) if targets.ndim == 1 else targets
-        if y.shape != (len(phi), self.weights.shape[1]) or not torch.isfinite(y).all():
-            raise WrongShape(f"targets must be finite and ({len(phi)}, {self.weights.shape[1]})")
-        residuals = y.double() - phi @ self.weights
-        rotated = phi @ self.eigenvectors
-        densities = []
-        for target, noise in enumerate(self.hyperparameters.noise_variance):
-            root = rotated * self.variances[:, target].sqrt()
-            whitened = Statistics.of_features(root, residuals[:, target])
-            unit_prior = Hyperparameters(noise.reshape(1), torch.ones(1, dtype=torch.float64))
-            densities.append(Spectrum.of(whitened).log_evidence(unit_prior)[0])
+        if y.shape != (len(phi), self.weights.shape[1]):
+            raise WrongShape(f"targets must be ({len(phi)}, {self.weights.shape[1]})")
+        residuals, rotated = y.double() - phi @ self.weights, phi @ self.eigenvectors
+        log_noise = self.hyperparameters.noise_variance.log() / 2
+        densities = [
+            -negative_log_evidence(
+                rotated * self.variances[:, target].sqrt(),
+                residuals[:, target],
+                log_noise=log_noise[target : target + 1],
+                log_prior=torch.zeros(1, dtype=torch.float64),
+            )
+            for target in range(y.shape[1])
+        ]
         return torch.stack(densities)
 
     def _checked(self, features: Tensor) -> Tensor:

@@ -66,9 +66,8 @@ class Scores:
     @classmethod
     def zero(cls, targets: int) -> Self:
         """Return the scores of no rows, neutral for `+`."""
-        per_target = torch.zeros(targets, dtype=torch.float64)
-        per_level = torch.zeros(targets, len(LEVELS), dtype=torch.float64)
-        return cls(*[per_target] * 4, *[per_level] * 3)
+        shapes = [(targets,)] * 4 + [(targets, len(LEVELS))] * 3
+        return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
 
     @classmethod
     def of(cls, mean: Tensor, variance: Tensor, targets: Tensor) -> Self:

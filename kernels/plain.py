@@ -22,7 +22,7 @@ def parse_json(text: str, where: str, problems: list[str]) -> object:
     """Parse JSON in which no object has a field twice, or say in `problems` what it is instead."""
     try:
         return json.loads(text, object_pairs_hook=_each_field_once)
-    except (ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         problems.append(f"{where} is not JSON: {error}")
         return None
 

@@ -14,10 +14,11 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from kernels.errors import HyperparameterError
+from kernels.errors import EmptyTable, HyperparameterError
 from kernels.linear import Hyperparameters, Spectrum
 
 _GRID = 25
+_EPSILON = torch.finfo(torch.float64).eps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +48,19 @@ class RefitOptions:
 def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> Hyperparameters:
     """Return the best σ² and λ² of each target."""
     options = options or RefitOptions()
+    if spectrum.count == 0:
+        raise EmptyTable("no rows: σ and λ cannot be told from nothing")
     found = [_refit_one(spectrum, target, options) for target in range(spectrum.cross.shape[1])]
     noise, prior = torch.tensor(found, dtype=torch.float64).mT.contiguous()
     return Hyperparameters((2 * noise).exp(), (2 * prior).exp())
 
 
 def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[float, float]:
-    eigenvalues = spectrum.eigenvalues.numpy()
-    squares = (spectrum.cross[:, target] ** 2).numpy()
+    # A direction of no variance would explain any b for a small enough σ.
+    noise_floor = 8 * len(spectrum.eigenvalues) * _EPSILON * float(spectrum.eigenvalues.max())
+    known = spectrum.resolved & (spectrum.eigenvalues > noise_floor)
+    eigenvalues = spectrum.eigenvalues[known].numpy()
+    squares = (spectrum.cross[known, target] ** 2).numpy()
     total, count = float(spectrum.target_squares[target]), spectrum.count
 
     def objective(

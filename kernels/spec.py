@@ -5,14 +5,13 @@ machine. Fields that an architecture does not use may not be set, so that one ke
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Self
 
 from kernels.errors import NewerSpec, SpecError, UnknownArchitecture
-from kernels.plain import encode_json, is_newer, parse_json
+from kernels.plain import encode_json, is_newer, is_number, parse_json
 
 VERSION = 1
 
@@ -78,6 +77,8 @@ _NETWORKS = {Architecture.DEEP, Architecture.SHIFTED, Architecture.REPLICATED}
 
 # No honest kernel comes near; a hostile spec must not make a hospital allocate without end.
 _MOST = 1_000_000
+_MOST_NUMBERS = 100_000_000
+_MOST_LAYERS = 32
 
 _CHOICES: Mapping[str, type[StrEnum]] = {
     "architecture": Architecture,
@@ -141,7 +142,7 @@ class KernelSpec:
     degree: int = 2
     offset: float = 1.0
     hidden: tuple[int, ...] = (128, 128, 128)
-    latent: int = 8
+    latent: int = 5
     frequency_scale: float = 0.3
     shifter_inputs: int = 5
     shifter_hidden: int = 32
@@ -161,6 +162,13 @@ class KernelSpec:
             _whole("hidden", width, 1, _MOST)
         for name in ("lengthscale", "offset", "frequency_scale", "replication_scale"):
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
+        widths = (self.inputs, *self.hidden, self.latent, self.shifter_inputs, self.shifter_hidden)
+        largest = max(a * b for a in widths for b in (*widths, self.samples))
+        if len(self.hidden) > _MOST_LAYERS or largest > _MOST_NUMBERS:
+            raise SpecError(
+                f"this kernel would need an array of {largest:.0e} numbers or {len(self.hidden)} "
+                f"layers; the most are {_MOST_NUMBERS:.0e} and {_MOST_LAYERS}: choose smaller sizes"
+            )
         for field in fields(self):
             used_by = _BELONGS_TO.get(field.name, set(Architecture))
             if self.architecture not in used_by and getattr(self, field.name) != field.default:
@@ -199,6 +207,11 @@ class KernelSpec:
             self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR
         )
         return None if unbounded else self.samples / self.normalising_square
+
+    def rows_at_a_time(self, chunk_rows: int) -> int:
+        """Return how many rows to compute together: fewer where each becomes m copies."""
+        copies = self.samples if self.architecture is Architecture.REPLICATED else 1
+        return max(1, chunk_rows // copies) if chunk_rows > 0 else chunk_rows
 
     def to_json(self) -> str:
         """Return the one canonical JSON form: sorted keys, only the fields that are in use."""
@@ -246,8 +259,6 @@ def _whole(name: str, value: object, least: int, most: int) -> None:
 
 
 def _positive(name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise SpecError(f"{name} must be a number, not {value!r}")
-    if not (math.isfinite(value) and value > 0):
-        raise SpecError(f"{name} must be positive and finite, not {value}")
+    if not (is_number(value) and value > 0):
+        raise SpecError(f"{name} must be a positive finite number, not {value!r:.40}")
     return float(value)

@@ -13,10 +13,13 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
+from kernels.chunks import CHUNK_ROWS
 from kernels.errors import EmptyTable, NotFinite, NotSymmetric, StatisticsError, WrongShape
 from kernels.urk import URK
 
-CHUNK_ROWS = 8192
+_EPSILON = torch.finfo(torch.float64).eps
+_NOTHING = 2.0**-30
+"""A sum of squared standardised targets this small is no row's."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +31,7 @@ class Statistics:
     target_squares: yᵀy, (T,).
     count: n. Not negative; a difference of tables may have fewer rows than features.
     rounding: a bound on the spectral norm of S's error, 0 for statistics that were never rounded;
-        it adds up, whatever is done with the statistics.
+        it adds up, whatever is done with the statistics, and a difference adds float64's own.
     """
 
     scatter: Tensor
@@ -38,6 +41,8 @@ class Statistics:
     rounding: float = 0.0
 
     def __post_init__(self) -> None:
+        if self.scatter.ndim != 2 or self.cross.ndim != 2 or 0 in self.cross.shape:
+            raise WrongShape("S and b are matrices of at least one feature and one target")
         features, targets = self.features, self.targets
         if self.scatter.shape != (features, features):
             raise WrongShape(f"S must be square, not {tuple(self.scatter.shape)}")
@@ -57,8 +62,10 @@ class Statistics:
                 )
         if (self.target_squares < 0).any():
             raise StatisticsError("yᵀy is negative: more was subtracted than was ever added")
-        if self.count < 0:
-            raise StatisticsError(f"n = {self.count}: more rows were subtracted than were added")
+        if type(self.count) is not int or self.count < 0:
+            raise StatisticsError(f"n is a count of rows, not {self.count}: was more subtracted?")
+        if not (math.isfinite(self.rounding) and self.rounding >= 0):
+            raise StatisticsError(f"a rounding is finite and not negative, not {self.rounding}")
         if not torch.equal(self.scatter, self.scatter.mT):
             scale = float(self.scatter.diagonal().abs().max())
             asymmetry = float((self.scatter - self.scatter.mT).abs().max())
@@ -145,12 +152,16 @@ class Statistics:
 
     def __sub__(self, other: Self) -> Self:
         self._check_compatible(other)
+        # What is left of equal numbers is the rounding of float64, and may be below zero.
+        rounding = self.features * _EPSILON * float(self.scatter.diagonal().abs().max())
+        squares = self.target_squares - other.target_squares
+        squares = squares.masked_fill((squares < 0) & (squares > -_NOTHING), 0.0)
         return type(self)(
             self.scatter - other.scatter,
             self.cross - other.cross,
-            self.target_squares - other.target_squares,
+            squares,
             self.count - other.count,
-            self.rounding + other.rounding,
+            self.rounding + other.rounding + rounding,
         )
 
     def _check_compatible(self, other: Self) -> None:

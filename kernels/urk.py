@@ -19,6 +19,7 @@ from linear_operator.operators import (
 from torch import Tensor
 
 from kernels.architectures import RANDOM_FUNCTIONS, Shapes
+from kernels.chunks import chunks
 from kernels.errors import EmptyTable, NotFinite, WeightsError, WrongShape
 from kernels.spec import KernelSpec
 
@@ -63,9 +64,11 @@ class URK(Kernel):
         self._shapes = dict(self._function.shapes(spec))
         flat = starting_weights(spec) if weights is None else _checked(spec, weights)
         self.register_parameter("weights", torch.nn.Parameter(flat))
-        for name, draw in self._function.draws(spec).items():
+        draws = self._function.draws(spec)
+        for name, draw in draws.items():
             self.register_buffer(f"_draw_{name}", draw, persistent=False)
-        self._draw_names = tuple(self._function.draws(spec))
+        self._draw_names = tuple(draws)
+        self.to(flat.dtype)
 
     def named_weights(self) -> Mapping[str, Tensor]:
         """Return views of the flat vector by name, differentiable."""
@@ -84,10 +87,10 @@ class URK(Kernel):
 
     def features_in_chunks(self, x: Tensor, *, chunk_rows: int) -> Iterator[tuple[slice, Tensor]]:
         """Yield φ of consecutive rows, without a graph, in memory bounded by `chunk_rows`."""
-        with torch.no_grad():
-            for first in range(0, len(x), chunk_rows):
-                rows = slice(first, min(first + chunk_rows, len(x)))
-                yield rows, self.features(x[rows])
+        for rows in chunks(len(x), self.spec.rows_at_a_time(chunk_rows)):
+            with torch.no_grad():
+                phi = self.features(x[rows])
+            yield rows, phi
 
     def _checked_rows(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.spec.inputs:

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.chunks import CHUNK_ROWS
 from kernels.errors import ProgramError
 from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Spectrum
@@ -37,7 +38,7 @@ from kernels.rounds.sufficient import (
     statistics_blocks,
     statistics_of,
 )
-from kernels.statistics import CHUNK_ROWS, Statistics
+from kernels.statistics import Statistics
 from kernels.urk import URK, starting_weights, weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
@@ -164,7 +165,7 @@ def contribute(state: State, site: Site) -> Contribution:
     model, pooled = state.model, state.pooled
     x, y = site.table(Part.TRAINING, model)
     held_out, answers = site.table(Part.STOPPING, model)
-    if len(x) == 0 or len(x) + len(held_out) > CHUNK_ROWS:
+    if not 0 < len(x) <= model.kernel.rows_at_a_time(CHUNK_ROWS) - len(held_out):
         return _contribute_in_chunks(state, site)
     weights = known(model.weights, NAME)
     # Both sums of a step are at the same weights, so the features of the first serve the second.

@@ -1,9 +1,11 @@
 """Benchmarks are listed, end with one JSON line, and leave their result behind."""
 
 import json
+from argparse import Namespace
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from benchmarks import __main__ as command
 from benchmarks import registry
@@ -21,6 +23,21 @@ def test_an_unknown_name_is_refused() -> None:
         command.main(["no_such_benchmark"])
 
 
+def test_the_demos_picture_shows_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[list[int]] = []
+
+    def count_points(figure: Figure, *_: object, **__: object) -> Path:
+        lines = [axis.lines[-1] for axis in figure.axes]
+        shown.append([len(line.get_xdata()) for line in lines])
+        return Path("nowhere")
+
+    monkeypatch.setattr("benchmarks.synthetic.save", count_points)
+    figures = registry.load("synthetic").run(Namespace(quick=True))
+    assert figures["federated_over_pooled_gap_sd"] < 1e-9
+    ((alone, both),) = shown
+    assert 50 < alone < both == 200
+
+
 def test_a_run_ends_with_one_json_line(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -33,4 +50,4 @@ def test_a_run_ends_with_one_json_line(
     assert result["figures"]["federated_over_pooled_gap_sd"] < 1e-9
     assert result["figures"]["rmse_federated"] < result["figures"]["rmse_client_1_alone"]
     assert (tmp_path / "synthetic.quick.json").read_text() == line + "\n"
-    assert (tmp_path / "synthetic.png").stat().st_size > 10_000
+    assert (tmp_path / "synthetic.quick.png").stat().st_size > 10_000

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from kernels.errors import EmptyTable, WrongShape
-from kernels.evidence import PooledEvidence, client_gradient, negative_log_evidence
-from kernels.linear import Hyperparameters
+from kernels.errors import EmptyTable, NotFinite, WrongShape
+from kernels.evidence import PooledEvidence, client_gradient
+from kernels.linear import Hyperparameters, Spectrum
+from kernels.local_evidence import negative_log_evidence
 from kernels.spec import KernelSpec
 from kernels.statistics import Statistics
 from kernels.urk import URK
@@ -133,12 +134,45 @@ def test_a_wrong_factor_would_not_pass() -> None:
     assert (broken - gradient).norm() > 1e-3 * gradient.norm()
 
 
+def test_an_asymmetric_gradient_is_differentiated_as_written() -> None:
+    kernel, (x, y) = URK(EVERY_SPEC["shifted"]), table(15)
+    crooked = torch.randn(20, 20, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    zeros = torch.zeros(20, 1, dtype=torch.float64)
+    ours = client_gradient(kernel, x, y, scatter_gradient=crooked, cross_gradient=zeros)
+    phi = kernel.features(x)
+    (theirs,) = torch.autograd.grad((crooked * (phi.mT @ phi)).sum(), kernel.weights)
+    torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("rows", [10, 400])
+def test_local_evidence_is_right_where_a_cholesky_would_not_be(rows: int) -> None:
+    x, y = table(rows)
+    phi = URK(EVERY_SPEC["rbf"]).features(x / 50).detach()
+    own = Hyperparameters.of(noise_variance=1e-6, prior_variance=1e6)
+    logs = {"log_noise": own.noise_variance.log() / 2, "log_prior": own.prior_variance.log() / 2}
+    local = negative_log_evidence(phi, y, **logs)
+    pooled = -Spectrum.of(Statistics.of_features(phi, y)).log_evidence(own)
+    assert float(local) == pytest.approx(float(pooled), rel=1e-3)
+
+
+def test_what_is_not_finite_is_named() -> None:
+    kernel, (x, y) = URK(EVERY_SPEC["rbf"]), table(5)
+    broken = torch.full((20, 20), math.nan, dtype=torch.float64)
+    zeros = torch.zeros(20, 1, dtype=torch.float64)
+    with pytest.raises(NotFinite, match="gradient"):
+        client_gradient(kernel, x, y, scatter_gradient=broken, cross_gradient=zeros)
+    one = torch.zeros(1, dtype=torch.float64)
+    with pytest.raises(NotFinite, match="targets"):
+        negative_log_evidence(zeros, zeros / 0, log_noise=one, log_prior=one)
+    with pytest.raises(WrongShape, match="chunk_rows"):
+        client_gradient(kernel, x, y, scatter_gradient=broken, cross_gradient=zeros, chunk_rows=-1)
+
+
 def test_float32_clients_are_close() -> None:
     kernel = URK(EVERY_SPEC["shifted"])
     x, y = table(45, targets=2)
     _, gradient = pooled_gradient_by_autograd(kernel, x, y)
     _, single = federated_gradient(URK(EVERY_SPEC["shifted"]).float(), x, y, 5, 100)
-    assert single.dtype == torch.float32
     assert (single.double() - gradient).norm() <= 1e-4 * gradient.norm()
 
 

@@ -10,8 +10,15 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.distributions import MultivariateNormal
 
-from kernels.errors import EmptyTable, HyperparameterError, NotFinite, NotPositive, WrongShape
-from kernels.linear import Hyperparameters, Posterior, rounding_of
+from kernels.errors import (
+    EmptyTable,
+    HyperparameterError,
+    NotFinite,
+    NotPositive,
+    StatisticsError,
+    WrongShape,
+)
+from kernels.linear import Hyperparameters, Posterior, Spectrum, rounding_of
 from kernels.spec import KernelSpec
 from kernels.statistics import Statistics
 from kernels.urk import URK
@@ -190,7 +197,7 @@ def test_a_slightly_indefinite_matrix_needs_no_declaration_and_a_wrong_one_is_re
 
 
 def test_directions_below_the_rounding_are_left_to_the_prior_where_it_would_be_amplified() -> None:
-    scatter = torch.diag(torch.tensor([5.0, 1e-9])).double()
+    scatter = torch.diag(torch.tensor([5.0, 9e-7])).double()
     cross = torch.tensor([[5.0], [1e-3]]).double()
     statistics = Statistics(scatter, cross, torch.ones(1).double() * 9, 8, rounding=1e-6)
 
@@ -198,9 +205,11 @@ def test_directions_below_the_rounding_are_left_to_the_prior_where_it_would_be_a
         own = Hyperparameters.of(noise_variance=noise, prior_variance=PRIOR)
         return Posterior.of(statistics, own)
 
-    assert posterior(1e-4).weights[1].item() == pytest.approx(PRIOR * 1e-3 / 1e-4, rel=1e-4)
+    assert posterior(1e-4).weights[1].item() == pytest.approx(
+        1e-3 / (9e-7 + 1e-4 / PRIOR), rel=1e-6
+    )
     assert posterior(1e-7).weights[1].item() == 0.0
-    assert posterior(1e-7).variances[0].item() == pytest.approx(PRIOR, rel=0.05)
+    assert posterior(1e-7).variances[0].item() == pytest.approx(PRIOR)
     assert posterior(1e-7).weights[0].item() == pytest.approx(1.0)
 
 
@@ -210,6 +219,23 @@ def test_impossible_variances_are_refused(bad: float) -> None:
         Hyperparameters.of(noise_variance=bad, prior_variance=1)
     with pytest.raises(HyperparameterError, match="prior_variance"):
         Hyperparameters.of(noise_variance=1, prior_variance=bad)
+
+
+def test_b_beyond_what_s_and_y_allow_is_refused() -> None:
+    phi, y = torch.eye(3, dtype=torch.float64), torch.ones(3, 1, dtype=torch.float64)
+    good = Statistics.of_features(phi, y)
+    wrong = Statistics(good.scatter, 3 * good.cross, good.target_squares, 3)
+    with pytest.raises(StatisticsError, match="larger than S"):
+        Spectrum.of(wrong)
+
+
+def test_every_use_of_a_spectrum_wants_one_sigma_and_lambda_per_target() -> None:
+    x, y = table(30, targets=3)
+    spectrum = Spectrum.of(Statistics.of_table(URK(EVERY_SPEC["rbf"]), x, y))
+    two = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=2)
+    for use in (spectrum.log_evidence, spectrum.posterior_weights, spectrum.posterior_variances):
+        with pytest.raises(HyperparameterError, match="3 targets"):
+            use(two)
 
 
 def test_bad_queries_are_named() -> None:

@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from kernels.errors import HyperparameterError
-from kernels.linear import Hyperparameters, Spectrum
+from kernels.errors import EmptyTable, HyperparameterError
+from kernels.linear import Hyperparameters, Spectrum, rounding_of
 from kernels.refit import RefitOptions, refit
 from kernels.spec import KernelSpec
 from kernels.statistics import Statistics
@@ -70,9 +70,36 @@ def test_the_clamps_hold() -> None:
     assert (found.prior_variance.sqrt() <= 0.2 * (1 + 1e-12)).all()
 
 
-def test_no_rows_leave_the_prior_to_decide() -> None:
-    found = refit(Spectrum.of(Statistics.zero(features=4)), RefitOptions(log_prior_mean=0.5))
-    assert found.prior_variance.sqrt().item() == pytest.approx(math.exp(0.5), rel=1e-4)
+def test_no_rows_are_an_error() -> None:
+    with pytest.raises(EmptyTable):
+        refit(Spectrum.of(Statistics.zero(features=4)))
+
+
+@pytest.mark.parametrize("spec", [KernelSpec(inputs=1), KernelSpec(architecture="rbf", inputs=1)])
+@pytest.mark.parametrize("bits", [24, 30, 40])
+def test_rounded_sums_give_the_same_sigma_and_lambda(spec: KernelSpec, bits: int) -> None:
+    # Smooth features: most eigenvalues of S are below the rounding, and some negative.
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(500, 1, generator=generator, dtype=torch.float64)
+    y = x.sin() + 0.3 * torch.randn(500, 1, generator=generator, dtype=torch.float64)
+    exact = Statistics.of_table(URK(spec), x, y)
+    resolution, clients = 2.0**-bits, 20
+
+    def rounding(*shape: int) -> torch.Tensor:
+        parts = torch.rand(clients, *shape, generator=generator, dtype=torch.float64) - 0.5
+        return resolution * parts.sum(0)
+
+    upper = rounding(exact.features, exact.features).triu()
+    rounded = Statistics(
+        exact.scatter + upper + upper.triu(1).mT,
+        exact.cross + rounding(exact.features, 1),
+        exact.target_squares,
+        exact.count,
+        rounding_of(resolution=resolution, clients=clients, features=exact.features),
+    )
+    truth, ours = refit(Spectrum.of(exact)), refit(Spectrum.of(rounded))
+    assert float(ours.noise_variance) == pytest.approx(float(truth.noise_variance), rel=0.05)
+    assert float(ours.prior_variance) == pytest.approx(float(truth.prior_variance), rel=0.5)
 
 
 def test_a_constant_target_goes_to_the_noise_floor_without_a_crash() -> None:

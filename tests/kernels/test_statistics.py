@@ -16,6 +16,7 @@ from kernels.errors import (
     StatisticsError,
     WrongShape,
 )
+from kernels.linear import Spectrum
 from kernels.statistics import Statistics
 from kernels.urk import URK
 from tests.kernels.specs import EVERY_SPEC
@@ -68,6 +69,19 @@ def test_rows_can_be_taken_out_again() -> None:
     assert_same(whole - part, Statistics.of_table(kernel, x[20:], y[20:]))
     with pytest.raises(StatisticsError):
         part - whole
+
+
+@given(cut=st.integers(1, 59))
+@settings(deadline=None, max_examples=20)
+def test_rows_can_be_taken_out_down_to_none(cut: int) -> None:
+    kernel = URK(EVERY_SPEC["rbf"])
+    x, y = table(60)
+    whole = Statistics.of_table(kernel, x, y)
+    first = Statistics.of_table(kernel, x[:cut], y[:cut])
+    rest = Statistics.of_table(kernel, x[cut:], y[cut:])
+    nothing = whole - first - rest
+    assert nothing.count == 0
+    assert (Spectrum.of(nothing).eigenvalues <= nothing.rounding).all()
 
 
 def test_roundings_add_up_whatever_is_done() -> None:
@@ -126,3 +140,15 @@ def test_bad_input_is_named() -> None:
         Statistics(good.scatter[:3], good.cross, good.target_squares, good.count)
     with pytest.raises(WrongShape):
         Statistics(good.scatter, good.cross, good.target_squares[:0], good.count)
+    with pytest.raises(WrongShape):
+        Statistics(good.scatter[0, 0], good.cross[0], good.target_squares, good.count)
+    for rounding in (math.nan, math.inf, -1.0):
+        with pytest.raises(StatisticsError, match="rounding"):
+            Statistics(good.scatter, good.cross, good.target_squares, 9, rounding)
+    with pytest.raises(StatisticsError, match="count of rows"):
+        Statistics(good.scatter, good.cross, good.target_squares, 1.5)  # type: ignore[arg-type]
+    for chunk_rows in (0, -1):
+        with pytest.raises(WrongShape, match="chunk_rows"):
+            Statistics.of_table(
+                URK(EVERY_SPEC["rbf"]), torch.ones(3, 3), torch.ones(3), chunk_rows=chunk_rows
+            )

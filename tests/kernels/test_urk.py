@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from kernels.architectures import Deep
 from kernels.errors import EmptyTable, NotFinite, WeightsError, WrongShape
-from kernels.spec import Architecture, KernelSpec, Normaliser
+from kernels.hashed import normals
+from kernels.spec import Architecture, Ending, KernelSpec, Normaliser, Replication
 from kernels.urk import URK, starting_weights, weight_count, weight_shapes
 from tests.kernels.specs import EVERY_SPEC
 
@@ -90,6 +92,70 @@ def test_polynomial_features_keep_the_sign_that_a_logarithm_loses() -> None:
     assert torch.equal(phi[0].abs(), phi[1].abs())
 
 
+def _numpy_features(spec: KernelSpec, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The three network architectures again, by loops over their definitions."""
+    named, first = {}, 0
+    for name, shape in weight_shapes(spec).items():
+        named[name] = weights[first : first + math.prod(shape)].reshape(shape)
+        first += math.prod(shape)
+
+    def f(row: np.ndarray) -> np.ndarray:
+        hidden = row
+        for layer in range(len(spec.hidden)):
+            hidden = np.tanh(named[f"f.{layer}.weight"] @ hidden + named[f"f.{layer}.bias"])
+        last = len(spec.hidden)
+        out = named[f"f.{last}.weight"] @ hidden + named[f"f.{last}.bias"]
+        return out + named["f.skip"] @ row
+
+    def h(omega: np.ndarray) -> np.ndarray:
+        bent = np.tanh(named["h.0.weight"] @ omega + named["h.0.bias"])
+        return named["h.1.weight"] @ bent + named["h.1.bias"] + named["h.skip"] @ omega
+
+    shifted = spec.architecture is Architecture.SHIFTED
+    dimension = spec.shifter_inputs if shifted else spec.latent
+    omegas = normals(spec.seed, "frequencies", spec.samples, dimension).numpy()
+    copies = normals(spec.seed, "copies", spec.samples, spec.inputs).numpy()
+    columns = []
+    for omega, copy in zip(omegas, copies, strict=True):
+        frequency = (h(omega) if shifted else omega) * spec.frequency_scale / spec.latent**0.5
+        rows = x
+        if spec.architecture is Architecture.REPLICATED:
+            noise = spec.replication_scale * copy
+            rows = x + noise if spec.replication is Replication.ADD else x * (1 + noise)
+        latent = np.stack([f(row) for row in rows])
+        if spec.ending is Ending.LINEAR:
+            columns.append(latent)
+        else:
+            angle = latent @ frequency
+            columns.append(np.stack([np.cos(angle), np.sin(angle)], axis=1))
+    stacked = np.stack(columns, axis=2)  # (rows, d, m): coordinate by coordinate
+    return stacked.reshape(len(x), -1) / spec.samples**0.5
+
+
+NETWORKS = ["deep", "shifted", "replicated", "replicated-multiply-linear"]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks_are_what_their_formulas_say_at_any_weights(name: str) -> None:
+    spec = EVERY_SPEC[name]
+    weights = np.random.default_rng(3).normal(size=weight_count(spec))
+    x = rows(5, 3)
+    ours = URK(spec, torch.from_numpy(weights)).features(x).detach().numpy()
+    np.testing.assert_allclose(ours, _numpy_features(spec, x.numpy(), weights), atol=1e-12)
+
+
+def test_iterating_over_chunks_leaves_gradients_on() -> None:
+    kernel = URK(EVERY_SPEC["rbf"])
+    for _, phi in kernel.features_in_chunks(rows(9, 3), chunk_rows=2):
+        assert torch.is_grad_enabled()
+        assert not phi.requires_grad
+
+
+def test_weights_decide_the_floating_point_type() -> None:
+    spec = EVERY_SPEC["shifted"]
+    assert URK(spec, starting_weights(spec).float()).features(rows(9, 3)).dtype == torch.float32
+
+
 def test_a_deep_kernel_is_the_gaussian_kernel_of_its_network() -> None:
     spec = KernelSpec(
         architecture=Architecture.DEEP, inputs=3, samples=40_000, hidden=(6,), latent=4
@@ -103,7 +169,7 @@ def test_a_deep_kernel_is_the_gaussian_kernel_of_its_network() -> None:
 
 
 def test_the_shifter_has_the_identity_in_its_family() -> None:
-    network = {"inputs": 3, "samples": 30, "hidden": (6,), "latent": 5, "seed": 4}
+    network = {"inputs": 3, "samples": 30, "hidden": (6,), "seed": 4}
     shifted = KernelSpec(architecture=Architecture.SHIFTED, **network)
     deep = KernelSpec(architecture=Architecture.DEEP, **network)
     kernel = URK(shifted)
@@ -122,10 +188,10 @@ def test_every_gram_matrix_is_positive_semidefinite(
     spec: KernelSpec, seed: int, samples: int, shift: float
 ) -> None:
     spec = KernelSpec(**{**vars(spec), "seed": seed, "samples": samples})
-    phi = (
-        URK(spec, starting_weights(spec) + shift / 10).features(rows(9, 3, seed=seed % 97)).detach()
-    )
-    gram = phi @ phi.mT
+    kernel = URK(spec, starting_weights(spec) + shift / 10)
+    x = rows(9, 3, seed=seed % 97)
+    phi = kernel.features(x).detach()
+    gram = kernel(x).to_dense().detach()
     assert torch.linalg.eigvalsh(gram)[0] >= -1e-12 * gram.trace()
     bound = spec.squared_norm_bound
     if bound is not None:

@@ -1,0 +1,19 @@
+"""Rows in pieces, so that memory is bounded by a piece and not by the table."""
+
+from collections.abc import Iterator
+
+from kernels.errors import WrongShape
+
+CHUNK_ROWS = 8192
+
+
+def chunks(rows: int, chunk_rows: int) -> Iterator[slice]:
+    """Yield consecutive slices that cover so many rows.
+
+    >>> list(chunks(5, 2))
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    if chunk_rows < 1:
+        raise WrongShape(f"chunk_rows must be at least 1, not {chunk_rows}")
+    for first in range(0, rows, chunk_rows):
+        yield slice(first, min(first + chunk_rows, rows))
