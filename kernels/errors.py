@@ -32,7 +32,8 @@
     ├── ProgramError              program.invalid
     │   ├── UnknownAlgorithm      program.unknown_algorithm
     │   ├── NewerProgram          program.newer_version
-    │   └── TooManyRows           program.too_many_rows
+    │   ├── TooManyRows           program.too_many_rows
+    │   └── ConsentNeeded         program.consent_needed
     ├── StateError                state.invalid
     ├── NotFitted                 model.not_fitted
     ├── StatisticsError           statistics.invalid
@@ -257,6 +258,12 @@ class TooManyRows(ProgramError):
     """A site has more rows than the program's bounds were made for."""
 
     code = "program.too_many_rows"
+
+
+class ConsentNeeded(ProgramError):
+    """An algorithm may show one site's own numbers, and its operator has not agreed to that."""
+
+    code = "program.consent_needed"
 
 
 class StateError(KernelsError):

@@ -6,7 +6,7 @@ A patient's rows stay together. The parts are a function of the seed and of the 
 row numbers where the schema names no patient.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import torch
@@ -29,13 +29,22 @@ class Part(StrEnum):
     """Choosing among fits."""
     CALIBRATION = "calibration"
     """Scoring and recalibrating the chosen one."""
+    ADDED = "added"
+    """New rows that a fitted model takes in."""
+    REMOVED = "removed"
+    """Rows of the training part that it forgets."""
 
 
 class Site:
-    """One hospital's records in parts, and their standardised rows, computed once."""
+    """One hospital's records in parts, and their standardised rows, computed once.
 
-    def __init__(self, records: Mapping[Part, Records]) -> None:
+    A part without records has no rows. `consents` names the algorithms that may show this site's
+    own numbers and that its operator has agreed to; by default none.
+    """
+
+    def __init__(self, records: Mapping[Part, Records], *, consents: Iterable[str] = ()) -> None:
         self.records = dict(records)
+        self.consents = frozenset(consents)
         self._rows: dict[Part, tuple[Standardiser, Rows]] = {}
         self._kept: tuple[Tensor, object] | None = None
 
@@ -78,7 +87,10 @@ class Site:
 
     def bounded(self, part: Part, model: Model) -> Records:
         """Return the records of a part, refused if there are more than the plan allows."""
-        records = self.records[part]
+        records = self.records.get(part)
+        if records is None:
+            anything = next(iter(self.records.values()))
+            records = anything.take(torch.zeros(len(anything), dtype=torch.bool))
         if len(records) > model.max_rows:
             raise TooManyRows(
                 f"{len(records)} rows for {part}, and this session allows {model.max_rows} a site: "

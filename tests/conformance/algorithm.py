@@ -210,4 +210,4 @@ def _reversed(site: Site) -> Site:
             None if records.patients is None else records.patients[::-1],
         )
 
-    return Site({part: turned(part) for part in Part})
+    return Site({part: turned(part) for part in site.records}, consents=site.consents)

@@ -11,7 +11,7 @@ from kernels.records import Records
 from kernels.rounds import linear, moments
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
-from kernels.rounds.site import Part, Site
+from kernels.rounds.site import Site
 from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import KernelSpec
 
@@ -69,22 +69,30 @@ def site(rows: int = 40, *, seed: int = 0, held_out: float = 0.25) -> Site:
     return Site.of_table(SCHEMA, table(rows, seed=seed), held_out=held_out, seed=1)
 
 
+def joined(own: list[Records]) -> Records:
+    """Return the rows of several records in one."""
+    return Records(
+        SCHEMA,
+        torch.cat([records.numeric for records in own]),
+        torch.cat([records.missing for records in own]),
+        torch.cat([records.outside for records in own]),
+        torch.cat([records.levels for records in own]),
+        torch.cat([records.targets for records in own if records.targets is not None]),
+        None,
+    )
+
+
 def together(sites: list[Site]) -> Site:
     """Return the site that would hold all rows of these, part by part."""
-
-    def cat(part: Part) -> Records:
-        own = [each.records[part] for each in sites]
-        return Records(
-            SCHEMA,
-            torch.cat([r.numeric for r in own]),
-            torch.cat([r.missing for r in own]),
-            torch.cat([r.outside for r in own]),
-            torch.cat([r.levels for r in own]),
-            torch.cat([r.targets for r in own if r.targets is not None]),
-            None,
-        )
-
-    return Site({part: cat(part) for part in Part})
+    parts = {part for each in sites for part in each.records}
+    consents = frozenset.union(*(each.consents for each in sites))
+    return Site(
+        {
+            part: joined([each.records[part] for each in sites if part in each.records])
+            for part in parts
+        },
+        consents=consents,
+    )
 
 
 def fitted(sites: list[Site], *stages: object) -> Model:
