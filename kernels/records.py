@@ -109,6 +109,21 @@ class Records:
             patients,
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence["Records"]) -> "Records":
+        """Return the rows of several records of one schema, one after the other."""
+        targets = [part.targets for part in parts if part.targets is not None]
+        patients = [part.patients for part in parts if part.patients is not None]
+        return cls(
+            parts[0].schema,
+            torch.cat([part.numeric for part in parts]),
+            torch.cat([part.missing for part in parts]),
+            torch.cat([part.outside for part in parts]),
+            torch.cat([part.levels for part in parts]),
+            torch.cat(targets) if len(targets) == len(parts) else None,
+            tuple(p for part in patients for p in part) if len(patients) == len(parts) else None,
+        )
+
     def __len__(self) -> int:
         return len(self.numeric)
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from client_sdk.simulate import simulate
@@ -69,26 +68,15 @@ def site(rows: int = 40, *, seed: int = 0, held_out: float = 0.25) -> Site:
     return Site.of_table(SCHEMA, table(rows, seed=seed), held_out=held_out, seed=1)
 
 
-def joined(own: list[Records]) -> Records:
-    """Return the rows of several records in one."""
-    return Records(
-        SCHEMA,
-        torch.cat([records.numeric for records in own]),
-        torch.cat([records.missing for records in own]),
-        torch.cat([records.outside for records in own]),
-        torch.cat([records.levels for records in own]),
-        torch.cat([records.targets for records in own if records.targets is not None]),
-        None,
-    )
-
-
 def together(sites: list[Site]) -> Site:
     """Return the site that would hold all rows of these, part by part."""
     parts = {part for each in sites for part in each.records}
     consents = frozenset.union(*(each.consents for each in sites))
     return Site(
         {
-            part: joined([each.records[part] for each in sites if part in each.records])
+            part: Records.concatenate(
+                [each.records[part] for each in sites if part in each.records]
+            )
             for part in parts
         },
         consents=consents,

@@ -76,7 +76,7 @@ def test_rows_added_and_removed_are_as_if_refitted_from_scratch() -> None:
     model = tables.fitted([site(training=t) for t, _ in parts], linear.Spec())
     first = torch.arange(25) < 4
     changed = [site(training=t, added=a, removed=t.take(first)) for t, a in parts]
-    after = [site(training=tables.joined([t.take(~first), a])) for t, a in parts]
+    after = [site(training=Records.concatenate([t.take(~first), a])) for t, a in parts]
     assert_same(run(model, changed), refitted(model, after))
 
 
