@@ -10,6 +10,7 @@ times its square, and the NLL plus log `scale` (a density per unit, not per devi
 """
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,32 +46,27 @@ class Evaluation:
         return None if self.conformal_inside is None else self.conformal_inside / rows
 
 
-def score(law: StudentT, residuals: Tensor, variance: Tensor) -> Scores:
-    """Score one target's residuals y − μ, (n,), with the model's own variances v, (n,)."""
+def score(laws: Sequence[StudentT], residuals: Tensor, variance: Tensor) -> Scores:
+    """Score residuals y − μ with the model's own variances v, (n, T), by a law for each target."""
     s = variance.sqrt()
     r = residuals.clamp(-RESIDUAL_BOUND, RESIDUAL_BOUND)
-    log_losses = s.log() - law.log_density(residuals / s)
+
+    def by_law(loss: Callable[[StudentT, Tensor], Tensor], z: Tensor) -> Tensor:
+        return torch.stack([loss(*each) for each in zip(laws, z.unbind(1), strict=True)], 1)
 
     def interval(level: float) -> tuple[Tensor, Tensor]:
-        half = (law.half_width(level) * s).clamp_max(WIDTH_BOUND / 2)
+        reach = torch.tensor([law.half_width(level) for law in laws], dtype=torch.float64)
+        half = (reach * s).clamp_max(WIDTH_BOUND / 2)
         return -half, half
 
+    log_losses = s.log() - by_law(StudentT.log_density, residuals / s)
+    ranked_losses = by_law(StudentT.ranked_loss, r / s) * s
     return Scores(
-        torch.tensor([float(len(r))], dtype=torch.float64),
-        r.square().sum(0, keepdim=True),
-        log_losses.clamp(-LOG_LOSS_BOUND, LOG_LOSS_BOUND).sum(0, keepdim=True),
-        (law.ranked_loss(r / s) * s).clamp_max(RESIDUAL_BOUND).sum(0, keepdim=True),
+        torch.full((len(laws),), len(r), dtype=torch.float64),
+        r.square().sum(0),
+        log_losses.clamp(-LOG_LOSS_BOUND, LOG_LOSS_BOUND).sum(0),
+        ranked_losses.clamp_max(RESIDUAL_BOUND).sum(0),
         *count_intervals(interval, r),
-    )
-
-
-def side_by_side(scores: list[Scores]) -> Scores:
-    """Return the scores of several targets as one."""
-    return Scores(
-        *(
-            torch.cat([getattr(each, name) for each in scores])
-            for name in Scores.__dataclass_fields__
-        )
     )
 
 

@@ -16,13 +16,11 @@ update     the scores
 Coverage at single sites differs where their patients do, and is theirs to know: never summed here.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from kernels.errors import ProgramError
 from kernels.evaluation import (
@@ -32,9 +30,7 @@ from kernels.evaluation import (
     WIDTH_BOUND,
     Evaluation,
     score,
-    side_by_side,
 )
-from kernels.linear import Prediction
 from kernels.metrics import LEVELS, Scores
 from kernels.recalibration import FOLDS, Recalibration
 from kernels.rounds.algorithm import Contribution
@@ -111,19 +107,18 @@ def contribute(state: State, site: Site) -> Contribution:
     part, model = state.spec.part, state.model
     x, y = site.table(part, model)
     predicted = predict_standardised(model, x)
-    blocks = _named("gaussian", _scores(predicted, y, [StudentT()] * model.targets))
+    residuals, variance = y - predicted.mean, predicted.variance
+    blocks = _named("gaussian", score([StudentT()] * model.targets, residuals, variance))
     if state.judges is None:
         return blocks
     fold = folds(site.records[part])
     scores, inside = Scores.zero(model.targets), torch.zeros(model.targets, len(LEVELS)).double()
     for f, judges in enumerate(state.judges):
-        own = Prediction(
-            predicted.mean[fold == f],
-            predicted.latent_variance[fold == f],
-            predicted.noise_variance,
-        )
-        scores += _scores(own, y[fold == f], [judge.law for judge in judges])
-        inside += _inside(own, y[fold == f], judges)
+        r, v = residuals[fold == f], variance[fold == f]
+        scores += score([judge.law for judge in judges], r, v)
+        reach = [[judge.conformal(level) for level in LEVELS] for judge in judges]
+        z = (r.abs() / v.sqrt())[:, :, None]
+        inside += (z <= torch.tensor(reach, dtype=torch.float64)).double().sum(0)
     return blocks | _named("recalibrated", scores) | {"conformal_inside": inside.numpy()}
 
 
@@ -142,17 +137,6 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """One sum suffices."""
     return state.model.scores is not None
-
-
-def _scores(predicted: Prediction, y: Tensor, laws: Sequence[StudentT]) -> Scores:
-    columns = zip(laws, (y - predicted.mean).mT, predicted.variance.mT, strict=True)
-    return side_by_side([score(law, residuals, variance) for law, residuals, variance in columns])
-
-
-def _inside(predicted: Prediction, y: Tensor, judges: Sequence[Recalibration]) -> Tensor:
-    z = (y - predicted.mean).abs() / predicted.variance.sqrt()
-    reach = [[judge.conformal(level) for level in LEVELS] for judge in judges]
-    return (z[:, :, None] <= torch.tensor(reach, dtype=torch.float64)).double().sum(0)
 
 
 def _score_blocks(name: str, model: Model) -> list[Block]:

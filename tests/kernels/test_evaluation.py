@@ -12,7 +12,6 @@ from kernels.evaluation import (
     WIDTH_BOUND,
     in_units,
     score,
-    side_by_side,
 )
 from kernels.metrics import Scores
 from kernels.standardiser import Scale, Standardiser
@@ -21,8 +20,8 @@ from kernels.student import StudentT
 
 def rows(count: int = 50) -> tuple[torch.Tensor, torch.Tensor]:
     random = torch.Generator().manual_seed(4)
-    variance = 0.2 + torch.rand(count, generator=random, dtype=torch.float64)
-    return torch.randn(count, generator=random, dtype=torch.float64), variance
+    variance = 0.2 + torch.rand(count, 1, generator=random, dtype=torch.float64)
+    return torch.randn(count, 1, generator=random, dtype=torch.float64), variance
 
 
 def assert_same(one: Scores, other: Scores) -> None:
@@ -34,7 +33,7 @@ def assert_same(one: Scores, other: Scores) -> None:
 def test_the_standard_law_is_scored_as_the_gaussian() -> None:
     residuals, variance = rows()
     assert_same(
-        score(StudentT(), residuals, variance),
+        score([StudentT()], residuals, variance),
         Scores.of(torch.zeros_like(residuals), variance, residuals),
     )
 
@@ -42,7 +41,7 @@ def test_the_standard_law_is_scored_as_the_gaussian() -> None:
 def test_a_scaled_gaussian_is_scored_as_one_of_larger_variance() -> None:
     residuals, variance = rows()
     assert_same(
-        score(StudentT(None, 1.5), residuals, variance),
+        score([StudentT(None, 1.5)], residuals, variance),
         Scores.of(torch.zeros_like(residuals), variance * 2.25, residuals),
     )
 
@@ -50,12 +49,12 @@ def test_a_scaled_gaussian_is_scored_as_one_of_larger_variance() -> None:
 def test_scores_in_units_are_the_scores_of_predictions_in_units() -> None:
     residuals, variance = rows()
     standardiser = Standardiser((), (), (Scale("stay", 7.0, 3.5), Scale("cost", 9e3, 2e3)))
-    both = side_by_side([score(StudentT(), residuals, variance)] * 2)
+    both = score([StudentT()] * 2, residuals.expand(-1, 2), variance.expand(-1, 2))
     scale = torch.tensor([3.5, 2e3], dtype=torch.float64)
     mean = torch.zeros(50, 2, dtype=torch.float64)
     assert_same(
         in_units(both, standardiser),
-        Scores.of(mean, variance[:, None] * scale**2, residuals[:, None] * scale),
+        Scores.of(mean, variance * scale**2, residuals * scale),
     )
 
 
@@ -63,8 +62,8 @@ def test_scores_in_units_are_the_scores_of_predictions_in_units() -> None:
 @pytest.mark.parametrize("residual", [0.0, 1e7, -1e7])
 @pytest.mark.parametrize("variance", [1e-9, 1.0, 1e9])
 def test_no_row_exceeds_its_bounds(law: StudentT, residual: float, variance: float) -> None:
-    row = [torch.tensor([number], dtype=torch.float64) for number in (residual, variance)]
-    scores = score(law, *row)
+    row = [torch.tensor([[number]], dtype=torch.float64) for number in (residual, variance)]
+    scores = score([law], *row)
     assert float(scores.squared_errors) <= RESIDUAL_BOUND**2
     assert float(scores.log_losses.abs()) <= LOG_LOSS_BOUND
     assert 0 <= float(scores.ranked_losses) <= RESIDUAL_BOUND
@@ -73,5 +72,5 @@ def test_no_row_exceeds_its_bounds(law: StudentT, residual: float, variance: flo
 
 
 def test_no_rows_score_nothing() -> None:
-    nothing = torch.zeros(0, dtype=torch.float64)
-    assert_same(score(StudentT(), nothing, nothing), Scores.zero(1))
+    nothing = torch.zeros(0, 1, dtype=torch.float64)
+    assert_same(score([StudentT()], nothing, nothing), Scores.zero(1))

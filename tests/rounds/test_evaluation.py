@@ -54,26 +54,34 @@ class TestEvaluationOfTheGaussianOnStoppingRows(TestEvaluation):
         assert scores.part == "stopping"
 
 
-def evaluated(rows: int, *, seed: int, freedom: float | None = None) -> Model:
+def evaluated(sites: list[Site]) -> Model:
     program = noisy.program(recalibration.Spec(min_rows=20), evaluation.Spec())
-    tables_of = noisy.dealt(noisy.table(rows, seed=seed, freedom=freedom), 4)
-    return simulate(program, tables_of, 1, secure=False).model
+    return simulate(program, sites, 1, secure=False).model
+
+
+def heavy_tailed(rows: int, *, seed: int, held_out: float = 0.5) -> Site:
+    table = noisy.table(rows, seed=seed, freedom=3.0)
+    return Site.of_table(noisy.SCHEMA, table, held_out=held_out, seed=1)
 
 
 def test_scores_in_units_are_those_of_predictions_in_units() -> None:
     sites = [tables.site(seed=seed) for seed in range(3)]
     model = tables.fitted(sites, linear.Spec(), evaluation.Spec(recalibrated=False))
-    scores = in_units(known(model.scores, "evaluation").gaussian, known(model.standardiser, ""))
+    scores = in_units(
+        known(model.scores, "evaluation").gaussian, known(model.standardiser, "moments")
+    )
     records = tables.together(sites).records[Part.CALIBRATION]
     predictions = predict(model, records)
-    dense = Scores.of(predictions.mean, predictions.variance, known(records.targets, ""))
+    dense = Scores.of(predictions.mean, predictions.variance, known(records.targets, "moments"))
     for measure in ("rmse", "nll", "crps", "width", "interval_score", "ece"):
         one, other = getattr(scores, measure)(), getattr(dense, measure)()
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-6), measure
 
 
 def test_student_t_is_better_than_the_gaussian_where_tails_are_heavy() -> None:
-    scores = known(evaluated(8000, seed=3, freedom=3.0).scores, "evaluation")
+    scores = known(
+        evaluated([heavy_tailed(2000, seed=seed) for seed in range(4)]).scores, "evaluation"
+    )
     calibrated = known(scores.recalibrated, "recalibration")
     assert bool((calibrated.nll() < scores.gaussian.nll() - 0.05).all())
     assert bool((calibrated.ece() < scores.gaussian.ece() / 2).all())
@@ -88,31 +96,24 @@ def test_recalibrated_scores_are_not_of_rows_that_they_were_made_from() -> None:
     """Over many small studies: in-sample scores flatter, cross-fitted ones don't."""
     flattery, honesty = [], []
     for seed in range(12):
-        model = evaluated(160, seed=seed, freedom=3.0)
-        crossed = known(known(model.scores, "evaluation").recalibrated, "")
-        rows = noisy.dealt(noisy.table(160, seed=seed, freedom=3.0), 4)
-        sites = [Site.of_table(noisy.SCHEMA, t, held_out=0.5, seed=1) for t in rows]
-        in_sample = _judged_as_served(model, sites, Part.CALIBRATION)
-        fresh = Site.of_table(
-            noisy.SCHEMA, noisy.table(4000, seed=500 + seed, freedom=3.0), held_out=0.0, seed=1
-        )
-        served = _judged_as_served(model, [fresh], Part.TRAINING)
+        site = heavy_tailed(160, seed=seed)
+        model = evaluated([site])
+        crossed = known(known(model.scores, "evaluation").recalibrated, "recalibration")
+        in_sample = _judged_as_served(model, site, Part.CALIBRATION)
+        fresh = heavy_tailed(4000, seed=500 + seed, held_out=0.0)
+        served = _judged_as_served(model, fresh, Part.TRAINING)
         flattery.append(float(in_sample.nll()[0] - crossed.nll()[0]))
         honesty.append(float(crossed.nll()[0] - served.nll()[0]))
     assert np.mean(flattery) < 0
     assert np.mean(np.array(honesty)) > -2 * np.std(honesty) / np.sqrt(len(honesty))
 
 
-def _judged_as_served(model: Model, sites: list[Site], part: Part) -> Scores:
+def _judged_as_served(model: Model, site: Site, part: Part) -> Scores:
     """Score the served recalibration on rows of a part, without crossing folds."""
     state = evaluation.initial(evaluation.Spec(part=Part.STOPPING), model)
-    state = replace(state, spec=evaluation.Spec(part=part))
-    total = Scores.zero(model.targets)
-    for site in sites:
-        blocks = evaluation.contribute(state, site)
-        names = [f"recalibrated.{field.name}" for field in fields(Scores)]
-        total += Scores(*(torch.from_numpy(blocks[name]) for name in names))
-    return total
+    blocks = evaluation.contribute(replace(state, spec=evaluation.Spec(part=part)), site)
+    names = [f"recalibrated.{field.name}" for field in fields(Scores)]
+    return Scores(*(torch.from_numpy(blocks[name]) for name in names))
 
 
 def test_a_coverage_that_is_right_on_average_can_be_wrong_at_each_site() -> None:
