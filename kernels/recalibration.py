@@ -4,8 +4,8 @@ z = (y − μ)/√v is a held-out row's residual in the model's own deviations. 
 that recalibration needs, and gives two things for each target.
 
 **A law of z**, Student's t with a scale (`kernels.student`), by maximum likelihood of the counts:
-Σ_b n_b·log P(|z| in bin b), which is the exact likelihood of the binned residuals, so there is
-nothing to floor or to clip. The Gaussian with a scale is kept unless the t is better by more than
+Σ_b n_b·log P(|z| in bin b), which is the exact likelihood of the binned residuals, so sites have
+nothing to floor or to clip, and ν and s need no grid. The Gaussian with a scale is kept unless the t is better by more than
 its one further parameter (Akaike). Never the mean of z²: one outlier would widen every interval.
 
 **Conformal intervals** μ ± q√v: with n rows and k = ⌈(n + 1)p⌉, q is the upper edge of the bin of
@@ -51,6 +51,7 @@ _LOG_SCALES = (_SMALLEST - 1) * math.log(2), (_LARGEST + 1) * math.log(2)
 _LOG_EXCESSES = math.log(FREEDOM_BOUNDS[0] - 2), math.log(FREEDOM_BOUNDS[1] - 2)
 _STARTS = 2.5, 4.0, 10.0, 50.0
 _AKAIKE = 1.0
+# The Gaussian's mass of a far bin underflows, and its logarithm must not.
 _LEAST_MASS = 1e-300
 
 
