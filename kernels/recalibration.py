@@ -5,15 +5,17 @@ that recalibration needs, and gives two things for each target.
 
 **A law of z**, Student's t with a scale (`kernels.student`), by maximum likelihood of the counts:
 Σ_b n_b·log P(|z| in bin b), which is the exact likelihood of the binned residuals, so sites have
-nothing to floor or to clip, and ν and s need no grid. The Gaussian with a scale is kept unless the t is better by more than
-its one further parameter (Akaike). Never the mean of z²: one outlier would widen every interval.
+nothing to floor or to clip, and ν and s need no grid. The Gaussian with a scale is kept unless
+the t is better by more than its one further parameter (Akaike). Never the mean of z²: one outlier
+would widen every interval.
 
 **Conformal intervals** μ ± q√v: with n rows and k = ⌈(n + 1)p⌉, q is the upper edge of the bin of
 the k-th smallest |z|. A new row that is exchangeable with the n is inside with a probability of at
-least p, whatever the law of z; the bin's width adds at most 1.1 % to q, half of it on average, and
-about 0.2 points to the coverage of a 90 % interval. Where k > n, or the k-th is in the last bin, q
-is infinite: so few rows, or a model so wrong, can promise nothing shorter. The promise is on
-average over all sites' rows, not within each site, and for rows, not for patients with several.
+least p, whatever the law of z; the bin's width adds at most 1.1 % to a q above 2^-6, on average
+half of it, and about 0.2 points to the coverage of a 90 % interval. Where k > n, or the k-th is in
+the last bin, q is infinite: so few rows, or a model so wrong, can promise nothing shorter. The
+promise is on average over all sites' rows, not within each site, and for rows, not for patients
+with several.
 
 Rows are counted in two folds, so that each fold can be judged by what the other one says
 (`Recalibration.without`): intervals look too good on the rows that they were made from.
