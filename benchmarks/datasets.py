@@ -66,7 +66,7 @@ class Dataset:
         training = int(0.8 * count)
         test = (count - training) // 2
         rows = self.rows[order[:training]]
-        correlations = np.corrcoef(self.rows.T)[-1, :-1]
+        correlations = np.atleast_2d(np.corrcoef(self.rows.T))[-1, :-1]
         leading = int(np.nanargmax(np.abs(correlations)))
         rows = rows[np.argsort(rows[:, leading], kind="stable")]
         chunks = np.array_split(rows, 2 * clients)
@@ -88,7 +88,8 @@ class Dataset:
 
     def table(self, rows: Matrix) -> dict[str, Matrix]:
         """Return rows by column name."""
-        names = [column.name for column in (*self.schema.numeric, *self.schema.targets)]
+        names = [column.name for column in self.schema.numeric]
+        names += [target.name for target in self.schema.targets]
         return dict(zip(names, rows.T, strict=True))
 
     def records(self, rows: Matrix) -> Records:

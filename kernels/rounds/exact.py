@@ -261,11 +261,13 @@ def _after_step(state: State, total: SecureTotal) -> State:
     stalled = 0 < spec.patience <= state.step - best.step and best.run == state.run
     if state.step + 1 >= spec.steps or stalled:
         return _next_run(state)
-    return _adam(state, gradient * min(1.0, spec.clip / max(norm, 1e-300)))
+    return adam_step(state, gradient)
 
 
-def _adam(state: State, gradient: Tensor) -> State:
+def adam_step(state: State, gradient: Tensor) -> State:
+    """Take one step along a gradient of L/n, its norm clipped; the rate warms up and decays."""
     spec, time = state.spec, state.step + 1
+    gradient = gradient * min(1.0, spec.clip / max(float(gradient.norm()), 1e-300))
     first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
     second = _DECAY[1] * known(state.second_moment, NAME) + (1 - _DECAY[1]) * gradient**2
     rate = spec.learning_rate * min(1.0, time / max(spec.warm_up, 1))

@@ -1,8 +1,9 @@
 """The model that a program builds, stage by stage, as plain data.
 
 Each stage takes the model so far and returns it with more of it known: the standardiser after the
-moments, weights after phase 1, statistics and hyperparameters after phase 2. Posterior and kernel
-are derived from them, never stored beside them.
+moments, weights after phase 1, statistics and hyperparameters after phase 2, and what held-out rows
+say of it after recalibration and evaluation. Posterior and kernel are derived from them, never
+stored beside them.
 """
 
 from dataclasses import dataclass
@@ -11,8 +12,10 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from kernels.errors import NotFitted, ProgramError
+from kernels.errors import NotFitted, ProgramError, StateError
+from kernels.evaluation import Evaluation
 from kernels.linear import Hyperparameters, Posterior
+from kernels.recalibration import Recalibration
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
 from kernels.standardiser import Standardiser
@@ -29,6 +32,8 @@ class Model:
     max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
     statistics: (S, b, yᵀy, n) of all rows at these weights.
+    recalibration: for each target, what the residuals of rows kept for calibration say.
+    scores: how good it is on held-out rows.
     """
 
     schema: Schema
@@ -38,6 +43,8 @@ class Model:
     weights: Tensor | None = None
     hyperparameters: Hyperparameters | None = None
     statistics: Statistics | None = None
+    recalibration: tuple[Recalibration, ...] | None = None
+    scores: Evaluation | None = None
 
     def __post_init__(self) -> None:
         if len(self.schema.feature_names) != self.kernel.inputs:
@@ -47,6 +54,10 @@ class Model:
             )
         if isinstance(self.max_rows, bool) or not 1 <= self.max_rows <= 10**9:
             raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
+        if self.recalibration is not None and len(self.recalibration) != self.targets:
+            raise StateError(
+                f"{len(self.recalibration)} recalibrations do not fit {self.targets} targets"
+            )
 
     @property
     def targets(self) -> int:

@@ -4,8 +4,11 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from kernels.errors import UnknownAlgorithm
+from kernels.evaluation import Evaluation
 from kernels.linear import Hyperparameters
-from kernels.rounds import exact, linear, moments, update
+from kernels.metrics import Scores
+from kernels.recalibration import Recalibration
+from kernels.rounds import evaluation, exact, linear, moments, recalibration, update
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
 from kernels.rounds.storage import decode, kinds_of
@@ -13,8 +16,11 @@ from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import KernelSpec
 from kernels.standardiser import Scale, Shares, Standardiser
 from kernels.statistics import Statistics
+from kernels.student import StudentT
 
-_INSTALLED = cast("tuple[Algorithm, ...]", (moments, exact, linear, update))
+_INSTALLED = cast(
+    "tuple[Algorithm, ...]", (moments, exact, linear, recalibration, evaluation, update)
+)
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
 
@@ -30,6 +36,10 @@ _KINDS = kinds_of(
     Shares,
     Hyperparameters,
     Statistics,
+    Recalibration,
+    StudentT,
+    Evaluation,
+    Scores,
     exact.Broadcast,
     exact.Best,
     exact.Progress,

@@ -1,0 +1,87 @@
+"""How good a model is on rows that it was not fitted to, as sums with known bounds.
+
+`score` is `Scores.of` for any law of z = (y − μ)/√v, on the standardised scale. A secure sum needs
+a bound on what is summed, and an evaluation must not fail a finished training because of one row,
+so each row's losses end where no usable model gets: residuals at ±200 deviations of the target,
+log losses at ±10,000 nats, intervals at a width of 10,000 deviations. A row beyond counts as there.
+
+In a target's unit of size `scale`: errors, CRPS, widths and interval scores times `scale`, squares
+times its square, and the NLL plus log `scale` (a density per unit, not per deviation).
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kernels.metrics import LEVELS, Scores, count_intervals
+from kernels.standardiser import Standardiser
+from kernels.student import StudentT
+
+RESIDUAL_BOUND = 200.0
+LOG_LOSS_BOUND = 1e4
+WIDTH_BOUND = 1e4
+INTERVAL_LOSS_BOUND = WIDTH_BOUND + 2 / (1 - max(LEVELS)) * RESIDUAL_BOUND * (1 + 1e-9)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Sums over all sites' rows of one part, on the standardised scale.
+
+    part: which rows. gaussian: of N(μ, v). recalibrated: of the calibrated law. conformal_inside:
+    (T, 19) rows inside their conformal intervals. The latter two None where not asked for; on the
+    part `calibration`, which made them, each fold of rows is judged by what the other fold says.
+    """
+
+    part: str
+    gaussian: Scores
+    recalibrated: Scores | None = None
+    conformal_inside: Tensor | None = None
+
+    def conformal_curve(self) -> Tensor | None:
+        """(T, 19) share of rows inside their conformal intervals of each of `LEVELS`."""
+        rows = self.gaussian.rows[:, None]
+        return None if self.conformal_inside is None else self.conformal_inside / rows
+
+
+def score(laws: Sequence[StudentT], residuals: Tensor, variance: Tensor) -> Scores:
+    """Score residuals y − μ with the model's own variances v, (n, T), by a law for each target."""
+    s = variance.sqrt()
+    r = residuals.clamp(-RESIDUAL_BOUND, RESIDUAL_BOUND)
+
+    def by_law(loss: Callable[[StudentT, Tensor], Tensor], z: Tensor) -> Tensor:
+        return torch.stack([loss(*each) for each in zip(laws, z.unbind(1), strict=True)], 1)
+
+    def interval(level: float) -> tuple[Tensor, Tensor]:
+        reach = torch.tensor([law.half_width(level) for law in laws], dtype=torch.float64)
+        half = (reach * s).clamp_max(WIDTH_BOUND / 2)
+        return -half, half
+
+    log_losses = s.log() - by_law(StudentT.log_density, residuals / s)
+    ranked_losses = by_law(StudentT.ranked_loss, r / s) * s
+    return Scores(
+        torch.full((len(laws),), len(r), dtype=torch.float64),
+        r.square().sum(0),
+        log_losses.clamp(-LOG_LOSS_BOUND, LOG_LOSS_BOUND).sum(0),
+        ranked_losses.clamp_max(RESIDUAL_BOUND).sum(0),
+        *count_intervals(interval, r),
+    )
+
+
+def in_units(scores: Scores, standardiser: Standardiser) -> Scores:
+    """Turn scores of standardised targets into the targets' units."""
+    scale = torch.tensor([target.scale for target in standardiser.targets], dtype=torch.float64)
+    logs = torch.tensor(
+        [math.log(target.scale) for target in standardiser.targets], dtype=torch.float64
+    )
+    return Scores(
+        scores.rows,
+        scores.squared_errors * scale.square(),
+        scores.log_losses + scores.rows * logs,
+        scores.ranked_losses * scale,
+        scores.inside,
+        scores.widths * scale[:, None],
+        scores.interval_losses * scale[:, None],
+    )

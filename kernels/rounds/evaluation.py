@@ -1,0 +1,160 @@
+"""Evaluation: one sum of scores over held-out rows; `kernels.evaluation` has them and their bounds.
+
+What may be believed depends on the rows. Training rows were fitted to. Rows for stopping chose
+the weights. Rows for calibration did neither, so N(μ, v) is judged there. They did make the
+recalibrated law and the conformal quantiles, which on those rows would look better than they are;
+so each of their two folds is judged by what the other fold says. That is the recalibration of half
+the rows on rows it has not seen: on average a little worse than the one that is served. On the
+other parts the served one is judged as it is.
+
+broadcast  the whole model, and for each fold the recalibration that its rows are judged by
+local      rows, squared errors, log and ranked losses, rows inside intervals, widths, interval
+           losses over the site's rows of the part
+sum        the same over all sites: no site's own quality is seen
+update     the scores
+
+Coverage at single sites differs where their patients do, and is theirs to know: never summed here.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.errors import ProgramError
+from kernels.evaluation import (
+    INTERVAL_LOSS_BOUND,
+    LOG_LOSS_BOUND,
+    RESIDUAL_BOUND,
+    WIDTH_BOUND,
+    Evaluation,
+    score,
+)
+from kernels.metrics import LEVELS, Scores
+from kernels.recalibration import FOLDS, Recalibration
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.model import Model, known
+from kernels.rounds.prediction import predict_standardised
+from kernels.rounds.recalibration import folds
+from kernels.rounds.site import Part, Site
+from kernels.rounds.sufficient import SQUARES_RESOLUTION
+from kernels.student import StudentT
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "evaluation"
+VERSION = 1
+
+_ROW_BOUNDS = {
+    "rows": 1.0,
+    "squared_errors": RESIDUAL_BOUND**2,
+    "log_losses": LOG_LOSS_BOUND,
+    "ranked_losses": RESIDUAL_BOUND,
+    "inside": 1.0,
+    "widths": WIDTH_BOUND,
+    "interval_losses": INTERVAL_LOSS_BOUND,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`part`: which rows. `recalibrated`: judge the recalibrated law and intervals too."""
+
+    part: Part = Part.CALIBRATION
+    recalibrated: bool = True
+
+    def __post_init__(self) -> None:
+        if self.part not in list(Part):
+            raise ProgramError(f"part must be one of {', '.join(Part)}, not {self.part!r}")
+        object.__setattr__(self, "part", Part(self.part))
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`judges`: for each fold, each target's recalibration that the fold's rows are judged by."""
+
+    model: Model
+    spec: Spec
+    judges: tuple[tuple[Recalibration, ...], ...] | None
+
+
+def layout(state: State) -> Layout:
+    """Return the scores of N(μ, v), and of what was recalibrated."""
+    model = state.model
+    blocks = _score_blocks("gaussian", model)
+    if state.judges is not None:
+        shape = (model.targets, len(LEVELS))
+        blocks += _score_blocks("recalibrated", model)
+        blocks += [Block("conformal_inside", shape, float(model.max_rows), 1.0)]
+    return Layout(tuple(blocks))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Choose the judges."""
+    known(model.statistics, "linear")
+    judges = None
+    if spec.recalibrated:
+        own = known(model.recalibration, "recalibration")
+        crossed = spec.part is Part.CALIBRATION
+        judges = tuple(
+            tuple(each.without(fold) for each in own) if crossed else own for fold in range(FOLDS)
+        )
+    return State(replace(model, scores=None), spec, judges)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Score the site's rows of the part."""
+    part, model = state.spec.part, state.model
+    x, y = site.table(part, model)
+    predicted = predict_standardised(model, x)
+    residuals, variance = y - predicted.mean, predicted.variance
+    blocks = _named("gaussian", score([StudentT()] * model.targets, residuals, variance))
+    if state.judges is None:
+        return blocks
+    fold = folds(site.records[part])
+    scores, inside = Scores.zero(model.targets), torch.zeros(model.targets, len(LEVELS)).double()
+    for f, judges in enumerate(state.judges):
+        r, v = residuals[fold == f], variance[fold == f]
+        scores += score([judge.law for judge in judges], r, v)
+        reach = [[judge.conformal(level) for level in LEVELS] for judge in judges]
+        z = (r.abs() / v.sqrt())[:, :, None]
+        inside += (z <= torch.tensor(reach, dtype=torch.float64)).double().sum(0)
+    return blocks | _named("recalibrated", scores) | {"conformal_inside": inside.numpy()}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set the scores."""
+    recalibrated = state.judges is not None
+    evaluation = Evaluation(
+        state.spec.part.value,
+        _summed("gaussian", total),
+        _summed("recalibrated", total) if recalibrated else None,
+        torch.tensor(total["conformal_inside"]) if recalibrated else None,
+    )
+    return replace(state, model=replace(state.model, scores=evaluation))
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.model.scores is not None
+
+
+def _score_blocks(name: str, model: Model) -> list[Block]:
+    shapes = Scores.zero(model.targets)
+    return [
+        Block(
+            f"{name}.{field.name}",
+            tuple(getattr(shapes, field.name).shape),
+            model.max_rows * _ROW_BOUNDS[field.name],
+            SQUARES_RESOLUTION,
+        )
+        for field in fields(Scores)
+    ]
+
+
+def _named(name: str, scores: Scores) -> dict[str, NDArray[np.float64]]:
+    return {f"{name}.{f.name}": getattr(scores, f.name).numpy() for f in fields(Scores)}
+
+
+def _summed(name: str, total: SecureTotal) -> Scores:
+    return Scores(*(torch.tensor(total[f"{name}.{f.name}"]) for f in fields(Scores)))

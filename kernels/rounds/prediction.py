@@ -1,0 +1,141 @@
+"""Predictions of a finished model, in the targets' units.
+
+N(μ, v) with v = φᵀA⁻¹φ + σ² is what the linear layer predicts. Recalibration replaces it by the law
+μ + s√v·t_ν, whose variance is v·s²ν/(ν − 2): latent and noise variance are both scaled by that
+factor, so that their sum is the variance of the calibrated predictive distribution. Three kinds of
+central intervals, at any level:
+
+    gaussian     of N(μ, v), the model's own word, not recalibrated
+    student_t    of the calibrated law
+    conformal    μ ± q√v, inside with at least the level's probability whatever the law of residuals
+
+A recalibration of few rows is N(μ, v) as it is (`Recalibration.fitted` is None), and its conformal
+intervals are infinite at levels that so few rows cannot promise.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernels.chunks import CHUNK_ROWS
+from kernels.errors import PredictionError
+from kernels.linear import Prediction
+from kernels.recalibration import Recalibration
+from kernels.records import Records
+from kernels.rounds.model import Model, known
+from kernels.schema import Target
+from kernels.student import StudentT
+
+
+class Interval(NamedTuple):
+    """Both ends for each row and target, (n, T), in units; conformal ones may be infinite."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions:
+    """n predictions of T targets in their units; its repr shows none.
+
+    mean, latent_variance: (n, T). noise_variance: (T,). Variances are of the calibrated law.
+    extrapolates: (n,) bool, a numeric cell of the row is outside the schema's bounds.
+    recalibration: one for each target, or None where the program had no such stage.
+    """
+
+    targets: tuple[Target, ...]
+    mean: Tensor
+    latent_variance: Tensor
+    noise_variance: Tensor
+    extrapolates: Tensor
+    recalibration: tuple[Recalibration, ...] | None
+
+    @property
+    def variance(self) -> Tensor:
+        """The variance of the calibrated predictive distribution, (n, T)."""
+        return self.latent_variance + self.noise_variance
+
+    def gaussian(self, level: float) -> Interval:
+        """Return the central interval of N(μ, v)."""
+        return self._central([StudentT().half_width(level)] * len(self.targets))
+
+    def student_t(self, level: float) -> Interval:
+        """Return the central interval of the calibrated law."""
+        return self._central([each.law.half_width(level) for each in self._recalibrated()])
+
+    def conformal(self, level: float) -> Interval:
+        """Return the conformal interval."""
+        return self._central([each.conformal(level) for each in self._recalibrated()])
+
+    def _recalibrated(self) -> tuple[Recalibration, ...]:
+        return known(self.recalibration, "recalibration")
+
+    def _central(self, deviations: list[float]) -> Interval:
+        half = (self.variance / _inflation(self.recalibration, len(self.targets))).sqrt()
+        half = half * torch.tensor(deviations, dtype=torch.float64)
+        return Interval(self.mean - half, self.mean + half)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Predictions({len(self)} rows of {', '.join(t.name for t in self.targets)})"
+
+
+def predict(
+    model: Model, table: Mapping[str, object] | Records, *, chunk_rows: int = CHUNK_ROWS
+) -> Predictions:
+    """Predict every row of a table, or of records read by the model's schema.
+
+    Features exist for `chunk_rows` rows at a time only.
+    """
+    standardiser = known(model.standardiser, "moments")
+    known(model.statistics, "linear")
+    records = table if isinstance(table, Records) else Records.for_prediction(model.schema, table)
+    if records.schema != model.schema:
+        raise PredictionError(
+            "these records were read by another schema than the model's: read them by model.schema"
+        )
+    rows = standardiser.apply(records)
+    predicted = predict_standardised(model, rows.features, chunk_rows=chunk_rows)
+    inflation = _inflation(model.recalibration, model.targets)
+    mean, latent = standardiser.in_units(predicted.mean, predicted.latent_variance * inflation)
+    scale = torch.tensor([each.scale for each in standardiser.targets], dtype=torch.float64)
+    return Predictions(
+        model.schema.targets,
+        mean,
+        latent,
+        predicted.noise_variance * inflation * scale.square(),
+        rows.outside.any(1),
+        model.recalibration,
+    )
+
+
+def predict_standardised(
+    model: Model, features: Tensor, *, chunk_rows: int = CHUNK_ROWS
+) -> Prediction:
+    """Predict standardised targets from standardised features (n, p); n may be 0."""
+    posterior = model.posterior
+    chunks = [
+        posterior.predict(phi)
+        for _, phi in model.urk.features_in_chunks(features, chunk_rows=chunk_rows)
+    ]
+    nothing = torch.zeros(0, model.targets, dtype=torch.float64)
+
+    def joined(of: Callable[[Prediction], Tensor]) -> Tensor:
+        return torch.cat([nothing, *map(of, chunks)])
+
+    return Prediction(
+        joined(lambda each: each.mean),
+        joined(lambda each: each.latent_variance),
+        posterior.hyperparameters.noise_variance,
+    )
+
+
+def _inflation(recalibration: tuple[Recalibration, ...] | None, targets: int) -> Tensor:
+    """Return the variance of each target's law of z, (T,)."""
+    laws = [StudentT()] * targets if recalibration is None else [r.law for r in recalibration]
+    return torch.tensor([law.variance for law in laws], dtype=torch.float64)

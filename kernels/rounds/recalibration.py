@@ -1,0 +1,100 @@
+"""Recalibration: a summed histogram of held-out residuals, and the intervals that it implies.
+
+z = (y − μ)/√v on the rows kept for calibration; `kernels.recalibration` says what the histogram of
+|z| gives: a Student-t law (ν > 2, scale) by its exact likelihood, and conformal quantiles.
+
+broadcast  the whole model: standardiser, kernel, weights, posterior
+local      rows by fold and by bin of |z|, for each target, over the calibration rows
+sum        the histogram of all sites' rows together: whole numbers, so exact
+update     ν and scale, or N(0, 1) as it is where there are fewer than `min_rows` rows
+
+A row is in the fold that a hash of its patient says, or of itself where the schema names none.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from kernels.errors import ProgramError
+from kernels.recalibration import BINS, FOLDS, Recalibration, histogram
+from kernels.records import Records
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.model import Model, known
+from kernels.rounds.prediction import predict_standardised
+from kernels.rounds.site import Part, Site
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "recalibration"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`min_rows`: with fewer calibration rows in all no law is fitted, and N(μ, v) stays."""
+
+    min_rows: int = 100
+
+    def __post_init__(self) -> None:
+        if isinstance(self.min_rows, bool) or not self.min_rows >= 1:
+            raise ProgramError(f"min_rows must be at least 1, not {self.min_rows!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Done with its one sum when the model has a recalibration."""
+
+    model: Model
+    spec: Spec
+
+
+def layout(state: State) -> Layout:
+    """Return the histogram; one row is in one bin of each target."""
+    targets = state.model.targets
+    # Of a patient with several rows the number of rows is not known here.
+    sensitivity = math.sqrt(targets) if state.model.schema.patient is None else None
+    shape = (targets, FOLDS, BINS)
+    return Layout((Block("residuals", shape, float(state.model.max_rows), 1.0, sensitivity),))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from a model with a posterior, without any earlier recalibration."""
+    known(model.statistics, "linear")
+    return State(replace(model, recalibration=None, scores=None), spec)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Count the site's calibration rows by fold and |z|."""
+    model = state.model
+    x, y = site.table(Part.CALIBRATION, model)
+    predicted = predict_standardised(model, x)
+    z = (y - predicted.mean) / predicted.variance.sqrt()
+    fold = folds(site.records[Part.CALIBRATION])
+    counts = [torch.stack([histogram(own[fold == f]) for f in range(FOLDS)]) for own in z.mT]
+    return {"residuals": torch.stack(counts).numpy()}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Fit each target's law."""
+    counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
+    fitted = tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
+    return replace(state, model=replace(state.model, recalibration=fitted))
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.model.recalibration is not None
+
+
+def folds(records: Records) -> Tensor:
+    """Return the fold of each row, (n,); the same whatever the order of rows."""
+    if records.patients is not None:
+        keys = [patient.encode() for patient in records.patients]
+    else:
+        columns = [records.numeric, records.missing, records.levels]
+        columns += [] if records.targets is None else [records.targets]
+        keys = [row.tobytes() for row in torch.cat([c.double() for c in columns], 1).numpy()]
+    hashes = [hashlib.blake2b(key, digest_size=1, person=b"veilgp/folds").digest() for key in keys]
+    return torch.tensor([digest[0] % FOLDS for digest in hashes], dtype=torch.int64)
