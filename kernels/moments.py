@@ -19,7 +19,7 @@ from kernels.errors import EmptyTable, NotFinite, StatisticsError, WrongShape
 from kernels.records import Records
 from kernels.schema import Numeric, Schema, Target
 
-RESOLUTION = 2.0**-40
+RESOLUTION = 2.0**-34
 """What a variance of u must exceed, times Σu²/n where |u| has no bound, to be more than rounding:
 that of the secure sum, whose fixed-point step it is, or that of the subtraction."""
 

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from kernels.errors import OutOfBounds, StatisticsError
-from kernels.moments import Moments
+from kernels.moments import RESOLUTION, Moments
 from kernels.records import Records
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.model import Model
@@ -38,7 +38,6 @@ VERSION = 1
 EXPONENTS = 64
 """|x| up to 2^32 and down to 2^-32 is told apart; what is smaller counts as 2^-32."""
 _LARGEST = 32
-_RESOLUTION = 2.0**-40
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def layout(state: State) -> Layout:
     shapes = Moments.zero(schema)
     return Layout(
         tuple(
-            Block(field.name, tuple(getattr(shapes, field.name).shape), rows, _RESOLUTION)
+            Block(field.name, tuple(getattr(shapes, field.name).shape), rows, RESOLUTION)
             for field in fields(Moments)
         )
     )
