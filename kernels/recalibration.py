@@ -47,11 +47,12 @@ EDGES = 2.0 ** (
 """Bins end at 2^(k/64) from 2^-6 to 2^8, ends included; the first begins at 0, the last is open."""
 BINS = len(EDGES) + 1
 
-FREEDOM_BOUNDS = 2.25, 100.0
-"""ν stays where the variance is at most nine times s², and below what the Gaussian stands for."""
+FREEDOM_BOUNDS = 2.5, 100.0
+"""ν stays where the variance is at most five times s²: below, the likelihood hardly changes and
+the variance grows without bound. Beyond the greatest ν the Gaussian stands for it."""
 _LOG_SCALES = (_SMALLEST - 1) * math.log(2), (_LARGEST + 1) * math.log(2)
 _LOG_EXCESSES = math.log(FREEDOM_BOUNDS[0] - 2), math.log(FREEDOM_BOUNDS[1] - 2)
-_STARTS = 2.5, 4.0, 10.0, 50.0
+_STARTS = 2.6, 4.0, 10.0, 50.0
 _AKAIKE = 1.0
 # The Gaussian's mass of a far bin underflows, and its logarithm must not.
 _LEAST_MASS = 1e-300
