@@ -139,7 +139,7 @@ class Features:
 def initial(spec: Spec, model: Model) -> State:
     """Start at the model's weights: a warm-up's, or the kernel's own."""
     start = starting_weights(model.kernel) if model.weights is None else model.weights
-    model = replace(model, weights=start, statistics=None, hyperparameters=None)
+    model = model.advanced(weights=start)
     zero = torch.zeros_like(start)
     return State(model, spec, start=start, first_moment=zero, second_moment=zero, history=())
 
@@ -239,7 +239,7 @@ def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
     rows = max(spectrum.count, 1)
     return replace(
         state,
-        model=replace(state.model, hyperparameters=hyperparameters),
+        model=state.model.advanced(hyperparameters=hyperparameters),
         pooled=Broadcast(pooled.scatter_gradient, pooled.cross_gradient, weights, rows),
         evidence=pooled.value / rows,
     )
@@ -277,7 +277,7 @@ def adam_step(state: State, gradient: Tensor) -> State:
     weights = known(state.model.weights, NAME) - rate * direction
     return replace(
         state,
-        model=replace(state.model, weights=weights),
+        model=state.model.advanced(weights=weights),
         step=time,
         first_moment=first,
         second_moment=second,
@@ -291,7 +291,7 @@ def _next_run(state: State) -> State:
     zero = torch.zeros_like(start)
     return replace(
         state,
-        model=replace(state.model, weights=start),
+        model=state.model.advanced(weights=start),
         run=run,
         step=0,
         first_moment=zero,

@@ -45,7 +45,7 @@ def layout(state: State) -> Layout:
 
 def initial(spec: Spec, model: Model) -> State:
     """Start from the model without any earlier linear layer."""
-    return State(replace(model, statistics=None), spec)
+    return State(model.advanced(statistics=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -60,10 +60,8 @@ def update(state: State, total: SecureTotal) -> State:
     hyperparameters = state.model.hyperparameters
     if state.spec.refit or hyperparameters is None:
         hyperparameters = refit(Spectrum.of(statistics))
-    return replace(
-        state,
-        model=replace(state.model, statistics=statistics, hyperparameters=hyperparameters),
-    )
+    model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
+    return replace(state, model=model)
 
 
 def finished(state: State) -> bool:

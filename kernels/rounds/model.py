@@ -6,7 +6,7 @@ say of it after recalibration and evaluation. Posterior and kernel are derived f
 stored beside them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -58,6 +58,16 @@ class Model:
             raise StateError(
                 f"{len(self.recalibration)} recalibrations do not fit {self.targets} targets"
             )
+
+    def advanced(self, **parts: object) -> "Model":
+        """Return the model with these parts anew, and without any that followed from them.
+
+        The fields stand in the order in which a program finds them: other weights leave no
+        statistics, another linear layer leaves no recalibration.
+        """
+        names = [field.name for field in fields(self)]
+        first = min(names.index(name) for name in parts)
+        return replace(self, **{**dict.fromkeys(names[first + 1 :]), **parts})  # type: ignore[arg-type]
 
     @property
     def targets(self) -> int:

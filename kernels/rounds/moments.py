@@ -56,7 +56,7 @@ class State:
 def initial(spec: Spec, model: Model) -> State:  # noqa: ARG001
     """Start at the second sum where the schema has all bounds."""
     complete = not _unbounded(model.schema)
-    return State(replace(model, standardiser=None), model.schema if complete else None)
+    return State(model.advanced(standardiser=None), model.schema if complete else None)
 
 
 def layout(state: State) -> Layout:
@@ -95,7 +95,7 @@ def update(state: State, total: SecureTotal) -> State:
         sums[name] = sums[name].round()
     moments = Moments(**sums)
     standardiser = Standardiser.of(state.bounded, moments)
-    return replace(state, model=replace(state.model, standardiser=standardiser))
+    return replace(state, model=state.model.advanced(standardiser=standardiser))
 
 
 def finished(state: State) -> bool:

@@ -88,7 +88,7 @@ def update(state: State, total: SecureTotal) -> State:
     hyperparameters = state.model.hyperparameters
     if state.spec.refit or hyperparameters is None:
         hyperparameters = refit(spectrum)
-    model = replace(state.model, statistics=statistics, hyperparameters=hyperparameters)
+    model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
     return replace(state, model=model, done=True)
 
 

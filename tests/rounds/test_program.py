@@ -15,7 +15,7 @@ from kernels.errors import (
     StateError,
     UnknownAlgorithm,
 )
-from kernels.rounds import exact, linear, moments, storage
+from kernels.rounds import evaluation, exact, linear, moments, recalibration, storage
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, installed, restore
 from tests.rounds import tables
@@ -85,6 +85,19 @@ def test_schema_and_kernel_must_agree() -> None:
         Program(tables.SCHEMA, kernel, (moments.Spec(),))
     with pytest.raises(UnknownAlgorithm, match="int"):
         Program(tables.SCHEMA, tables.KERNEL, (3,))
+
+
+def test_a_later_part_never_outlives_what_it_followed_from() -> None:
+    sites = [tables.site(seed=seed) for seed in range(3)]
+    model = tables.fitted(sites, linear.Spec(), recalibration.Spec(), evaluation.Spec())
+    assert model.recalibration is not None
+    assert model.scores is not None
+    layer = model.advanced(statistics=model.statistics)
+    assert layer.hyperparameters is model.hyperparameters
+    assert (layer.recalibration, layer.scores) == (None, None)
+    moved = model.advanced(weights=model.urk.weights.detach())
+    assert moved.standardiser is model.standardiser
+    assert (moved.hyperparameters, moved.statistics, moved.scores) == (None, None, None)
 
 
 def test_every_installed_algorithm_is_found_by_its_name() -> None:
