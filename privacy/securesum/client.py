@@ -15,7 +15,7 @@ goes on from what is durable.
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,8 @@ class Client:
         self._journal = journal
         self._vault: dict[str, bytes | memoryview] = dict(vault)
         self._random = random
+        self._read: dict[str, Message] = {}
+        """Entries of the vault that have been decoded, until they change."""
 
     @classmethod
     def begin(
@@ -331,15 +333,16 @@ class Client:
         own = epoch.rank(self._identity.key)
         upload = checks.own_upload(entry.slots.get(certificate.slot), certificate)
         checks.check_survivors(entry, epoch, own, certificate)
-        check_certificate(epoch, certificate)
         slot = entry.slots[certificate.slot]
+        signed = slot.certify
+        same = signed is not None and signed.survivors == certificate.survivors
+        check_certificate(epoch, certificate, {own: signed.signature} if signed and same else None)
         checks.check_one_certificate(slot, certificate)
         steady.check_still_bound(self._journal, entry, epoch, upload, certificate.survivors)
         survivors = set(certificate.survivors)
         dropped = tuple(rank for rank in upload.active if rank not in survivors)
         pairs = self._pairs(entry) if dropped else {}
-        reveal = Reveal.signed(
-            self._identity,
+        reveal = Reveal(
             epoch_id=epoch.epoch_id,
             slot=certificate.slot,
             context=upload.context,
@@ -458,6 +461,7 @@ class Client:
         if encoded:
             changes[HEAD] = Head(self._journal.count, self._journal.chain).encode()
         for name, content in changes.items():
+            self._read.pop(name, None)
             if content is None:
                 self._vault.pop(name, None)
             else:
@@ -471,7 +475,9 @@ class Client:
     def _secret(self, name: str, kind: type[Stored]) -> Stored:
         if not self._holds(name, kind):
             raise SecretsLost("The secrets of this epoch or slot are gone from the vault.")
-        return kind.decode(bytes(self._vault[name]))
+        if name not in self._read:
+            self._read[name] = kind.decode(bytes(self._vault[name]))
+        return cast(Stored, self._read[name])
 
     def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
         if self._holds(_epoch_entry(entry.name), SealSecrets):

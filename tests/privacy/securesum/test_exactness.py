@@ -114,10 +114,10 @@ def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
         summation.add_certification(Certification(bytes(32), 0, rank, signature))
         if summation.certificate is not None:
             break
-    for rank, identity in enumerate(identities):
+    for rank in range(n):
         summation.add_reveal(
-            Reveal.signed(
-                identity, epoch_id=bytes(32), slot=0, context=task.context(), rank=rank,
+            Reveal(
+                epoch_id=bytes(32), slot=0, context=task.context(), rank=rank,
                 self_key=keys[rank], dropped=(), pair_keys=(),
             )
         )  # fmt: skip
