@@ -84,7 +84,7 @@ def _run(*, quick: bool) -> Figures:
         after = flwr_cells.measure(f"flwr client again, {size}", flwr_client)
         ours |= {(members, length, fault): cell for fault, cell in by_fault.items()}
         clients[members, length] = {name: (before[name] + after[name]) / 2 for name in before}
-    # flwr's server takes minutes at n = 100: all lengths and all members only in the full run.
+    # flwr's server takes minutes at n = 100: other lengths only in the full run.
     servers = {
         (members, length, fault): flwr_cells.measure(
             f"flwr server, n = {members}, length {length}, faults: {fault}",
@@ -146,9 +146,9 @@ def _numbers(members: int, fault: str) -> tuple[int, int]:
 
 
 def _flwr_server(members: int, length: int, fault: str, *, quick: bool) -> Cell:
-    """Time flwr's server; in a quick run on a tenth of the members' secrets, scaled up."""
+    """Time flwr's server; on a tenth of the secrets, scaled up, but for full runs at length 10⁴."""
     dropped, silent = _numbers(members, fault)
-    owners = members // 10 if quick else members
+    owners = members // 10 if members >= 100 and (quick or length > SHORT) else members
     cell = _flwr(
         party="server",
         members=members,
