@@ -138,14 +138,17 @@ def test_the_victims_own_advert_must_be_in_the_list_as_it_was_sent():
 def test_a_roster_with_another_key_for_a_pinned_name_is_refused():
     attacker = Attacker()
     lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
-    puppet = Identity.generate(attacker.random)
-    members = attacker.roster.members
-    attacker.roster = Roster((*members, Member("puppet", puppet.key)))
-    attacker.pins = Pins({**attacker.pins.confirmed, "puppet": members[0].key})
-    with pytest.raises(PinConflict):
+    other = Identity.generate(attacker.random)
+    attacker.pins = Pins({**attacker.pins.confirmed, "hospital 0": other.key})
+    with pytest.raises(PinConflict, match="another key"):
         lair.agree(1)
-    attacker.pins = Pins({"hospital 9": members[0].key})
-    with pytest.raises(PinConflict):
+
+
+def test_a_roster_that_gives_a_pinned_key_another_name_is_refused():
+    attacker = Attacker()
+    lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
+    attacker.pins = Pins({"hospital 9": attacker.hospitals[0].key})
+    with pytest.raises(PinConflict, match="hospital 9"):
         lair.agree(1)
 
 

@@ -1,6 +1,9 @@
 """A9: boxes in another's name, keys of low order, shares and messages that are not their own."""
 
+import random
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -14,8 +17,9 @@ from privacy.securesum.errors import (
     UnreadableBox,
 )
 from privacy.securesum.messages import Adverts, Box
-from privacy.securesum.records import SealSecrets
+from privacy.securesum.records import SealSecrets, Step
 from privacy.securesum.sealing import seal
+from privacy.securesum.wire import Message
 
 from .coordinator import Attacker, Lair, disk_of, is_noise
 
@@ -94,14 +98,28 @@ def test_a_colluders_box_that_does_not_open_is_its_own_fault(agreed):
     instead(agreed, 0, signed(honest))
 
 
-def test_a_seed_that_a_colluder_chose_does_not_decide_the_pairs_secret(agreed):
-    """Both halves enter: the same seed from the colluder twice gives no repeated secret."""
-    for rank in agreed.everyone:
-        agreed.deliver(rank)
-    agreed.corrupt(3)
-    seeds = [pair.seed for pair in agreed.corrupted[3].values()]
-    channels = [pair.channel for pair in agreed.corrupted[3].values()]
-    assert len({*seeds, *channels}) == 8
+def pair_seeds(*, other_halves_of: int | None) -> dict[int, bytes]:
+    """Open the same epoch, where one member draws other halves; give what 0 shares with others."""
+    attacker = Attacker()
+    lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
+    for rank, hospital in lair.members.items():
+        hospital.random = random.Random(rank + 100 * (rank == other_halves_of)).randbytes
+        hospital.crash()
+        lair.agree(rank)
+    for rank in lair.everyone:
+        lair.deliver(rank)
+    lair.corrupt(0)
+    return {other: pair.seed for other, pair in lair.corrupted[0].items()}
+
+
+def test_neither_member_of_a_pair_alone_decides_its_secret():
+    seeds = pair_seeds(other_halves_of=None)
+    assert seeds == pair_seeds(other_halves_of=None)
+    with_other_own = pair_seeds(other_halves_of=0)
+    assert all(with_other_own[rank] != seeds[rank] for rank in (1, 2, 3, 4))
+    with_other_theirs = pair_seeds(other_halves_of=3)
+    assert with_other_theirs[3] != seeds[3]
+    assert with_other_theirs[1] == seeds[1]
 
 
 @pytest.mark.parametrize("point", LOW_ORDER_X25519, ids=range(len(LOW_ORDER_X25519)))
@@ -153,8 +171,8 @@ def test_fewer_shares_than_the_threshold_say_nothing():
 # -- malformed messages
 
 
-def conversation(lair: Lair) -> list[tuple[int, type, bytes, object]]:
-    """All that a client is ever sent, as bytes, with what takes it."""
+def conversation(lair: Lair) -> list[tuple[Message, Callable[[Any], Step[Any]]]]:
+    """Messages to a client in the middle of a sum, with what takes them."""
     task = lair.task()
     lair.uploads(task)
     proposal = lair.proposal(task)

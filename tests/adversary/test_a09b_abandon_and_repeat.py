@@ -23,6 +23,8 @@ from privacy.securesum.errors import (
     SlotNotClosed,
     TooFewSigners,
     UnknownEpoch,
+    UnknownRank,
+    UnknownSurvivor,
 )
 from privacy.securesum.messages import AbandonProof, AbandonRequest, Certification
 
@@ -140,6 +142,21 @@ def test_a_proof_with_repeated_or_invented_signers_is_refused(lair):
         forged = replace(proof, signers=signers, signatures=(*proof.signatures, one))
         with pytest.raises(error):
             lair.members[0].client.close(forged)
+
+
+def test_a_certificate_over_members_that_the_epoch_lacks_closes_nothing(lair):
+    task = lair.task()
+    lair.uploads(task)
+    proper = lair.certificate(lair.proposal(task))
+    for change in (
+        {"active": (0, 1, 2, 3, 4, 5)},
+        {"active": (0, 1, 2, 3, 5), "survivors": (0, 1, 2, 3, 5), "signers": (0, 1, 2, 5)},
+    ):
+        with pytest.raises(UnknownRank):
+            lair.upload(lair.task(1, proof=replace(proper, **change).encode()), 0)
+    outside = replace(proper, active=(0, 1, 2, 3))
+    with pytest.raises(UnknownSurvivor):
+        lair.upload(lair.task(1, proof=outside.encode()), 0)
 
 
 def test_abandonment_and_certificate_exclude_each_other_at_every_client(lair):
