@@ -37,7 +37,7 @@ def sessions():
 
 
 @given(st.integers(3, 9), st.integers(0, 300), st.integers(0, 2**32), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_any_integers_add_up_bit_for_bit(sessions, n, length, seed, extreme):
     rng = np.random.default_rng(seed)
     low = 2**64 - 2 if extreme else 0
