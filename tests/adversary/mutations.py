@@ -38,7 +38,7 @@ class Mutation:
     def applied(self, source: str) -> str:
         """Give the source without the check."""
         if self.function:
-            return _emptied(source, self.function)
+            return _changed(source, self.function, self.old)
         if source.count(self.old) != 1:
             raise LookupError(f"{self.file}: {source.count(self.old)} × {self.old!r}, not one")
         return source.replace(self.old, self.new)
@@ -53,24 +53,37 @@ def listed() -> tuple[Mutation, ...]:
             for function, test in kinds.get("emptied", ())
         ]
         found += [
+            Mutation(f"{caller}: {call}", file, test, call, function=caller)
+            for caller, call, test in kinds.get("uncalled", ())
+        ]
+        found += [
             Mutation(what, file, test, old, new)
             for what, old, new, test in kinds.get("changed", ())
         ]
     return tuple(found)
 
 
-def _emptied(source: str, name: str) -> str:
-    """Give the source with one function's body, but its docstring, replaced by a return."""
+def _changed(source: str, name: str, call: str) -> str:
+    """Give the source with one function emptied but for its docstring, or without one call."""
     (found,) = [
         node
         for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.FunctionDef) and node.name == name
     ]
     body = found.body[1:] if ast.get_docstring(found) else found.body
+    instead = "return None"
+    if call:
+        body = [
+            node
+            for node in ast.walk(found)
+            if isinstance(node, ast.Expr) and ast.unparse(node).startswith(f"{call}(")
+        ]
+        instead = "pass"
+        if len(body) != 1:
+            raise LookupError(f"{name} calls {call} {len(body)} times, not once")
     lines = source.splitlines(keepends=True)
-    indent = " " * body[0].col_offset
-    first, last = body[0].lineno - 1, found.end_lineno
-    return "".join([*lines[:first], f"{indent}return None\n", *lines[last:]])
+    first, last = body[0].lineno - 1, body[-1].end_lineno
+    return "".join([*lines[:first], " " * body[0].col_offset, f"{instead}\n", *lines[last:]])
 
 
 def _copied(to: Path) -> Path:
@@ -92,7 +105,12 @@ def _run(at: Path, nodes: Sequence[str]) -> subprocess.CompletedProcess[str]:
     """Run tests in a copy; its own modules come first on the path."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", "-o",
                "addopts=", *nodes]  # fmt: skip
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(at)}
+    environment = {
+        **os.environ,
+        "PYTHONDONTWRITEBYTECODE": "1",  # a changed file may have the size and second of the last
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTHONPATH": str(at),
+    }
     return subprocess.run(
         command, cwd=at, env=environment, check=False, capture_output=True, text=True
     )

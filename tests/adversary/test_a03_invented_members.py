@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from privacy.errors import FingerprintMismatch, InvalidKey, PinConflict
+from privacy.errors import FingerprintMismatch, InvalidKey, PinConflict, RosterError
 from privacy.identity import Identity, Member, Pins, Roster, fingerprint
 from privacy.securesum.errors import (
     ForgedAdvert,
+    NotAscending,
     NotOnRoster,
     OwnAdvertMissing,
     TooFewActive,
@@ -88,6 +89,20 @@ def test_survivors_are_counted_by_pins():
     with pytest.raises(TooFewSurvivors):
         lair.certify(lair.proposal(task, (1, 2, 3, 4, 5, 6)), 1)
     lair.certify(lair.proposal(task, (0, 1, 2, 3, 4, 5)), 1)
+
+
+def test_a_member_counts_once():
+    """A colluder that is listed twice would fill the cohort up."""
+    attacker = Attacker()
+    adverts = attacker.adverts(attacker.opening(), attacker.hospitals).adverts
+    with pytest.raises(NotAscending):
+        Adverts((*adverts, adverts[4]))
+    member = attacker.roster.members[4]
+    with pytest.raises(RosterError, match="same key"):
+        Roster((*attacker.roster.members, Member("another name", member.key)))
+    puppet = Identity.generate(attacker.random)
+    with pytest.raises(RosterError, match="same name"):
+        Roster((*attacker.roster.members, Member(member.name, puppet.key)))
 
 
 # -- who is who

@@ -95,6 +95,23 @@ def test_secrets_that_are_older_than_the_journal_are_lost():
         lair.deliver(0)
 
 
+def test_a_key_of_another_slot_is_not_revealed(lair):
+    """The vault's entry of slot 0, which was abandoned, is put back: its key must stay in."""
+    lair.uploads(lair.task())
+    victim = lair.members[0]
+    (name,) = [name for name in victim.vault if name.startswith("slot/")]
+    old = victim.vault[name]
+    proof = lair.abandonment(lair.everyone)
+    second = lair.task(1, proof=proof.encode())
+    lair.uploads(second)
+    certificate = lair.certificate(lair.proposal(second))
+    victim.client = restored(victim, victim.records, {**victim.vault, name: old})
+    with pytest.raises(SecretsLost):
+        lair.reveal(certificate, 0)
+    with pytest.raises(SecretsLost):
+        lair.upload(second, 0)
+
+
 # -- journals
 
 

@@ -12,6 +12,7 @@ from privacy.framing import Label
 from privacy.securesum.certificates import abandon_parts, certify_parts
 from privacy.securesum.errors import (
     AlreadySigned,
+    BadField,
     ClosedOtherwise,
     CohortChanged,
     DifferentTask,
@@ -136,6 +137,8 @@ def test_a_proof_with_repeated_or_invented_signers_is_refused(lair):
     lair.uploads(lair.task())
     proof = lair.abandonment((0, 1, 2), tell=False)
     one = proof.signatures[0]
+    with pytest.raises(BadField):
+        replace(proof, signers=(0, 1, 2, 3))
     with pytest.raises(NotAscending):
         replace(proof, signers=(0, 1, 2, 2), signatures=(*proof.signatures, one))
     for signers, error in (((0, 1, 2, 3), ForgedSignature), ((0, 1, 2, 9), SignerOutside)):
