@@ -344,7 +344,9 @@ class Consent(SignedMessage):
     """A member agrees that sums over `old` and over `new` may both become known.
 
     Their difference is a sum over those in one set and not in the other: the signer, if it is
-    one of few. The statement serves one session, the one in which `new` will be summed.
+    one of few. The statement serves one session, the one in which `new` will be summed. It speaks
+    of two sets: what three and more sums together say about their members no pair of them shows,
+    and it covers all of the signer's data sources.
     """
 
     kind = 19
