@@ -12,13 +12,17 @@ BENCHMARK ?=
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test lint format bench clean
+.PHONY: demo test mutations lint format bench clean
 
 demo: $(INSTALLED)
 	$(BIN)/python -m benchmarks synthetic --quick
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2
+
+# Takes every check of the secure sum out, one at a time: the attack it stops must then succeed.
+mutations: $(INSTALLED)
+	$(BIN)/python -m tests.adversary.mutations
 
 lint: $(INSTALLED)
 	$(BIN)/ruff check .

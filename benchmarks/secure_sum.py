@@ -36,6 +36,7 @@ from benchmarks.secure_sum_ours import measure_cohort, measure_steady, quorum
 
 ROOT = Path(__file__).parents[1]
 PEERS = ROOT / ".venv-peers" / "bin" / "python"
+FLWR = ROOT / "benchmarks" / "secure_sum_flwr.py"
 SHORT, LONG = 10**4, 10**6
 LENGTHS = {10: (SHORT, 10**5, LONG, 10**7), 100: (SHORT, 10**5, LONG)}
 QUICK_LENGTHS = {10: (SHORT, LONG), 100: (10**4, LONG)}
@@ -68,28 +69,33 @@ def _one_processor() -> Iterator[None]:
 
 def _run(*, quick: bool) -> Figures:
     stem = "secure_sum.quick" if quick else "secure_sum"
-    cells = Cells(RESULTS / f"{stem}.cells.json", _sources())
+    sources = sorted((ROOT / "benchmarks").glob("secure_sum*.py"))
+    cells = Cells(RESULTS / f"{stem}.cells.json", [*ROOT.glob("privacy/**/*.py"), *sources])
+    flwr_cells = Cells(RESULTS / f"{stem}.flwr.cells.json", [FLWR])
     lengths = QUICK_LENGTHS if quick else LENGTHS
     ours: dict[Key, Cell] = {}
     clients: dict[tuple[int, int], Cell] = {}
     for members, length in [(n, length) for n, longs in lengths.items() for length in longs]:
         size = f"n = {members}, length {length}"
+        flwr_client = partial(_flwr, party="client", members=members, length=length)
+        # Before and after ours, so that a change of the machine's pace in between shows in both.
+        before = flwr_cells.measure(f"flwr client, {size}", flwr_client)
         by_fault = cells.measure(f"ours, {size}", partial(_ours, members, length))
+        after = flwr_cells.measure(f"flwr client again, {size}", flwr_client)
         ours |= {(members, length, fault): cell for fault, cell in by_fault.items()}
-        clients[members, length] = cells.measure(
-            f"flwr client, {size}",
-            partial(_flwr, party="client", members=members, length=length),
-        )
-    # flwr's server takes minutes at n = 100: all lengths and all members only in the full run.
+        clients[members, length] = {name: (before[name] + after[name]) / 2 for name in before}
+    # flwr's server takes minutes at n = 100: other lengths only in the full run.
     servers = {
-        (members, length, fault): cells.measure(
+        (members, length, fault): flwr_cells.measure(
             f"flwr server, n = {members}, length {length}, faults: {fault}",
             partial(_flwr_server, members, length, fault, quick=quick),
         )
         for members, length, fault in ours
         if not quick or (members, length) == (100, SHORT)
     }
-    error = cells.measure("flwr error", partial(_flwr, party="error", members=10, length=SHORT))
+    error = flwr_cells.measure(
+        "flwr error", partial(_flwr, party="error", members=10, length=SHORT)
+    )
     steady = cells.measure("steady", partial(measure_steady, sums=100 if quick else 500))
     growth = {
         members: ours.get((members, SHORT, "none"))
@@ -100,6 +106,7 @@ def _run(*, quick: bool) -> Figures:
     _print_table(ours, clients, servers)
     plot(RESULTS / f"{stem}.png", _by_length(ours, clients, servers), growth)
     cells.finish()
+    flwr_cells.finish()
     return (
         _limit_figures(ours)
         | _flwr_figures(ours, clients, servers)
@@ -139,9 +146,9 @@ def _numbers(members: int, fault: str) -> tuple[int, int]:
 
 
 def _flwr_server(members: int, length: int, fault: str, *, quick: bool) -> Cell:
-    """Time flwr's server; in a quick run on a tenth of the members' secrets, scaled up."""
+    """Time flwr's server; on a tenth of the secrets, scaled up, but for full runs at length 10⁴."""
     dropped, silent = _numbers(members, fault)
-    owners = members // 10 if quick else members
+    owners = members // 10 if members >= 100 and (quick or length > SHORT) else members
     cell = _flwr(
         party="server",
         members=members,
@@ -156,7 +163,7 @@ def _flwr_server(members: int, length: int, fault: str, *, quick: bool) -> Cell:
 def _flwr(*, members: int, **arguments: object) -> Cell:
     arguments |= {"members": members, "threshold": quorum(members)}
     printed = subprocess.run(
-        [PEERS, ROOT / "benchmarks" / "secure_sum_flwr.py", json.dumps(arguments)],
+        [PEERS, FLWR, json.dumps(arguments)],
         env=os.environ | {"OMP_NUM_THREADS": "1"},
         check=True,
         stdout=subprocess.PIPE,
@@ -259,7 +266,3 @@ def _print_table(
             + "".join(f"{'–' if s is None else format(1e3 * s, '.4g'):>9}" for s in numbers)
         )
     print("CPU milliseconds")
-
-
-def _sources() -> list[Path]:
-    return [*ROOT.glob("privacy/**/*.py"), *ROOT.glob("benchmarks/secure_sum*.py")]

@@ -8,10 +8,11 @@ import hashlib
 from enum import StrEnum
 
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 
 DIGEST_BYTES = 32
 KEY_BYTES = 32
+_SHA256 = hashes.SHA256()
 
 
 class Label(StrEnum):
@@ -36,13 +37,14 @@ class Label(StrEnum):
     UPLOAD = "veilgp/1/upload"
     CERTIFY = "veilgp/1/certify"
     ABANDON = "veilgp/1/abandon"
-    REVEAL = "veilgp/1/reveal"
     REPAIR = "veilgp/1/repair"
     CONSENT = "veilgp/1/consent"
     JOURNAL = "veilgp/1/journal"
 
+    prefix: bytes
 
-_PREFIX = {label: len(label).to_bytes(8, "big") + label.encode() for label in Label}
+    def __init__(self, name: str) -> None:
+        self.prefix = len(name).to_bytes(8, "big") + name.encode()
 
 
 def frame(label: Label, *parts: bytes) -> bytes:
@@ -51,7 +53,7 @@ def frame(label: Label, *parts: bytes) -> bytes:
     >>> frame(Label.ADVERT, b"ab", b"c") == frame(Label.ADVERT, b"a", b"bc")
     False
     """
-    pieces = [_PREFIX[label]]
+    pieces = [label.prefix]
     for part in parts:
         pieces += (len(part).to_bytes(8, "big"), part)
     return b"".join(pieces)
@@ -62,6 +64,11 @@ def digest(label: Label, *parts: bytes) -> bytes:
     return hashlib.sha256(frame(label, *parts)).digest()
 
 
+def mix(material: bytes, label: Label, *parts: bytes) -> bytes:
+    """HKDF-SHA256: a 32-byte key from key material of any form, the framed parts as `info`."""
+    return HKDF(_SHA256, KEY_BYTES, None, frame(label, *parts)).derive(material)
+
+
 def derive(key: bytes, label: Label, *parts: bytes) -> bytes:
-    """HKDF-SHA256: a 32-byte key for one use, from a key and the framed parts as `info`."""
-    return HKDF(hashes.SHA256(), KEY_BYTES, None, frame(label, *parts)).derive(key)
+    """HKDF-SHA256's second half, which suffices for a key that is uniform: a key for one use."""
+    return HKDFExpand(_SHA256, KEY_BYTES, frame(label, *parts)).derive(key)

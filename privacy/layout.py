@@ -14,6 +14,7 @@ import hashlib
 import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -123,9 +124,8 @@ class Layout:
             raise LayoutError("a layout is made of a tuple of blocks")
         if not 0 < len(self.blocks) <= _MAX_BLOCKS:
             raise LayoutError(f"a layout has 1 to {_MAX_BLOCKS} blocks, not {len(self.blocks)}")
-        names = [block.name for block in self.blocks]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
+        times = Counter(block.name for block in self.blocks)
+        if repeated := sorted(name for name, count in times.items() if count > 1):
             raise LayoutError(f"blocks need names of their own; repeated: {', '.join(repeated)}")
         if self.length > MAX_LENGTH:
             raise LayoutError(f"{self.length} elements are beyond the {MAX_LENGTH} of one vector")

@@ -79,11 +79,14 @@ def share_value(share: bytes) -> int:
 
 
 def _evaluate(coefficients: Sequence[int], x: int) -> int:
-    """Horner's rule, highest coefficient first."""
+    """Horner's rule, highest coefficient first.
+
+    Points are small: a number that grows by a few bits a step is cheaper than a division a step.
+    """
     value = 0
     for coefficient in coefficients:
-        value = (value * x + coefficient) % PRIME
-    return value
+        value = value * x + coefficient
+    return value % PRIME
 
 
 def _check_points(points: Sequence[int]) -> None:

@@ -7,7 +7,7 @@ A member signs one of them, once per slot. Two quorums of an epoch share an hone
 slot has one certified set of survivors, or a proof of abandonment, and never two of these.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from privacy.errors import BadSignature
 from privacy.framing import Label, frame
@@ -46,8 +46,13 @@ def abandon_parts(epoch: Epoch, slot: int) -> tuple[bytes, ...]:
     return (epoch.terms.session, epoch.run, epoch.epoch_id, slot_bytes(slot))
 
 
-def check_certificate(epoch: Epoch, certificate: Certificate) -> None:
-    """Accept a certificate only with a quorum of distinct survivors' signatures."""
+def check_certificate(
+    epoch: Epoch, certificate: Certificate, own: Mapping[int, bytes] | None = None
+) -> None:
+    """Accept a certificate only with a quorum of distinct survivors' signatures.
+
+    `own` is the caller's signature on this very statement, by its rank, if it has made one.
+    """
     _check_epoch(epoch, certificate.epoch_id)
     epoch.check_ranks(certificate.active)
     check_survivors_active(certificate)
@@ -57,13 +62,15 @@ def check_certificate(epoch: Epoch, certificate: Certificate) -> None:
         certificate.survivors,
         Label.CERTIFY,
         certify_parts(epoch, certificate),
+        own or {},
     )
 
 
 def check_abandoned(epoch: Epoch, proof: AbandonProof) -> None:
     """Accept a proof of abandonment only with a quorum of distinct members' signatures."""
     _check_epoch(epoch, proof.epoch_id)
-    _check_signed(epoch, proof, epoch.everyone, Label.ABANDON, abandon_parts(epoch, proof.slot))
+    parts = abandon_parts(epoch, proof.slot)
+    _check_signed(epoch, proof, epoch.everyone, Label.ABANDON, parts, {})
 
 
 def check_closed(epoch: Epoch, slot: int, proof: bytes) -> Proof:
@@ -99,11 +106,16 @@ def _check_epoch(epoch: Epoch, epoch_id: bytes) -> None:
 
 
 def _check_signed(
-    epoch: Epoch, proof: Proof, allowed: Iterable[int], label: Label, parts: tuple[bytes, ...]
+    epoch: Epoch,
+    proof: Proof,
+    allowed: Iterable[int],
+    label: Label,
+    parts: tuple[bytes, ...],
+    own: Mapping[int, bytes],
 ) -> None:
     check_quorum(epoch, proof)
     check_signers(proof, allowed)
-    check_signatures(epoch, proof, frame(label, *parts))
+    check_signatures(epoch, proof, frame(label, *parts), own)
 
 
 def check_quorum(epoch: Epoch, proof: Proof) -> None:
@@ -122,9 +134,13 @@ def check_signers(proof: Proof, allowed: Iterable[int]) -> None:
         raise SignerOutside(f"Slot {proof.slot}: rank {min(outside)} may not sign this statement.")
 
 
-def check_signatures(epoch: Epoch, proof: Proof, statement: bytes) -> None:
+def check_signatures(
+    epoch: Epoch, proof: Proof, statement: bytes, own: Mapping[int, bytes]
+) -> None:
     """Refuse a signature that is not by its signer, or not on this statement."""
     for rank, signature in zip(proof.signers, proof.signatures, strict=True):
+        if own.get(rank) == signature:
+            continue  # the caller has made it itself
         try:
             verify_framed(epoch.members[rank], signature, statement)
         except BadSignature as error:

@@ -14,8 +14,7 @@ goes on from what is durable.
 """
 
 import os
-from collections.abc import Iterable, Mapping
-from typing import TypeVar
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,17 +42,23 @@ from privacy.securesum.epoch import (
 from privacy.securesum.errors import (
     ClosedOtherwise,
     EpochNotReady,
-    JournalError,
-    JournalLost,
     SecondEpoch,
     SecretsLost,
     StaleEpoch,
     TermsChanged,
     UnknownEpoch,
-    VaultLost,
 )
 from privacy.securesum.journal import EpochEntry, EpochName, Journal
 from privacy.securesum.masking import make_upload, open_share, pair_key
+from privacy.securesum.memory import (
+    Memory,
+    Vault,
+    body_entry,
+    epoch_entry,
+    epoch_erased,
+    slot_entry,
+    slot_erased,
+)
 from privacy.securesum.messages import (
     Abandonment,
     AbandonProof,
@@ -81,37 +86,29 @@ from privacy.securesum.records import (
     Begun,
     Certified,
     Ended,
-    Head,
     Joined,
     PairsSecrets,
     SealSecrets,
-    Sent,
     SignedAbandon,
     SignedCertify,
     SlotSecrets,
     Step,
     Uploaded,
     UploadStep,
-    VaultChanges,
 )
 from privacy.securesum.sealing import KEM_SECRET_BYTES, public_key
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 
-Vault = Mapping[str, bytes | memoryview]
-HEAD = "head"
-Stored = TypeVar("Stored", bound=Message)
-
 
 class Client:
     """One member, over all its data sources, sessions and coordinators."""
 
-    def __init__(
-        self, identity: Identity, journal: Journal, vault: Vault, random: Randomness
-    ) -> None:
+    def __init__(self, identity: Identity, memory: Memory, random: Randomness) -> None:
         self._identity = identity
-        self._journal = journal
-        self._vault: dict[str, bytes | memoryview] = dict(vault)
+        self._memory = memory
+        self._journal = memory.journal
+        self._commit = memory.commit
         self._random = random
 
     @classmethod
@@ -119,7 +116,7 @@ class Client:
         cls, identity: Identity, random: Randomness = os.urandom
     ) -> tuple["Client", Step[None]]:
         """Begin the journal of an identity that has just been made; once in its life."""
-        client = cls(identity, Journal(), {}, random)
+        client = cls(identity, Memory(Journal(), {}), random)
         return client, client._commit(None, [Begun(identity.key)])
 
     @classmethod
@@ -131,18 +128,7 @@ class Client:
         random: Randomness = os.urandom,
     ) -> "Client":
         """Go on from what is durable; refuse an empty, foreign or rolled-back journal."""
-        listed = list(records)
-        if not listed:
-            raise JournalLost("The journal is empty. An identity without its journal is lost.")
-        if HEAD not in vault:
-            raise VaultLost(
-                "There is no vault beside this journal. A vault is in no backup, so the journal "
-                "is from one and may have forgotten what was signed. Make a new identity."
-            )
-        journal = Journal.replay(listed, Head.decode(bytes(vault[HEAD])))
-        if journal.identity != identity.key:
-            raise JournalError(f"This is not the journal of {identity.fingerprint}.")
-        return cls(identity, journal, vault, random)
+        return cls(identity, Memory.restore(identity.key, records, vault), random)
 
     def __repr__(self) -> str:
         return f"Client({self._identity.fingerprint}, {self._journal.count} records)"
@@ -189,9 +175,9 @@ class Client:
         for older in self._journal.epochs.values():
             if older.name[:2] == name[:2] and not older.ended:
                 records.append(Ended(*older.name))
-                vault |= _erased(older.name)
+                vault |= epoch_erased(older.name)
         records.append(Advertised(*name, source=source, advert=advert.encode()))
-        vault[_epoch_entry(name)] = AdvertSecrets(secret).encode()
+        vault[epoch_entry(name)] = AdvertSecrets(secret).encode()
         return self._commit(advert, records, vault)
 
     def agree(self, adverts: Adverts, roster: Roster, pins: Pins) -> Step[Boxes | None]:
@@ -208,7 +194,7 @@ class Client:
         if entry.epoch is not None:
             return self._boxes_again(entry, epoch)
         own = epoch.rank(self._identity.key)
-        kem_secret = self._secret(_epoch_entry(name), AdvertSecrets).kem_secret
+        kem_secret = self._memory.secret(epoch_entry(name), AdvertSecrets).kem_secret
         seeds = {rank: self._random(32) for rank in epoch.everyone if rank != own}
         boxes = Boxes.signed(
             self._identity,
@@ -223,15 +209,15 @@ class Client:
             members=epoch.members,
             trusted=tuple(r for r in epoch.everyone if epoch.members[r] in trusted),
         )
-        return self._commit(boxes, [record], {_epoch_entry(name): secrets.encode()})
+        return self._commit(boxes, [record], {epoch_entry(name): secrets.encode()})
 
     def receive(self, delivery: Delivery) -> Step[None]:
         """Open the boxes of all others; from here on the epoch can sum."""
         entry, epoch = self._journal.entry(delivery.epoch_id)
         checks.check_open(entry)
-        if self._holds(_epoch_entry(entry.name), PairsSecrets):
+        if self._memory.holds(epoch_entry(entry.name), PairsSecrets):
             return Step(None)
-        secrets = self._secret(_epoch_entry(entry.name), SealSecrets)
+        secrets = self._memory.secret(epoch_entry(entry.name), SealSecrets)
         pairs = open_boxes(
             epoch,
             epoch.rank(self._identity.key),
@@ -244,7 +230,7 @@ class Client:
             tuple(pair.seed for pair in pairs.values()),
             tuple(pair.channel for pair in pairs.values()),
         )
-        return self._commit(None, [], {_epoch_entry(entry.name): kept.encode()})
+        return self._commit(None, [], {epoch_entry(entry.name): kept.encode()})
 
     def end(self, name: EpochName) -> Step[None]:
         """End an epoch and erase its secrets; slots that are still open count as released."""
@@ -253,7 +239,7 @@ class Client:
             raise UnknownEpoch("This client has not advertised for this epoch.")
         if entry.ended:
             return Step(None)
-        return self._commit(None, [Ended(*entry.name)], _erased(entry.name))
+        return self._commit(None, [Ended(*entry.name)], epoch_erased(entry.name))
 
     # -- sums
 
@@ -294,10 +280,10 @@ class Client:
             Uploaded(epoch.epoch_id, task.slot, made.header.context, task.active, table, noise)
         )
         vault: dict[str, bytes | memoryview | None] = {
-            _slot_entry(entry.name): SlotSecrets(
+            slot_entry(entry.name): SlotSecrets(
                 task.slot, made.self_key, made.header.encode()
             ).encode(),
-            _body_entry(entry.name): made.body,
+            body_entry(entry.name): made.body,
         }
         step = self._commit(made.header, records, vault)
         return UploadStep(step.message, step.records, step.vault, made.body)
@@ -331,15 +317,16 @@ class Client:
         own = epoch.rank(self._identity.key)
         upload = checks.own_upload(entry.slots.get(certificate.slot), certificate)
         checks.check_survivors(entry, epoch, own, certificate)
-        check_certificate(epoch, certificate)
         slot = entry.slots[certificate.slot]
+        signed = slot.certify
+        same = signed is not None and signed.survivors == certificate.survivors
+        check_certificate(epoch, certificate, {own: signed.signature} if signed and same else None)
         checks.check_one_certificate(slot, certificate)
         steady.check_still_bound(self._journal, entry, epoch, upload, certificate.survivors)
         survivors = set(certificate.survivors)
         dropped = tuple(rank for rank in upload.active if rank not in survivors)
         pairs = self._pairs(entry) if dropped else {}
-        reveal = Reveal.signed(
-            self._identity,
+        reveal = Reveal(
             epoch_id=epoch.epoch_id,
             slot=certificate.slot,
             context=upload.context,
@@ -350,7 +337,7 @@ class Client:
         )
         if slot.certified is not None:
             return Step(reveal)
-        return self._commit(reveal, _closed(certificate), {_body_entry(entry.name): None})
+        return self._commit(reveal, _closed(certificate), {body_entry(entry.name): None})
 
     def repair(self, request: RepairRequest) -> Step[Repair]:
         """Open this member's shares of silent survivors' self keys."""
@@ -408,7 +395,7 @@ class Client:
             raise ClosedOtherwise(f"Slot {proof.slot} has a certificate: it counts as released.")
         if slot is not None and slot.abandoned:
             return Step(None)
-        erased = _erased_slot(entry.name) if proof.slot == entry.newest else {}
+        erased = slot_erased(entry.name) if proof.slot == entry.newest else {}
         return self._commit(None, _closed(proof), erased)
 
     # -- what an operator may allow
@@ -445,45 +432,17 @@ class Client:
 
     # -- memory
 
-    def _commit(
-        self, message: Sent, records: Iterable[Message], vault: VaultChanges | None = None
-    ) -> Step[Sent]:
-        """Change the memory, and say what of it must be durable before the message goes out."""
-        encoded = []
-        for record in records:
-            data = record.encode()
-            self._journal.apply(record, data)
-            encoded.append(data)
-        changes = dict(vault or {})
-        if encoded:
-            changes[HEAD] = Head(self._journal.count, self._journal.chain).encode()
-        for name, content in changes.items():
-            if content is None:
-                self._vault.pop(name, None)
-            else:
-                self._vault[name] = content
-        return Step(message, tuple(encoded), changes)
-
-    def _holds(self, name: str, kind: type[Message]) -> bool:
-        content = self._vault.get(name)
-        return content is not None and content[1] == kind.kind
-
-    def _secret(self, name: str, kind: type[Stored]) -> Stored:
-        if not self._holds(name, kind):
-            raise SecretsLost("The secrets of this epoch or slot are gone from the vault.")
-        return kind.decode(bytes(self._vault[name]))
-
     def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
-        if self._holds(_epoch_entry(entry.name), SealSecrets):
+        if self._memory.holds(epoch_entry(entry.name), SealSecrets):
             raise EpochNotReady("The boxes of all other members have not arrived yet.")
-        kept = self._secret(_epoch_entry(entry.name), PairsSecrets)
+        kept = self._memory.secret(epoch_entry(entry.name), PairsSecrets)
         return {
             rank: PairSecrets(seed, channel)
             for rank, seed, channel in zip(kept.others, kept.seeds, kept.channels, strict=True)
         }
 
     def _slot_secrets(self, entry: EpochEntry, slot: int) -> SlotSecrets:
-        secrets = self._secret(_slot_entry(entry.name), SlotSecrets)
+        secrets = self._memory.secret(slot_entry(entry.name), SlotSecrets)
         if secrets.slot != slot:
             raise SecretsLost(f"The vault holds the secrets of another slot than {slot}.")
         return secrets
@@ -501,17 +460,14 @@ class Client:
     def _boxes_again(self, entry: EpochEntry, epoch: Epoch) -> Step[Boxes | None]:
         if entry.epoch is None or entry.epoch.epoch_id != epoch.epoch_id:
             raise SecondEpoch("This client has agreed to another list of members for the epoch.")
-        if self._holds(_epoch_entry(entry.name), PairsSecrets):
+        if self._memory.holds(epoch_entry(entry.name), PairsSecrets):
             return Step(None)
-        secrets = self._secret(_epoch_entry(entry.name), SealSecrets)
+        secrets = self._memory.secret(epoch_entry(entry.name), SealSecrets)
         return Step(Boxes.decode(secrets.boxes))
 
     def _upload_again(self, entry: EpochEntry, slot: int) -> UploadStep:
         header = Upload.decode(self._slot_secrets(entry, slot).header)
-        body = self._vault.get(_body_entry(entry.name))
-        if body is None:
-            raise SecretsLost("The masked vector of this slot is gone from the vault.")
-        return UploadStep(header, body=memoryview(body))
+        return UploadStep(header, body=self._memory.body(body_entry(entry.name)))
 
 
 def _closed(proof: Proof | None) -> list[Message]:
@@ -535,23 +491,3 @@ def _claim(certified: Certified) -> Proposal:
         certified.active,
         certified.survivors,
     )
-
-
-def _epoch_entry(name: EpochName) -> str:
-    return f"epoch/{name[0].hex()}/{name[1].hex()}/{name[2]}"
-
-
-def _slot_entry(name: EpochName) -> str:
-    return f"slot/{name[0].hex()}/{name[1].hex()}/{name[2]}"
-
-
-def _body_entry(name: EpochName) -> str:
-    return f"body/{name[0].hex()}/{name[1].hex()}/{name[2]}"
-
-
-def _erased_slot(name: EpochName) -> dict[str, bytes | memoryview | None]:
-    return {_slot_entry(name): None, _body_entry(name): None}
-
-
-def _erased(name: EpochName) -> dict[str, bytes | memoryview | None]:
-    return {_epoch_entry(name): None, **_erased_slot(name)}

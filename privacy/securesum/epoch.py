@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from privacy.errors import BadSignature
-from privacy.framing import Label, derive, digest, frame
+from privacy.framing import Label, derive, digest, frame, mix
 from privacy.identity import Identity, Roster, verify
 from privacy.securesum.errors import (
     AdvertForAnotherEpoch,
@@ -169,7 +169,7 @@ def open_boxes(
 def _pair(epoch: Epoch, own: int, mine: bytes, other: int, theirs: bytes) -> PairSecrets:
     both = mine + theirs if own < other else theirs + mine
     low, high = rank_bytes(min(own, other)), rank_bytes(max(own, other))
-    seed = derive(both, Label.PAIR_SEED, epoch.epoch_id, low, high)
+    seed = mix(both, Label.PAIR_SEED, epoch.epoch_id, low, high)
     return PairSecrets(seed, derive(seed, Label.CHANNEL, epoch.epoch_id, low, high))
 
 

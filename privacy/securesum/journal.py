@@ -11,7 +11,6 @@ from privacy.framing import Label, digest
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.errors import (
     JournalError,
-    JournalLost,
     JournalRolledBack,
     SessionNotJoined,
     UnknownEpoch,
@@ -67,11 +66,8 @@ class EpochEntry:
     trusted: frozenset[int] = frozenset()
     ended: bool = False
     slots: dict[int, SlotEntry] = field(default_factory=dict)
-
-    @property
-    def newest(self) -> int:
-        """The newest slot that the client has done anything about; −1 before the first."""
-        return max(self.slots, default=-1)
+    newest: int = -1
+    """The newest slot that the client has done anything about."""
 
     @property
     def uploads(self) -> bool:
@@ -118,7 +114,7 @@ class Journal:
 
     @classmethod
     def replay(cls, records: Iterable[bytes], head: Head) -> "Journal":
-        """Read a journal back; refuse one that is empty or older than its vault."""
+        """Read a journal back; refuse one that is older than its vault."""
         journal = cls()
         passed_head = False
         for data in records:
@@ -130,8 +126,6 @@ class Journal:
                 ) from error
             if journal.count == head.count:
                 passed_head = journal.chain == head.chain
-        if journal.identity is None:
-            raise JournalLost("The journal is empty. An identity without its journal is lost.")
         if not passed_head:
             raise JournalRolledBack(
                 f"The vault was written beside a journal of {head.count} records "
@@ -219,7 +213,9 @@ class Journal:
             source.approved = None  # it was given for what had been released then
 
     def _slot(self, epoch_id: bytes, slot: int) -> SlotEntry:
-        return self.agreed[epoch_id].slots.setdefault(slot, SlotEntry())
+        entry = self.agreed[epoch_id]
+        entry.newest = max(entry.newest, slot)
+        return entry.slots.setdefault(slot, SlotEntry())
 
 
 def _decode(data: bytes) -> Message:

@@ -5,8 +5,9 @@
              ← Reveal   RepairRequest →   ← Repair
     instead  AbandonRequest →   ← Abandonment   AbandonProof →
 
-(→ to the clients.) Whatever a member says is signed under a label of its own. The coordinator
-signs nothing: clients believe only what members have signed, and what all of them hash alike.
+(→ to the clients.) Whatever a member says is signed under a label of its own, but for a key that
+proves itself. The coordinator signs nothing: clients believe only what members have signed, and
+what all of them hash alike.
 Members are named by rank, their place among the epoch's adverts sorted by identity.
 """
 
@@ -274,11 +275,14 @@ class AbandonProof(Message):
 
 
 @dataclass(frozen=True)
-class Reveal(SignedMessage):
-    """A survivor's self key of one sum, and its pair keys of that sum with those who dropped."""
+class Reveal(Message):
+    """A survivor's self key of one sum, and its pair keys of that sum with those who dropped.
+
+    It needs no signature: until it is said nobody else knows the self key, to which the signed
+    header committed.
+    """
 
     kind = 16
-    label = Label.REVEAL
 
     epoch_id: Digest
     slot: Counter
@@ -287,7 +291,6 @@ class Reveal(SignedMessage):
     self_key: Annotated[bytes, Fixed(KEY_BYTES)] = field(repr=False)
     dropped: RankSet
     pair_keys: Annotated[tuple[bytes, ...], Rows(KEY_BYTES)] = field(repr=False)
-    signature: Signature
 
     def check(self) -> None:
         """Refuse a reveal without one pair key per dropped member."""
@@ -341,7 +344,9 @@ class Consent(SignedMessage):
     """A member agrees that sums over `old` and over `new` may both become known.
 
     Their difference is a sum over those in one set and not in the other: the signer, if it is
-    one of few. The statement serves one session, the one in which `new` will be summed.
+    one of few. The statement serves one session, the one in which `new` will be summed. It speaks
+    of two sets: what three and more sums together say about their members no pair of them shows,
+    and it covers all of the signer's data sources.
     """
 
     kind = 19

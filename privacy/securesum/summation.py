@@ -216,7 +216,6 @@ class Summation:
         if known is not None and known == message:
             return
         self._check_sender(message, certificate.survivors)
-        message.check_signed_by(self._key(message.rank), ForgedMessage, f"Rank {message.rank}")
         if known is not None:
             raise Conflict(f"Rank {message.rank} has revealed something else.")
         if message.dropped != self.dropped:

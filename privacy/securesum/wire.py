@@ -10,7 +10,6 @@ its own. The same checks run when a message is made in the program, so a message
 well-formed.
 """
 
-import itertools
 import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
@@ -202,12 +201,13 @@ class Ranks(Codec):
         """Accept a strictly ascending tuple of ranks."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
             raise BadField(f"not a tuple of at most {MAX_MEMBERS} ranks")
-        if any(type(rank) is not int for rank in value) or (
-            value and not 0 <= min(value) <= max(value) < MAX_MEMBERS
-        ):
-            raise BadField(f"a rank is a number below {MAX_MEMBERS}")
-        if any(a >= b for a, b in itertools.pairwise(value)):
-            raise NotAscending("ranks are listed once each, in ascending order")
+        last = -1
+        for rank in value:
+            if type(rank) is not int or not 0 <= rank < MAX_MEMBERS:
+                raise BadField(f"a rank is a number below {MAX_MEMBERS}")
+            if rank <= last:
+                raise NotAscending("ranks are listed once each, in ascending order")
+            last = rank
 
     def write(self, value: Any) -> bytes:
         """Count, then ranks."""
@@ -312,9 +312,10 @@ class Message:
     kind: ClassVar[int]
 
     def __post_init__(self) -> None:
+        values = self.__dict__
         try:
             for name, codec in self._codecs():
-                codec.check(getattr(self, name))
+                codec.check(values[name])
         except MalformedMessage as error:
             raise type(error)(f"{type(self).__name__}.{name}: {error}") from None
         self.check()
@@ -332,8 +333,9 @@ class Message:
 
     def fields_encoded(self, *, but: str = "") -> bytes:
         """Give the fields without the two-byte header, and without the field named `but`."""
+        values = self.__dict__
         return b"".join(
-            [codec.write(getattr(self, name)) for name, codec in self._codecs() if name != but]
+            [codec.write(values[name]) for name, codec in self._codecs() if name != but]
         )
 
     @classmethod

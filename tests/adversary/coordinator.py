@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy.errors import SharingError
 from privacy.framing import Label, digest
 from privacy.identity import Identity, Member, Pins, Randomness, Roster
 from privacy.masks import apply_masks
 from privacy.securesum.client import Client
 from privacy.securesum.epoch import Epoch, PairSecrets, epoch_from
-from privacy.securesum.masking import open_share, pair_key, share_point
+from privacy.securesum.masking import check_commitment, open_share, pair_key, share_point
 from privacy.securesum.messages import (
     AbandonProof,
     AbandonRequest,
@@ -366,7 +367,7 @@ class Lair:
         add, subtract = [], []
         for rank in chosen:
             total += self.bodies[context, rank]
-            subtract += [key for key in (self._self_key(context, rank),) if key is not None]
+            subtract += [key for key in (self.self_key(context, rank),) if key is not None]
             for other in task.active:
                 key = self.pair_keys.get((context, min(rank, other), max(rank, other)))
                 if key is not None and other not in chosen:
@@ -397,13 +398,18 @@ class Lair:
     def _learn_pair(self, context: bytes, one: int, other: int, key: bytes) -> None:
         self.pair_keys[context, min(one, other), max(one, other)] = key
 
-    def _self_key(self, context: bytes, rank: int) -> bytes | None:
+    def self_key(self, context: bytes, rank: int) -> bytes | None:
+        """Give a key that was revealed, or try all shares that are held, few as they may be."""
         known = self.self_keys.get((context, rank))
-        held = self.shares.get((context, rank), {})
-        if known is not None or len(held) < self.epoch.quorum:
+        held = self.shares.get((context, rank))
+        if known is not None or not held:
             return known
-        some = sorted(held.items())[: self.epoch.quorum]
-        return combine({share_point(holder): share for holder, share in some})
+        try:
+            key = combine({share_point(holder): share for holder, share in held.items()})
+        except SharingError:
+            return None
+        committed = self.headers[context, rank].commitment
+        return key if check_commitment(key, context, rank, committed) else None
 
     @property
     def _suffix(self) -> str:

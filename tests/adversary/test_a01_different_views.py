@@ -85,6 +85,25 @@ def test_active_members_that_differ_by_client_leave_noise():
         lair.certify(forged, 1)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch_id": bytes(32)},
+        {"slot": 1},
+        {"statistic": "moments/2"},
+        {"parameters": b"1"},
+        {"encoding": b"1"},
+        {"noise": b"1"},
+        {"length": 255},
+        {"active": (0, 1, 2, 3)},
+        {"broadcast": CRAFTED},
+    ],
+    ids=lambda change: next(iter(change)),
+)
+def test_every_part_of_a_task_is_in_its_context(lair, change):
+    assert lair.task(**change).context() != lair.task().context()
+
+
 def test_one_context_with_other_active_members_is_another_task():
     """Only the list of active members differs between the claim and the upload."""
     lair = Attacker(private=True).open()

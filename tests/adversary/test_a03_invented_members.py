@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from privacy.errors import FingerprintMismatch, InvalidKey, PinConflict
+from privacy.errors import FingerprintMismatch, InvalidKey, PinConflict, RosterError
 from privacy.identity import Identity, Member, Pins, Roster, fingerprint
 from privacy.securesum.errors import (
     ForgedAdvert,
+    NotAscending,
     NotOnRoster,
     OwnAdvertMissing,
     TooFewActive,
@@ -90,6 +91,20 @@ def test_survivors_are_counted_by_pins():
     lair.certify(lair.proposal(task, (0, 1, 2, 3, 4, 5)), 1)
 
 
+def test_a_member_counts_once():
+    """A colluder that is listed twice would fill the cohort up."""
+    attacker = Attacker()
+    adverts = attacker.adverts(attacker.opening(), attacker.hospitals).adverts
+    with pytest.raises(NotAscending):
+        Adverts((*adverts, adverts[4]))
+    member = attacker.roster.members[4]
+    with pytest.raises(RosterError, match="same key"):
+        Roster((*attacker.roster.members, Member("another name", member.key)))
+    puppet = Identity.generate(attacker.random)
+    with pytest.raises(RosterError, match="same name"):
+        Roster((*attacker.roster.members, Member(member.name, puppet.key)))
+
+
 # -- who is who
 
 
@@ -138,14 +153,17 @@ def test_the_victims_own_advert_must_be_in_the_list_as_it_was_sent():
 def test_a_roster_with_another_key_for_a_pinned_name_is_refused():
     attacker = Attacker()
     lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
-    puppet = Identity.generate(attacker.random)
-    members = attacker.roster.members
-    attacker.roster = Roster((*members, Member("puppet", puppet.key)))
-    attacker.pins = Pins({**attacker.pins.confirmed, "puppet": members[0].key})
-    with pytest.raises(PinConflict):
+    other = Identity.generate(attacker.random)
+    attacker.pins = Pins({**attacker.pins.confirmed, "hospital 0": other.key})
+    with pytest.raises(PinConflict, match="another key"):
         lair.agree(1)
-    attacker.pins = Pins({"hospital 9": members[0].key})
-    with pytest.raises(PinConflict):
+
+
+def test_a_roster_that_gives_a_pinned_key_another_name_is_refused():
+    attacker = Attacker()
+    lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
+    attacker.pins = Pins({"hospital 9": attacker.hospitals[0].key})
+    with pytest.raises(PinConflict, match="hospital 9"):
         lair.agree(1)
 
 

@@ -185,6 +185,14 @@ def test_signatures_on_another_set_do_not_certify_this_one(lair, task):
         lair.reveal(replace(proper, survivors=lair.everyone), VICTIM)
 
 
+def test_the_victims_own_signature_on_one_set_does_not_count_for_another(lair, task):
+    everyone, fewer = lair.proposal(task), lair.proposal(task, (0, 1, 2, 3, 4, 5))
+    own = lair.certify(everyone, VICTIM)
+    forced = [signed_by_colluder(lair, fewer, rank) for rank in (1, 2, 3, 4)]
+    with pytest.raises(ForgedSignature):
+        lair.reveal(certificate_of(fewer, [own, *forced]), VICTIM)
+
+
 def test_a_certificate_for_another_task_than_the_victims_upload_is_refused(lair):
     own, other = lair.task(), lair.task(statistic="other")
     lair.upload(own, VICTIM)
@@ -194,6 +202,8 @@ def test_a_certificate_for_another_task_than_the_victims_upload_is_refused(lair)
         lair.reveal(certificate, VICTIM)
     with pytest.raises(DifferentTask):
         lair.certify(lair.proposal(other), VICTIM)
+    with pytest.raises(ForgedSignature):
+        lair.reveal(replace(certificate, context=own.context()), VICTIM)
 
 
 def test_nothing_is_signed_or_revealed_for_a_sum_without_an_upload(lair):
@@ -220,6 +230,14 @@ def test_an_outsider_opens_no_shares(lair, task):
         lair.reveal(certificate, VICTIM)
     with pytest.raises(NotCertified):
         lair.repair(task, VICTIM, 1)
+
+
+def test_a_member_is_not_asked_for_a_share_of_its_own_key(lair, task):
+    certificate = lair.certificate(lair.proposal(task))
+    lair.reveal(certificate, 1)
+    request = replace(lair.repair_request(task, 1, VICTIM), silent=(1,))
+    with pytest.raises(ShareOfOutsider):
+        lair.members[1].client.repair(request)
 
 
 def test_a_certificate_needs_one_signature_per_signer(lair, task):

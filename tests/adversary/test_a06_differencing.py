@@ -19,6 +19,7 @@ from privacy.securesum.errors import (
     ForgedConsent,
     PartialCohort,
     RuleChanged,
+    SameTable,
     TableChanged,
 )
 from privacy.securesum.messages import Consent
@@ -171,6 +172,18 @@ def test_nothing_is_certified_or_revealed_once_the_source_has_moved_on():
             first.certify(first.proposal(second), rank)
 
 
+def test_shares_are_not_opened_once_the_source_has_moved_on():
+    lair = Attacker(6).open()
+    task = lair.task()
+    lair.uploads(task)
+    certificate = lair.certificate(lair.proposal(task))
+    lair.reveal(certificate, 1)
+    hospital = lair.members[1]
+    hospital.does(hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada"))
+    with pytest.raises(TableChanged):
+        lair.repair(task, 1, 0)
+
+
 # -- one patient more
 
 
@@ -198,6 +211,17 @@ def test_another_table_needs_the_name_of_an_operator():
             hospital.client.approve_table(SOURCE, grown, approved_by=name)
     hospital.does(hospital.client.approve_table(SOURCE, grown, approved_by="Dr Ada"))
     lair.upload(lair.task(1, proof=lair.last.encode()), 0, table=grown)
+
+
+def test_one_table_under_two_names_is_one_source():
+    """R4: a source that is renamed would be free to take another set of members."""
+    attacker = Attacker(6)
+    lair = attacker.open()
+    lair.sum()
+    lair.end()
+    renamed = attacker.open(range(5), number=1, source="table, renamed")
+    with pytest.raises(SameTable):
+        renamed.upload(renamed.task(), 0)
 
 
 def test_a_table_that_was_never_summed_is_not_approved_beforehand():

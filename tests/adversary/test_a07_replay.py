@@ -5,6 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from privacy.errors import BadSignature
+from privacy.framing import Label
+from privacy.identity import verify
 from privacy.securesum.errors import (
     AdvertForAnotherEpoch,
     DifferentTask,
@@ -221,6 +224,23 @@ def test_a_signature_for_one_purpose_serves_no_other():
         lair.upload(lair.task(2, proof=lair.proposal(lair.task()).encode()), 0)
 
 
+@pytest.mark.parametrize("label", [label for label in Label if label is not Label.CERTIFY])
+def test_a_signature_under_one_label_is_none_under_another(label):
+    identity = Attacker(3).hospitals[0].identity
+    signature = identity.sign(Label.CERTIFY, b"part", b"another")
+    verify(identity.key, signature, Label.CERTIFY, b"part", b"another")
+    with pytest.raises(BadSignature):
+        verify(identity.key, signature, label, b"part", b"another")
+
+
+def test_parts_of_a_statement_cannot_be_shifted_into_each_other():
+    identity = Attacker(3).hospitals[0].identity
+    signature = identity.sign(Label.CERTIFY, b"part", b"another")
+    for parts in ((b"parta", b"nother"), (b"partanother",), (b"part", b"another", b"")):
+        with pytest.raises(BadSignature):
+            verify(identity.key, signature, Label.CERTIFY, *parts)
+
+
 def test_nothing_is_said_about_an_epoch_that_is_not_in_the_journal():
     attacker = Attacker(6)
     lair = attacker.open([1, 2, 3, 4, 5])
@@ -279,6 +299,33 @@ def test_two_uploads_of_one_vector_share_nothing():
     assert is_noise(two)
     assert is_noise(one - two)
     assert not np.any(one == two)
+    # Even when both sums are released, the pair masks of the two have nothing in common.
+    certificate = lair.certificate(lair.proposal(second))
+    for rank in lair.everyone:
+        lair.reveal(certificate, rank)
+    assert is_noise(lair.unmask(first, [0]) - lair.unmask(second, [0]))
+
+
+def test_shares_of_two_sums_are_not_sealed_under_one_key():
+    """AES-GCM with one key and one nonce twice: what opens the second share opens the first."""
+    lair = Attacker().open()
+    first = lair.task()
+    lair.uploads(first)
+    proof = lair.abandonment(lair.everyone)
+    second = lair.task(1, proof=proof.encode())
+    lair.uploads(second)
+    certificate = lair.certificate(lair.proposal(second))
+    for rank in (1, 2, 3, 4):
+        lair.reveal(certificate, rank)
+        lair.repair(second, rank, 0)
+        (before,), (after,) = (
+            lair.repair_request(task, rank, 0).sealed_shares for task in (first, second)
+        )
+        share = lair.shares[second.context(), 0][rank]
+        guess = bytes(a ^ b ^ c for a, b, c in zip(before, after, share, strict=False))
+        lair.shares.setdefault((first.context(), 0), {})[rank] = guess
+    assert lair.self_key(second.context(), 0) is not None
+    assert lair.self_key(first.context(), 0) is None
 
 
 def test_an_opening_is_for_a_session_that_was_joined():

@@ -19,6 +19,7 @@ from privacy.securesum.errors import (
     VaultLost,
 )
 from privacy.securesum.messages import AbandonRequest
+from privacy.securesum.records import Joined
 
 from .coordinator import Attacker, Hospital, Lair, certificate_of, disk_of, is_noise, marker
 
@@ -94,6 +95,23 @@ def test_secrets_that_are_older_than_the_journal_are_lost():
         lair.deliver(0)
 
 
+def test_a_key_of_another_slot_is_not_revealed(lair):
+    """The vault's entry of slot 0, which was abandoned, is put back: its key must stay in."""
+    lair.uploads(lair.task())
+    victim = lair.members[0]
+    (name,) = [name for name in victim.vault if name.startswith("slot/")]
+    old = victim.vault[name]
+    proof = lair.abandonment(lair.everyone)
+    second = lair.task(1, proof=proof.encode())
+    lair.uploads(second)
+    certificate = lair.certificate(lair.proposal(second))
+    victim.client = restored(victim, victim.records, {**victim.vault, name: old})
+    with pytest.raises(SecretsLost):
+        lair.reveal(certificate, 0)
+    with pytest.raises(SecretsLost):
+        lair.upload(second, 0)
+
+
 # -- journals
 
 
@@ -114,8 +132,9 @@ def test_a_journal_from_a_backup_is_refused(lair):
 
 def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
     victim, other = lair.members[0], lair.members[1]
-    with pytest.raises(JournalLost):
-        restored(victim, [], victim.vault)
+    for vault in (victim.vault, {}):
+        with pytest.raises(JournalLost):
+            restored(victim, [], vault)
     with pytest.raises(JournalError):
         restored(victim, other.records, other.vault)
     for bad in (victim.records[1:], [b"", *victim.records], [victim.records[0], *victim.records]):
@@ -123,6 +142,15 @@ def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
             restored(victim, bad, victim.vault)
     with pytest.raises(JournalError):
         restored(victim, [*victim.records[:2], *victim.records[3:]], victim.vault)
+
+
+def test_a_journal_that_was_rewritten_is_refused(lair):
+    """As long as the real one, and sound in itself; only its terms are weaker."""
+    victim = lair.members[0]
+    weaker = Joined(replace(lair.epoch.terms, allow_shrinking=True)).encode()
+    rewritten = [victim.records[0], weaker, *victim.records[2:]]
+    with pytest.raises(JournalRolledBack):
+        restored(victim, rewritten, victim.vault)
 
 
 def test_a_member_that_lost_its_journal_says_nothing_about_old_epochs(lair):
@@ -203,6 +231,18 @@ def test_noise_is_not_named_where_the_session_has_none(lair):
         lair.upload(lair.task(), 0, noise=b"a draw")
 
 
+# -- keys
+
+
+def test_every_self_key_is_new(lair):
+    lair.uploads(lair.task())
+    keys = [lair.stolen_self_key(rank) for rank in lair.everyone]
+    proof = lair.abandonment(lair.everyone)
+    lair.uploads(lair.task(1, proof=proof.encode()))
+    keys += [lair.stolen_self_key(rank) for rank in lair.everyone]
+    assert len({*keys, bytes(32)}) == 11
+
+
 # -- erasure
 
 
@@ -218,7 +258,7 @@ def test_secrets_go_when_they_are_no_longer_needed():
     assert not [name for name in victim.vault if name.startswith("body/")]
     lair.end()
     assert set(victim.vault) == {"head"}
-    assert set(victim.client._vault) == {"head"}
+    assert set(victim.client._memory.entries()) == {"head"}
     journal = b"".join(victim.records)
     assert self_key not in journal
     assert not any(pair[4 + 32 * i : 36 + 32 * i] in journal for pair in pairs for i in range(4))

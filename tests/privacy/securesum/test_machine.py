@@ -308,5 +308,5 @@ class SecureSums(RuleBasedStateMachine):
             assert self.slot.certificate is None or self.slot.abandon_proof is None
 
 
-SecureSums.TestCase.settings = settings(max_examples=30, stateful_step_count=50)
+SecureSums.TestCase.settings = settings(max_examples=20, stateful_step_count=50)
 TestSecureSums = SecureSums.TestCase

@@ -16,7 +16,7 @@ FLIPS = 6
 def memory(site) -> tuple:
     """What a client would do next depends on this alone."""
     journal = site.client.journal
-    return journal.count, journal.chain, dict(site.client._vault)
+    return journal.count, journal.chain, site.client._memory.entries()
 
 
 def everything(simulation: Simulation, site: int | None) -> object:

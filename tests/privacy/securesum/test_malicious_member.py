@@ -166,7 +166,7 @@ def test_a_self_key_that_is_not_the_committed_one_is_named(six, markers):
     certificate = certified(six, markers.vectors(N), None, None)
     reveal = six.sites[4].client.reveal(certificate).message
     with pytest.raises(WrongSelfKey, match="Rank 4"):
-        six.coordinator.slot.add_reveal(signed_again(six, 4, reveal, self_key=bytes(32)))
+        six.coordinator.slot.add_reveal(replace(reveal, self_key=bytes(32)))
 
 
 def test_a_wrong_commitment_spoils_only_the_liars_own_reveal(six, markers):
@@ -197,7 +197,7 @@ def test_no_reveal_is_repaired_without_its_owner(six, markers):
 def test_pair_keys_of_others_than_the_dropped_are_refused(six, markers):
     certificate = certified(six, markers.vectors(N), None, None)
     reveal = six.sites[1].client.reveal(certificate).message
-    lie = signed_again(six, 1, reveal, dropped=(3,), pair_keys=(bytes(32),))
+    lie = replace(reveal, dropped=(3,), pair_keys=(bytes(32),))
     with pytest.raises(Conflict):
         six.coordinator.slot.add_reveal(lie)
 
@@ -214,7 +214,7 @@ def test_a_wrong_pair_key_shows_in_the_constant(six, markers):
     for site in range(1, N):
         reveal = six.sites[site].client.reveal(slot.certificate).message
         if site == 3:
-            reveal = signed_again(six, 3, reveal, pair_keys=(bytes(32),))
+            reveal = replace(reveal, pair_keys=(bytes(32),))
         slot.add_reveal(reveal)
     with pytest.raises(InconsistentMasks):
         slot.ring_total()
@@ -247,8 +247,8 @@ def test_a_member_that_masks_for_another_task_shows_in_the_constant(six, markers
     for site in honest:
         slot.add_reveal(six.sites[site].client.reveal(slot.certificate).message)
     slot.add_reveal(
-        Reveal.signed(
-            six.sites[2].identity, epoch_id=task.epoch_id, slot=0, context=context, rank=2,
+        Reveal(
+            epoch_id=task.epoch_id, slot=0, context=context, rank=2,
             self_key=key, dropped=(), pair_keys=(),
         )
     )  # fmt: skip
@@ -321,15 +321,16 @@ def test_nobody_speaks_in_anothers_name(six, markers):
         slot.add_certification(replace(own, rank=0))
     for site in range(N):
         slot.add_certification(six.sites[site].client.certify(proposal).message)
-    reveal = six.sites[0].client.reveal(slot.certificate).message
-    with pytest.raises(ForgedMessage):
-        slot.add_reveal(_by(stranger, reveal))
+    six.sites[0].client.reveal(slot.certificate)
+    other = six.sites[1].client.reveal(slot.certificate).message
+    with pytest.raises(WrongSelfKey):
+        slot.add_reveal(replace(other, rank=0))
     repair = six.sites[0].client.repair(slot.repair_request(0)).message
     with pytest.raises(ForgedMessage):
         slot.add_repair(_by(stranger, repair))
 
 
-def _by(identity: Identity, message: Upload | Reveal | Repair):
+def _by(identity: Identity, message: Upload | Repair):
     values = dict(vars(message))
     values.pop("signature")
     return type(message).signed(identity, **values)

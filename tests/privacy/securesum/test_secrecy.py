@@ -148,7 +148,7 @@ def test_epoch_secrets_are_erased_when_the_epoch_ends(private, markers):
     assert set(site.vault) > {"head"}
     site.persist(site.client.end(name))
     assert set(site.vault) == {"head"}
-    memory = repr(vars(site.client)) + repr(site.client._vault)
+    memory = repr(vars(site.client)) + repr(vars(site.client._memory))
     assert not shows(memory, secrets - {site.identity.to_bytes()})
     with pytest.raises(EpochEnded):
         site.client.reveal(certificate)

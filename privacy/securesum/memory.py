@@ -1,0 +1,112 @@
+"""What a client remembers: its journal, for ever, and its vault, until it is erased.
+
+`commit` is the only way to change either, and says what must be durable before a message goes
+out. The vault's entry `head` pins the journal: one that came from a backup is refused, because it
+may have forgotten what was signed.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import TypeVar, cast
+
+from privacy.securesum.errors import JournalError, JournalLost, SecretsLost, VaultLost
+from privacy.securesum.journal import EpochName, Journal
+from privacy.securesum.records import Head, Sent, Step, VaultChanges
+from privacy.securesum.wire import Message
+
+Vault = Mapping[str, bytes | memoryview]
+Stored = TypeVar("Stored", bound=Message)
+HEAD = "head"
+
+
+class Memory:
+    """A journal and a vault that change together."""
+
+    def __init__(self, journal: Journal, vault: Vault) -> None:
+        self.journal = journal
+        self._vault: dict[str, bytes | memoryview] = dict(vault)
+        self._read: dict[str, Message] = {}
+        """Entries of the vault that have been decoded, until they change."""
+
+    @classmethod
+    def restore(cls, owner: bytes, records: Iterable[bytes], vault: Vault) -> "Memory":
+        """Read both back; refuse a journal that is empty, foreign or from a backup."""
+        listed = list(records)
+        if not listed:
+            raise JournalLost("The journal is empty. An identity without its journal is lost.")
+        if HEAD not in vault:
+            raise VaultLost(
+                "There is no vault beside this journal. A vault is in no backup, so the journal "
+                "is from one and may have forgotten what was signed. Make a new identity."
+            )
+        journal = Journal.replay(listed, Head.decode(bytes(vault[HEAD])))
+        if journal.identity != owner:
+            raise JournalError("This is not the journal of this identity.")
+        return cls(journal, vault)
+
+    def commit(
+        self, message: Sent, records: Iterable[Message], vault: VaultChanges | None = None
+    ) -> Step[Sent]:
+        """Change the memory, and say what of it must be durable before the message goes out."""
+        encoded = []
+        for record in records:
+            data = record.encode()
+            self.journal.apply(record, data)
+            encoded.append(data)
+        changes = dict(vault or {})
+        if encoded:
+            changes[HEAD] = Head(self.journal.count, self.journal.chain).encode()
+        for name, content in changes.items():
+            self._read.pop(name, None)
+            if content is None:
+                self._vault.pop(name, None)
+            else:
+                self._vault[name] = content
+        return Step(message, tuple(encoded), changes)
+
+    def entries(self) -> Vault:
+        """Give a copy of the vault."""
+        return dict(self._vault)
+
+    def holds(self, name: str, kind: type[Message]) -> bool:
+        """Say whether an entry is there and of this kind."""
+        content = self._vault.get(name)
+        return content is not None and content[1] == kind.kind
+
+    def secret(self, name: str, kind: type[Stored]) -> Stored:
+        """Read an entry."""
+        if not self.holds(name, kind):
+            raise SecretsLost("The secrets of this epoch or slot are gone from the vault.")
+        if name not in self._read:
+            self._read[name] = kind.decode(bytes(self._vault[name]))
+        return cast(Stored, self._read[name])
+
+    def body(self, name: str) -> memoryview:
+        """Read an entry that is a masked vector."""
+        if name not in self._vault:
+            raise SecretsLost("The masked vector of this slot is gone from the vault.")
+        return memoryview(self._vault[name])
+
+
+def epoch_entry(name: EpochName) -> str:
+    """Name the entry of what an epoch's members share."""
+    return f"epoch/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def slot_entry(name: EpochName) -> str:
+    """Name the entry of the open slot's self key and header."""
+    return f"slot/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def body_entry(name: EpochName) -> str:
+    """Name the entry of the open slot's masked vector."""
+    return f"body/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def slot_erased(name: EpochName) -> VaultChanges:
+    """Give the change that erases the open slot's secrets."""
+    return {slot_entry(name): None, body_entry(name): None}
+
+
+def epoch_erased(name: EpochName) -> VaultChanges:
+    """Give the change that erases all secrets of an epoch."""
+    return {epoch_entry(name): None, **slot_erased(name)}
