@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from kernels.errors import UnknownAlgorithm
 from kernels.linear import Hyperparameters
-from kernels.rounds import exact, linear, linear_two_sums, moments
+from kernels.rounds import exact, fedavg, linear, linear_two_sums, moments
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
 from kernels.rounds.storage import decode, kinds_of
@@ -14,7 +14,10 @@ from kernels.spec import KernelSpec
 from kernels.standardiser import Scale, Shares, Standardiser
 from kernels.statistics import Statistics
 
-_INSTALLED = cast("tuple[Algorithm, ...]", (moments, exact, linear, linear_two_sums))
+_INSTALLED = cast(
+    "tuple[Algorithm, ...]",
+    (moments, fedavg, exact, linear, linear_two_sums),
+)
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
 
@@ -33,6 +36,8 @@ _KINDS = kinds_of(
     exact.Broadcast,
     exact.Best,
     exact.Progress,
+    fedavg.Best,
+    fedavg.Progress,
     linear_two_sums.Inverse,
     *(kind for algorithm in _INSTALLED for kind in (algorithm.Spec, algorithm.State)),
 )
