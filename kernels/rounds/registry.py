@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from kernels.errors import UnknownAlgorithm
 from kernels.linear import Hyperparameters
-from kernels.rounds import exact, fedavg, linear, linear_two_sums, moments
+from kernels.rounds import distillation, exact, fedavg, linear, linear_two_sums, moments
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
 from kernels.rounds.storage import decode, kinds_of
@@ -16,7 +16,7 @@ from kernels.statistics import Statistics
 
 _INSTALLED = cast(
     "tuple[Algorithm, ...]",
-    (moments, fedavg, exact, linear, linear_two_sums),
+    (moments, fedavg, distillation, exact, linear, linear_two_sums),
 )
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
@@ -38,6 +38,7 @@ _KINDS = kinds_of(
     exact.Progress,
     fedavg.Best,
     fedavg.Progress,
+    distillation.Progress,
     linear_two_sums.Inverse,
     *(kind for algorithm in _INSTALLED for kind in (algorithm.Spec, algorithm.State)),
 )
