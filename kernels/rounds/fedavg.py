@@ -18,7 +18,6 @@ update     σ, λ and w̄; then the mean. It stops after `patience` rounds witho
 Without validation a round is one sum, and refitting is left to the linear layer.
 """
 
-import math
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -120,7 +119,7 @@ class Spec:
 class Best:
     """θ with the least held-out error so far, its σ and λ; without such rows the latest."""
 
-    error: float
+    error: float | None
     weights: Tensor
     hyperparameters: Hyperparameters
     round: int
@@ -250,9 +249,9 @@ def _with_posterior(state: State, total: SecureTotal) -> State:
 
 def _judged(state: State, error: float | None) -> State:
     best, model = state.best, state.model
-    if best is None or error is None or error < best.error:
+    if best is None or best.error is None or error is None or error < best.error:
         best = Best(
-            math.inf if error is None else error,
+            error,
             known(model.weights, NAME),
             known(model.hyperparameters, NAME),
             state.round,

@@ -42,9 +42,17 @@ def test_the_summed_teacher_is_the_mean_of_the_kernels_computed_in_one_place() -
     for weights in _trained(sites, model):
         with torch.no_grad():
             kernels.append(URK(model.kernel, weights)(public, public).to_dense())
-    total = sums.total(distillation, distillation.initial(SPEC, model), sites)
+    expected = torch.stack(kernels).mean(0)
+    state = distillation.initial(SPEC, model)
+    total = sums.total(distillation, state, [*sites, _empty(sites[0])])
     teacher = torch.tensor(total["gram"]) / float(total["sites"])
-    assert torch.allclose(teacher, torch.stack(kernels).mean(0), rtol=0, atol=1e-12)
+    assert torch.allclose(teacher, expected, rtol=0, atol=1e-12)
+
+    after = distillation.update(state, total)
+    with torch.no_grad():
+        distilled = after.model.urk(public, public).to_dense()
+    mismatch = (distilled - expected).square().mean().item()
+    assert after.history[0].mismatch == pytest.approx(mismatch, rel=1e-9)
 
 
 def test_the_gradient_is_that_of_the_dense_formula() -> None:
@@ -106,12 +114,7 @@ def test_nothing_of_a_site_s_weights_is_sent_or_kept() -> None:
 
 def test_a_site_without_rows_is_no_teacher() -> None:
     sites, model = _sites_and_model(rows=(20, 40))
-    empty = Site(
-        {
-            part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
-            for part, rows in sites[0].records.items()
-        }
-    )
+    empty = _empty(sites[0])
     state = distillation.initial(SPEC, model)
     without = sums.total(distillation, state, sites)
     joined = sums.total(distillation, state, [*sites, empty])
@@ -182,6 +185,15 @@ def test_masks_change_nothing() -> None:
 def _sites_and_model(rows: tuple[int, ...]) -> tuple[list[Site], Model]:
     sites = [tables.site(n, seed=seed) for seed, n in enumerate(rows)]
     return sites, tables.fitted(sites)
+
+
+def _empty(site: Site) -> Site:
+    return Site(
+        {
+            part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
+            for part, rows in site.records.items()
+        }
+    )
 
 
 def _trained(sites: list[Site], model: Model) -> list[Tensor]:

@@ -40,6 +40,17 @@ class TestAsInTheThesis(AlgorithmConformance):
         return replace(THESIS, rounds=2)
 
 
+class TestWithoutHeldOutRows(AlgorithmConformance):
+    algorithm = fedavg  # type: ignore[assignment]
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return fedavg.Spec(rounds=1, local_steps=1)
+
+    def sites(self) -> list[Site]:
+        return [tables.site(seed=seed, held_out=0.0) for seed in range(3)]
+
+
 class TestByRowsWithAProximalTerm(AlgorithmConformance):
     algorithm = fedavg  # type: ignore[assignment]
     tolerance = 1e-6
