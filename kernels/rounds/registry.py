@@ -8,7 +8,17 @@ from kernels.evaluation import Evaluation
 from kernels.linear import Hyperparameters
 from kernels.metrics import Scores
 from kernels.recalibration import Recalibration
-from kernels.rounds import evaluation, exact, linear, moments, recalibration, update
+from kernels.rounds import (
+    distillation,
+    evaluation,
+    exact,
+    fedavg,
+    linear,
+    linear_two_sums,
+    moments,
+    recalibration,
+    update,
+)
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
 from kernels.rounds.storage import decode, kinds_of
@@ -19,7 +29,18 @@ from kernels.statistics import Statistics
 from kernels.student import StudentT
 
 _INSTALLED = cast(
-    "tuple[Algorithm, ...]", (moments, exact, linear, recalibration, evaluation, update)
+    "tuple[Algorithm, ...]",
+    (
+        moments,
+        fedavg,
+        distillation,
+        exact,
+        linear,
+        linear_two_sums,
+        recalibration,
+        evaluation,
+        update,
+    ),
 )
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
@@ -43,6 +64,10 @@ _KINDS = kinds_of(
     exact.Broadcast,
     exact.Best,
     exact.Progress,
+    fedavg.Best,
+    fedavg.Progress,
+    distillation.Progress,
+    linear_two_sums.Inverse,
     *(kind for algorithm in _INSTALLED for kind in (algorithm.Spec, algorithm.State)),
 )
 

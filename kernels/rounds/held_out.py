@@ -1,0 +1,43 @@
+"""The squared error on rows kept for stopping, as further blocks of a sum.
+
+A stage that is sent w̄ with its broadcast lets each site judge, in the sum that it takes part in
+anyway, the model that it was sent: stopping and choosing cost no sum of their own.
+"""
+
+import torch
+from torch import Tensor
+
+from kernels.chunks import CHUNK_ROWS
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.model import Model
+from kernels.rounds.site import Part, Site
+from kernels.rounds.sufficient import SQUARES_RESOLUTION, TARGET_BOUND
+from privacy.layout import Block, SecureTotal
+
+
+def held_out_blocks(model: Model) -> tuple[Block, ...]:
+    """Return the blocks of Σr² and n; predictions are within ±TARGET_BOUND, as targets are."""
+    rows = float(model.max_rows)
+    squares = rows * model.targets * (2 * TARGET_BOUND) ** 2
+    return (
+        Block("held_out_squares", (), squares, SQUARES_RESOLUTION),
+        Block("held_out_rows", (), rows, 1.0),
+    )
+
+
+def held_out_contribution(model: Model, posterior_weights: Tensor, site: Site) -> Contribution:
+    """Sum the squared errors of φᵀw̄ over the site's rows for stopping, and count the rows."""
+    x, y = site.table(Part.STOPPING, model)
+    squares = torch.zeros((), dtype=torch.float64)
+    for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+        squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
+    return {
+        "held_out_squares": squares.numpy(),
+        "held_out_rows": torch.tensor(float(len(y)), dtype=torch.float64).numpy(),
+    }
+
+
+def held_out_error(total: SecureTotal) -> float | None:
+    """Return the mean squared error, summed over targets; None if no site has such rows."""
+    rows = float(total["held_out_rows"])
+    return float(total["held_out_squares"]) / rows if rows >= 0.5 else None

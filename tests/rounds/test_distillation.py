@@ -1,0 +1,211 @@
+"""Phase 1 by kernel distillation."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from client_sdk.simulate import simulate
+from kernels.errors import NotFitted, ProgramError, StatisticsError, TableRefused
+from kernels.rounds import distillation, storage
+from kernels.rounds.distillation import columns_of, distillation_loss, public_table
+from kernels.rounds.local_training import Fit, starting_scales, train_locally
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.rounds.registry import restore
+from kernels.rounds.site import Part, Site
+from kernels.spec import Architecture, KernelSpec
+from kernels.urk import URK
+from tests.conformance.algorithm import AlgorithmConformance
+from tests.rounds import sums, tables
+
+PUBLIC = columns_of(tables.table(12, seed=77))
+SPEC = distillation.Spec(public=PUBLIC, rounds=2, local_steps=3, distillation_steps=3)
+
+
+class TestDistillation(AlgorithmConformance):
+    algorithm = distillation  # type: ignore[assignment]
+    # As for federated averaging: Adam amplifies the rounding of small gradients.
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return SPEC
+
+
+def test_the_summed_teacher_is_the_mean_of_the_kernels_computed_in_one_place() -> None:
+    sites, model = _sites_and_model(rows=(20, 40, 60))
+    public, _ = public_table(SPEC, model)
+    kernels = []
+    for weights in _trained(sites, model):
+        with torch.no_grad():
+            kernels.append(URK(model.kernel, weights)(public, public).to_dense())
+    expected = torch.stack(kernels).mean(0)
+    state = distillation.initial(SPEC, model)
+    total = sums.total(distillation, state, [*sites, _empty(sites[0])])
+    teacher = torch.tensor(total["gram"]) / float(total["sites"])
+    assert torch.allclose(teacher, expected, rtol=0, atol=1e-12)
+
+    after = distillation.update(state, total)
+    with torch.no_grad():
+        distilled = after.model.urk(public, public).to_dense()
+    mismatch = (distilled - expected).square().mean().item()
+    assert after.history[0].mismatch == pytest.approx(mismatch, rel=1e-9)
+
+
+def test_the_gradient_is_that_of_the_dense_formula() -> None:
+    generator = torch.Generator().manual_seed(3)
+    _, model = _sites_and_model(rows=(20,))
+    x, y = public_table(SPEC, model)
+    root = torch.randn(len(x), 4, generator=generator, dtype=torch.float64)
+    scales = [torch.tensor(v, dtype=torch.float64) for v in ([-0.5, 0.1], [0.3, -0.2])]
+
+    def gradients(loss: Any) -> tuple[Tensor, ...]:
+        urk = URK(model.kernel)
+        noise, prior = (value.clone().requires_grad_() for value in scales)
+        value = loss(urk.features(x), noise, prior)
+        return value.detach(), *torch.autograd.grad(value, (urk.weights, noise, prior))
+
+    def ours(phi: Tensor, log_noise: Tensor, log_prior: Tensor) -> Tensor:
+        return distillation_loss(
+            phi, y, root @ root.mT, log_noise=log_noise, log_prior=log_prior, alpha=7.0
+        )
+
+    def dense(phi: Tensor, log_noise: Tensor, log_prior: Tensor) -> Tensor:
+        gram, loss = phi @ phi.mT, torch.zeros((), dtype=torch.float64)
+        for target in range(2):
+            covariance = (2 * log_prior[target]).exp() * gram
+            covariance = covariance + (2 * log_noise[target]).exp() * torch.eye(len(x)).double()
+            normal = torch.distributions.MultivariateNormal(
+                torch.zeros(len(x)).double(), covariance
+            )
+            loss = loss - normal.log_prob(y[:, target]) / len(x)
+        return loss + 7.0 * ((gram - root @ root.mT) ** 2).sum() / len(x) ** 2
+
+    for found, expected in zip(gradients(ours), gradients(dense), strict=True):
+        assert torch.allclose(found, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_distilling_longer_lowers_the_loss_and_comes_near_the_teacher() -> None:
+    sites, model = _sites_and_model(rows=(40, 40))
+    spec = replace(SPEC, rounds=1, local_steps=20, alpha=1000.0)
+    few = sums.after_all(distillation, replace(spec, distillation_steps=2), model, sites)
+    many = sums.after_all(distillation, replace(spec, distillation_steps=100), model, sites)
+    (few,), (many,) = few.history, many.history
+    assert many.loss_after < few.loss_after < few.loss_before == many.loss_before
+    assert many.mismatch < 0.1 * few.mismatch
+
+
+def test_nothing_of_a_site_s_weights_is_sent_or_kept() -> None:
+    sites, model = _sites_and_model(rows=(20, 40))
+    theirs = _trained(sites, model)
+    state = distillation.initial(SPEC, model)
+    assert [block.name for block in distillation.layout(state).blocks] == ["gram", "sites"]
+    state = sums.after_one(distillation, state, sites)
+    for data in (storage.encode(state), storage.encode(state, broadcast=True)):
+        kept = restore(data)
+        assert kept.model.weights.shape == theirs[0].shape
+        for weights in (*theirs, torch.stack(theirs).mean(0)):
+            assert not torch.isclose(kept.model.weights, weights, rtol=0, atol=1e-7).all()
+            assert weights.numpy().tobytes() not in data
+
+
+def test_a_site_without_rows_is_no_teacher() -> None:
+    sites, model = _sites_and_model(rows=(20, 40))
+    empty = _empty(sites[0])
+    state = distillation.initial(SPEC, model)
+    without = sums.total(distillation, state, sites)
+    joined = sums.total(distillation, state, [*sites, empty])
+    assert float(joined["sites"]) == 2
+    assert np.allclose(joined["gram"], without["gram"], rtol=0, atol=1e-12)
+    with pytest.raises(StatisticsError, match="no site has rows"):
+        distillation.update(state, sums.total(distillation, state, [empty]))
+
+
+def test_kernels_without_a_norm_have_a_documented_bound() -> None:
+    sites, model = _sites_and_model(rows=(20, 40))
+    kernel = KernelSpec(inputs=5, architecture=Architecture.POLYNOMIAL, samples=6)
+    model = replace(model, kernel=kernel)
+    state = sums.after_one(distillation, distillation.initial(SPEC, model), sites)
+    assert distillation.layout(state).block("gram").bound == pytest.approx(6 * 100.0**2)
+
+
+def test_the_public_set_is_on_the_scale_of_all_sites_and_survives_the_program() -> None:
+    _, model = _sites_and_model(rows=(20, 40))
+    read = Program.from_json(tables.program(SPEC).to_json()).stages[1]
+    assert read == SPEC
+    x, y = public_table(read, model)
+    as_site = Site.of_table(tables.SCHEMA, tables.table(12, seed=77), held_out=0.0, seed=1)
+    expected_x, expected_y = as_site.table(Part.TRAINING, model)
+    assert torch.equal(x, expected_x)
+    assert torch.equal(y, expected_y)
+
+
+def test_a_public_set_need_not_say_whose_rows_they_are() -> None:
+    _, model = _sites_and_model(rows=(20,))
+    model = replace(model, schema=replace(tables.SCHEMA, patient="patient"))
+    assert len(public_table(SPEC, model)[0]) == 12
+
+
+def test_a_public_set_that_does_not_fit_the_schema_is_refused_at_once() -> None:
+    _, model = _sites_and_model(rows=(20,))
+    with pytest.raises(TableRefused, match="ward"):
+        distillation.initial(distillation.Spec(public=PUBLIC[:2]), model)
+    with pytest.raises(NotFitted, match="moments"):
+        distillation.initial(SPEC, replace(model, standardiser=None))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"public": ()},
+        {"public": "age"},
+        {"public": (("age", (1.0,)), ("stay", ()))},
+        {"public": (("age", (float("inf"),)),)},
+        {"public": (("age", (object(),)),)},
+        {"distillation_steps": 0},
+        {"distillation_rate": 2.0},
+        {"alpha": -1.0},
+    ],
+)
+def test_impossible_parameters_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProgramError, match=next(iter(wrong))):
+        distillation.Spec(**{"public": PUBLIC, **wrong})
+
+
+def test_masks_change_nothing() -> None:
+    program = Program.from_json(tables.program(replace(SPEC, rounds=1)).to_json())
+    hidden, plain = (simulate(program, tables.tables(3), 1, secure=s) for s in (True, False))
+    for one, other in zip(hidden.states, plain.states, strict=True):
+        assert storage.encode(one) == storage.encode(other)
+
+
+def _sites_and_model(rows: tuple[int, ...]) -> tuple[list[Site], Model]:
+    sites = [tables.site(n, seed=seed) for seed, n in enumerate(rows)]
+    return sites, tables.fitted(sites)
+
+
+def _empty(site: Site) -> Site:
+    return Site(
+        {
+            part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
+            for part, rows in site.records.items()
+        }
+    )
+
+
+def _trained(sites: list[Site], model: Model) -> list[Tensor]:
+    start = Fit.of(model, starting_scales(model.targets))
+    return [
+        train_locally(
+            model.kernel,
+            start,
+            *site.table(Part.TRAINING, model),
+            steps=3,
+            learning_rate=0.01,
+            proximal=0.0,
+        ).weights
+        for site in sites
+    ]

@@ -1,0 +1,206 @@
+"""Phase 1 by federated averaging."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from client_sdk.simulate import simulate
+from kernels.errors import ProgramError, StatisticsError
+from kernels.linear import Spectrum
+from kernels.refit import refit
+from kernels.rounds import fedavg, storage
+from kernels.rounds.local_training import Fit, train_locally
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.rounds.site import Part, Site
+from kernels.statistics import Statistics
+from tests.conformance.algorithm import AlgorithmConformance
+from tests.rounds import sums, tables
+
+THESIS = fedavg.Spec(rounds=1, local_steps=3, scales=fedavg.Scales.AVERAGED, validate=False)
+
+
+class TestFedAvg(AlgorithmConformance):
+    algorithm = fedavg  # type: ignore[assignment]
+    # Adam divides a gradient by its own size, so the rounding of its sum over rows is amplified
+    # where it is small, by up to 1/ε = 10⁸ in a step.
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return fedavg.Spec(rounds=2, local_steps=3)
+
+
+class TestAsInTheThesis(AlgorithmConformance):
+    algorithm = fedavg  # type: ignore[assignment]
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return replace(THESIS, rounds=2)
+
+
+class TestWithoutHeldOutRows(AlgorithmConformance):
+    algorithm = fedavg  # type: ignore[assignment]
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return fedavg.Spec(rounds=1, local_steps=1)
+
+    def sites(self) -> list[Site]:
+        return [tables.site(seed=seed, held_out=0.0) for seed in range(3)]
+
+
+class TestByRowsWithAProximalTerm(AlgorithmConformance):
+    algorithm = fedavg  # type: ignore[assignment]
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return fedavg.Spec(
+            rounds=2, local_steps=2, weighting=fedavg.Weighting.ROWS, proximal=0.1, patience=0
+        )
+
+
+@pytest.mark.parametrize("weighting", list(fedavg.Weighting))
+def test_a_round_is_the_mean_of_what_sites_trained(weighting: fedavg.Weighting) -> None:
+    sites, model = _sites_and_model(rows=(20, 40, 60))
+    spec = replace(THESIS, weighting=weighting)
+    state = fedavg.initial(spec, model)
+    fits, rows = [], []
+    for site in sites:
+        x, y = site.table(Part.TRAINING, model)
+        start = Fit.of(model, state.scales)
+        fits.append(
+            train_locally(model.kernel, start, x, y, steps=3, learning_rate=0.01, proximal=0.0)
+        )
+        rows.append(float(len(y)) if weighting is fedavg.Weighting.ROWS else 1.0)
+    shares = torch.tensor(rows, dtype=torch.float64) / sum(rows)
+
+    after = sums.after_one(fedavg, state, sites).model
+    for part, found in (
+        ("weights", after.weights),
+        ("log_noise", after.hyperparameters.noise_variance.log() / 2),
+        ("log_prior", after.hyperparameters.prior_variance.log() / 2),
+    ):
+        mean = shares @ torch.stack([getattr(fit, part) for fit in fits])
+        assert torch.allclose(found, mean, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("weighting", list(fedavg.Weighting))
+def test_a_site_without_rows_has_no_weight(weighting: fedavg.Weighting) -> None:
+    sites, model = _sites_and_model(rows=(20, 40))
+    spec = replace(THESIS, weighting=weighting)
+    without = sums.after_all(fedavg, spec, model, sites).model
+    joined = sums.after_all(fedavg, spec, model, [*sites, _empty(sites[0])]).model
+    assert torch.allclose(joined.weights, without.weights, rtol=0, atol=1e-9)
+
+
+def test_nothing_to_train_on_is_refused_by_name() -> None:
+    sites, model = _sites_and_model(rows=(20,))
+    with pytest.raises(StatisticsError, match="no site has rows"):
+        sums.after_one(fedavg, fedavg.initial(THESIS, model), [_empty(sites[0])])
+
+
+def test_the_model_kept_is_the_one_with_the_least_held_out_error() -> None:
+    sites, model = _sites_and_model(rows=(40, 40, 40))
+    # A rate so high that averaging does harm.
+    spec = fedavg.Spec(rounds=4, local_steps=5, learning_rate=0.5, patience=0)
+    states = [fedavg.initial(spec, model)]
+    while not fedavg.finished(states[-1]):
+        states.append(sums.after_one(fedavg, states[-1], sites))
+    judged = {state.round: state for state in states if state.posterior_weights is not None}
+    last = states[-1]
+    assert [progress.round for progress in last.history] == [0, 1, 2, 3, 4]
+    for progress in last.history:
+        assert progress.held_out_error == pytest.approx(_error(judged[progress.round], sites))
+    best = min(last.history, key=lambda progress: progress.held_out_error)
+    assert best.round not in (4, 0)
+    assert torch.equal(last.model.weights, judged[best.round].model.weights)
+
+
+def test_it_stops_when_patience_is_over() -> None:
+    sites, model = _sites_and_model(rows=(40, 40))
+    spec = fedavg.Spec(rounds=50, local_steps=2, learning_rate=1.0, patience=2)
+    last = sums.after_all(fedavg, spec, model, sites)
+    assert last.round == last.best.round + 2 < 50
+    assert torch.equal(last.model.weights, last.best.weights)
+
+
+def test_without_held_out_rows_the_last_model_is_kept() -> None:
+    sites = [tables.site(30, seed=seed, held_out=0.0) for seed in range(2)]
+    model = tables.fitted(sites)
+    last = sums.after_all(fedavg, fedavg.Spec(rounds=2, local_steps=1, patience=1), model, sites)
+    assert last.best.round == last.round == 2
+    assert all(progress.held_out_error is None for progress in last.history)
+
+
+def test_sigma_and_lambda_are_fitted_to_all_rows_at_the_weights_kept() -> None:
+    sites, model = _sites_and_model(rows=(30, 50))
+    kept = sums.after_all(fedavg, fedavg.Spec(rounds=2, local_steps=3), model, sites).model
+    table = tables.together(sites).table(Part.TRAINING, kept)
+    expected = refit(Spectrum.of(Statistics.of_table(kept.urk, *table)))
+    for part in ("noise_variance", "prior_variance"):
+        found = getattr(kept.hyperparameters, part)
+        assert torch.allclose(found, getattr(expected, part), rtol=1e-4)
+
+
+def test_refitting_without_validation_is_left_to_the_linear_layer() -> None:
+    sites, model = _sites_and_model(rows=(30, 50))
+    spec = fedavg.Spec(rounds=2, local_steps=1, validate=False)
+    assert sums.after_all(fedavg, spec, model, sites).model.hyperparameters is None
+
+
+def test_training_lowers_the_error_of_the_whole_program() -> None:
+    spec = fedavg.Spec(rounds=6, local_steps=10, learning_rate=0.02)
+    simulated = simulate(tables.program(spec), tables.tables(3, rows=60), 1, secure=False)
+    history = simulated.states[1].history
+    assert simulated.states[1].best.error < 0.8 * history[0].held_out_error
+
+
+@pytest.mark.parametrize("spec", [fedavg.Spec(rounds=1, local_steps=2), THESIS])
+def test_masks_change_nothing(spec: fedavg.Spec) -> None:
+    program = Program.from_json(tables.program(spec).to_json())
+    hidden, plain = (simulate(program, tables.tables(3), 1, secure=s) for s in (True, False))
+    for one, other in zip(hidden.states, plain.states, strict=True):
+        assert storage.encode(one) == storage.encode(other)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"rounds": 0},
+        {"rounds": True},
+        {"local_steps": 2.5},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"proximal": -1.0},
+        {"patience": -1},
+        {"validate": 1},
+        {"weighting": "size"},
+        {"scales": "guessed"},
+    ],
+)
+def test_impossible_parameters_are_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ProgramError, match=next(iter(wrong))):
+        fedavg.Spec(**wrong)
+
+
+def _sites_and_model(rows: tuple[int, ...]) -> tuple[list[Site], Model]:
+    sites = [tables.site(n, seed=seed) for seed, n in enumerate(rows)]
+    return sites, tables.fitted(sites)
+
+
+def _empty(site: Site) -> Site:
+    return Site(
+        {
+            part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
+            for part, rows in site.records.items()
+        }
+    )
+
+
+def _error(state: fedavg.State, sites: list[Site]) -> float:
+    x, y = tables.together(sites).table(Part.STOPPING, state.model)
+    with torch.no_grad():
+        residuals = state.model.urk.features(x) @ state.posterior_weights - y
+    return residuals.square().sum().item() / len(y)
