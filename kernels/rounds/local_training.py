@@ -2,9 +2,10 @@
 
     minimise  L_c(θ_c, σ_c, λ_c)/n_c + μ/2 ‖θ_c − θ‖²   from the broadcast θ, σ, λ, full batch
 
-σ_c and λ_c are trained with θ_c, slowly and from cautious values. At the σ and λ that fit all rows
-best, whose λ is larger, a site overfits its few rows: with 10 sites on Parkinsons held-out error
-stayed at .7 for ten rounds where it falls to .24 with trained ones.
+σ_c and λ_c are trained with θ_c, from σ = λ = 1 in the first round. The alternative, starting each
+round from the σ and λ that fit all rows, was tried with them fixed and with them trained: test RMSE
+after ten rounds (one seed, a small kernel) is then 8.6 against 5.3 on Parkinsons with 10 sites, 9.5
+against 7.7 with 100, 1.0 to 1.1 against .84 on SML with 100, but .54 against .63 on SML with 10.
 
 μ > 0 is FedProx's proximal term, on the scale of one row's evidence. It is not left to Adam, which
 would divide its gradient by its own size and let rounding, along directions that the evidence does
