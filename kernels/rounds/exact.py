@@ -22,18 +22,17 @@ import torch
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS
-from kernels.errors import ProgramError
+from kernels.errors import ProgramError, StatisticsError
 from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Spectrum
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution
+from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.model import Model, known
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE
 from kernels.rounds.sufficient import (
     RESOLUTION,
-    SQUARES_RESOLUTION,
-    TARGET_BOUND,
     contribution_of,
     statistics_blocks,
     statistics_of,
@@ -93,7 +92,7 @@ class Broadcast:
 class Best:
     """The weights with the least held-out error so far; without held-out rows the latest."""
 
-    error: float
+    error: float | None
     weights: Tensor
     run: int
     step: int
@@ -149,13 +148,11 @@ def layout(state: State) -> Layout:
     model = state.model
     if state.pooled is None:
         return Layout(statistics_blocks(model))
-    rows = float(model.max_rows)
-    squares = rows * model.targets * (2 * TARGET_BOUND) ** 2
     return Layout(
         (
             Block("gradient", (weight_count(model.kernel),), GRADIENT_BOUND, RESOLUTION),
-            Block("held_out_squares", (), squares, SQUARES_RESOLUTION),
-            Block("held_out_rows", (), rows, 1.0),
+            Block("rows", (), float(model.max_rows), 1.0),
+            *held_out_blocks(model),
         )
     )
 
@@ -164,15 +161,13 @@ def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
     model, pooled = state.model, state.pooled
     x, y = site.table(Part.TRAINING, model)
-    held_out, answers = site.table(Part.STOPPING, model)
+    held_out, _ = site.table(Part.STOPPING, model)
     if not 0 < len(x) <= model.kernel.rows_at_a_time(CHUNK_ROWS) - len(held_out):
         return _contribute_in_chunks(state, site)
     weights = known(model.weights, NAME)
     # Both sums of a step are at the same weights, so the features of the first serve the second.
-    kept = None if pooled is None else site.take_kept(weights)
-    if isinstance(kept, Features):
-        features = kept
-    else:
+    features = None if pooled is None else site.take_kept(weights)
+    if not isinstance(features, Features):
         phi = model.urk.features(torch.cat([x, held_out]))
         features = Features(model.urk, phi[: len(x)], phi[len(x) :].detach())
     if pooled is None:
@@ -184,38 +179,31 @@ def contribute(state: State, site: Site) -> Contribution:
         scatter_gradient=pooled.scatter_gradient,
         cross_gradient=pooled.cross_gradient,
     )
-    (gradient,) = torch.autograd.grad(
-        features.training, features.kernel.weights, backward.div_(pooled.rows)
-    )
-    errors = features.held_out @ pooled.posterior_weights - answers
-    return _second_contribution(gradient, float(errors.square().sum()), len(answers))
+    (gradient,) = torch.autograd.grad(features.training, features.kernel.weights, backward)
+    return {
+        "gradient": (gradient / pooled.rows).numpy(),
+        "rows": np.array(float(len(x))),
+        **held_out_contribution(model, pooled.posterior_weights, site, features=features.held_out),
+    }
 
 
 def _contribute_in_chunks(state: State, site: Site) -> Contribution:
     """Do the same in memory that does not grow with the rows."""
-    kernel, pooled = state.model.urk, state.pooled
-    x, y = site.table(Part.TRAINING, state.model)
+    model, pooled = state.model, state.pooled
+    x, y = site.table(Part.TRAINING, model)
     if pooled is None:
-        return contribution_of(Statistics.of_table(kernel, x, y))
+        return contribution_of(Statistics.of_table(model.urk, x, y))
     gradient = client_gradient(
-        kernel,
+        model.urk,
         x,
         y,
         scatter_gradient=pooled.scatter_gradient,
         cross_gradient=pooled.cross_gradient,
     )
-    x, y = site.table(Part.STOPPING, state.model)
-    squares = 0.0
-    for rows, phi in kernel.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-        squares += float((phi @ pooled.posterior_weights - y[rows]).square().sum())
-    return _second_contribution(gradient / pooled.rows, squares, len(y))
-
-
-def _second_contribution(gradient: Tensor, squares: float, rows: int) -> Contribution:
     return {
-        "gradient": gradient.numpy(),
-        "held_out_squares": np.array(squares),
-        "held_out_rows": np.array(float(rows)),
+        "gradient": (gradient / pooled.rows).numpy(),
+        "rows": np.array(float(len(x))),
+        **held_out_contribution(model, pooled.posterior_weights, site),
     }
 
 
@@ -236,7 +224,7 @@ def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
     hyperparameters = refit(spectrum)
     pooled = PooledEvidence.of(spectrum, hyperparameters)
     weights = spectrum.posterior_weights(hyperparameters)
-    rows = max(spectrum.count, 1)
+    rows = spectrum.count
     return replace(
         state,
         model=state.model.advanced(hyperparameters=hyperparameters),
@@ -248,15 +236,18 @@ def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
 def _after_step(state: State, total: SecureTotal) -> State:
     spec, pooled = state.spec, known(state.pooled, NAME)
     weights = known(state.model.weights, NAME)
-    held_out = float(total["held_out_rows"])
-    error = float(total["held_out_squares"]) / held_out if held_out >= 0.5 else None
+    if round(float(total["rows"])) != pooled.rows:
+        raise StatisticsError(
+            "the two sums of a step are of different rows: a site's table has changed in between"
+        )
+    error = held_out_error(total)
     gradient = torch.tensor(total["gradient"])
     gradient = gradient + spec.penalties[state.run] / pooled.rows * weights
     norm = float(gradient.norm())
     progress = Progress(state.run, state.step, state.evidence, error, norm)
     best = state.best
-    if best is None or error is None or error < best.error:
-        best = Best(math.inf if error is None else error, weights, state.run, state.step)
+    if best is None or best.error is None or error is None or error < best.error:
+        best = Best(error, weights, state.run, state.step)
     state = replace(state, pooled=None, best=best, history=(*known(state.history, NAME), progress))
     stalled = 0 < spec.patience <= state.step - best.step and best.run == state.run
     if state.step + 1 >= spec.steps or stalled:

@@ -25,11 +25,21 @@ def held_out_blocks(model: Model) -> tuple[Block, ...]:
     )
 
 
-def held_out_contribution(model: Model, posterior_weights: Tensor, site: Site) -> Contribution:
-    """Sum the squared errors of φᵀw̄ over the site's rows for stopping, and count the rows."""
+def held_out_contribution(
+    model: Model, posterior_weights: Tensor, site: Site, *, features: Tensor | None = None
+) -> Contribution:
+    """Sum the squared errors of φᵀw̄ over the site's rows for stopping, and count the rows.
+
+    features: theirs, (n, M), where they are known already.
+    """
     x, y = site.table(Part.STOPPING, model)
     squares = torch.zeros((), dtype=torch.float64)
-    for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+    chunks = (
+        model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS)
+        if features is None
+        else [(slice(None), features)]
+    )
+    for rows, phi in chunks:
         squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
     return {
         "held_out_squares": squares.numpy(),

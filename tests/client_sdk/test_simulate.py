@@ -10,6 +10,7 @@ from kernels.linear import Prediction
 from kernels.rounds import exact, linear, moments, storage
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
+from kernels.rounds.registry import restore
 from kernels.rounds.site import Part, Site
 from tests.rounds import tables
 
@@ -71,7 +72,9 @@ def test_patience_ends_a_pass_early() -> None:
 def test_without_held_out_rows_the_last_step_is_kept() -> None:
     program = tables.program(exact.Spec(steps=3, penalties=(3.0,)), held_out=0.0)
     outcome = simulate(program, tables.tables(3), 1, secure=False)
-    assert outcome.states[1].best.step == 2
+    state = outcome.states[1]
+    assert (state.best.step, state.best.error) == (2, None)
+    assert storage.encode(restore(storage.encode(state))) == storage.encode(state)
 
 
 def test_a_warm_start_continues_from_earlier_weights() -> None:

@@ -105,6 +105,7 @@ class AlgorithmConformance:
         sites = self.sites()
         for state, _ in self.steps(sites, self.model(sites)):
             seen = restore(storage.encode(state, broadcast=True))
+            assert self.algorithm.layout(seen) == self.algorithm.layout(state)
             own = self.algorithm.contribute(state, sites[0])
             theirs = self.algorithm.contribute(seen, sites[0])
             assert all(np.array_equal(own[name], theirs[name]) for name in own)
