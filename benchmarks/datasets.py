@@ -84,7 +84,12 @@ class Dataset:
             )
             for i in range(clients)
         )
-        return Split(self, sites, self.rows[order[training : training + test]])
+        tested = self.rows[order[training : training + test]]
+        # The client whose chunk a test row would have fallen into.
+        edges = [chunk[0, leading] for chunk in chunks[1:]]
+        owner = np.empty(2 * clients, dtype=np.int64)
+        owner[dealt] = np.arange(2 * clients) // 2
+        return Split(self, sites, tested, owner[np.searchsorted(edges, tested[:, leading])])
 
     def table(self, rows: Matrix) -> dict[str, Matrix]:
         """Return rows by column name."""
@@ -102,11 +107,15 @@ class Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Sites with their parts, and the test rows that nobody trains on."""
+    """Sites with their parts, and the test rows that nobody trains on.
+
+    like: for each test row the client that rows like it were dealt to.
+    """
 
     dataset: Dataset
     sites: tuple[Site, ...]
     test: Matrix
+    like: NDArray[np.int64]
 
     def pooled(self) -> Site:
         """Return one site that holds all rows, part by part."""

@@ -6,7 +6,10 @@ over seeds, the thesis's FedBNR beside them. `exact_over_pooled_cpu_CLIENTS`: CP
 same number of steps through sums of encoded contributions, over those on pooled rows in one place
 (no client, no encoding: `benchmarks.training`'s loop with the same optimiser).
 `max_prediction_gap_clients`: the largest difference of the test means of 1, 10 and 100 clients, in
-predictive standard deviations. Cells are stored one by one: a run that was stopped goes on.
+predictive standard deviations. `coverage_90_SET_CLIENTS`: test rows inside the 90 % conformal
+interval, and of the client with the fewest (rows like its own by the column that clients were cut
+by; computed here, where all rows are at hand, and never sent). Cells are stored one by one: a run
+that was stopped goes on.
 """
 
 import csv
@@ -39,6 +42,7 @@ from kernels.statistics import Statistics
 from kernels.urk import URK
 
 CLIENTS = (10, 100)
+REPORTED = ("rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client")
 
 
 def run(options: Namespace) -> Figures:
@@ -64,14 +68,17 @@ def run(options: Namespace) -> Figures:
         )
     figures: dict[str, float] = {}
     anchors = _anchors(options.data.parent / "anchors" / "fedbnr_rmse.csv")
-    print(f"\n{'set':12} {'clients':>7} {'RMSE':>8} {'thesis':>8} {'ECE':>8}")
+    print(f"\n{'set':12} {'clients':>7} {'RMSE':>8} {'thesis':>8} {'ECE':>8}  covered by 90 %")
     for name in FILES:
         for clients in CLIENTS:
             own = [done[f"{name}/{clients}/{seed}/{steps}"] for seed in range(seeds)]
-            rmse, ece = (float(np.mean([cell[of] for cell in own])) for of in ("rmse", "ece"))
-            figures[f"rmse_{name}_{clients}"], figures[f"ece_{name}_{clients}"] = rmse, ece
+            mean = {of: float(np.mean([cell[of] for cell in own])) for of in REPORTED}
+            figures |= {f"{of}_{name}_{clients}": value for of, value in mean.items()}
             thesis = anchors.get((name, clients), math.nan)
-            print(f"{name:12} {clients:7} {rmse:8.3f} {thesis:8.2f} {ece:8.3f}")
+            print(
+                f"{name:12} {clients:7} {mean['rmse']:8.3f} {thesis:8.2f} {mean['ece']:8.3f}  "
+                f"{mean['coverage_90']:.3f}, {mean['coverage_90_worst_client']:.3f}"
+            )
     figures |= _same_for_any_number_of_clients(options.data, steps=min(steps, 100))
     figures |= _cost(options.data)
     return figures
@@ -112,6 +119,9 @@ def _score(model: Model, split: Split) -> dict[str, float]:
         lower, upper = predictions.student_t(level)
         inside = ((targets >= lower) & (targets <= upper)).double().mean()
         gaps.append(abs(float(inside) - level))
+    lower, upper = predictions.conformal(0.9)
+    covered = ((targets >= lower) & (targets <= upper))[:, 0].double().numpy()
+    by_client = [covered[split.like == client].mean() for client in np.unique(split.like)]
     (law,) = (each.law for each in known(model.recalibration, "recalibration"))
     scale = (predictions.variance / law.variance).sqrt()
     nll = scale.log() - law.log_density(errors / scale)
@@ -120,6 +130,9 @@ def _score(model: Model, split: Split) -> dict[str, float]:
         "ece": float(np.mean(gaps)),
         "mce": float(np.max(gaps)),
         "nll": float(nll.mean()),
+        "coverage_90": float(covered.mean()),
+        "coverage_90_worst_client": float(min(by_client)),
+        "coverage_90_median_client": float(np.median(by_client)),
     }
 
 
