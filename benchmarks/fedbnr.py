@@ -27,7 +27,7 @@ import torch
 
 from benchmarks.datasets import FILES, Dataset, Split
 from benchmarks.registry import RESULTS, Figures
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.evidence import PooledEvidence, feature_gradient
 from kernels.linear import Spectrum
 from kernels.metrics import TEN_LEVELS

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from client_sdk.simulate import add_plainly
+from client_sdk.simulation import add_plainly
 from kernels.errors import StateError
 from kernels.records import Records
 from kernels.rounds import storage

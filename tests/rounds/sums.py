@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from client_sdk.simulate import add_plainly
+from client_sdk.simulation import add_plainly
 from kernels.rounds import storage
 from kernels.rounds.model import Model
 from kernels.rounds.registry import restore

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.records import Records
 from kernels.rounds import linear, moments
 from kernels.rounds.model import Model

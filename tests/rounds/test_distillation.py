@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.errors import NotFitted, ProgramError, StatisticsError, TableRefused
 from kernels.rounds import distillation, storage
 from kernels.rounds.distillation import columns_of, distillation_loss, public_table

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.errors import NotFitted, ProgramError
 from kernels.evaluation import Evaluation, in_units
 from kernels.metrics import Scores

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.errors import StatisticsError
 from kernels.linear import Hyperparameters, Posterior
 from kernels.rounds import exact, linear, linear_two_sums, moments, storage

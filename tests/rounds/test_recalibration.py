@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.stats import betabinom
 
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.errors import NotFitted, ProgramError
 from kernels.records import Records
 from kernels.rounds import linear, recalibration

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from client_sdk.simulate import add_plainly, simulate
+from client_sdk.simulation import add_plainly, simulate
 from kernels.errors import ConsentNeeded, KernelsError, NotFitted
 from kernels.records import Records
 from kernels.rounds import linear, update

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
 from kernels.errors import TableRefused, TooManyRows
 from kernels.linear import Prediction
 from kernels.rounds import exact, linear, moments, storage

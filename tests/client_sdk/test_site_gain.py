@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from client_sdk.gain import gain
-from client_sdk.simulate import simulate
+from client_sdk.simulation import simulate
+from client_sdk.site_gain import gain
 from kernels.errors import EmptyTable, NotFitted
 from kernels.linear import Posterior, Spectrum
 from kernels.metrics import Scores
