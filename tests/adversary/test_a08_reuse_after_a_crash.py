@@ -137,7 +137,7 @@ def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
             restored(victim, [], vault)
     with pytest.raises(JournalError):
         restored(victim, other.records, other.vault)
-    for bad in (victim.records[1:], [b"", *victim.records], [victim.records[0], *victim.records]):
+    for bad in (victim.records[1:], [b"", *victim.records], [*victim.records, victim.records[0]]):
         with pytest.raises(JournalError):
             restored(victim, bad, victim.vault)
     with pytest.raises(JournalError):
