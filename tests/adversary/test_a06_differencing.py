@@ -222,6 +222,11 @@ def test_one_table_under_two_names_is_one_source():
     renamed = attacker.open(range(5), number=1, source="table, renamed")
     with pytest.raises(SameTable):
         renamed.upload(renamed.task(), 0)
+    # R7: nor when the source itself has gone on to another table.
+    hospital = renamed.members[0]
+    hospital.does(hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada"))
+    with pytest.raises(SameTable):
+        renamed.upload(renamed.task(), 0)
 
 
 def test_a_table_that_was_never_summed_is_not_approved_beforehand():
