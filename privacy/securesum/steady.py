@@ -100,13 +100,13 @@ def check_whole_cohort(epoch: Epoch, ranks: tuple[int, ...]) -> None:
 def check_new_table(journal: Journal, table: bytes) -> None:
     """Refuse a table under a second name: the rule would not see that it is the same."""
     for name, other in journal.sources.items():
-        if other.table == table:
+        if table in other.tables:
             raise SameTable(f"This table was summed before as {name!r}; use that name for it.")
 
 
 def check_same_table(source: SourceEntry, table: bytes) -> None:
     """Refuse another table than the one the source was bound with, or was approved last."""
-    if table != source.table:
+    if table != source.tables[-1]:
         raise TableChanged(
             "The table is not the one that was summed before: the difference would be the rows "
             "that changed. An operator can approve it by name."

@@ -154,22 +154,17 @@ def test_a_pretended_dropout_is_not_certified():
 
 
 def test_nothing_is_certified_or_revealed_once_the_source_has_moved_on():
-    """Slot 0 is uploaded and abandoned; the source is bound elsewhere; then slot 0 comes back."""
-    attacker = Attacker(6)
-    first = attacker.open()
-    first.uploads(first.task())
-    proof = first.abandonment(first.everyone)
-    second = first.task(1, proof=proof.encode())
-    first.uploads(second)
-    certificate = first.certificate(first.proposal(second))
-    for hospital in attacker.hospitals:
-        step = hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada")
-        hospital.does(step)
-    for rank in first.everyone:
+    """The operators approved another table between upload and reveal."""
+    lair = Attacker(6).open()
+    task = lair.task()
+    lair.uploads(task)
+    certificate = lair.certificate(lair.proposal(task))
+    for rank, hospital in lair.members.items():
+        hospital.does(hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada"))
         with pytest.raises(TableChanged):
-            first.reveal(certificate, rank)
+            lair.reveal(certificate, rank)
         with pytest.raises(TableChanged):
-            first.certify(first.proposal(second), rank)
+            lair.certify(lair.proposal(task), rank)
 
 
 def test_shares_are_not_opened_once_the_source_has_moved_on():
@@ -220,6 +215,11 @@ def test_one_table_under_two_names_is_one_source():
     lair.sum()
     lair.end()
     renamed = attacker.open(range(5), number=1, source="table, renamed")
+    with pytest.raises(SameTable):
+        renamed.upload(renamed.task(), 0)
+    # R7: nor when the source itself has gone on to another table.
+    hospital = renamed.members[0]
+    hospital.does(hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada"))
     with pytest.raises(SameTable):
         renamed.upload(renamed.task(), 0)
 

@@ -74,7 +74,7 @@ def test_what_was_uploaded_and_is_gone_from_the_vault_is_not_made_again(lair):
         victim.client = restored(victim, victim.records, vault)
         with pytest.raises(SecretsLost):
             lair.upload(task, 0)
-    # Nor with the secrets of the epoch before the boxes came, put back beside a newer journal.
+    # Nor is a key revealed that is not there.
     lair.uploads(task, (1, 2, 3, 4))
     certificate = lair.certificate(lair.proposal(task))
     with pytest.raises(SecretsLost):
@@ -119,7 +119,7 @@ def test_a_journal_from_a_backup_is_refused(lair):
     """R1: between upload and signature; its vault is in no backup. It would sign a second time."""
     lair.uploads(lair.task())
     victim = lair.members[0]
-    backup, vault = disk_of(victim)
+    backup, _ = disk_of(victim)
     lair.certify(lair.proposal(lair.task()), 0)
     with pytest.raises(VaultLost):
         restored(victim, backup, {})
@@ -127,7 +127,6 @@ def test_a_journal_from_a_backup_is_refused(lair):
         restored(victim, backup, victim.vault)
     with pytest.raises(JournalRolledBack):
         restored(victim, [*backup, victim.records[2]], victim.vault)
-    assert vault["head"] != victim.vault["head"]
 
 
 def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
@@ -137,7 +136,7 @@ def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
             restored(victim, [], vault)
     with pytest.raises(JournalError):
         restored(victim, other.records, other.vault)
-    for bad in (victim.records[1:], [b"", *victim.records], [victim.records[0], *victim.records]):
+    for bad in (victim.records[1:], [b"", *victim.records], [*victim.records, victim.records[0]]):
         with pytest.raises(JournalError):
             restored(victim, bad, victim.vault)
     with pytest.raises(JournalError):

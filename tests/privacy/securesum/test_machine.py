@@ -267,6 +267,8 @@ class SecureSums(RuleBasedStateMachine):
         survivors = self.simulation._sites(self.slot.uploaded)
         expected = sum(self.vectors[*self.place, site] for site in survivors)
         np.testing.assert_array_equal(total, expected)
+        self.simulation.restart_coordinator()
+        np.testing.assert_array_equal(self.slot.ring_total(), expected)
         event(f"total, {len(silent)} silent, {len(dropped)} dropped")
 
     # -- a sum that is given up
@@ -308,5 +310,5 @@ class SecureSums(RuleBasedStateMachine):
             assert self.slot.certificate is None or self.slot.abandon_proof is None
 
 
-SecureSums.TestCase.settings = settings(max_examples=20, stateful_step_count=50)
+SecureSums.TestCase.settings = settings(max_examples=30, stateful_step_count=50)
 TestSecureSums = SecureSums.TestCase

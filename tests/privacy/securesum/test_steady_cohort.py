@@ -245,8 +245,11 @@ def test_an_approval_given_while_nothing_was_released_does_not_outlive_the_next_
         session(smaller, 2).sum(markers.vectors(5))
 
 
-def test_a_table_does_not_escape_the_rule_under_another_name(released, markers):
+@pytest.mark.parametrize("moved_on", [False, True])
+def test_a_table_does_not_escape_the_rule_under_another_name(released, markers, moved_on):
     sites, _ = released
+    for site in sites if moved_on else ():
+        site.persist(site.client.approve_table(SOURCE, OTHER_TABLE, approved_by="Ada"))
     terms = Terms(bytes([2]) * 16, 1, 3, False, False)
     second = Simulation(sites[1:], terms=terms)
     for site in second.sites:
