@@ -153,10 +153,10 @@ class Coordinator:
         """All others' boxes to one member."""
         if self.missing_boxes:
             raise OutOfOrder(f"Boxes of {len(self.missing_boxes)} members are missing.")
-        if self._ready:
-            raise OutOfOrder("The first sum is over: all have opened their boxes.")
         epoch = self._need_epoch()
-        boxes = tuple(self._boxes[other][rank] for other in epoch.everyone if other != rank)
+        boxes = tuple(sent[rank] for _, sent in sorted(self._boxes.items()) if rank in sent)
+        if len(boxes) != epoch.size - 1:
+            raise OutOfOrder(f"Rank {rank} has opened its boxes, or is not a member.")
         return Delivery(epoch.epoch_id, rank, boxes)
 
     def restart(self) -> "Coordinator":
@@ -186,11 +186,12 @@ class Coordinator:
         if self.missing_boxes:
             raise OutOfOrder(f"Boxes of {len(self.missing_boxes)} members are missing.")
         epoch = self._need_epoch()
+        self._ready = True
         slot, proof = 0, b""
         if self._summation is not None:
             slot = self._summation.task.slot + 1
             proof = self._closing_proof(self._summation)
-            self._ready, self._boxes = True, {}
+            self._forget_boxes(self._summation.uploaded)
         task = Task(
             epoch_id=epoch.epoch_id,
             slot=slot,
@@ -213,6 +214,12 @@ class Coordinator:
         if self._summation is None:
             raise OutOfOrder("No sum has begun.")
         return self._summation
+
+    def _forget_boxes(self, ranks: tuple[int, ...]) -> None:
+        """Drop the boxes of those who have uploaded, and so must have opened theirs."""
+        for sent in self._boxes.values():
+            for rank in ranks:
+                sent.pop(rank, None)
 
     def _closing_proof(self, summation: Summation) -> bytes:
         proof = summation.certificate or summation.abandon_proof

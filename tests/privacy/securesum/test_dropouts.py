@@ -171,6 +171,23 @@ def test_one_that_missed_some_sums_comes_back_with_the_last_proof_alone(ten, mar
     assert 4 in outcome.survivors
 
 
+def test_one_that_missed_its_boxes_and_the_first_sums_gets_them_later(private, markers):
+    simulation = private(N, colluders=COLLUDERS, least=5)
+    simulation.faults[4, Point.DELIVERY] = Fault.LATE
+    simulation.open_epoch()
+    others = [site for site in range(N) if site != 4]
+    for _ in range(2):
+        vectors = markers.vectors(N)
+        markers.check(simulation.sum(vectors, active=others), vectors)
+        simulation.restart_coordinator()
+    site = simulation.sites[4]
+    site.persist(site.client.receive(simulation.coordinator.delivery(4)))
+    with pytest.raises(OutOfOrder, match="has opened its boxes"):
+        simulation.coordinator.delivery(3)
+    vectors = markers.vectors(N)
+    markers.check(simulation.sum(vectors), vectors)
+
+
 def test_fewer_active_members_than_everyone_can_be_asked(ten, markers):
     vectors = markers.vectors(N)
     outcome = ten.sum(vectors, active=range(2, N))
