@@ -50,11 +50,11 @@ _FLOAT_ROUNDING = 2.0**-51
 """Relative error of decoding: integer to float64, 1/√2 as a float64, and their product."""
 _FORMAT = b"veilgp encoding 1\0"
 
-# √2 in two pieces of 26 bits, whose products with half a float64 are exact, and the remainder.
-_ROOT_SCALED = math.isqrt(2 << (2 * 140))  # √2 · 2^140
-_ROOT_HIGH = math.ldexp(_ROOT_SCALED >> 115, -25)
-_ROOT_MIDDLE = math.ldexp((_ROOT_SCALED >> 89) & 0x3FFFFFF, -51)
-_ROOT_LOW = math.ldexp(_ROOT_SCALED & ((1 << 89) - 1), -140)
+# √2 as a float64, that float64 in pieces of 27 and 26 bits, and what it lacks of √2.
+_ROOT = math.sqrt(2.0)
+_ROOT_HIGH = math.ldexp(math.floor(math.ldexp(_ROOT, 26)), -26)
+_ROOT_LOW = _ROOT - _ROOT_HIGH
+_ROOT_REMAINDER = float(Fraction(math.isqrt(2 << 280), 1 << 140) - Fraction(_ROOT))
 _SPLITTER = 2.0**27 + 1.0
 
 
@@ -243,7 +243,11 @@ def _checked(block: Block, value: ArrayLike) -> NDArray[np.float64]:
         raise OutOfBound(
             f"block {block.name} holds a value beyond its bound ±{block.bound:g}; nothing was sent"
         )
-    if block.symmetric and np.any(np.abs(array - array.T) > _SYMMETRY * largest):
+    if (
+        block.symmetric
+        and not np.array_equal(array, array.T)
+        and np.any(np.abs(array - array.T) > _SYMMETRY * largest)
+    ):
         raise NotSymmetric(f"block {block.name} is declared symmetric, and is not")
     return array
 
@@ -280,21 +284,23 @@ def _round(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) ->
 def _round_times_root_two(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
     """Return the integers nearest to √2 × values × scale, to within 2^-40 of a tie.
 
-    x·√2 is the sum of four products of half a float64 with a piece of √2, each exact, and a
-    remainder below 2^9. Their whole parts are added as integers, the rest as floats.
+    With √2 = R + r for a float64 R, x·√2 = p + e + x·r: p is the float64 product x·R and e its
+    error, exact by Dekker's splitting of both factors. p is a whole number plus a small rest.
     """
-    scaled = values * scale
-    high = scaled * _SPLITTER
-    high -= high - scaled
-    low = scaled - high
-    rest = scaled * _ROOT_LOW
-    whole = np.zeros(values.shape, dtype=np.int64)
-    for half in (high, low):
-        for root in (_ROOT_HIGH, _ROOT_MIDDLE):
-            product = half * root
-            integer = np.rint(product)
-            whole += integer.astype(np.int64)
-            rest += product - integer
+    x = values * scale
+    high = x * _SPLITTER
+    high -= high - x
+    low = x - high
+    product = x * _ROOT
+    rest = high * _ROOT_HIGH
+    rest -= product
+    rest += high * _ROOT_LOW
+    rest += low * _ROOT_HIGH
+    rest += low * _ROOT_LOW
+    rest += x * _ROOT_REMAINDER
+    nearest = np.rint(product)
+    rest += product - nearest
+    whole = nearest.astype(np.int64)
     whole += np.rint(rest).astype(np.int64)
     return whole
 
