@@ -7,6 +7,7 @@ search with closed-form gradients finishes it. It costs no communication: the st
 been summed already.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,8 @@ from kernels.errors import EmptyTable, HyperparameterError
 from kernels.linear import Hyperparameters, Spectrum
 
 _GRID = 25
+_NEWTON_STEPS = 6
+_DIFFERENCE = 1e-4
 _EPSILON = torch.finfo(torch.float64).eps
 
 
@@ -104,4 +107,32 @@ def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[
         options={"ftol": 1e-15, "gtol": 1e-10},
     )
     point = best.x if best.fun <= values.min() else start
+    point = _polished(lambda at: scalar(at)[1], point, np.array(bounds))
     return float(point[0]), float(point[1])
+
+
+def _polished(
+    gradient: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    point: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Take Newton's steps to where the gradient vanishes, along coordinates inside their bounds.
+
+    A search that compares values knows the optimum to half of float64's digits only, and where it
+    stops depends on the last bit of its input; federated training would amplify that.
+    """
+    for _ in range(_NEWTON_STEPS):
+        slope = gradient(point)
+        free = (point > bounds[:, 0]) & (point < bounds[:, 1])
+        shifts = _DIFFERENCE * np.eye(len(point))
+        curvature = np.stack([gradient(point + h) - gradient(point - h) for h in shifts])
+        curvature = (curvature / (2 * _DIFFERENCE))[np.ix_(free, free)]
+        if not free.any() or np.linalg.eigvalsh((curvature + curvature.T) / 2)[0] <= 0:
+            break
+        step = np.zeros_like(point)
+        step[free] = np.linalg.solve(curvature, slope[free])
+        moved = np.clip(point - step, bounds[:, 0], bounds[:, 1])
+        if np.abs(gradient(moved)[free]).max() >= np.abs(slope[free]).max():
+            break
+        point = moved
+    return point
