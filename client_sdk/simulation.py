@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from kernels.errors import EmptyTable
 from kernels.rounds import storage
 from kernels.rounds.algorithm import Contribution
+from kernels.rounds.broadcast import received
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
-from kernels.rounds.registry import restore
 from kernels.rounds.site import Site
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
@@ -41,11 +42,13 @@ def simulate(
     seed: int,
     *,
     secure: bool = True,
+    model: Model | None = None,
     watch: Watch | None = None,
 ) -> Simulated:
     """Run a program over one table per site, and return what the coordinator would have.
 
     seed: deals each site's rows to training, stopping and calibration; a `Site` has done so.
+    model: what the first stage starts from, for a program that goes on with an earlier one's.
     watch: called with the algorithm's name and its state after every sum.
     """
     sites = [
@@ -54,14 +57,16 @@ def simulate(
         else Site.of_table(program.schema, table, held_out=program.held_out, seed=seed)
         for table in tables
     ]
+    if not sites:
+        raise EmptyTable("no tables: a program runs over one table for each site")
     simulation = _opened(len(sites)) if secure else None
-    model, states, sums, released = program.start(), [], 0, 0
-    for algorithm, spec in program.algorithms():
+    model, states, sums, released = model or program.start(), [], 0, 0
+    for stage, (algorithm, spec) in enumerate(program.algorithms()):
         state = algorithm.initial(spec, model)
         while not algorithm.finished(state):
             # Sites see the broadcast's bytes and nothing else of the coordinator's state.
             broadcast = storage.encode(state, broadcast=True)
-            seen = restore(broadcast)
+            seen = received(broadcast, program, stage)
             encoding = Encoding.finest(algorithm.layout(state), max_clients=len(sites))
             contributions = [algorithm.contribute(seen, site) for site in sites]
             if simulation is None:

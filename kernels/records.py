@@ -11,6 +11,7 @@ All problems of a table are found before it is refused (`TableRefused`). Message
 bounds and levels of the schema and a few row numbers, never what is in a cell.
 """
 
+import hashlib
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -108,6 +109,19 @@ class Records:
             None if self.targets is None else self.targets[chosen],
             patients,
         )
+
+    def row_keys(self) -> list[bytes]:
+        """Return what tells rows apart whatever their order: the patient, or the row's own cells.
+
+        Sixteen bytes each, from a hash; for use at the site only.
+        """
+        if self.patients is not None:
+            own = [patient.encode() for patient in self.patients]
+        else:
+            columns = [self.numeric, self.missing, self.levels]
+            columns += [] if self.targets is None else [self.targets]
+            own = [row.tobytes() for row in torch.cat([c.double() for c in columns], 1).numpy()]
+        return [hashlib.blake2b(key, digest_size=16, person=b"veilgp/rows").digest() for key in own]
 
     @classmethod
     def concatenate(cls, parts: Sequence["Records"]) -> "Records":

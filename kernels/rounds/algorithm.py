@@ -17,11 +17,24 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.errors import StatisticsError
 from kernels.rounds.model import Model
 from kernels.rounds.site import Site
 from privacy.layout import Layout, SecureTotal
 
 Contribution = Mapping[str, NDArray[np.float64]]
+
+
+def accepted(total: SecureTotal, layout: Layout) -> SecureTotal:
+    """Return a total that an update may use: a `SecureTotal`, and of the sum that was asked for.
+
+    The type says so already; at run time an individual's vector must not pass by accident either.
+    """
+    if not isinstance(total, SecureTotal):
+        raise StatisticsError("an update takes a SecureTotal, never one site's contribution")
+    if total.layout != layout:
+        raise StatisticsError("this total is of another sum than the one that was asked for")
+    return total
 
 
 class State(Protocol):

@@ -31,17 +31,10 @@ from kernels.errors import ProgramError, StatisticsError
 from kernels.local_evidence import negative_log_evidence
 from kernels.plain import is_number
 from kernels.records import Records
-from kernels.rounds.algorithm import Contribution
-from kernels.rounds.local_training import (
-    Fit,
-    check_at_least,
-    check_learning_rate,
-    check_whole,
-    minimise,
-    starting_scales,
-    train_locally,
-)
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.local_training import Fit, minimise, starting_scales, train_locally
 from kernels.rounds.model import Model, known
+from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE
 from kernels.rounds.sufficient import FEATURE_BOUND, RESOLUTION
@@ -165,6 +158,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Distil the mean teacher kernel."""
+    total = accepted(total, layout(state))
     model, spec, sites = state.model, state.spec, float(total["sites"])
     if sites < 0.5:
         raise StatisticsError("no site has rows to train on: let the program hold out fewer")

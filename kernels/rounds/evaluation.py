@@ -33,8 +33,9 @@ from kernels.evaluation import (
 )
 from kernels.metrics import LEVELS, Scores
 from kernels.recalibration import FOLDS, Recalibration
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
+from kernels.rounds.parameters import check_flag
 from kernels.rounds.prediction import predict_standardised
 from kernels.rounds.recalibration import folds
 from kernels.rounds.site import Part, Site
@@ -64,6 +65,7 @@ class Spec:
     recalibrated: bool = True
 
     def __post_init__(self) -> None:
+        check_flag(recalibrated=self.recalibrated)
         if self.part not in list(Part):
             raise ProgramError(f"part must be one of {', '.join(Part)}, not {self.part!r}")
         object.__setattr__(self, "part", Part(self.part))
@@ -111,7 +113,7 @@ def contribute(state: State, site: Site) -> Contribution:
     blocks = _named("gaussian", score([StudentT()] * model.targets, residuals, variance))
     if state.judges is None:
         return blocks
-    fold = folds(site.records[part])
+    fold = folds(site.bounded(part, model))
     scores, inside = Scores.zero(model.targets), torch.zeros(model.targets, len(LEVELS)).double()
     for f, judges in enumerate(state.judges):
         r, v = residuals[fold == f], variance[fold == f]
@@ -124,6 +126,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Set the scores."""
+    total = accepted(total, layout(state))
     recalibrated = state.judges is not None
     evaluation = Evaluation(
         state.spec.part.value,

@@ -22,15 +22,16 @@ import torch
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import ProgramError, StateError, StatisticsError
 from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
-from kernels.linear import Spectrum
+from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
-from kernels.rounds.model import Model, known
+from kernels.rounds.model import Model, check_model, known
+from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
 from kernels.rounds.site import Part, Site
-from kernels.rounds.storage import PRIVATE
+from kernels.rounds.storage import PRIVATE, check_rows, check_tensor
 from kernels.rounds.sufficient import (
     RESOLUTION,
     contribution_of,
@@ -44,18 +45,19 @@ from privacy.layout import Block, Layout, SecureTotal
 NAME = "exact"
 VERSION = 1
 
-GRADIENT_BOUND = 1e4
+GRADIENT_BOUND = 1e3
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
 
 _DECAY = (0.9, 0.999)
-_DAMPING = 1e-8
+_DAMPING = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """The recipe.
 
-    steps: steps of Adam for each penalty. learning_rate: its greatest. warm_up: steps until then.
+    steps: weights that are judged for each penalty, the start among them; between them are steps
+        of Adam. learning_rate: its greatest. warm_up: steps until then.
     clip: the greatest norm of the gradient of L/n. penalties: the τ to choose from.
     patience: stop a pass after so many steps without a better held-out error; 0 never does.
     """
@@ -68,14 +70,15 @@ class Spec:
     patience: int = 0
 
     def __post_init__(self) -> None:
+        check_whole(1, steps=self.steps)
+        check_whole(0, warm_up=self.warm_up, patience=self.patience)
+        check_learning_rate(learning_rate=self.learning_rate)
+        check_at_least(1e-9, clip=self.clip)
+        if not isinstance(self.penalties, tuple | list) or not self.penalties:
+            raise ProgramError(f"penalties must list at least one number, not {self.penalties!r}")
         object.__setattr__(self, "penalties", tuple(self.penalties))
-        whole = (self.steps >= 1, self.warm_up >= 0, self.patience >= 0)
-        positive = (self.learning_rate > 0, self.clip > 0, bool(self.penalties))
-        if not all((*whole, *positive, *(penalty >= 0 for penalty in self.penalties))):
-            raise ProgramError(
-                "exact needs steps ≥ 1, a positive learning_rate and clip, warm_up and patience "
-                "≥ 0, and at least one penalty ≥ 0"
-            )
+        for penalty in self.penalties:
+            check_at_least(0.0, penalties=penalty)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +97,7 @@ class Best:
 
     error: float | None
     weights: Tensor
+    hyperparameters: Hyperparameters
     run: int
     step: int
 
@@ -118,12 +122,25 @@ class State:
     run: int = 0
     step: int = 0
     pooled: Broadcast | None = None
-    evidence: float = 0.0
+    evidence: float | None = field(default=None, metadata=PRIVATE)
     start: Tensor | None = field(default=None, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     best: Best | None = field(default=None, metadata=PRIVATE)
+    best_of_run: Best | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_whole(0, run=self.run, step=self.step)
+        if self.run > len(self.spec.penalties):
+            raise StateError(f"run {self.run} is beyond the program's {len(self.spec.penalties)}")
+        if self.pooled is not None:
+            features, targets = self.model.kernel.features, self.model.targets
+            check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
+            check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
+            check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
+            check_rows(self.pooled.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,14 +181,13 @@ def contribute(state: State, site: Site) -> Contribution:
     held_out, _ = site.table(Part.STOPPING, model)
     if not 0 < len(x) <= model.kernel.rows_at_a_time(CHUNK_ROWS) - len(held_out):
         return _contribute_in_chunks(state, site)
-    weights = known(model.weights, NAME)
     # Both sums of a step are at the same weights, so the features of the first serve the second.
-    features = None if pooled is None else site.take_kept(weights)
+    features = None if pooled is None else site.take_kept(model)
     if not isinstance(features, Features):
         phi = model.urk.features(torch.cat([x, held_out]))
         features = Features(model.urk, phi[: len(x)], phi[len(x) :].detach())
     if pooled is None:
-        site.keep(weights, features)
+        site.keep(model, features)
         return contribution_of(Statistics.of_features(features.training, y))
     backward = feature_gradient(
         features.training,
@@ -209,6 +225,7 @@ def _contribute_in_chunks(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Prepare the gradient, or take a step."""
+    total = accepted(total, layout(state))
     if state.pooled is None:
         return _with_pooled_evidence(state, total)
     return _after_step(state, total)
@@ -244,15 +261,27 @@ def _after_step(state: State, total: SecureTotal) -> State:
     gradient = torch.tensor(total["gradient"])
     gradient = gradient + spec.penalties[state.run] / pooled.rows * weights
     norm = float(gradient.norm())
-    progress = Progress(state.run, state.step, state.evidence, error, norm)
-    best = state.best
-    if best is None or best.error is None or error is None or error < best.error:
-        best = Best(error, weights, state.run, state.step)
-    state = replace(state, pooled=None, best=best, history=(*known(state.history, NAME), progress))
-    stalled = 0 < spec.patience <= state.step - best.step and best.run == state.run
+    evidence = known(state.evidence, NAME)
+    progress = Progress(state.run, state.step, evidence, error, norm)
+    now = Best(error, weights, known(state.model.hyperparameters, NAME), state.run, state.step)
+    of_run = _better(state.best_of_run, now)
+    state = replace(
+        state,
+        pooled=None,
+        best=_better(state.best, now),
+        best_of_run=of_run,
+        history=(*known(state.history, NAME), progress),
+    )
+    stalled = 0 < spec.patience <= state.step - of_run.step
     if state.step + 1 >= spec.steps or stalled:
         return _next_run(state)
     return adam_step(state, gradient)
+
+
+def _better(best: Best | None, now: Best) -> Best:
+    if best is None or best.error is None or now.error is None or now.error < best.error:
+        return now
+    return best
 
 
 def adam_step(state: State, gradient: Tensor) -> State:
@@ -276,15 +305,23 @@ def adam_step(state: State, gradient: Tensor) -> State:
 
 
 def _next_run(state: State) -> State:
-    run, start = state.run + 1, known(state.start, NAME)
-    if run == len(state.spec.penalties):
-        start = known(state.best, NAME).weights
+    run, start, best = state.run + 1, known(state.start, NAME), known(state.best, NAME)
+    if best.error is None and len(state.spec.penalties) > 1:
+        raise ProgramError(
+            "several penalties are chosen from by held-out rows, and no site holds any out: give "
+            "one penalty, or let the program hold out rows"
+        )
     zero = torch.zeros_like(start)
+    if run == len(state.spec.penalties):
+        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+    else:
+        model = state.model.advanced(weights=start)
     return replace(
         state,
-        model=state.model.advanced(weights=start),
+        model=model,
         run=run,
         step=0,
         first_moment=zero,
         second_moment=zero,
+        best_of_run=None,
     )

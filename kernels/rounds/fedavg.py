@@ -28,22 +28,14 @@ from torch import Tensor
 
 from kernels.errors import ProgramError, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
-from kernels.plain import is_flag
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
-from kernels.rounds.local_training import (
-    Fit,
-    check_at_least,
-    check_learning_rate,
-    check_whole,
-    reach,
-    starting_scales,
-    train_locally,
-)
-from kernels.rounds.model import Model, known
+from kernels.rounds.local_training import Fit, reach, starting_scales, train_locally
+from kernels.rounds.model import Model, check_model, known
+from kernels.rounds.parameters import check_at_least, check_flag, check_learning_rate, check_whole
 from kernels.rounds.site import Part, Site
-from kernels.rounds.storage import PRIVATE
+from kernels.rounds.storage import PRIVATE, check_tensor
 from kernels.rounds.sufficient import contribution_of, statistics_blocks, statistics_of
 from kernels.statistics import Statistics
 from kernels.urk import weight_count
@@ -104,8 +96,7 @@ class Spec:
         check_whole(0, patience=self.patience)
         check_learning_rate(learning_rate=self.learning_rate)
         check_at_least(0.0, proximal=self.proximal)
-        if not is_flag(self.validate):
-            raise ProgramError(f"validate must be true or false, not {self.validate!r}")
+        check_flag(validate=self.validate)
         for name, kind in (("weighting", Weighting), ("scales", Scales)):
             try:
                 object.__setattr__(self, name, kind(getattr(self, name)))
@@ -151,6 +142,12 @@ class State:
     evidence: float | None = field(default=None, metadata=PRIVATE)
     best: Best | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        if self.posterior_weights is not None:
+            shape = (self.model.kernel.features, self.model.targets)
+            check_tensor("w̄", self.posterior_weights, shape)
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -211,6 +208,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Fit the linear layer to θ, or judge θ and take the mean."""
+    total = accepted(total, layout(state))
     if _statistics_are_next(state):
         return _with_posterior(state, total)
     if not state.spec.validate:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS
+from kernels.errors import StatisticsError
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
@@ -50,4 +51,6 @@ def held_out_contribution(
 def held_out_error(total: SecureTotal) -> float | None:
     """Return the mean squared error, summed over targets; None if no site has such rows."""
     rows = float(total["held_out_rows"])
+    if float(total["held_out_squares"]) < -total.rounding("held_out_squares"):
+        raise StatisticsError("squared errors sum to less than nothing: a contribution is wrong")
     return float(total["held_out_squares"]) / rows if rows >= 0.5 else None

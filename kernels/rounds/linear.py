@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from kernels.linear import Spectrum
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model
+from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
 from kernels.rounds.sufficient import contribution_of, statistics_blocks, statistics_of
 from kernels.statistics import Statistics
@@ -28,6 +29,9 @@ class Spec:
     """`refit`: σ and λ from the sums, the default; else those of phase 1 are kept."""
 
     refit: bool = True
+
+    def __post_init__(self) -> None:
+        check_flag(refit=self.refit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Set the statistics, and σ and λ by them."""
+    total = accepted(total, layout(state))
     statistics = statistics_of(total, state.model)
     hyperparameters = state.model.hyperparameters
     if state.spec.refit or hyperparameters is None:

@@ -27,14 +27,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
-from kernels.plain import is_flag
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution
-from kernels.rounds.model import Model, known
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.model import Model, check_model, known
+from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
-from kernels.rounds.storage import PRIVATE
+from kernels.rounds.storage import PRIVATE, check_tensor
 from kernels.rounds.sufficient import (
     RESOLUTION,
     TARGET_BOUND,
@@ -60,8 +60,7 @@ class Spec:
     refit: bool = True
 
     def __post_init__(self) -> None:
-        if not is_flag(self.refit):
-            raise ProgramError(f"refit must be true or false, not {self.refit!r}")
+        check_flag(refit=self.refit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +84,13 @@ class State:
     spec: Spec
     inverse: Inverse | None = None
     first: Statistics | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        if self.inverse is not None:
+            features, targets = self.model.kernel.features, self.model.targets
+            check_tensor("Q", self.inverse.eigenvectors, (features, features))
+            check_tensor("V", self.inverse.variances, (features, targets))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -116,6 +122,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Invert A, or complete the statistics."""
+    total = accepted(total, layout(state))
     if state.inverse is None:
         return _with_inverse(state, total)
     return _complete(state, state.inverse, total)

@@ -32,10 +32,9 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from kernels.errors import ProgramError, WeightsError
+from kernels.errors import WeightsError
 from kernels.linear import Hyperparameters
 from kernels.local_evidence import negative_log_evidence
-from kernels.plain import is_number
 from kernels.refit import RefitOptions
 from kernels.rounds.model import Model
 from kernels.spec import KernelSpec
@@ -46,9 +45,6 @@ STEP_BOUND = 8.0
 
 _DECAY = (0.9, 0.999)
 _DAMPING = 1e-8
-
-MOST = 100_000
-"""Of rounds or steps: a hospital is not made to train without end by what it is sent."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,26 +148,3 @@ def minimise(
 def reach(*, steps: int, learning_rate: float) -> float:
     """Return how far training can move any one parameter."""
     return STEP_BOUND * steps * learning_rate
-
-
-def check_whole(least: int, **numbers: int) -> None:
-    """Refuse what is not a whole number from `least` to MOST, by the parameter's name."""
-    for name, number in numbers.items():
-        if type(number) is not int or not least <= number <= MOST:
-            raise ProgramError(
-                f"{name} must be a whole number from {least} to {MOST}, not {number!r}"
-            )
-
-
-def check_at_least(least: float, **numbers: float) -> None:
-    """Refuse what is not a finite number of at least `least`, by the parameter's name."""
-    for name, number in numbers.items():
-        if not is_number(number) or number < least:
-            raise ProgramError(f"{name} must be a number of at least {least:g}, not {number!r}")
-
-
-def check_learning_rate(**rates: float) -> None:
-    """Refuse what is not a number above 0 and up to 1: Adam moves parameters by about it."""
-    for name, rate in rates.items():
-        if not is_number(rate) or not 0 < rate <= 1:
-            raise ProgramError(f"{name} must be above 0 and at most 1, not {rate!r}")

@@ -10,17 +10,19 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 
 from kernels.errors import NotFitted, ProgramError, StateError
 from kernels.evaluation import Evaluation
 from kernels.linear import Hyperparameters, Posterior
 from kernels.recalibration import Recalibration
+from kernels.rounds.storage import check_tensor
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
 from kernels.standardiser import Standardiser
 from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.urk import URK, weight_count
 
 T = TypeVar("T")
 
@@ -47,12 +49,16 @@ class Model:
     scores: Evaluation | None = None
 
     def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema) or not isinstance(self.kernel, KernelSpec):
+            raise StateError("a model has a schema and a kernel")
+        if self.weights is not None:
+            check_tensor("the weights", self.weights, (weight_count(self.kernel),))
         if len(self.schema.feature_names) != self.kernel.inputs:
             raise ProgramError(
                 f"the schema encodes to {len(self.schema.feature_names)} features and the kernel "
                 f"has {self.kernel.inputs} inputs: make them equal"
             )
-        if isinstance(self.max_rows, bool) or not 1 <= self.max_rows <= 10**9:
+        if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
             raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
         if self.recalibration is not None and len(self.recalibration) != self.targets:
             raise StateError(
@@ -69,6 +75,11 @@ class Model:
         first = min(names.index(name) for name in parts)
         return replace(self, **{**dict.fromkeys(names[first + 1 :]), **parts})  # type: ignore[arg-type]
 
+    def has_features_of(self, other: "Model") -> bool:
+        """Say whether both models make the same features of a table."""
+        same = (self.kernel, self.standardiser) == (other.kernel, other.standardiser)
+        return same and torch.equal(self.urk.weights, other.urk.weights)
+
     @property
     def targets(self) -> int:
         """Return T."""
@@ -83,6 +94,12 @@ class Model:
     def posterior(self) -> Posterior:
         """Return the posterior of the linear layer."""
         return Posterior.of(known(self.statistics, "linear"), known(self.hyperparameters, "linear"))
+
+
+def check_model(model: object) -> None:
+    """Refuse what is not a model; states come from the coordinator."""
+    if not isinstance(model, Model):
+        raise StateError("a state has a model, and these bytes have none")
 
 
 def known(part: T | None, stage: str) -> T:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from kernels.errors import OutOfBounds, StatisticsError
 from kernels.moments import RESOLUTION, Moments
 from kernels.records import Records
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
 from kernels.schema import Numeric, Schema, Target
@@ -86,6 +86,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Set the bounds, or the standardiser."""
+    total = accepted(total, layout(state))
     schema = state.model.schema
     if state.bounded is None:
         return replace(state, bounded=_with_bounds(schema, total["sites_per_exponent"]))

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 from kernels.errors import NewerProgram, ProgramError
-from kernels.plain import decode_object, encode_json, is_newer, parse_json
+from kernels.plain import decode_object, encode_json, is_newer, is_number, parse_json
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
 from kernels.rounds.registry import algorithm_of, installed
@@ -43,8 +43,8 @@ class Program:
             raise ProgramError("a program needs at least one stage")
         for stage in self.stages:
             algorithm_of(stage)
-        if not 0 <= self.held_out < 1:
-            raise ProgramError(f"held_out must be at least 0 and below 1, not {self.held_out}")
+        if not is_number(self.held_out) or not 0 <= self.held_out < 1:
+            raise ProgramError(f"held_out must be at least 0 and below 1, not {self.held_out!r}")
         self.start()
 
     def start(self) -> Model:

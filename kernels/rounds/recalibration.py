@@ -11,18 +11,17 @@ update     ν and scale, or N(0, 1) as it is where there are fewer than `min_row
 A row is in the fold that a hash of its patient says, or of itself where the schema names none.
 """
 
-import hashlib
 import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from kernels.errors import ProgramError
 from kernels.recalibration import BINS, FOLDS, Recalibration, histogram
 from kernels.records import Records
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
+from kernels.rounds.parameters import check_whole
 from kernels.rounds.prediction import predict_standardised
 from kernels.rounds.site import Part, Site
 from privacy.layout import Block, Layout, SecureTotal
@@ -38,8 +37,7 @@ class Spec:
     min_rows: int = 100
 
     def __post_init__(self) -> None:
-        if isinstance(self.min_rows, bool) or not self.min_rows >= 1:
-            raise ProgramError(f"min_rows must be at least 1, not {self.min_rows!r}")
+        check_whole(1, min_rows=self.min_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,13 +69,14 @@ def contribute(state: State, site: Site) -> Contribution:
     x, y = site.table(Part.CALIBRATION, model)
     predicted = predict_standardised(model, x)
     z = (y - predicted.mean) / predicted.variance.sqrt()
-    fold = folds(site.records[Part.CALIBRATION])
+    fold = folds(site.bounded(Part.CALIBRATION, model))
     counts = [torch.stack([histogram(own[fold == f]) for f in range(FOLDS)]) for own in z.mT]
     return {"residuals": torch.stack(counts).numpy()}
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Fit each target's law."""
+    total = accepted(total, layout(state))
     counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
     fitted = tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
     return replace(state, model=replace(state.model, recalibration=fitted))
@@ -90,11 +89,4 @@ def finished(state: State) -> bool:
 
 def folds(records: Records) -> Tensor:
     """Return the fold of each row, (n,); the same whatever the order of rows."""
-    if records.patients is not None:
-        keys = [patient.encode() for patient in records.patients]
-    else:
-        columns = [records.numeric, records.missing, records.levels]
-        columns += [] if records.targets is None else [records.targets]
-        keys = [row.tobytes() for row in torch.cat([c.double() for c in columns], 1).numpy()]
-    hashes = [hashlib.blake2b(key, digest_size=1, person=b"veilgp/folds").digest() for key in keys]
-    return torch.tensor([digest[0] % FOLDS for digest in hashes], dtype=torch.int64)
+    return torch.tensor([key[0] % FOLDS for key in records.row_keys()], dtype=torch.int64)

@@ -74,11 +74,13 @@ _KINDS = kinds_of(
 
 def installed(name: str, version: int) -> Algorithm:
     """Return an algorithm, or say what to install."""
-    algorithm = ALGORITHMS.get(name)
+    algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
     if algorithm is None:
         raise UnknownAlgorithm(
             f"no algorithm {name!r} is installed here; there are {', '.join(sorted(ALGORITHMS))}"
         )
+    if type(version) is not int:
+        raise UnknownAlgorithm(f"the version of {name} is a whole number, not {version!r}")
     if version != algorithm.VERSION:
         older = "upgrade veilgp here" if version > algorithm.VERSION else "upgrade the other side"
         raise UnknownAlgorithm(

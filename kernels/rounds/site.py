@@ -2,8 +2,9 @@
 
 Rows are dealt to training, stopping (when to stop, which variant to keep) and calibration (how wide
 the intervals are): a model that is judged on rows it was chosen by would look better than it is.
-A patient's rows stay together. The parts are a function of the seed and of the patients, or of the
-row numbers where the schema names no patient.
+A patient's rows stay together. The parts are a function of the seed and of the patients, or of what
+is in the rows where the schema names no patient: a table that was exported again in another order
+has the same parts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,12 +13,15 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-from kernels.errors import TooManyRows
+from kernels.errors import EmptyTable, StateError, TooManyRows
 from kernels.hashed import uniforms
 from kernels.records import Records
 from kernels.rounds.model import Model, known
 from kernels.schema import Schema
-from kernels.standardiser import Rows, Standardiser
+from kernels.standardiser import CLIP, Rows, Standardiser
+
+_FEW = 20
+_MOST_CLIPPED = 0.5
 
 
 class Part(StrEnum):
@@ -43,10 +47,12 @@ class Site:
     """
 
     def __init__(self, records: Mapping[Part, Records], *, consents: Iterable[str] = ()) -> None:
+        if not records:
+            raise EmptyTable("a site has at least one part, be it without rows")
         self.records = dict(records)
         self.consents = frozenset(consents)
         self._rows: dict[Part, tuple[Standardiser, Rows]] = {}
-        self._kept: tuple[Tensor, object] | None = None
+        self._kept: tuple[Model, object] | None = None
 
     @classmethod
     def of_table(
@@ -68,7 +74,9 @@ class Site:
         standardiser = known(model.standardiser, "moments")
         stored = self._rows.get(part)
         if stored is None or stored[0] != standardiser:
-            stored = self._rows[part] = standardiser, standardiser.apply(self.bounded(part, model))
+            rows = standardiser.apply(self.bounded(part, model))
+            _check_scales(rows)
+            stored = self._rows[part] = standardiser, rows
         return stored[1]
 
     def table(self, part: Part, model: Model) -> tuple[Tensor, Tensor]:
@@ -76,14 +84,28 @@ class Site:
         rows = self.rows(part, model)
         return rows.features, known(rows.targets, "moments")
 
-    def keep(self, weights: Tensor, computed: object) -> None:
-        """Keep what was computed at these weights for the next sum: work saved, nothing else."""
-        self._kept = weights, computed
+    def keep(self, model: Model, features: object) -> None:
+        """Keep features of the model's kernel for the next sum: work saved, nothing else."""
+        self._kept = model, features
 
-    def take_kept(self, weights: Tensor) -> object | None:
-        """Return what was kept, once, if it was computed at these very weights."""
+    def take_kept(self, model: Model) -> object | None:
+        """Return what was kept, once, if the same kernel, weights and scales give it."""
         kept, self._kept = self._kept, None
-        return kept[1] if kept is not None and torch.equal(kept[0], weights) else None
+        return kept[1] if kept is not None and kept[0].has_features_of(model) else None
+
+    def updated(self) -> "Site":
+        """Return the site after an update: what was added is trained on, what was removed not."""
+        changes = (Part.ADDED, Part.REMOVED)
+        records: dict[Part, Records] = {
+            part: own for part, own in self.records.items() if part not in changes
+        }
+        training = self.records[Part.TRAINING]
+        if removed := self.records.get(Part.REMOVED):
+            gone = set(removed.row_keys())
+            training = training.take(torch.tensor([key not in gone for key in training.row_keys()]))
+        added = [self.records[Part.ADDED]] if Part.ADDED in self.records else []
+        records[Part.TRAINING] = Records.concatenate([training, *added])
+        return Site(records, consents=self.consents)
 
     def bounded(self, part: Part, model: Model) -> Records:
         """Return the records of a part, refused if there are more than the plan allows."""
@@ -102,11 +124,20 @@ class Site:
         return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.records.items())})"
 
 
+def _check_scales(rows: Rows) -> None:
+    """Refuse scales that no honest sum gives: under them many rows are beyond CLIP deviations.
+
+    A scale that is tiny beside a column's spread would turn it into "is it this patient".
+    """
+    clipped = (rows.features.abs() >= CLIP).double()
+    if len(rows) >= _FEW and bool((clipped.mean(0) > _MOST_CLIPPED).any()):
+        raise StateError(
+            f"a column of this site is more than {CLIP:g} deviations from the broadcast's mean in "
+            f"over {_MOST_CLIPPED:.0%} of its rows: the standardiser is not that of the sites' sum"
+        )
+
+
 def _draws(records: Records, seed: int) -> Tensor:
-    if records.patients is None:
-        return uniforms(seed, "parts", len(records))
-    by_patient = {
-        patient: float(uniforms(seed, f"parts/{patient}", 1))
-        for patient in dict.fromkeys(records.patients)
-    }
-    return torch.tensor([by_patient[patient] for patient in records.patients], dtype=torch.float64)
+    keys = records.row_keys()
+    by_key = {key: float(uniforms(seed, f"parts/{key.hex()}", 1)) for key in set(keys)}
+    return torch.tensor([by_key[key] for key in keys], dtype=torch.float64)

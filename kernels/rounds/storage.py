@@ -26,6 +26,7 @@ PRIVATE = MappingProxyType({"private": True})
 """Metadata of a field that stays with the coordinator: None in a broadcast."""
 
 _TREE = "tree"
+_DAMAGED = (safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def encode(state: object, *, broadcast: bool = False) -> bytes:
@@ -41,14 +42,34 @@ def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
     try:
         tensors = safetensors.torch.load(data)
         tree = json.loads(bytes(tensors.pop(_TREE).numpy().tobytes()))
-    except (safetensors.SafetensorError, KeyError, ValueError, RecursionError) as problem:
+    except (
+        safetensors.SafetensorError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as problem:
         raise StateError("these bytes are not a state: they are damaged or of another kind") from (
             problem
         )
     try:
         return _built(tree, tensors, kinds)
-    except (TypeError, KeyError, RecursionError) as problem:
+    except (AttributeError, TypeError, KeyError, RecursionError) as problem:
         raise StateError("these bytes hold no state that this version knows") from problem
+
+
+def check_tensor(name: str, value: object, shape: tuple[int, ...]) -> None:
+    """Refuse what is not a finite float64 tensor of this shape."""
+    if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.shape != shape:
+        raise StateError(f"{name} must be a float64 tensor of shape {shape}")
+    if not torch.isfinite(value).all():
+        raise StateError(f"{name} is not finite")
+
+
+def check_rows(value: object) -> None:
+    """Refuse what is not a count of at least one row."""
+    if type(value) is not int or value < 1:
+        raise StateError(f"a number of rows is a whole number of at least 1, not {value!r:.40}")
 
 
 def _plain(value: object, tensors: dict[str, Tensor], broadcast: bool) -> object:  # noqa: FBT001

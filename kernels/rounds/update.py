@@ -14,16 +14,18 @@ the coordinator then sees that site's own S and b. A site with a change therefor
 where its operator has consented to this algorithm by name.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from kernels.errors import ConsentNeeded
-from kernels.linear import Spectrum
+from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
+from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
+from kernels.rounds.storage import PRIVATE
 from kernels.rounds.sufficient import contribution_of, scatter_rounding, statistics_blocks
 from kernels.statistics import Statistics
 from privacy.layout import Layout, SecureTotal
@@ -38,20 +40,26 @@ class Spec:
 
     refit: bool = True
 
+    def __post_init__(self) -> None:
+        check_flag(refit=self.refit)
+
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`done` after the one sum."""
+    """`before`: the statistics so far, which a site does not need. `done` after the one sum."""
 
     model: Model
     spec: Spec
     done: bool = False
+    before: Statistics | None = field(default=None, metadata=PRIVATE)
+    kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
 
 
 def initial(spec: Spec, model: Model) -> State:
     """Start from a model that has its linear layer."""
-    known(model.statistics, "linear")
-    return State(model, spec)
+    before = known(model.statistics, "linear")
+    kept = known(model.hyperparameters, "linear")
+    return State(model.advanced(hyperparameters=None), spec, before=before, kept=kept)
 
 
 def layout(state: State) -> Layout:
@@ -76,7 +84,8 @@ def contribute(state: State, site: Site) -> Contribution:
 
 def update(state: State, total: SecureTotal) -> State:
     """Add the change; what cannot be a table's statistics any more is refused."""
-    before = known(state.model.statistics, "linear")
+    total = accepted(total, layout(state))
+    before = known(state.before, "linear")
     statistics = Statistics(
         before.scatter + torch.tensor(total["scatter"]),
         before.cross + torch.tensor(total["cross"]),
@@ -85,11 +94,9 @@ def update(state: State, total: SecureTotal) -> State:
         before.rounding + scatter_rounding(total, state.model.kernel.features),
     )
     spectrum = Spectrum.of(statistics)
-    hyperparameters = state.model.hyperparameters
-    if state.spec.refit or hyperparameters is None:
-        hyperparameters = refit(spectrum)
+    hyperparameters = refit(spectrum) if state.spec.refit else known(state.kept, "linear")
     model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
-    return replace(state, model=model, done=True)
+    return replace(state, model=model, done=True, before=None, kept=None)
 
 
 def finished(state: State) -> bool:

@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from client_sdk.simulation import simulate
-from kernels.errors import TableRefused, TooManyRows
+from kernels.errors import EmptyTable, ProgramError, TableRefused, TooManyRows
 from kernels.linear import Prediction
-from kernels.rounds import exact, linear, moments, storage
+from kernels.rounds import exact, linear, moments, storage, update
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
@@ -69,6 +69,35 @@ def test_patience_ends_a_pass_early() -> None:
     assert len(outcome.states[1].history) < 50
 
 
+def test_patience_counts_within_each_pass() -> None:
+    spec = exact.Spec(steps=30, learning_rate=1.0, penalties=(3.0, 3.0), patience=2)
+    history = simulate(tables.program(spec), tables.tables(3), 1, secure=False).states[1].history
+    first, second = ([p.step for p in history if p.run == run] for run in (0, 1))
+    assert first == second
+    assert len(first) < 30
+
+
+def test_several_penalties_need_held_out_rows() -> None:
+    program = tables.program(exact.Spec(steps=2, penalties=(3.0, 30.0)), held_out=0.0)
+    with pytest.raises(ProgramError, match="held-out rows"):
+        simulate(program, tables.tables(3), 1, secure=False)
+
+
+def test_a_program_can_go_on_from_an_earlier_ones_model() -> None:
+    first = simulate(tables.program(), tables.tables(3), 1, secure=False).model
+    sites = [tables.site(seed=seed) for seed in range(3)]
+    changed = [
+        Site({**site.records, Part.ADDED: site.records[Part.STOPPING]}, consents=["update"])
+        for site in sites
+    ]
+    more = Program(tables.SCHEMA, tables.KERNEL, (update.Spec(),), 1000, held_out=0.25)
+    after = simulate(more, changed, 1, secure=False, model=first).model
+    added = sum(len(site.records[Part.ADDED]) for site in changed)
+    assert after.statistics.count == first.statistics.count + added
+    trained = [len(site.updated().records[Part.TRAINING]) for site in changed]
+    assert sum(trained) == after.statistics.count
+
+
 def test_without_held_out_rows_the_last_step_is_kept() -> None:
     program = tables.program(exact.Spec(steps=3, penalties=(3.0,)), held_out=0.0)
     outcome = simulate(program, tables.tables(3), 1, secure=False)
@@ -110,6 +139,8 @@ def test_a_bad_table_or_too_many_rows_stop_before_anything_is_summed() -> None:
     with pytest.raises(TooManyRows, match="larger max_rows"):
         simulate(program, [tables.table(30)] * 3, 1, watch=lambda name, _: sums.append(name))
     assert sums == []
+    with pytest.raises(EmptyTable, match="one table for each site"):
+        simulate(program, [], 1)
 
 
 def test_parts_are_disjoint_complete_and_keep_a_patient_together() -> None:
@@ -126,5 +157,15 @@ def test_parts_are_disjoint_complete_and_keep_a_patient_together() -> None:
     assert {part: set(records.patients or ()) for part, records in again.records.items()} == parts
 
 
+def test_a_table_exported_in_another_order_has_the_same_parts() -> None:
+    table = tables.table(50)
+    turned = {name: cells[::-1] for name, cells in table.items()}
+    one, other = (
+        Site.of_table(tables.SCHEMA, each, held_out=0.4, seed=3) for each in (table, turned)
+    )
+    for part, records in one.records.items():
+        assert set(records.row_keys()) == set(other.records[part].row_keys())
+
+
 def test_a_sites_repr_shows_counts_only() -> None:
-    assert repr(tables.site()) == "Site(training: 30, stopping: 7, calibration: 3)"
+    assert repr(tables.site()) == "Site(training: 28, stopping: 6, calibration: 6)"

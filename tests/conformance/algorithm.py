@@ -6,6 +6,7 @@ A subclass says which algorithm, with which parameters and over which model it s
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 from client_sdk.simulation import add_plainly
-from kernels.errors import StateError
+from kernels.errors import StateError, StatisticsError
 from kernels.records import Records
 from kernels.rounds import storage
 from kernels.rounds.algorithm import Algorithm
@@ -21,7 +22,7 @@ from kernels.rounds.model import Model
 from kernels.rounds.registry import installed, restore
 from kernels.rounds.site import Part, Site
 from privacy.encoding import Encoding
-from privacy.layout import SecureTotal
+from privacy.layout import Block, Layout, SecureTotal
 from tests.rounds import tables
 
 
@@ -109,6 +110,35 @@ class AlgorithmConformance:
             own = self.algorithm.contribute(state, sites[0])
             theirs = self.algorithm.contribute(seen, sites[0])
             assert all(np.array_equal(own[name], theirs[name]) for name in own)
+
+    def test_only_the_total_of_the_sum_that_was_asked_for_reaches_an_update(self) -> None:
+        sites = self.sites()
+        other = Encoding.finest(Layout((Block("other", (), 1.0, 1.0),)), max_clients=3)
+        foreign = add_plainly(other, [{"other": np.zeros(())}] * 3)
+        for state, _ in self.steps(sites, self.model(sites)):
+            with pytest.raises(StatisticsError, match="never one site's"):
+                self.algorithm.update(state, self.algorithm.contribute(state, sites[0]))  # type: ignore[arg-type]
+            with pytest.raises(StatisticsError, match="another sum"):
+                self.algorithm.update(state, foreign)
+
+    def test_a_site_with_training_rows_alone_can_take_part(self) -> None:
+        sites = self.sites()
+        alone = Site({Part.TRAINING: sites[0].records[Part.TRAINING]})
+        for state, _ in self.steps(sites, self.model(sites)):
+            encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
+            encoding.encode(self.algorithm.contribute(state, alone))
+
+    def test_earlier_work_at_a_site_never_shows(self) -> None:
+        sites = self.sites()
+        model = self.model(sites)
+        kernel = replace(model.kernel, seed=model.kernel.seed + 1)
+        for state, _ in self.steps(sites, model):
+            fresh = self.sites()[0]
+            self.algorithm.contribute(state, fresh)
+            moved = replace(state, model=replace(state.model, kernel=kernel))
+            one = self.algorithm.contribute(moved, fresh)
+            same = self.algorithm.contribute(moved, self.sites()[0])
+            assert all(np.array_equal(one[name], same[name]) for name in one)
 
     def test_contributing_changes_nothing(self) -> None:
         sites = self.sites()

@@ -111,18 +111,3 @@ def test_a_broken_twin_is_noticed(case: Case, monkeypatch: pytest.MonkeyPatch) -
     getattr(Honest(), case.caught_by)()
     with pytest.raises(case.error):
         getattr(Suspect(), case.caught_by)()
-
-
-class _OfLinear(AlgorithmConformance):
-    algorithm = linear  # type: ignore[assignment]
-
-    def spec(self) -> Any:
-        return linear.Spec()
-
-
-def test_handing_an_individuals_vector_to_an_update_is_an_error() -> None:
-    conformance = _OfLinear()
-    sites = conformance.sites()
-    state = linear.initial(linear.Spec(), conformance.model(sites))
-    with pytest.raises(AttributeError, match="rounding"):
-        linear.update(state, linear.contribute(state, sites[0]))  # type: ignore[arg-type]
