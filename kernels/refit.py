@@ -59,11 +59,13 @@ def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> Hyperparam
 
 
 def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[float, float]:
-    # A direction of no variance would explain any b for a small enough σ.
-    noise_floor = 8 * len(spectrum.eigenvalues) * _EPSILON * float(spectrum.eigenvalues.max())
-    known = spectrum.resolved & (spectrum.eigenvalues > noise_floor)
-    eigenvalues = spectrum.eigenvalues[known].numpy()
-    squares = (spectrum.cross[known, target] ** 2).numpy()
+    eigenvalues = spectrum.eigenvalues.numpy()
+    # A direction of no variance would explain any b for a small enough σ, so b counts by how far
+    # its eigenvalue stands out of the rounding: smoothly, because a threshold that an eigenvalue
+    # crosses with the last bit would be a jump that training amplifies.
+    float_error = 8 * len(eigenvalues) * _EPSILON * float(eigenvalues.max())
+    floor = max(spectrum.rounding, float_error, np.finfo(np.float64).tiny)
+    squares = spectrum.cross[:, target].numpy() ** 2 * eigenvalues / (eigenvalues + floor)
     total, count = float(spectrum.target_squares[target]), spectrum.count
 
     def objective(

@@ -49,7 +49,7 @@ GRADIENT_BOUND = 1e3
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
 
 _DECAY = (0.9, 0.999)
-_DAMPING = 1e-5
+_DAMPING = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
