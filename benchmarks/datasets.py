@@ -89,7 +89,9 @@ class Dataset:
         edges = [chunk[0, leading] for chunk in chunks[1:]]
         owner = np.empty(2 * clients, dtype=np.int64)
         owner[dealt] = np.arange(2 * clients) // 2
-        return Split(self, sites, tested, owner[np.searchsorted(edges, tested[:, leading])])
+        return Split(
+            self, sites, tested, owner[np.searchsorted(edges, tested[:, leading], side="right")]
+        )
 
     def table(self, rows: Matrix) -> dict[str, Matrix]:
         """Return rows by column name."""

@@ -9,15 +9,15 @@ same number of steps through sums of encoded contributions, over those on pooled
 predictive standard deviations. `coverage_90_SET_CLIENTS`: test rows inside the 90 % conformal
 interval, and of the client with the fewest (rows like its own by the column that clients were cut
 by; computed here, where all rows are at hand, and never sent). Cells are stored one by one: a run
-that was stopped goes on.
+that was stopped goes on, unless the code has changed.
 """
 
 import csv
-import json
 import math
+import multiprocessing
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.cells import Cells
 from benchmarks.datasets import FILES, Dataset, Split
 from benchmarks.registry import RESULTS, Figures
 from client_sdk.simulation import simulate
@@ -41,6 +42,7 @@ from kernels.spec import KernelSpec
 from kernels.statistics import Statistics
 from kernels.urk import URK
 
+ROOT = Path(__file__).parent.parent
 CLIENTS = (10, 100)
 REPORTED = ("rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client")
 
@@ -48,30 +50,31 @@ REPORTED = ("rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client")
 def run(options: Namespace) -> Figures:
     torch.set_num_threads(1)
     seeds, steps = (2, 100) if options.quick else (10, 200)
-    store = RESULTS / ("fedbnr.quick.cells.jsonl" if options.quick else "fedbnr.cells.jsonl")
-    done = {cell["cell"]: cell for cell in _stored(store)}
-    cells = [
-        (name, clients, seed) for name in FILES for seed in range(seeds) for clients in CLIENTS
-    ]
-    for number, (name, clients, seed) in enumerate(cells, start=1):
-        key = f"{name}/{clients}/{seed}/{steps}"
-        if key not in done:
-            cell = _measure(Dataset.load(name, options.data), clients, seed, steps)
-            done[key] = {"cell": key, **cell}
-            with store.open("a") as file:
-                file.write(json.dumps(done[key]) + "\n")
-        cell = done[key]
-        print(
-            f"{number:3}/{len(cells)} {key:24} RMSE {cell['rmse']:.3f}  ECE {cell['ece']:.3f}  "
-            f"NLL {cell['nll']:.3f}  {cell['cpu_s']:.0f} CPU s",
-            flush=True,
-        )
+    stem = "fedbnr.quick" if options.quick else "fedbnr"
+    sources = [*ROOT.glob("kernels/**/*.py"), Path(__file__)]
+    cells = Cells(RESULTS / f"{stem}.cells.json", sources)
+    wanted = {
+        f"{name}/{clients}/{seed}": (name, options.data, clients, seed, steps)
+        for name in FILES
+        for seed in range(seeds)
+        for clients in CLIENTS
+    }
+    done = {}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        2, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        futures = {
+            key: pool.submit(_measure, *cell) for key, cell in wanted.items() if key not in cells
+        }
+        for key in wanted:
+            done[key] = cells.measure(key, lambda key=key: futures[key].result())  # type: ignore[misc]
     figures: dict[str, float] = {}
     anchors = _anchors(options.data.parent / "anchors" / "fedbnr_rmse.csv")
     print(f"\n{'set':12} {'clients':>7} {'RMSE':>8} {'thesis':>8} {'ECE':>8}  covered by 90 %")
     for name in FILES:
         for clients in CLIENTS:
-            own = [done[f"{name}/{clients}/{seed}/{steps}"] for seed in range(seeds)]
+            own = [done[f"{name}/{clients}/{seed}"] for seed in range(seeds)]
             mean = {of: float(np.mean([cell[of] for cell in own])) for of in REPORTED}
             figures |= {f"{of}_{name}_{clients}": value for of, value in mean.items()}
             thesis = anchors.get((name, clients), math.nan)
@@ -81,6 +84,8 @@ def run(options: Namespace) -> Figures:
             )
     figures |= _same_for_any_number_of_clients(options.data, steps=min(steps, 100))
     figures |= _cost(options.data)
+    figures["exact_over_pooled_cpu"] = figures["exact_over_pooled_cpu_10"]
+    cells.finish()
     return figures
 
 
@@ -97,8 +102,8 @@ def program_for(split: Split, *, steps: int, penalties: tuple[float, ...] = (3.0
     return Program(schema, kernel, stages, max_rows=20_000)
 
 
-def _measure(dataset: Dataset, clients: int, seed: int, steps: int) -> dict[str, float]:
-    split = dataset.split(clients=clients, seed=seed)
+def _measure(name: str, data: Path, clients: int, seed: int, steps: int) -> dict[str, float]:
+    split = Dataset.load(name, data).split(clients=clients, seed=seed)
     start = time.process_time()
     model = simulate(program_for(split, steps=steps), split.sites, seed, secure=False).model
     cpu_s = time.process_time() - start
@@ -212,12 +217,6 @@ def _cpu_of_pooled_steps(split: Split, model: Model, steps: int) -> float:
         gradient = gradient + 3.0 / len(x) * kernel.weights.detach()
         state = exact.adam_step(state, gradient)
     return time.process_time() - start
-
-
-def _stored(path: Path) -> Iterator[dict[str, Any]]:
-    if path.exists():
-        for line in path.read_text().splitlines():
-            yield json.loads(line)
 
 
 def _anchors(path: Path) -> dict[tuple[str, int], float]:

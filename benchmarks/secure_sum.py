@@ -28,8 +28,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from benchmarks.cells import Cell, Cells
 from benchmarks.registry import RESULTS, Figures
-from benchmarks.secure_sum_cells import Cell, Cells
 from benchmarks.secure_sum_growth import GROWTH, growth_figures, plot
 from benchmarks.secure_sum_limit import Limit
 from benchmarks.secure_sum_ours import measure_cohort, measure_steady, quorum

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.secure_sum_cells import Cell
+from benchmarks.cells import Cell
 
 GROWTH = (10, 30, 100, 200)
 SLOPES = {

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.secure_sum_cells import Cell
+from benchmarks.cells import Cell
 from benchmarks.secure_sum_limit import Limit, Probe
 from privacy.encoding import Encoding
 from privacy.identity import Identity, Member, Pins, Roster

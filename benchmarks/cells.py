@@ -29,6 +29,9 @@ class Cells:
             if kept["code"] == self._code:
                 self._done = kept["cells"]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._done
+
     def measure(self, name: str, work: Callable[[], Result]) -> Result:
         """Return the measurement of that name, from the run that was cut short if it has it.
 
