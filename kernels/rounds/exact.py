@@ -48,6 +48,10 @@ VERSION = 1
 GRADIENT_BOUND = 1e3
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
 
+MARGIN = 1e-4
+"""By what share of the held-out error a better step is better: rounding must not choose among ties,
+or cohorts that train alike would keep different steps."""
+
 _DECAY = (0.9, 0.999)
 _DAMPING = 1e-6
 
@@ -279,9 +283,9 @@ def _after_step(state: State, total: SecureTotal) -> State:
 
 
 def _better(best: Best | None, now: Best) -> Best:
-    if best is None or best.error is None or now.error is None or now.error < best.error:
+    if best is None or best.error is None or now.error is None:
         return now
-    return best
+    return now if now.error < best.error * (1 - MARGIN) else best
 
 
 def adam_step(state: State, gradient: Tensor) -> State:
