@@ -20,7 +20,7 @@ demo: $(INSTALLED)
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2
 
-# Takes every check of the secure sum out, one at a time: the attack it stops must then succeed.
+# Takes each check of the secure sum's client out, one at a time: a test of the attack must fail.
 mutations: $(INSTALLED)
 	$(BIN)/python -m tests.adversary.mutations
 

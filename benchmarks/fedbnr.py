@@ -4,7 +4,7 @@
 held-out error, and the calibration error of the recalibrated predictive on the ten levels; means
 over seeds, the thesis's FedBNR beside them. `exact_over_pooled_cpu_CLIENTS`: CPU seconds of the
 same number of steps through sums of encoded contributions, over those on pooled rows in one place
-(no client, no encoding: `benchmarks.training`'s loop with the same optimiser).
+(no client, no encoding, the same optimiser).
 `max_prediction_gap_clients`: the largest difference of the test means of 1, 10 and 100 clients, in
 predictive standard deviations. `coverage_90_SET_CLIENTS`: test rows inside the 90 % conformal
 interval, and of the client with the fewest (rows like its own by the column that clients were cut

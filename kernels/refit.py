@@ -3,8 +3,8 @@
 Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target inside clamps. In the eigenbasis
 an evaluation costs O(M), so a grid over both finds the right mode (noise and signal can trade
 places, which leaves a gradient method started from anywhere stuck), and a bounded quasi-Newton
-search with closed-form gradients finishes it. It costs no communication: the statistics have
-been summed already.
+search with closed-form gradients and Newton's last steps finish it. It costs no communication:
+the statistics have been summed already.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,9 @@
 
 The negative log evidence L of all rows depends on θ through S and b alone, so
 ∂L/∂θ = Σ_c ∂/∂θ [⟨G_S, S_c(θ)⟩ + ⟨G_b, b_c(θ)⟩] with G_S = ∂L/∂S and G_b = ∂L/∂b at the sums
-(`kernels.evidence`). No client drift, any optimiser: the same steps as on pooled rows.
+(`kernels.evidence`). No client drift, any optimiser: each step is the one on pooled rows, to
+rounding. Many steps amplify rounding, as any training does: after a hundred, the weights of other
+divisions of the same rows may differ visibly (`python -m benchmarks fedbnr` measures by how much).
 
 broadcast  θ; then also G_S, G_b and w̄
 local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ over n, and on the

@@ -151,12 +151,7 @@ class AlgorithmConformance:
 
     def test_a_site_without_rows_can_take_part(self) -> None:
         sites = self.sites()
-        nothing = Site(
-            {
-                part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
-                for part, rows in sites[0].records.items()
-            }
-        )
+        nothing = Site({part: _without_rows(own) for part, own in sites[0].records.items()})
         for state, _ in self.steps(sites, self.model(sites)):
             encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
             encoding.encode(self.algorithm.contribute(state, nothing))
