@@ -18,6 +18,11 @@
     │   ├── RosterError           identity.roster
     │   ├── PinConflict           identity.pin_conflict
     │   └── FingerprintMismatch   identity.fingerprint
+    ├── RequestError              request.invalid
+    │   ├── BadRequestHeader      request.header
+    │   ├── ClockSkew             request.clock
+    │   ├── WrongBody             request.body
+    │   └── Replayed              request.replayed
     ├── SharingError              sharing.invalid
     └── SecureSumError            securesum (its own tree: privacy/securesum/errors.py)
 
@@ -134,6 +139,36 @@ class FingerprintMismatch(IdentityError):
     """Digits that were read out are not those of the key to be confirmed."""
 
     code = "identity.fingerprint"
+
+
+class RequestError(PrivacyError):
+    """A member's request cannot be accepted as its own."""
+
+    code = "request.invalid"
+
+
+class BadRequestHeader(RequestError):
+    """The signature's header is missing, or not in its one form."""
+
+    code = "request.header"
+
+
+class ClockSkew(RequestError):
+    """The clocks of both ends are too far apart, or the request is an old one."""
+
+    code = "request.clock"
+
+
+class WrongBody(RequestError):
+    """The body is not the one that was signed."""
+
+    code = "request.body"
+
+
+class Replayed(RequestError):
+    """A request with this nonce has been answered already."""
+
+    code = "request.replayed"
 
 
 class SharingError(PrivacyError):

@@ -40,6 +40,7 @@ class Label(StrEnum):
     REPAIR = "veilgp/1/repair"
     CONSENT = "veilgp/1/consent"
     JOURNAL = "veilgp/1/journal"
+    REQUEST = "veilgp/1/request"
 
     prefix: bytes
 
