@@ -1,0 +1,331 @@
+"""`make demo`: five hospitals train one Gaussian process together, on this machine, in a minute.
+
+A coordinator on loopback and five hospitals, each a process of its own with its own 800 generated
+patients. A session is made through the REST API; one hospital is killed in the middle and started
+again; at the end `/predict` is asked by HTTP. Printed: how good each hospital is alone, all of them
+together, and all rows in one place; that the last two are the same; and what left each building.
+
+    --keep       leave the coordinator running, and say where it is
+    --data DIR   the same on a folder of CSV files, one per hospital, with numbers and labels and the
+                 target in the last column (or a schema.json beside them); a fifth of each is kept
+                 for the comparison
+"""
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+from numpy.typing import NDArray
+
+from benchmarks import hospitals
+from benchmarks.federation import Federation, FederationFailed
+from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
+from client_sdk import simulate
+from client_sdk.schema_draft import draft
+from kernels.metrics import TEN_LEVELS
+from kernels.rounds.prediction import predict
+from kernels.rounds.program import Program
+
+FOLDER = Path("demo-output")
+ROWS, TEST_ROWS = 800, 400
+SEED = 7
+KERNEL = {"hidden": [32, 32], "samples": 100, "seed": 1}
+STAGES: list[Mapping[str, object]] = [
+    {"algorithm": "moments"},
+    {"algorithm": "exact", "parameters": {"steps": 40, "penalties": [3.0]}},
+    {"algorithm": "linear"},
+    {"algorithm": "recalibration"},
+    {"algorithm": "evaluation"},
+]
+POLICY = """\
+# What this hospital allows; everything else is denied.
+least_cohort = 5
+least_rows = 50
+rows_per_feature = 3
+least_level_rows = 10
+algorithms = ["moments", "exact", "linear", "recalibration", "evaluation"]
+columns = {columns}
+max_sums = 100
+without_differential_privacy = true
+"""
+
+Table = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is studied: a schema, a training table for each hospital, and rows to judge by."""
+
+    schema: Mapping[str, Any]
+    tables: Mapping[str, Table]
+    test: Table
+    truth: NDArray[np.float64] | None
+
+    @property
+    def target(self) -> str:
+        """The column to be predicted."""
+        name: str = self.schema["targets"][0]["name"]
+        return name
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="make demo", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--out", type=Path, default=FOLDER)
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    study = generated() if options.data is None else of_folder(options.data)
+    shutil.rmtree(options.out, ignore_errors=True)
+    began = time.monotonic()
+    with Federation.started(options.out) as federation:
+        model, session = train_together(federation, study, began)
+        compare(federation, study, model, session)
+        print(f"\n{time.monotonic() - began:.0f} s in all; logs and pictures in {options.out}/")
+        if options.keep:
+            print(
+                f"\nThe console is at {federation.url}/docs, the admin's token {federation.token}"
+            )
+            print("Ctrl-C ends it.")
+            try:
+                while True:
+                    time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+    return 0
+
+
+def generated() -> Study:
+    """Generate the patients of five hospitals with different case mixes."""
+    tables = {mix.name: hospitals.patients(mix, ROWS, 0) for mix in hospitals.MIXES}
+    test = hospitals.pooled([hospitals.patients(mix, TEST_ROWS, 1) for mix in hospitals.MIXES])
+    return Study(hospitals.SCHEMA, tables, test, hospitals.truth(test))
+
+
+def of_folder(folder: Path) -> Study:
+    """Read one CSV file a hospital; every fifth row, by a seeded draw, is kept to judge by."""
+    files = sorted(folder.glob("*.csv"))
+    if len(files) < 3:
+        raise FederationFailed(f"{folder} holds {len(files)} CSV files; a cohort has at least 3")
+    read = {file.stem: pyarrow.csv.read_csv(file) for file in files}
+    own = folder / "schema.json"
+    target = next(iter(read.values())).column_names[-1]
+    schema = json.loads(own.read_text()) if own.exists() else draft(files, targets=[target])
+    tables, tests = {}, []
+    for place, (name, table) in enumerate(read.items()):
+        columns = {c: table.column(c).to_numpy(zero_copy_only=False) for c in table.column_names}
+        kept = np.random.default_rng([SEED, place]).random(table.num_rows) < 0.2
+        tables[name] = {c: cells[~kept] for c, cells in columns.items()}
+        tests.append({c: cells[kept] for c, cells in columns.items()})
+    return Study(schema, tables, hospitals.pooled(tests), None)
+
+
+# -- the federation
+
+
+def train_together(
+    federation: Federation, study: Study, began: float
+) -> tuple[str, Mapping[str, Any]]:
+    """Make a session, let the hospitals join, train, kill one and bring it back."""
+
+    def say(what: str) -> None:
+        print(f"[{time.monotonic() - began:5.1f} s] {what}", flush=True)
+
+    say(f"a coordinator listens on {federation.url}")
+    session = federation.admin(
+        "POST",
+        "/sessions",
+        {
+            "name": "length of stay",
+            "schema": study.schema,
+            "kernel": KERNEL,
+            "stages": STAGES,
+            "max_rows": 10_000,
+            "held_out": 0.2,
+            "seed": SEED,
+            "members": len(study.tables),
+            "privacy": {"differential_privacy": False},
+        },
+    )
+    files = {name: federation.folder / f"{name}.csv" for name in study.tables}
+    for name, table in study.tables.items():
+        pyarrow.csv.write_csv(pa.table(dict(table)), files[name])
+    columns = [column["name"] for column in (*study.schema["features"], *study.schema["targets"])]
+    federation.enrol(session["id"], files, POLICY.format(columns=json.dumps(columns)))
+    say(f"{len(files)} hospitals start: each has its own process, home, policy and roster file")
+    federation.approve(session["id"])
+    say("all have enrolled; their keys are those of the roster, so the admin approves them")
+    run = federation.admin("POST", f"/sessions/{session['id']}/runs", {"kind": "train"})["id"]
+    victim = federation.hospitals[len(files) // 2]
+    killed = False
+    stage = ""
+
+    def seen(latest: Mapping[str, Any]) -> None:
+        nonlocal killed, stage
+        federation.check_hospitals()
+        progress = latest.get("progress") or {}
+        now = progress.get("algorithm", "")
+        if now and now != stage:
+            stage = now
+            say(f"stage {progress['stage'] + 1} of {progress['stages']}: {now}")
+        if not killed and progress.get("sums", 0) >= 30 and victim.process is not None:
+            killed = True
+            victim.process.kill()
+            say(f"{victim.name} is killed (SIGKILL) after {progress['sums']} sums …")
+            victim.process.start()
+            say("… and started again: it goes on from its journal")
+
+    ended = federation.follow(run, seen=seen, wait_s=600)
+    if ended["status"] != "done":
+        raise FederationFailed(f"the run {ended['status']}: {ended['code']}: {ended['detail']}")
+    say(f"done after {ended['progress']['sums']} secure sums: model {ended['model']}")
+    return ended["model"], session
+
+
+# -- the comparison
+
+
+def compare(federation: Federation, study: Study, model: str, session: Mapping[str, Any]) -> None:
+    """Print each hospital alone, all together, and pooled; draw; say what left each building."""
+    federated = _asked(federation, study, model)
+    print("\ntraining each hospital alone, and all rows in one place, for comparison …", flush=True)
+    program = Program.from_json(session["program"])
+
+    def of(tables: list[Table]) -> Mapping[str, NDArray[np.float64]]:
+        predicted = predict(simulate(program, tables, SEED, secure=False).model, study.test)
+        return {
+            "mean": predicted.mean[:, 0].numpy(),
+            "variance": predicted.variance[:, 0].numpy(),
+        }
+
+    tables = {name: dict(table) for name, table in study.tables.items()}
+    everything = of([hospitals.pooled(list(tables.values()))])
+    rows = {f"{name} alone": of([table]) for name, table in tables.items()}
+    rows |= {"federated": federated, "pooled": everything}
+    answers = study.test[study.target].astype(np.float64)
+    print(f"\n{'':20} {'RMSE':>8} {'NLL':>8} {'ECE':>8}   on {len(answers)} rows of all hospitals")
+    for name, each in rows.items():
+        print(f"{name:20} " + " ".join(f"{score:8.3f}" for score in scores(each, answers)))
+    deviation = np.sqrt(everything["variance"])
+    gap = np.abs(federated["mean"] - everything["mean"]) / deviation
+    spread = np.abs(federated["variance"] / everything["variance"] - 1)
+    print(
+        f"\nfederated = pooled: the means differ by at most {gap.max():.1e} standard deviations, "
+        f"the variances by {spread.max():.1e}"
+    )
+    for path in draw(federation.folder, study, rows, answers):
+        print(f"picture: {path}")
+    print("\nwhat left each building, as its own journal has it:")
+    for hospital in federation.hospitals:
+        print(f"  {hospital.name:12} {federation.departures(hospital)}")
+
+
+def _asked(federation: Federation, study: Study, model: str) -> Mapping[str, NDArray[np.float64]]:
+    """Ask `/predict` by HTTP, as a caller with a token for this model."""
+    caller = federation.admin("POST", "/callers", {"name": "demo", "models": [model]})
+    features = [column["name"] for column in study.schema["features"]]
+    columns = {name: _cells(study.test[name]) for name in features}
+    response = httpx.post(
+        f"{federation.url}/predict",
+        json={"model": model, "columns": columns},
+        headers={"Authorization": f"Bearer {caller['token']}"},
+        timeout=60,
+    )
+    if response.status_code != 200:
+        raise FederationFailed(f"/predict: {response.status_code} {response.text[:500]}")
+    answer = response.json()["targets"][0]
+    return {name: np.array(answer[name]) for name in ("mean", "variance")}
+
+
+def _cells(column: NDArray[np.generic]) -> list[object]:
+    return [None if cell != cell else cell for cell in column.tolist()]  # noqa: PLR0124
+
+
+def scores(each: Mapping[str, NDArray[np.float64]], answers: NDArray[np.float64]) -> list[float]:
+    """Return RMSE, NLL and ECE of Gaussian predictions."""
+    errors, variance = each["mean"] - answers, each["variance"]
+    nll = 0.5 * (np.log(2 * np.pi * variance) + errors**2 / variance)
+    levels, inside = calibration(each, answers)
+    return [
+        float(np.sqrt((errors**2).mean())),
+        float(nll.mean()),
+        float(np.abs(inside - levels).mean()),
+    ]
+
+
+def calibration(
+    each: Mapping[str, NDArray[np.float64]], answers: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return levels, and the share of answers inside the central interval of each."""
+    levels = np.array(TEN_LEVELS)
+    z = np.abs(each["mean"] - answers) / np.sqrt(each["variance"])
+    halves = torch.special.ndtri(torch.tensor((1 + levels) / 2)).numpy()
+    return levels, np.array([(z <= half).mean() for half in halves])
+
+
+def draw(
+    folder: Path,
+    study: Study,
+    rows: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    answers: NDArray[np.float64],
+) -> list[Path]:
+    """Draw the calibration curves, and predictions with bands against the truth."""
+    figure, axes = canvas(1, width=5.4, height=4.6)
+    axis = axes[0, 0]
+    axis.plot([0, 1], [0, 1], color=DATA, lw=1, ls=":", label="perfect")
+    for name, each in rows.items():
+        levels, inside = calibration(each, answers)
+        if name == "federated":
+            axis.plot(levels, inside, color=MEAN, lw=2.5, marker="o", label=name, zorder=3)
+        elif name != "pooled":
+            axis.plot(levels, inside, color=BAND, lw=1, alpha=0.6)
+    axis.plot([], [], color=BAND, lw=1, label="each hospital alone")
+    axis.set(xlabel="level of the interval", ylabel="share of rows inside", title="Calibration")
+    axis.legend()
+    paths = [folder / "calibration.png"]
+    figure.savefig(paths[0], dpi=110)
+    figure, axes = canvas(2, width=5.4, height=4.6)
+    shown = answers if study.truth is None else study.truth
+    alone = next(name for name in rows if name.endswith("alone"))
+    low, high = float(shown.min()), float(shown.max())
+    for axis, name in zip(axes[0], (alone, "federated"), strict=True):
+        each = rows[name]
+        half = 1.645 * np.sqrt(each["variance"])
+        order = np.argsort(each["mean"])[:: max(1, len(shown) // 400)]
+        axis.errorbar(
+            shown[order], each["mean"][order], yerr=half[order], fmt="none", color=BAND, alpha=0.18
+        )
+        axis.plot(shown[order], each["mean"][order], ".", color=MEAN, ms=3)
+        axis.plot([low, high], [low, high], color=TRUTH, lw=1.5)
+        unit = study.schema["targets"][0]["unit"]
+        known = "observed" if study.truth is None else "true"
+        axis.set(
+            xlabel=f"{known} {study.target} ({unit})",
+            ylabel=f"predicted {study.target} ({unit}), 90 % band",
+            title=name,
+            ylim=(low - 4, high + 4),
+        )
+    paths.append(folder / "predictions.png")
+    figure.savefig(paths[1], dpi=110)
+    return paths
+
+
+if __name__ == "__main__":
+    sys.exit(main())

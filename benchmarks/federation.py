@@ -1,0 +1,285 @@
+"""A coordinator and hospitals as real processes on this machine, driven as their users would.
+
+The coordinator is `veilgp serve`, each hospital `veilgp join`, with a home, a policy and a roster
+file of its own; the admin talks to the REST API. Any of them can be killed with a real signal
+and started again. For the demo, the benchmarks and the end-to-end tests.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+
+VEILGP = (sys.executable, "-m", "client_sdk")
+_PATIENCE_S = 120.0
+
+
+class FederationFailed(Exception):
+    """A process ended that should not have, or something took too long; with its last words."""
+
+
+@dataclass
+class Process:
+    """One process, its log, and how it was started."""
+
+    name: str
+    command: Sequence[str]
+    log: Path
+    environment: Mapping[str, str]
+    running: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, or start it again; its words are added to the log."""
+        with self.log.open("ab") as log:
+            self.running = subprocess.Popen(
+                self.command, stdout=log, stderr=log, env={**os.environ, **self.environment}
+            )
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL: no goodbye, nothing flushed."""
+        if self.running is not None:
+            self.running.send_signal(signal.SIGKILL)
+            self.running.wait()
+            self.running = None
+
+    def stop(self) -> None:
+        """Ask it to end, and wait."""
+        if self.running is not None:
+            self.running.terminate()
+            try:
+                self.running.wait(15)
+            except subprocess.TimeoutExpired:
+                self.kill()
+            self.running = None
+
+    def code(self) -> int | None:
+        """Give the exit code, or None while it runs."""
+        return None if self.running is None else self.running.poll()
+
+    def words(self) -> str:
+        """Give what it has said."""
+        return self.log.read_text(errors="replace") if self.log.exists() else ""
+
+
+@dataclass
+class Hospital:
+    """A hospital: its home, its table, its process."""
+
+    name: str
+    table: Path
+    home: Path
+    key: str
+    process: Process | None = None
+
+
+@dataclass
+class Federation:
+    """A folder with everything: one coordinator, its hospitals, their logs."""
+
+    folder: Path
+    port: int
+    threads: int = 1
+    token: str = ""
+    coordinator: Process | None = None
+    hospitals: list[Hospital] = field(default_factory=list)
+
+    @classmethod
+    @contextmanager
+    def started(
+        cls, folder: Path, *, environment: Mapping[str, str] | None = None
+    ) -> Iterator[Self]:
+        """Start a coordinator in a folder; end every process at the end."""
+        folder.mkdir(parents=True, exist_ok=True)
+        federation = cls(folder, _free_port())
+        try:
+            federation.start_coordinator(environment or {})
+            yield federation
+        finally:
+            for hospital in federation.hospitals:
+                if hospital.process is not None:
+                    hospital.process.kill()
+            if federation.coordinator is not None:
+                federation.coordinator.stop()
+
+    @property
+    def url(self) -> str:
+        """Where the coordinator listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    # -- coordinator
+
+    def start_coordinator(self, environment: Mapping[str, str]) -> None:
+        """Start it for the first time, and read the admin's token from what it prints."""
+        command = [*VEILGP, "serve", "--data-dir", str(self.folder / "coordinator")]
+        self.coordinator = Process(
+            "coordinator",
+            [*command, "--port", str(self.port)],
+            self.folder / "coordinator.log",
+            {**self._threads(), **environment},
+        )
+        self.restart_coordinator()
+        words = self.coordinator.words().split()
+        self.token = next(word for word in words if word.startswith("vgp_admin_"))
+
+    def restart_coordinator(self) -> None:
+        """Start it, again, and wait until it answers."""
+        coordinator = self.coordinator
+        if coordinator is None:
+            raise FederationFailed("there is no coordinator yet")
+        coordinator.start()
+
+        def answers() -> bool:
+            _check_alive(coordinator)
+            try:
+                return httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200
+            except httpx.TransportError:
+                return False
+
+        wait_until(answers, "the coordinator answers")
+
+    def admin(self, method: str, path: str, body: object = None) -> Any:
+        """Ask the REST API as the admin; the coordinator may be restarting."""
+        response = None
+
+        def answered() -> bool:
+            nonlocal response
+            try:
+                response = httpx.request(
+                    method,
+                    f"{self.url}{path}",
+                    json=body,
+                    headers={"Authorization": f"Bearer {self.token}"},
+                    timeout=60,
+                )
+            except httpx.TransportError:
+                return False
+            return True
+
+        wait_until(answered, f"{method} {path} is answered")
+        assert response is not None  # noqa: S101
+        if response.status_code >= 400:
+            raise FederationFailed(f"{method} {path}: {response.status_code} {response.text}")
+        return response.json() if response.content else None
+
+    # -- hospitals
+
+    def enrol(
+        self, session: str, tables: Mapping[str, Path], policy: str, *arguments: str
+    ) -> list[Hospital]:
+        """Make homes and identities, a roster file for all of them, and start `veilgp join`."""
+        for name, table in tables.items():
+            home = self.folder / name / "home"
+            home.mkdir(parents=True, exist_ok=True)
+            shown = subprocess.run(
+                [*VEILGP, "identity", "--home", str(home), "--json"],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            self.hospitals.append(Hospital(name, table, home, json.loads(shown.stdout)["key"]))
+        roster = self.folder / "roster.json"
+        members = [{"name": hospital.name, "key": hospital.key} for hospital in self.hospitals]
+        roster.write_text(json.dumps({"members": members}, indent=2))
+        rules = self.folder / "policy.toml"
+        rules.write_text(policy)
+        for hospital in self.hospitals:
+            invitation = self.admin(
+                "POST", f"/sessions/{session}/invitations", {"name": hospital.name}
+            )
+            hospital.process = Process(
+                hospital.name,
+                [
+                    *VEILGP,
+                    "join",
+                    invitation["link"],
+                    str(hospital.table),
+                    "--policy",
+                    str(rules),
+                    "--roster",
+                    str(roster),
+                    "--home",
+                    str(hospital.home),
+                    "--once",
+                    *arguments,
+                ],
+                self.folder / f"{hospital.name}.log",
+                self._threads(),
+            )
+            hospital.process.start()
+        return self.hospitals
+
+    def approve(self, session: str) -> None:
+        """Wait until everyone has enrolled; approve those whose keys are the ones known here."""
+        keys = {hospital.name: hospital.key for hospital in self.hospitals}
+
+        def enrolled() -> bool:
+            self.check_hospitals()
+            return len(self.admin("GET", f"/sessions/{session}/members")) == len(keys)
+
+        wait_until(enrolled, "all hospitals have enrolled")
+        for member in self.admin("GET", f"/sessions/{session}/members"):
+            if member["key"] != keys[member["name"]]:
+                raise FederationFailed(f"{member['name']} has enrolled with another key")
+            self.admin(
+                "PATCH", f"/sessions/{session}/members/{member['name']}", {"status": "approved"}
+            )
+
+    def check_hospitals(self) -> None:
+        """Raise if a hospital's process has failed."""
+        for hospital in self.hospitals:
+            if hospital.process is not None and hospital.process.running is not None:
+                _check_alive(hospital.process)
+
+    def follow(
+        self, run: str, *, seen: Callable[[Mapping[str, Any]], None] | None = None, wait_s: float
+    ) -> Mapping[str, Any]:
+        """Wait until a run has ended; `seen` is shown it every time."""
+        latest: Mapping[str, Any] = {}
+
+        def ended() -> bool:
+            nonlocal latest
+            latest = self.admin("GET", f"/runs/{run}")
+            if seen is not None:
+                seen(latest)
+            return latest["status"] not in ("waiting", "running")
+
+        wait_until(ended, f"run {run} ends", wait_s=wait_s, every_s=0.1)
+        return latest
+
+    def _threads(self) -> Mapping[str, str]:
+        count = str(self.threads)
+        return {"OMP_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count}
+
+
+def wait_until(
+    true: Callable[[], bool], what: str, *, wait_s: float = _PATIENCE_S, every_s: float = 0.05
+) -> None:
+    """Ask until it is true; give up by name."""
+    give_up = time.monotonic() + wait_s
+    while not true():
+        if time.monotonic() > give_up:
+            raise FederationFailed(f"waited {wait_s:.0f} s until {what}, in vain")
+        time.sleep(every_s)
+
+
+def _check_alive(process: Process) -> None:
+    code = process.code()
+    if code not in (None, 0):
+        raise FederationFailed(f"{process.name} ended with {code}:\n{process.words()[-3000:]}")
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        port: int = listening.getsockname()[1]
+        return port
