@@ -6,14 +6,12 @@ again; at the end `/predict` is asked by HTTP. Printed: how good each hospital i
 together, and all rows in one place; that the last two are the same; and what left each building.
 
     --keep       leave the coordinator running, and say where it is
-    --data DIR   the same on a folder of CSV files, one per hospital, with numbers and labels and the
-                 target in the last column (or a schema.json beside them); a fifth of each is kept
-                 for the comparison
+    --data DIR   the same on a folder of CSV files, one per hospital, with the target in the last
+                 column, or a schema.json beside them; a fifth of each is kept for the comparison
 """
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
@@ -22,21 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ.setdefault(_variable, "1")
-
 import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import torch
+from client_sdk.schema_draft import draft
 from numpy.typing import NDArray
 
 from benchmarks import hospitals
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
-from client_sdk.schema_draft import draft
 from kernels.metrics import TEN_LEVELS
 from kernels.rounds.prediction import predict
 from kernels.rounds.program import Program
@@ -255,7 +250,7 @@ def _asked(federation: Federation, study: Study, model: str) -> Mapping[str, NDA
 
 
 def _cells(column: NDArray[np.generic]) -> list[object]:
-    return [None if cell != cell else cell for cell in column.tolist()]  # noqa: PLR0124
+    return [None if cell != cell else cell for cell in column.tolist()]
 
 
 def scores(each: Mapping[str, NDArray[np.float64]], answers: NDArray[np.float64]) -> list[float]:
