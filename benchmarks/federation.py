@@ -7,6 +7,7 @@ and started again. For the demo, the benchmarks and the end-to-end tests.
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -171,22 +172,40 @@ class Federation:
             raise FederationFailed(f"{method} {path}: {response.status_code} {response.text}")
         return response.json() if response.content else None
 
+    def artifact(self, model: str) -> bytes:
+        """Fetch a model's octets."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return httpx.get(f"{self.url}/models/{model}/artifact", headers=headers).content
+
     # -- hospitals
 
+    def departures(self, hospital: Hospital) -> str:
+        """Ask a hospital's own log what has left it; its last line sums up."""
+        shown = subprocess.run(
+            [*VEILGP, "log", "--home", str(hospital.home)],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        return shown.stdout.strip().splitlines()[-1]
+
     def enrol(
-        self, session: str, tables: Mapping[str, Path], policy: str, *arguments: str
+        self, session: str, tables: Mapping[str, Path], policy: str, *, start: bool = True
     ) -> list[Hospital]:
         """Make homes and identities, a roster file for all of them, and start `veilgp join`."""
         for name, table in tables.items():
             home = self.folder / name / "home"
             home.mkdir(parents=True, exist_ok=True)
             shown = subprocess.run(
-                [*VEILGP, "identity", "--home", str(home), "--json"],
+                [*VEILGP, "identity", "--home", str(home)],
                 check=True,
                 capture_output=True,
                 text=True,
             )
-            self.hospitals.append(Hospital(name, table, home, json.loads(shown.stdout)["key"]))
+            key = re.search("[0-9a-f]{64}", shown.stdout)
+            if key is None:
+                raise FederationFailed(f"{name} has no identity: {shown.stdout} {shown.stderr}")
+            self.hospitals.append(Hospital(name, table, home, key[0]))
         roster = self.folder / "roster.json"
         members = [{"name": hospital.name, "key": hospital.key} for hospital in self.hospitals]
         roster.write_text(json.dumps({"members": members}, indent=2))
@@ -210,12 +229,12 @@ class Federation:
                     "--home",
                     str(hospital.home),
                     "--once",
-                    *arguments,
                 ],
                 self.folder / f"{hospital.name}.log",
                 self._threads(),
             )
-            hospital.process.start()
+            if start:
+                hospital.process.start()
         return self.hospitals
 
     def approve(self, session: str) -> None:

@@ -1,0 +1,104 @@
+"""A small study over real processes: what every end-to-end test begins with."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import torch
+
+from benchmarks import hospitals
+from benchmarks.federation import Federation
+from client_sdk import simulate
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.rounds.registry import restore
+
+SEED = 11
+ROWS = 160
+STAGES = [
+    {"algorithm": "moments"},
+    {"algorithm": "exact", "parameters": {"steps": 3, "penalties": [3.0]}},
+    {"algorithm": "linear"},
+    {"algorithm": "recalibration"},
+    {"algorithm": "evaluation"},
+]
+ALGORITHMS = [stage["algorithm"] for stage in STAGES]
+TABLES = {mix.name: hospitals.patients(mix, ROWS, 3) for mix in hospitals.MIXES}
+
+
+def policy(**changed: object) -> str:
+    lines: dict[str, object] = {
+        "least_cohort": 5,
+        "least_rows": 50,
+        "rows_per_feature": 3,
+        "least_level_rows": 0,
+        "algorithms": ALGORITHMS,
+        "columns": [*next(iter(TABLES.values()))],
+        "max_sums": 50,
+        "without_differential_privacy": True,
+        **changed,
+    }
+    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
+
+
+def create(federation: Federation, name: str = "study", **changed: object) -> Mapping[str, Any]:
+    session: Mapping[str, Any] = federation.admin(
+        "POST",
+        "/sessions",
+        {
+            "name": name,
+            "schema": hospitals.SCHEMA,
+            "kernel": {"hidden": [8], "samples": 20, "seed": 1},
+            "stages": STAGES,
+            "max_rows": 1000,
+            "held_out": 0.2,
+            "seed": SEED,
+            "members": len(TABLES),
+            "privacy": {"differential_privacy": False},
+            **changed,
+        },
+    )
+    return session
+
+
+def files(folder: Path) -> dict[str, Path]:
+    written = {}
+    for name, table in TABLES.items():
+        written[name] = folder / f"{name}.csv"
+        pyarrow.csv.write_csv(pa.table(dict(table)), written[name])
+    return written
+
+
+def simulated(session: Mapping[str, Any]) -> Model:
+    program = Program.from_json(session["program"])
+    tables = [dict(table) for table in TABLES.values()]
+    return simulate(program, tables, SEED, secure=False).model
+
+
+def trained(federation: Federation, run: Mapping[str, Any]) -> Model:
+    assert run["status"] == "done", (run["status"], run["code"], run["detail"])
+    model = restore(federation.artifact(run["model"]))
+    assert isinstance(model, Model)
+    return model
+
+
+def assert_same(one: Model, other: Model) -> None:
+    assert one.weights is not None
+    assert other.weights is not None
+    assert torch.equal(one.weights, other.weights)
+    assert one.statistics is not None
+    assert other.statistics is not None
+    assert torch.equal(one.statistics.scatter, other.statistics.scatter)
+    assert torch.equal(one.statistics.cross, other.statistics.cross)
+    assert one.statistics.count == other.statistics.count
+    assert one.hyperparameters == other.hyperparameters
+    assert one.standardiser == other.standardiser
+    assert one.recalibration == other.recalibration
+
+
+def pooled_table() -> dict[str, np.ndarray[Any, Any]]:
+    return hospitals.pooled([dict(table) for table in TABLES.values()])

@@ -1,0 +1,160 @@
+"""Whole sessions over real processes, through real crashes: the same model, bit for bit."""
+
+import random
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.federation import Federation, Process, wait_until
+from kernels.rounds.site import Part, Site
+from kernels.statistics import Statistics
+from tests.e2e import sessions
+
+MEMBERS = len(sessions.TABLES)
+
+
+@pytest.fixture
+def federation(tmp_path: Path):
+    with Federation.started(tmp_path / "federation") as federation:
+        yield federation
+
+
+def start(federation: Federation, session: str, **body: object) -> str:
+    run: str = federation.admin("POST", f"/sessions/{session}/runs", {"kind": "train", **body})[
+        "id"
+    ]
+    return run
+
+
+def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
+    federation: Federation, tmp_path: Path
+) -> None:
+    session = sessions.create(federation)
+    members = federation.enrol(
+        session["id"], sessions.files(tmp_path), sessions.policy(), start=False
+    )
+    points = [
+        "advert:1:after",
+        "boxes:1:before",
+        "upload:2:after",
+        "certify:3:before",
+        "reveal:4:after",
+    ]
+    joining: dict[str, Process] = {}
+    for hospital, point in zip(members, points, strict=True):
+        assert hospital.process is not None
+        joining[hospital.name] = hospital.process
+        command = list(hospital.process.command)
+        link, table = command[command.index("join") + 1 : command.index("join") + 3]
+        roster, policy = (command[command.index(o) + 1] for o in ("--roster", "--policy"))
+        hospital.process = Process(
+            hospital.name,
+            [sys.executable, "-m", "tests.e2e.hospital", point, link, table, policy, roster]
+            + [str(hospital.home)],
+            federation.folder / f"{hospital.name}.log",
+            hospital.process.environment,
+        )
+        hospital.process.start()
+
+    def enrolled() -> bool:
+        return len(federation.admin("GET", f"/sessions/{session['id']}/members")) == MEMBERS
+
+    wait_until(enrolled, "all have enrolled")
+    federation.approve(session["id"])
+    run = start(federation, session["id"], deadline_s=300)
+    killed = set()
+
+    def restart_the_dead(_: object) -> None:
+        for hospital in members:
+            assert hospital.process is not None
+            if hospital.process.code() == -9:
+                killed.add(hospital.name)
+                hospital.process = joining[hospital.name]
+                hospital.process.start()
+        federation.check_hospitals()
+
+    model = sessions.trained(federation, federation.follow(run, seen=restart_the_dead, wait_s=280))
+    assert killed == set(sessions.TABLES)
+    sessions.assert_same(model, sessions.simulated(session))
+    whole = Site.of_table(model.schema, sessions.pooled_table(), held_out=0.2, seed=sessions.SEED)
+    pooled = Statistics.of_table(model.urk, *whole.table(Part.TRAINING, model))
+    assert model.statistics is not None
+    for ours, theirs in (
+        (model.statistics.scatter, pooled.scatter),
+        (model.statistics.cross, pooled.cross),
+    ):
+        assert torch.dist(ours, theirs) <= 1e-6 * theirs.norm()
+
+
+def test_a_coordinator_killed_five_times_gives_the_same_model(
+    federation: Federation, tmp_path: Path
+) -> None:
+    session = sessions.create(federation)
+    federation.enrol(session["id"], sessions.files(tmp_path), sessions.policy())
+    federation.approve(session["id"])
+    run = start(federation, session["id"], deadline_s=300)
+    moments = random.Random(5)
+    kills = 0
+
+    def kill() -> None:
+        nonlocal kills
+        for _ in range(5):
+            time.sleep(moments.uniform(0.1, 0.6))
+            assert federation.coordinator is not None
+            federation.coordinator.kill()
+            kills += 1
+            federation.restart_coordinator()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    ended = federation.follow(run, wait_s=280)
+    killer.join()
+    assert kills == 5
+    sessions.assert_same(sessions.trained(federation, ended), sessions.simulated(session))
+
+
+def test_a_member_that_never_returns_ends_the_run_at_its_deadline(
+    federation: Federation, tmp_path: Path
+) -> None:
+    session = sessions.create(federation)
+    members = federation.enrol(session["id"], sessions.files(tmp_path), sessions.policy())
+    federation.approve(session["id"])
+    gone = members[0]
+    assert gone.process is not None
+    gone.process.kill()
+    run = start(federation, session["id"], deadline_s=5)
+    ended = federation.follow(run, wait_s=60)
+    assert (ended["status"], ended["code"]) == ("failed", "run.deadline")
+    assert gone.name in ended["detail"]
+    assert members[1].name not in ended["detail"]
+    for hospital in members[1:]:
+        process = hospital.process
+        assert process is not None
+        wait_until(lambda process=process: process.code() is not None, "it learns of the end")
+        assert "run.deadline" in process.words()
+
+
+def test_a_policy_that_forbids_an_algorithm_is_seen_by_the_admin(
+    federation: Federation, tmp_path: Path
+) -> None:
+    session = sessions.create(federation)
+    rules = sessions.policy(algorithms=["moments", "linear"])
+    members = federation.enrol(session["id"], sessions.files(tmp_path), rules)
+    first = members[0].process
+    assert first is not None
+    wait_until(lambda: first.code() is not None, "the hospital refuses")
+    assert first.code() == 3
+
+    def told() -> bool:
+        listed = federation.admin("GET", f"/sessions/{session['id']}/members")
+        return any(member["refusal"] for member in listed if member["name"] == members[0].name)
+
+    wait_until(told, "the admin sees the refusal")
+    listed = federation.admin("GET", f"/sessions/{session['id']}/members")
+    refusal = next(m["refusal"] for m in listed if m["name"] == members[0].name)
+    assert refusal["code"].startswith("policy.")
+    assert "exact" in refusal["detail"]
