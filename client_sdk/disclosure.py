@@ -139,7 +139,9 @@ def _most_numbers(spec: Any, model: Model) -> int:
         case moments.Spec():
             shapes = Moments.zero(model.schema)
             columns = len(model.schema.numeric) + model.targets
-            counted = sum(value.numel() for value in vars(shapes).values() if hasattr(value, "numel"))
+            counted = sum(
+                value.numel() for value in vars(shapes).values() if hasattr(value, "numel")
+            )
             return max(counted, columns * moments.EXPONENTS)
         case fedavg.Spec() | exact.Spec():
             return max(statistics, weights)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
 
-from client_sdk.disclosure import Disclosure, columns_read
+from client_sdk.disclosure import Disclosure, columns_read, most_sums
 from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
@@ -75,9 +75,7 @@ class Policy:
         for name in ("least_cohort", "least_rows", "least_level_rows", "max_sums"):
             number = getattr(self, name)
             if type(number) is not int or number < 0:
-                raise PolicyFileError(
-                    f"{name} is a whole number of at least 0, not {number!r:.60}"
-                )
+                raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
         number = self.rows_per_feature
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
             raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
@@ -130,6 +128,7 @@ class Policy:
             self._privacy(terms),
             *self._rows(program, site),
             *self._levels(site),
+            self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
         )
         _raise([problem for problem in checks if problem is not None])
 
@@ -156,13 +155,19 @@ class Policy:
             raise expired
         _raise(self._algorithms(program, (stage,)))
         self.check_cohort(confirmed)
-        if sums > self.max_sums:
-            raise TooManySums(
-                f"This is sum {sums} of the run, and this site allows {self.max_sums}.",
-                line=f"max_sums = {sums} or more",
-                because="Every further exact sum is an equation about the same rows.",
-                public=f"the site allows {self.max_sums} sums in a run",
-            )
+        too_many = self._sums(sums, "so far")
+        if too_many is not None:
+            raise too_many
+
+    def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
+        if sums <= self.max_sums:
+            return None
+        return TooManySums(
+            f"The run asks for {sums} sums {how}, and this site allows {self.max_sums}.",
+            line=f"max_sums = {sums}",
+            because="Every further exact sum is an equation about the same rows.",
+            public=f"the site allows {self.max_sums} sums in a run, and this one asks for {sums}",
+        )
 
     def _expiry(self, today: date) -> PolicyRefusal | None:
         if self.expires is None or today <= self.expires:
@@ -247,7 +252,9 @@ class Policy:
         if training is None:
             return []
         problems: list[PolicyRefusal] = []
-        for column, found in zip(training.schema.categorical, training.levels.unbind(1), strict=True):
+        for column, found in zip(
+            training.schema.categorical, training.levels.unbind(1), strict=True
+        ):
             for position, level in enumerate(column.levels):
                 rows = int((found == position).sum())
                 if 0 < rows < self.least_level_rows:
@@ -266,20 +273,22 @@ class Policy:
     # -- drafts
 
     @staticmethod
-    def draft(program: Program, terms: Terms, *, members: int) -> str:
+    def draft(program: Program, terms: Terms) -> str:
         """Write the policy that would allow exactly this, for a person to review."""
         asked = Disclosure.of(program, terms)
         names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
         standard = Policy()
         noted = "\n".join(f"# {line}" for line in str(asked).splitlines())
-        cohort = max(standard.least_cohort, min(members, terms.min_cohort))
+        few = terms.min_cohort < standard.least_cohort
         return f"""\
 # A draft for review: it allows exactly what the session asks for. Delete what you do not want.
 #
 {noted}
 
-# Members with confirmed keys in every sum. {_short_of(members, standard.least_cohort)}
-least_cohort = {cohort}
+# Members with confirmed keys in every sum: the session's least number.{
+            f" That is below {standard.least_cohort}, this software's advice." if few else ""
+        }
+least_cohort = {terms.min_cohort}
 # Training rows this hospital must have, in all, for each of the {program.kernel.features} features
 # of the kernel, and of each level of a categorical column. Below, sums come close to being data.
 least_rows = {standard.least_rows}
@@ -291,8 +300,11 @@ algorithms = {json.dumps(names)}
 columns = {json.dumps(list(asked.columns), ensure_ascii=False)}
 # Sums that a run may ask for; the program needs at most {asked.sums}.
 max_sums = {asked.sums}
-# {"The session has differential privacy." if terms.differential_privacy else
-   "The session has NO differential privacy: its sums are exact. This line accepts that."}
+# {
+            "The session has differential privacy."
+            if terms.differential_privacy
+            else "The session has NO differential privacy: its sums are exact. This accepts that."
+        }
 without_differential_privacy = {"false" if terms.differential_privacy else "true"}
 # Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
 trust_first_use = false
@@ -301,14 +313,6 @@ trust_first_use = false
 # Algorithms that may show this hospital's own numbers; none.
 consents = []
 """
-
-
-def _short_of(members: int, least: int) -> str:
-    return (
-        f"The session has only {members} members so far."
-        if members < least
-        else f"The session has {members} members."
-    )
 
 
 def _raise(problems: Sequence[PolicyRefusal]) -> None:
