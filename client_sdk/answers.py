@@ -20,8 +20,16 @@ from privacy.identity import Roster
 from privacy.securesum.terms import Terms
 
 T = TypeVar("T")
-KINDS = frozenset(
-    "opening adverts task proposal certificate repair abandon abandoned ended".split()
+KINDS = (
+    "opening",
+    "adverts",
+    "task",
+    "proposal",
+    "certificate",
+    "repair",
+    "abandon",
+    "abandoned",
+    "ended",
 )
 STATUSES = ("pending", "approved", "suspended")
 OUTCOMES = ("done", "failed", "cancelled")
@@ -71,7 +79,7 @@ class Item:
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "Item":
         """Read the answer to GET next."""
-        kind = _one_of(plain, "kind", tuple(KINDS))
+        kind = _one_of(plain, "kind", KINDS)
         ended = kind == "ended"
         return cls(
             kind=kind,

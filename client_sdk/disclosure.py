@@ -7,7 +7,6 @@ stops early asks for fewer sums.
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.moments import Moments
 from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
@@ -137,12 +136,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
     weights = weight_count(model.kernel) + 2 * model.targets + 3
     match spec:
         case moments.Spec():
-            shapes = Moments.zero(model.schema)
-            columns = len(model.schema.numeric) + model.targets
-            counted = sum(
-                value.numel() for value in vars(shapes).values() if hasattr(value, "numel")
-            )
-            return max(counted, columns * moments.EXPONENTS)
+            first, last = moments.initial(spec, model), moments.State(model, model.schema)
+            return max(moments.layout(first).length, moments.layout(last).length)
         case fedavg.Spec() | exact.Spec():
             return max(statistics, weights)
         case distillation.Spec():

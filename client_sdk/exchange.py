@@ -1,8 +1,9 @@
-"""How a member asks the coordinator, without doing it: requests go out as plain data (`Call`),
-answers come back as plain data (`Reply`, or `Lost`), and waiting is plain data too (`Pause`).
+"""How a member asks the coordinator, without a network.
 
-So signing, versions, limits, problems and retries are written once, as generators, and the two
-edges in transport.py (httpx, waiting or asynchronous) are loops of a few lines; a test is a third.
+Requests go out as plain data (`Call`), answers come back as plain data (`Reply`, or `Lost`), and
+waiting is plain data too (`Pause`). So signing, versions, limits, problems and retries are written
+once, as generators, and the two edges in transport.py (httpx, waiting or asynchronous) are loops of
+a few lines; a test is a third.
 
     Call   → Reply | Lost
     Pause  → None
@@ -48,7 +49,7 @@ _OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
 
-class _Conflict(Exception):  # noqa: N818
+class _Conflict(Exception):
     """The coordinator's refusal of octets that came too late."""
 
     def __init__(self, error: Exception) -> None:
@@ -139,7 +140,7 @@ class Exchange:
         patience: Patience | None = None,
         clock: Clock | None = None,
         entropy: Randomness = os.urandom,
-        notice: Callable[[str, float], None] = lambda reason, again_in_s: None,
+        notice: Callable[[str, float], None] | None = None,
     ) -> None:
         self._identity = identity
         self._patience = patience or Patience()
@@ -219,7 +220,8 @@ class Exchange:
             jitter = int.from_bytes(self._entropy(4), "big") / 2**32
             wait = self._patience.wait(attempt, jitter)
             attempt += 1
-            self._notice(reason, wait)
+            if self._notice is not None:
+                self._notice(reason, wait)
             yield Pause(wait)
 
     def check_deadline(self) -> None:

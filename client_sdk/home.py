@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from client_sdk.errors import HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
 from client_sdk.store import Store
@@ -34,7 +35,7 @@ class OpenHome:
     client: Client
     store: Store
 
-    def keep(self, step: Step[object]) -> None:
+    def keep(self, step: Step[Any]) -> None:
         """Make a step durable; only then may its message be sent."""
         self.store.commit(step)
 

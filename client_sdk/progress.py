@@ -25,7 +25,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Enrolled(Event):
-    """This hospital is known to the coordinator, and waits to be approved."""
+    """The hospital is known to the coordinator, and waits to be approved."""
 
     name: str
     fingerprint: str
@@ -39,7 +39,7 @@ class Enrolled(Event):
 
 @dataclass(frozen=True)
 class Approved(Event):
-    """This hospital is a member."""
+    """The hospital is a member."""
 
     name: str
 
@@ -138,7 +138,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True)
 class RefusalReported(Event):
-    """This hospital said no, and the coordinator was told the code."""
+    """The hospital said no, and the coordinator was told the code."""
 
     code: str
     heard: bool
@@ -151,7 +151,7 @@ class RefusalReported(Event):
 Watch = Callable[[Event], None]
 
 
-def silent(event: Event) -> None:  # noqa: ARG001
+def silent(event: Event) -> None:
     """Show nothing."""
 
 

@@ -39,5 +39,6 @@ def check_run(run: RunInHand, program: Program, text: str, *, seed: int) -> None
             fits = False
     if not fits:
         raise WrongRun(
-            f"a run of the kind {run.kind!r:.20} does not compute {', '.join(names)} in this session"
+            f"a run of the kind {run.kind!r:.20} does not compute {', '.join(names)} in this "
+            "session"
         )

@@ -109,7 +109,7 @@ class Offer:
 
 
 class Member:
-    """This hospital in one session."""
+    """A hospital in one session."""
 
     def __init__(
         self,

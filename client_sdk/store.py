@@ -202,12 +202,12 @@ class Store:
     def run(self, run: str) -> KnownRun | None:
         """Give what is known of a run."""
         row = self._row("SELECT * FROM runs WHERE run = ?", run)
-        return None if row is None else KnownRun(*row[:-1], fetched=bool(row[-1]))
+        return None if row is None else _run(row)
 
     def last_run(self, session: str) -> KnownRun | None:
         """Give the run of a session that was entered last."""
         row = self._row("SELECT * FROM runs WHERE session = ? ORDER BY rowid DESC LIMIT 1", session)
-        return None if row is None else KnownRun(*row[:-1], fetched=bool(row[-1]))
+        return None if row is None else _run(row)
 
     def pins(self, session: str, *, trust_first_use: bool = False) -> Pins:
         """Give the keys that this site has pinned in a session."""
@@ -275,3 +275,8 @@ class Store:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+
+def _run(row: tuple[Any, ...]) -> KnownRun:
+    *texts, fetched = row
+    return KnownRun(*texts, bool(fetched))

@@ -126,7 +126,7 @@ async def _call_async(http: httpx.AsyncClient, call: Call) -> Reply | Lost:
         return _lost(error)
 
 
-class _TooSlow(Exception):  # noqa: N818
+class _TooSlow(Exception):
     """An answer trickles in for longer than it may take."""
 
 
