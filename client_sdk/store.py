@@ -143,7 +143,8 @@ class Store:
     def journal(self) -> tuple[list[bytes], dict[str, bytes | memoryview]]:
         """Read records and vault, as `Client.restore` takes them."""
         with self._reading():
-            records = [data for (data,) in self._db.execute("SELECT data FROM records ORDER BY 1")]
+            ordered = self._db.execute("SELECT data FROM records ORDER BY number")
+            records = [data for (data,) in ordered]
             vault = dict(self._db.execute("SELECT name, content FROM vault").fetchall())
         return records, vault
 

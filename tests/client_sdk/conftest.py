@@ -20,7 +20,7 @@ Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
 
 @pytest.fixture
 def program() -> Program:
-    start = program_with(exact.Spec(steps=2, penalties=(3.0,)))
+    start = program_with(exact.Spec(steps=1, penalties=(3.0,)))
     stages = (*start.stages, recalibration.Spec(min_rows=10), evaluation.Spec())
     return Program(start.schema, start.kernel, stages, start.max_rows, start.held_out)
 

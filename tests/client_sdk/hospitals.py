@@ -107,7 +107,8 @@ def drive(
             return
     for talk in talks.values():
         talk.close()
-    raise AssertionError(f"hospitals {sorted(talks)} are not done after {turns} turns")
+    errors = [hospital.error for hospital in hospitals]
+    raise AssertionError(f"{sorted(talks)} are not done after {turns} turns: {errors}")
 
 
 class Killed(Exception):
