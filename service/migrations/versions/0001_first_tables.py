@@ -1,0 +1,253 @@
+"""The coordinator's first tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "nonces",
+        sa.Column("key", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("nonce", sa.LargeBinary(length=16), nullable=False),
+        sa.Column("time_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key", "nonce", name=op.f("pk_nonces")),
+    )
+    with op.batch_alter_table("nonces", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_nonces_time_ms"), ["time_ms"], unique=False)
+
+    op.create_table(
+        "public_sets",
+        sa.Column("name", sa.String(length=100), nullable=False),
+        sa.Column("columns", sa.Text(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_public_sets")),
+    )
+    op.create_table(
+        "sessions",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("program", sa.Text(), nullable=False),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("terms", sa.LargeBinary(), nullable=False),
+        sa.Column("planned_members", sa.Integer(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
+        sa.UniqueConstraint("name", name=op.f("uq_sessions_name")),
+    )
+    op.create_table(
+        "tokens",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("role", sa.String(length=20), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("hash", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=True),
+        sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_tokens")),
+        sa.UniqueConstraint("hash", name=op.f("uq_tokens_hash")),
+    )
+    op.create_table(
+        "invitations",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("secret_hash", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("expires_at", sa.Float(), nullable=False),
+        sa.Column("used_by", sa.LargeBinary(length=32), nullable=True),
+        sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["session_id"],
+            ["sessions.id"],
+            name=op.f("fk_invitations_session_id"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_invitations")),
+    )
+    op.create_table(
+        "members",
+        sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("key", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("status", sa.String(length=20), nullable=False),
+        sa.Column("enrolled_at", sa.Float(), nullable=False),
+        sa.Column("refusal_code", sa.String(length=100), nullable=True),
+        sa.Column("refusal_detail", sa.Text(), nullable=True),
+        sa.Column("refused_at", sa.Float(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["sessions.id"], name=op.f("fk_members_session_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("session_id", "key", name=op.f("pk_members")),
+        sa.UniqueConstraint("session_id", "name", name=op.f("uq_members_session_id_name")),
+    )
+    op.create_table(
+        "models",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("card", sa.Text(), nullable=False),
+        sa.Column("artifact", sa.LargeBinary(), nullable=False),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["sessions.id"], name=op.f("fk_models_session_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_models")),
+    )
+    with op.batch_alter_table("models", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_models_session_id"), ["session_id"], unique=False)
+
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.String(length=36), nullable=False),
+        sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("kind", sa.String(length=20), nullable=False),
+        sa.Column("program", sa.Text(), nullable=False),
+        sa.Column("seed", sa.Integer(), nullable=False),
+        sa.Column("base_model", sa.String(length=64), nullable=True),
+        sa.Column("status", sa.String(length=20), nullable=False),
+        sa.Column("code", sa.String(length=100), nullable=True),
+        sa.Column("detail", sa.Text(), nullable=True),
+        sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("deadline_at", sa.Float(), nullable=False),
+        sa.Column("ended_at", sa.Float(), nullable=True),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("epoch_closed", sa.Boolean(), nullable=False),
+        sa.Column("stage", sa.Integer(), nullable=False),
+        sa.Column("sums", sa.Integer(), nullable=False),
+        sa.Column("state", sa.LargeBinary(), nullable=True),
+        sa.Column("model_id", sa.String(length=64), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["sessions.id"], name=op.f("fk_runs_session_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
+    )
+    with op.batch_alter_table("runs", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_runs_session_id_status"), ["session_id", "status"], unique=False
+        )
+
+    op.create_table(
+        "token_models",
+        sa.Column("token_id", sa.String(length=36), nullable=False),
+        sa.Column("model", sa.String(length=100), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["token_id"], ["tokens.id"], name=op.f("fk_token_models_token_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("token_id", "model", name=op.f("pk_token_models")),
+    )
+    op.create_table(
+        "aliases",
+        sa.Column("alias", sa.String(length=100), nullable=False),
+        sa.Column("model_id", sa.String(length=64), nullable=False),
+        sa.Column("set_at", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["model_id"], ["models.id"], name=op.f("fk_aliases_model_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("alias", name=op.f("pk_aliases")),
+    )
+    op.create_table(
+        "broadcasts",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_broadcasts_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", "digest", name=op.f("pk_broadcasts")),
+    )
+    op.create_table(
+        "run_members",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("key", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("name", sa.String(length=200), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_run_members_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", "key", name=op.f("pk_run_members")),
+    )
+    op.create_table(
+        "run_messages",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Integer(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_run_messages_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_run_messages")),
+    )
+    with op.batch_alter_table("run_messages", schema=None) as batch_op:
+        batch_op.create_index(
+            batch_op.f("ix_run_messages_run_id_epoch_slot"),
+            ["run_id", "epoch", "slot"],
+            unique=False,
+        )
+
+    op.create_table(
+        "slots",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("task", sa.LargeBinary(), nullable=False),
+        sa.Column("broadcast", sa.String(length=64), nullable=False),
+        sa.Column("began_at", sa.Float(), nullable=False),
+        sa.Column("frozen", sa.Boolean(), nullable=False),
+        sa.Column("abandoning", sa.Boolean(), nullable=False),
+        sa.Column("unmasked", sa.Boolean(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_slots_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", "epoch", "slot", name=op.f("pk_slots")),
+    )
+    op.create_table(
+        "slot_totals",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("piece", sa.Integer(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id", "epoch", "slot"],
+            ["slots.run_id", "slots.epoch", "slots.slot"],
+            name=op.f("fk_slot_totals_run_id_epoch_slot"),
+            ondelete="CASCADE",
+        ),
+        sa.PrimaryKeyConstraint("run_id", "epoch", "slot", "piece", name=op.f("pk_slot_totals")),
+    )
+
+
+def downgrade() -> None:
+    op.drop_table("slot_totals")
+    op.drop_table("slots")
+    with op.batch_alter_table("run_messages", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_run_messages_run_id_epoch_slot"))
+
+    op.drop_table("run_messages")
+    op.drop_table("run_members")
+    op.drop_table("broadcasts")
+    op.drop_table("aliases")
+    op.drop_table("token_models")
+    with op.batch_alter_table("runs", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_runs_session_id_status"))
+
+    op.drop_table("runs")
+    with op.batch_alter_table("models", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_models_session_id"))
+
+    op.drop_table("models")
+    op.drop_table("members")
+    op.drop_table("invitations")
+    op.drop_table("tokens")
+    op.drop_table("sessions")
+    op.drop_table("public_sets")
+    with op.batch_alter_table("nonces", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_nonces_time_ms"))
+
+    op.drop_table("nonces")

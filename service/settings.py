@@ -1,0 +1,28 @@
+"""Configuration of a coordinator: flags, then `VEILGP_*` in the environment, then a TOML file.
+
+Unknown keys are errors: a misspelt setting must not look like one that was heeded.
+"""
+
+from pathlib import Path
+
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+
+class Settings(BaseSettings):
+    """What can be configured; every value has a default that works on one machine."""
+
+    model_config = SettingsConfigDict(env_prefix="VEILGP_", extra="forbid", frozen=True)
+
+    data_dir: Path = Path("veilgp-data")
+    """Where everything is kept: the database, and spooled uploads."""
+    database_url: str | None = None
+    """SQLAlchemy's URL; by default SQLite in the data directory."""
+    host: str = "127.0.0.1"
+    port: int = 8000
+    public_url: str | None = None
+    """How hospitals reach this coordinator; join links begin with it."""
+
+    @property
+    def url(self) -> str:
+        """The database's URL."""
+        return self.database_url or f"sqlite:///{self.data_dir / 'veilgp.sqlite'}"

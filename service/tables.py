@@ -1,0 +1,221 @@
+"""What the coordinator remembers, as tables; `service/migrations/` brings a database to this form.
+
+    sessions ─┬─ invitations
+              ├─ members
+              └─ runs ─┬─ run_members       the roster, fixed when the run starts
+                       ├─ run_messages      what members have said in the present epoch and slot
+                       ├─ slots             the sum under way: its task and how far it is
+                       │   └─ slot_totals   its running total, masked, in pieces
+                       └─ broadcasts        what the present task is about
+    models ── aliases            tokens (admins and callers) ── token_models
+    public_sets                  nonces of members' requests
+
+Times are seconds since 1970 (float): compared by the database, shown in ISO 8601 at the edge.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+_ID = String(36)
+
+sessions = Table(
+    "sessions",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("name", String(200), nullable=False, unique=True),
+    Column("program", Text, nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("terms", LargeBinary, nullable=False),
+    Column("planned_members", Integer, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+invitations = Table(
+    "invitations",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("secret_hash", LargeBinary(32), nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("used_by", LargeBinary(32)),
+    Column("revoked_at", Float),
+)
+
+members = Table(
+    "members",
+    metadata,
+    Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", LargeBinary(32), primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("enrolled_at", Float, nullable=False),
+    Column("refusal_code", String(100)),
+    Column("refusal_detail", Text),
+    Column("refused_at", Float),
+    UniqueConstraint("session_id", "name"),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("program", Text, nullable=False),
+    Column("seed", Integer, nullable=False),
+    Column("base_model", String(64)),
+    Column("status", String(20), nullable=False),
+    Column("code", String(100)),
+    Column("detail", Text),
+    Column("created_at", Float, nullable=False),
+    Column("deadline_at", Float, nullable=False),
+    Column("ended_at", Float),
+    # Counts every change of the run: who holds it in memory sees whether that is still the truth.
+    Column("version", Integer, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("epoch_closed", Boolean, nullable=False),
+    Column("stage", Integer, nullable=False),
+    Column("sums", Integer, nullable=False),
+    Column("state", LargeBinary),
+    Column("model_id", String(64)),
+    Index(None, "session_id", "status"),
+)
+
+run_members = Table(
+    "run_members",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", LargeBinary(32), primary_key=True),
+    Column("name", String(200), nullable=False),
+)
+
+run_messages = Table(
+    "run_messages",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("epoch", Integer, nullable=False),
+    # −1 for what is said about the epoch as a whole.
+    Column("slot", Integer, nullable=False),
+    Column("kind", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index(None, "run_id", "epoch", "slot"),
+)
+
+slots = Table(
+    "slots",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("epoch", Integer, primary_key=True),
+    Column("slot", Integer, primary_key=True),
+    Column("task", LargeBinary, nullable=False),
+    Column("broadcast", String(64), nullable=False),
+    Column("began_at", Float, nullable=False),
+    Column("frozen", Boolean, nullable=False),
+    Column("abandoning", Boolean, nullable=False),
+    Column("unmasked", Boolean, nullable=False),
+)
+
+slot_totals = Table(
+    "slot_totals",
+    metadata,
+    Column("run_id", _ID, primary_key=True),
+    Column("epoch", Integer, primary_key=True),
+    Column("slot", Integer, primary_key=True),
+    Column("piece", Integer, primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    ForeignKeyConstraint(
+        ["run_id", "epoch", "slot"],
+        ["slots.run_id", "slots.epoch", "slots.slot"],
+        ondelete="CASCADE",
+    ),
+)
+
+broadcasts = Table(
+    "broadcasts",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
+models = Table(
+    "models",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", _ID, nullable=False),
+    Column("card", Text, nullable=False),
+    Column("artifact", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    Index(None, "session_id"),
+)
+
+aliases = Table(
+    "aliases",
+    metadata,
+    Column("alias", String(100), primary_key=True),
+    Column("model_id", ForeignKey("models.id", ondelete="CASCADE"), nullable=False),
+    Column("set_at", Float, nullable=False),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", _ID, primary_key=True),
+    Column("role", String(20), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("hash", LargeBinary(32), nullable=False, unique=True),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+)
+
+token_models = Table(
+    "token_models",
+    metadata,
+    Column("token_id", ForeignKey("tokens.id", ondelete="CASCADE"), primary_key=True),
+    # A model's id, or an alias: what it stands for is looked up when it is used.
+    Column("model", String(100), primary_key=True),
+)
+
+public_sets = Table(
+    "public_sets",
+    metadata,
+    Column("name", String(100), primary_key=True),
+    Column("columns", Text, nullable=False),
+    Column("created_at", Float, nullable=False),
+)
+
+nonces = Table(
+    "nonces",
+    metadata,
+    Column("key", LargeBinary(32), primary_key=True),
+    Column("nonce", LargeBinary(16), primary_key=True),
+    Column("time_ms", BigInteger, nullable=False),
+    Index(None, "time_ms"),
+)
