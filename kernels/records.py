@@ -95,15 +95,11 @@ class Records:
         """Read the features and nothing else; numbers out of bounds are flagged in `outside`."""
         return _read(schema, table, training=False)
 
-    def take(self, chosen: Tensor | slice) -> "Records":
-        """Return the rows that are chosen, a bool for each, or consecutive ones; possibly none."""
+    def take(self, chosen: Tensor) -> "Records":
+        """Return the rows that are chosen, a bool for each; possibly none."""
         patients = self.patients
         if patients is not None:
-            patients = (
-                patients[chosen]
-                if isinstance(chosen, slice)
-                else tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
-            )
+            patients = tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
         return Records(
             self.schema,
             self.numeric[chosen],
@@ -112,6 +108,18 @@ class Records:
             self.levels[chosen],
             None if self.targets is None else self.targets[chosen],
             patients,
+        )
+
+    def between(self, rows: slice) -> "Records":
+        """Return consecutive rows, without copying cells."""
+        return Records(
+            self.schema,
+            self.numeric[rows],
+            self.missing[rows],
+            self.outside[rows],
+            self.levels[rows],
+            None if self.targets is None else self.targets[rows],
+            None if self.patients is None else self.patients[rows],
         )
 
     def row_keys(self) -> list[bytes]:

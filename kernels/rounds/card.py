@@ -7,6 +7,7 @@ each of its type, or it is refused. What it says of quality and privacy is the c
 """
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Self
@@ -26,6 +27,8 @@ from kernels.standardiser import Standardiser
 
 ID_DIGITS = 32
 """Hexadecimal digits of a model's id: no second model with a given id is found in 2¹²⁸ tries."""
+
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +62,8 @@ class Card:
     VERSION: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
+        if not _DIGEST.fullmatch(self.artifact):
+            raise ArtifactError("a card names its model's bytes by a SHA-256 of 64 hex digits")
         if not _is_time(self.created):
             raise ArtifactError("a card was created at a time in ISO 8601, with its offset")
         if digest(self.program.encode(errors="replace")) != self.program_digest:

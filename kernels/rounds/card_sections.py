@@ -64,9 +64,10 @@ def explained(
     unit: str, min_cohort: int, max_colluders: int, epsilon: float | None, delta: float | None
 ) -> str:
     """Say in words what terms promise and what they leave open."""
+    colluding = f"even if it colluded with up to {max_colluders} of them"
     sums = (
         f"The coordinator saw sums over at least {min_cohort} hospitals and no hospital's own "
-        f"numbers, even if it colluded with up to {max_colluders} of them."
+        f"numbers, {colluding if max_colluders else 'unless it colluded with one of them'}."
     )
     if epsilon is None or delta is None:
         return (
@@ -184,6 +185,8 @@ class Evaluation:
     def __post_init__(self) -> None:
         if self.levels != LEVELS:
             raise ArtifactError("a card's calibration curve is at the levels 0.05, 0.10 … 0.95")
+        if self.rows < 1:
+            raise ArtifactError("a card has an evaluation only where a row was held out for it")
         for curve in self.conformal or ():
             _check_curve(curve)
 

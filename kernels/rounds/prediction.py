@@ -114,7 +114,7 @@ def predict(
         model,
         (
             predict_standardised(
-                model, standardiser.apply(records.take(rows)).features, chunk_rows=chunk_rows
+                model, standardiser.apply(records.between(rows)).features, chunk_rows=chunk_rows
             )
             for rows in chunks(len(records), chunk_rows)
         ),

@@ -303,6 +303,10 @@ def test_a_card_of_other_targets_or_curves_is_refused() -> None:
         replace(card, layer=card.layer[::-1])
     with pytest.raises(ArtifactError, match="19 numbers"):
         replace(evaluation.gaussian[0], curve=(0.5,))
+    with pytest.raises(ArtifactError, match="held out"):
+        replace(evaluation, rows=0)
+    with pytest.raises(ArtifactError, match="64 hex digits"):
+        replace(card, artifact="../" * 20 + "home")
     one = known(evaluation.conformal, "evaluation")[:1]
     with pytest.raises(ArtifactError, match="conformal curve"):
         replace(card, evaluation=replace(evaluation, conformal=one))
