@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from client_sdk.commands.session import add_session_commands
+from client_sdk.commands import card, predict, session
 
 
 def application() -> typer.Typer:
@@ -27,7 +27,9 @@ def application() -> typer.Typer:
             typer.echo(f"veilgp {version('veilgp')}")
             raise typer.Exit
 
-    add_session_commands(app)
+    app.command("predict")(predict.predict)
+    app.command("card")(card.card)
+    session.register(app)
     return app
 
 

@@ -29,15 +29,21 @@
     │   ├── MalformedAnswer           transport.malformed
     │   ├── ProtocolMismatch          protocol_mismatch
     │   └── Refused                   the coordinator's own code
-    └── SessionError                  session.invalid
-        ├── SessionChanged            session.changed
-        ├── WrongRun                  session.wrong_run
-        ├── WrongTask                 session.wrong_task
-        ├── NoiseNotInstalled         session.noise
-        ├── Suspended                 session.suspended
-        ├── DeadlinePassed            session.deadline
-        ├── RunFailed                 session.run_failed
-        └── NoModel                   session.no_model
+    ├── SessionError                  session.invalid
+    │   ├── SessionChanged            session.changed
+    │   ├── WrongRun                  session.wrong_run
+    │   ├── WrongTask                 session.wrong_task
+    │   ├── NoiseNotInstalled         session.noise
+    │   ├── Suspended                 session.suspended
+    │   ├── DeadlinePassed            session.deadline
+    │   ├── RunFailed                 session.run_failed
+    │   └── NoModel                   session.no_model
+    └── ModelError                    global_model.invalid
+        ├── ModelNotFound             global_model.not_found
+        ├── ModelNotSaved             global_model.not_saved
+        ├── UnknownTarget             global_model.unknown_target
+        ├── TableNotRead              global_model.table
+        └── PlotUnavailable           global_model.plot
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
 nor key material, nor the secret of a link. `public_detail` is what the coordinator hears of one.
@@ -308,6 +314,51 @@ class NoModel(SessionError):
     """A run is done and made no model."""
 
     code = "session.no_model"
+
+
+# -- the global model
+
+
+class ModelError(ClientError):
+    """Something about a global model, its files, or what is asked of it is wrong."""
+
+    code = "global_model.invalid"
+
+
+class ModelNotFound(ModelError):
+    """There is no model in a folder, or a part of it is missing."""
+
+    code = "global_model.not_found"
+
+
+class ModelNotSaved(ModelError):
+    """A model could not be written; what was there before is still there."""
+
+    code = "global_model.not_saved"
+
+
+class UnknownTarget(ModelError):
+    """A model does not predict a target of this name."""
+
+    code = "global_model.unknown_target"
+
+
+class TableNotRead(ModelError):
+    """A table to predict is of a kind, or in a file, that cannot be read."""
+
+    code = "global_model.table_not_read"
+
+
+class TableNotWritten(ModelError):
+    """Predictions could not be written; no half of them is left."""
+
+    code = "global_model.table_not_written"
+
+
+class PlotUnavailable(ModelError):
+    """matplotlib, which plots need, is not installed."""
+
+    code = "global_model.plot"
 
 
 def public_detail(error: Exception) -> str:

@@ -31,9 +31,9 @@ from client_sdk.errors import (
     TooFewRowsPerFeature,
     TooManySums,
 )
+from client_sdk.sites import TableSummary
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
-from kernels.rounds.site import Part, Site
 from privacy.securesum.terms import Terms
 
 
@@ -119,15 +119,17 @@ class Policy:
 
     # -- checks
 
-    def check_session(self, program: Program, terms: Terms, site: Site, *, today: date) -> None:
+    def check_session(
+        self, program: Program, terms: Terms, summary: TableSummary, *, today: date
+    ) -> None:
         """Refuse, before anything leaves, all of a program that this policy does not allow."""
         checks = (
             self._expiry(today),
             *self._algorithms(program),
             self._columns(program),
             self._privacy(terms),
-            *self._rows(program, site),
-            *self._levels(site),
+            *self._rows(program, summary),
+            *self._levels(summary),
             self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
         )
         _raise([problem for problem in checks if problem is not None])
@@ -218,10 +220,8 @@ class Policy:
             public="the site does not allow sums without differential privacy",
         )
 
-    def _rows(self, program: Program, site: Site) -> list[PolicyRefusal]:
-        training = site.records.get(Part.TRAINING)
-        rows = 0 if training is None else len(training)
-        features = program.kernel.features
+    def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
+        rows, features = summary.training_rows, program.kernel.features
         problems: list[PolicyRefusal] = []
         if rows < self.least_rows:
             problems.append(
@@ -247,28 +247,20 @@ class Policy:
             )
         return problems
 
-    def _levels(self, site: Site) -> list[PolicyRefusal]:
-        training = site.records.get(Part.TRAINING)
-        if training is None:
-            return []
-        problems: list[PolicyRefusal] = []
-        for column, found in zip(
-            training.schema.categorical, training.levels.unbind(1), strict=True
-        ):
-            for position, level in enumerate(column.levels):
-                rows = int((found == position).sum())
-                if 0 < rows < self.least_level_rows:
-                    problems.append(
-                        RareLevel(
-                            f"Column {column.name!r} has {rows} training rows with the level "
-                            f"{level!r}, and this site asks for {self.least_level_rows}.",
-                            line=f"least_level_rows = {rows}",
-                            because="A level that few patients have singles them out in every "
-                            "sum. Ask for a schema that joins it with another level.",
-                            public=f"the site has too few rows of a level of {column.name!r}",
-                        )
-                    )
-        return problems
+    def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
+        return [
+            RareLevel(
+                f"Column {column!r} has {rows} training rows with the level {level!r}, and this "
+                f"site asks for {self.least_level_rows}.",
+                line=f"least_level_rows = {rows}",
+                because="A level that few patients have singles them out in every sum. Ask for a "
+                "schema that joins it with another level.",
+                public=f"the site has too few rows of a level of {column!r}",
+            )
+            for column, levels in summary.level_rows.items()
+            for level, rows in levels.items()
+            if 0 < rows < self.least_level_rows
+        ]
 
     # -- drafts
 

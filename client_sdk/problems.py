@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cache
 
 from client_sdk.errors import ClientError, ProtocolMismatch, Refused
+from client_sdk.readable import readable
 from kernels.errors import KernelsError
 from privacy.errors import ClockSkew, PrivacyError
 from privacy.securesum.errors import SecureSumError
@@ -19,13 +20,8 @@ _LONGEST = 2000
 
 
 def printable(text: object, longest: int = _LONGEST) -> str:
-    r"""Give foreign text as one that a terminal can show: cut, and without control characters.
-
-    >>> printable("two\nlines \x1b[31mred")
-    'two lines \ufffd[31mred'
-    """
-    cut = str(text)[:longest]
-    return "".join(c if c.isprintable() else " " if c.isspace() else "\ufffd" for c in cut)
+    """Give foreign text as one that a terminal can show: cut, and without control characters."""
+    return readable(str(text)[:longest])
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Exception:

@@ -209,7 +209,7 @@ class Member:
             )
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
         table = site_of(program, self._data, offer.membership.seed, consents=self._policy.consents)
-        self._policy.check_session(program, offer.terms, table.site, today=self._today())
+        self._policy.check_session(program, offer.terms, table.summary, today=self._today())
         return table
 
     def _approved(self, membership: Membership) -> Effects[None]:
@@ -283,7 +283,7 @@ class Member:
             self._watch(RunOpened(str(item.run), run.kind))
             if run.text != offer.membership.program:
                 self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
-            self._policy.check_session(run.program, offer.terms, table.site, today=self._today())
+            self._policy.check_session(run.program, offer.terms, table.summary, today=self._today())
         elif (known.session, known.kind, known.program) != (self._id, run.kind, run.text):
             raise WrongRun("the run has another program than when this hospital entered it")
         self._end_epochs(lambda other: other != item.run.bytes)

@@ -8,15 +8,27 @@ import torch
 
 from kernels.records import Records
 from kernels.rounds.program import Program
-from kernels.rounds.site import Site
+from kernels.rounds.site import Part, Site
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """Counts that the site's policy asks for, made and kept at the site.
+
+    level_rows: for each categorical column, the training rows of each level that any of them has.
+    """
+
+    training_rows: int
+    level_rows: Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
 class HospitalTable:
-    """Rows in parts, and 32 bytes that are others if any row is."""
+    """Rows in parts, 32 bytes that are others if any row is, and what the policy asks for."""
 
     site: Site
     digest: bytes
+    summary: TableSummary
 
 
 def site_of(
@@ -27,7 +39,22 @@ def site_of(
         raise TypeError("a table is a mapping of columns")
     site = Site.of_table(program.schema, data, held_out=program.held_out, seed=seed)
     site.consents = frozenset(consents)
-    return HospitalTable(site, _digest(site))
+    return HospitalTable(site, _digest(site), _summary(site))
+
+
+def _summary(site: Site) -> TableSummary:
+    training = site.records[Part.TRAINING]
+    found = zip(training.schema.categorical, training.levels.unbind(1), strict=True)
+    counted = {
+        column.name: {
+            level: int((codes == position).sum()) for position, level in enumerate(column.levels)
+        }
+        for column, codes in found
+    }
+    return TableSummary(
+        len(training),
+        {name: {k: rows for k, rows in own.items() if rows} for name, own in counted.items()},
+    )
 
 
 def _digest(site: Site) -> bytes:

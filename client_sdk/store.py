@@ -279,5 +279,4 @@ class Store:
 
 
 def _run(row: tuple[Any, ...]) -> KnownRun:
-    *texts, fetched = row
-    return KnownRun(*texts, bool(fetched))
+    return KnownRun(*row[:-1], bool(row[-1]))

@@ -1,1 +1,4 @@
-"""The shell command's groups, one file for each; imported only when they run."""
+"""What the shell command `veilgp` can do at a hospital, one file each.
+
+Each imports what it needs when it runs: `veilgp --version` loads no torch.
+"""

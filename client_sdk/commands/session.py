@@ -1,15 +1,11 @@
-"""`veilgp join`, `identity`, `confirm`, `policy draft`, `approve-table` and `log`.
+"""`veilgp join`, `identity`, `confirm`, `policy draft`, `approve-table` and `log`."""
 
-An error ends a command with its code and its sentence, without a traceback, and with exit code 1;
-3 where the site's policy said no, 4 where the run failed elsewhere.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from client_sdk.commands.failures import reported
 
 HomeOption = Annotated[
     Path | None, typer.Option(help="Identity and journal; else VEILGP_HOME, else ~/.veilgp.")
@@ -26,7 +22,7 @@ LinkArgument = Annotated[
 ]
 
 
-def add_session_commands(app: typer.Typer) -> None:
+def register(app: typer.Typer) -> None:
     """Add them to the command line; nothing heavy is imported before one runs."""
     app.command("join")(join_command)
     app.command("identity")(identity_command)
@@ -58,8 +54,8 @@ def join_command(
     allow_http: HttpOption = False,
 ) -> None:
     """Take part in a session with a table; stay for further runs unless --once."""
-    with _said():
-        from client_sdk.join import join
+    with reported():
+        from client_sdk.joining import join
         from client_sdk.model import GlobalModel
 
         def got(model: GlobalModel) -> None:
@@ -85,7 +81,7 @@ def join_command(
 
 def identity_command(*, home: HomeOption = None) -> None:
     """Print this hospital's key and fingerprint; make its identity if it has none."""
-    with _said():
+    with reported():
         from client_sdk.home import Home
 
         identity = Home(home).identity()
@@ -100,7 +96,7 @@ def confirm_command(
     home: HomeOption = None,
 ) -> None:
     """Confirm the key of another member, by the digits that a person there has read out."""
-    with _said():
+    with reported():
         from client_sdk.home import Home
         from privacy.errors import FingerprintMismatch
 
@@ -132,7 +128,7 @@ def approve_table_command(
     Two exact sums over tables that differ by a patient show that patient, to everyone who sees
     both. Approve a change only if many rows changed, or if that is acceptable.
     """
-    with _said():
+    with reported():
         from client_sdk.approval import approve_table
 
         approve_table(link, table, by=by, home=home, source=source, allow_http=allow_http)
@@ -147,8 +143,8 @@ def draft_command(
     allow_http: HttpOption = False,
 ) -> None:
     """Print the policy that would allow exactly what a session asks for, for a person to review."""
-    with _said():
-        from client_sdk.join import offered
+    with reported():
+        from client_sdk.joining import offered
         from client_sdk.policy import Policy
 
         offer = offered(link, home=home, ca=ca, allow_http=allow_http)
@@ -157,7 +153,7 @@ def draft_command(
 
 def log_command(*, home: HomeOption = None) -> None:
     """Print what has left this hospital, a line for each vector."""
-    with _said():
+    with reported():
         from client_sdk.home import Home
 
         store = Home(home).read()
@@ -166,21 +162,3 @@ def log_command(*, home: HomeOption = None) -> None:
                 typer.echo(departure.line())
         finally:
             store.close()
-
-
-@contextmanager
-def _said() -> Iterator[None]:
-    """Say an error in one line with its code, and end with an exit code of its kind."""
-    from client_sdk.errors import ClientError, PolicyError, RunFailed
-    from kernels.errors import KernelsError
-    from privacy.errors import PrivacyError
-
-    try:
-        yield
-    except (ClientError, KernelsError, PrivacyError) as error:
-        typer.echo(f"[{error.code}] {error}", err=True)
-        code = 3 if isinstance(error, PolicyError) else 4 if isinstance(error, RunFailed) else 1
-        raise typer.Exit(code) from None
-    except KeyboardInterrupt:
-        typer.echo("Stopped. Nothing is lost: the same command goes on.", err=True)
-        raise typer.Exit(130) from None
