@@ -15,7 +15,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -279,4 +279,4 @@ class Store:
 
 
 def _run(row: tuple[Any, ...]) -> KnownRun:
-    return KnownRun(*row[:-1], bool(row[-1]))
+    return replace(KnownRun(*row), fetched=bool(row[-1]))

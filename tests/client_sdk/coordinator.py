@@ -67,6 +67,8 @@ class SmallCoordinator:
     artifact: bytes = b"artifact"
     card: Mapping[str, Any] = field(default_factory=lambda: {"card": 1})
     model_id: str = "model-1"
+    repeats: int = 0
+    """How often it asks for the first stage once more than it should."""
 
     def __post_init__(self) -> None:
         self.terms = self.terms or default_terms(self.session.bytes, len(self.names))
@@ -286,8 +288,11 @@ class SmallCoordinator:
             self.state = self.algorithm.update(self.state, sums.slot.total())
             self.done_sums += 1
             while self.algorithm.finished(self.state):
-                self.model = self.state.model
-                self.stage += 1
+                if self.repeats:
+                    self.repeats -= 1
+                else:
+                    self.model = self.state.model
+                    self.stage += 1
                 if self.stage == len(self.program.stages):
                     done = {"status": "done", "code": None, "detail": None}
                     self.outcome = {**done, "model": self.model_id}
