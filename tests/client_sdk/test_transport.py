@@ -3,6 +3,7 @@
 import asyncio
 import datetime
 import http.server
+import json
 import ssl
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -17,7 +18,12 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from client_sdk.errors import AnswerTooLarge, CertificateRefused, Unreachable
+from client_sdk.errors import (
+    AnswerTooLarge,
+    CertificateRefused,
+    NotACoordinator,
+    Unreachable,
+)
 from client_sdk.exchange import Effects, Exchange, Patience, Pause
 from client_sdk.transport import run, run_async
 from privacy.identity import Identity
@@ -28,6 +34,11 @@ PROTOCOL = {"Veilgp-Protocol": "1"}
 
 def exchange(**patience: Any) -> Exchange:
     return Exchange(Identity.from_bytes(bytes(range(32))), patience=Patience(**patience))
+
+
+def answer(status: int, body: bytes = b"") -> httpx.Response:
+    """Answer as a network does: with a stream, which is read once."""
+    return httpx.Response(status, headers=PROTOCOL, stream=httpx.ByteStream(body))
 
 
 def both(effects: Any, handler: Any) -> list[Any]:
@@ -46,7 +57,7 @@ def test_octets_go_out_as_they_are_with_their_exact_length() -> None:
 
     def handler(request: httpx.Request) -> httpx.Response:
         seen.append(request)
-        return httpx.Response(204, headers=PROTOCOL)
+        return answer(204)
 
     body = memoryview(bytes(range(256)) * 10_000).cast("B")
     both(lambda: exchange().send("/sessions/x/vectors", b"head", body), handler)
@@ -65,7 +76,7 @@ def test_lost_connections_are_asked_again_and_answers_arrive() -> None:
         fate = next(fates)
         if fate is not None:
             raise fate
-        return httpx.Response(200, headers=PROTOCOL, json={"path": request.url.raw_path.decode()})
+        return answer(200, json.dumps({"path": request.url.raw_path.decode()}).encode())
 
     answers = both(lambda: exchange().get_json("/next?wait=25&run=x"), handler)
     assert answers == [{"path": "/next?wait=25&run=x"}] * 2
@@ -95,8 +106,8 @@ def test_an_answer_that_trickles_is_given_up() -> None:
     def handler(_: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers=PROTOCOL, stream=Endless())
 
+    effects = exchange(outage_s=-1.0).get("/x", limit=1 << 40, timeout_s=0.0)
     with pytest.raises(Unreachable, match="no answer in time"):
-        effects = exchange(outage_s=-1.0).get("/x", limit=1 << 40, timeout_s=0.0)
         run(effects, ORIGIN, transport=httpx.MockTransport(handler))
 
 
@@ -105,9 +116,10 @@ def test_redirects_are_not_followed() -> None:
 
     def handler(request: httpx.Request) -> httpx.Response:
         seen.append(request.url.host)
-        return httpx.Response(307, headers={"Location": "https://elsewhere.example/"})
+        away = {"Location": "https://elsewhere.example/"}
+        return httpx.Response(307, headers=away, stream=httpx.ByteStream(b""))
 
-    with pytest.raises(Exception, match="no veilgp coordinator"):
+    with pytest.raises(NotACoordinator):
         both(lambda: exchange().get("/x"), handler)
     assert seen == ["veil.example"]
 
@@ -207,5 +219,5 @@ def test_a_certificate_of_an_unknown_authority_is_refused_at_once_and_a_named_on
             run(exchange().get_json("/x"), origin)
         assert run(exchange().get_json("/x"), origin, ca=tmp_path / "ca.pem") == {}
     (tmp_path / "junk.pem").write_text("junk")
-    with pytest.raises(CertificateRefused, match="junk.pem"):
+    with pytest.raises(CertificateRefused, match=r"junk\.pem"):
         run(exchange().get_json("/x"), origin, ca=tmp_path / "junk.pem")
