@@ -28,6 +28,7 @@ from privacy.identity import fingerprint
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.coordinator import ORIGIN, SmallCoordinator
 from tests.client_sdk.hospitals import Hospital
+from tests.client_sdk.test_model import CREATED, PRIVACY
 from tests.rounds.tables import tables
 
 
@@ -71,9 +72,16 @@ class Served(httpx.AsyncBaseTransport):
 @pytest.fixture
 def served(make: Make, program: Program) -> tuple[SmallCoordinator, list[Hospital]]:
     coordinator, hospitals = make()
-    model = simulate(program, tables(3), coordinator.seed, secure=False).model
-    made = Artifact.of(model)
-    coordinator.artifact, coordinator.card = made.data, made.card
+    outcome = simulate(program, tables(3), coordinator.seed, secure=False)
+    made = Artifact.of(
+        outcome.model,
+        program=program,
+        members=3,
+        sums=outcome.sums,
+        privacy=PRIVACY,
+        created=CREATED,
+    )
+    coordinator.artifact, coordinator.card = made.to_bytes(), made.card.to_plain()
     coordinator.model_id = made.id
     return coordinator, hospitals
 
