@@ -1,6 +1,45 @@
 """What a hospital installs: its local table, its own policy, and the one door out."""
 
-from client_sdk.simulation import Simulated, simulate
-from client_sdk.site_gain import Gain, gain
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-__all__ = ["Gain", "Simulated", "gain", "simulate"]
+if TYPE_CHECKING:
+    from client_sdk.joining import join, join_async
+    from client_sdk.model import GlobalModel
+    from client_sdk.policy import Policy
+    from client_sdk.predictions import Intervals, Predictions
+    from client_sdk.simulation import Simulated, simulate
+    from client_sdk.site_gain import Gain, gain
+
+__all__ = [
+    "Gain",
+    "GlobalModel",
+    "Intervals",
+    "Policy",
+    "Predictions",
+    "Simulated",
+    "gain",
+    "join",
+    "join_async",
+    "simulate",
+]
+
+# Found when first used: `veilgp --version` has no need of torch.
+_HOMES = {
+    "Gain": "site_gain",
+    "GlobalModel": "model",
+    "Intervals": "predictions",
+    "Policy": "policy",
+    "Predictions": "predictions",
+    "Simulated": "simulation",
+    "gain": "site_gain",
+    "join": "joining",
+    "join_async": "joining",
+    "simulate": "simulation",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from client_sdk.commands import card, predict, session
+
 
 def application() -> typer.Typer:
     """Build the command line."""
@@ -25,6 +27,9 @@ def application() -> typer.Typer:
             typer.echo(f"veilgp {version('veilgp')}")
             raise typer.Exit
 
+    app.command("predict")(predict.predict)
+    app.command("card")(card.card)
+    session.register(app)
     return app
 
 

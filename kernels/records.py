@@ -110,6 +110,18 @@ class Records:
             patients,
         )
 
+    def between(self, rows: slice) -> "Records":
+        """Return consecutive rows, without copying cells."""
+        return Records(
+            self.schema,
+            self.numeric[rows],
+            self.missing[rows],
+            self.outside[rows],
+            self.levels[rows],
+            None if self.targets is None else self.targets[rows],
+            None if self.patients is None else self.patients[rows],
+        )
+
     def row_keys(self) -> list[bytes]:
         """Return what tells rows apart whatever their order: the patient, or the row's own cells.
 

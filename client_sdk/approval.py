@@ -1,0 +1,32 @@
+"""What an operator of the hospital may allow by name: another state of a data source's table."""
+
+import os
+
+from client_sdk.errors import SessionError
+from client_sdk.home import Home
+from client_sdk.links import Link
+from client_sdk.sites import site_of
+from kernels.rounds.program import Program
+
+
+def approve_table(
+    session: str,
+    data: object,
+    *,
+    by: str,
+    home: str | os.PathLike[str] | None = None,
+    source: str = "table",
+    allow_http: bool = False,
+) -> None:
+    """Allow a data source the table as it is now; nothing is sent.
+
+    Two exact sums over tables that differ by a patient show that patient: whoever approves it, by
+    name, stands for that. The table is read as the session's program reads it.
+    """
+    link = Link.parse(session, allow_http=allow_http)
+    with Home(home).open() as opened:
+        known = opened.store.session(str(link.session))
+        if known is None:
+            raise SessionError("this hospital has not joined that session: join it first")
+        table = site_of(Program.from_json(known.program), data, known.seed)
+        opened.keep(opened.client.approve_table(source, table.digest, approved_by=by))

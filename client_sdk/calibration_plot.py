@@ -1,0 +1,87 @@
+"""The calibration curve of a model, from its card: how often intervals held what they promise.
+
+The band is where the curve of a perfectly calibrated model is with 95 % probability at each level,
+for so many held-out rows: p ± 1.96·√(p(1 − p)/n).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from client_sdk.errors import PlotUnavailable, UnknownTarget
+from client_sdk.readable import readable
+from kernels.rounds.card import Card
+from kernels.rounds.model import known
+
+_STYLES = {
+    "Gaussian": ("#9aa5b1", "o", 1.4),
+    "recalibrated": ("#1f5fa8", "o", 2.0),
+    "conformal": ("#e4572e", "s", 2.0),
+}
+
+
+def draw(card: Card, target: str | None = None, *, ax: Any = None) -> Any:
+    """Draw one target's curves, by default the first's, and return the Axes."""
+    evaluation = known(card.evaluation, "evaluation")
+    names = [each.name for each in card.schema.targets]
+    if target is not None and target not in names:
+        raise UnknownTarget(f"this model does not predict {target!r:.60}, only {', '.join(names)}")
+    column = 0 if target is None else names.index(target)
+    axes = _new_axes() if ax is None else ax
+
+    curves = {"Gaussian": evaluation.gaussian[column].curve}
+    if evaluation.recalibrated is not None:
+        curves["recalibrated"] = evaluation.recalibrated[column].curve
+    if evaluation.conformal is not None:
+        curves["conformal"] = evaluation.conformal[column]
+
+    levels, line = np.array(evaluation.levels), np.linspace(0, 1, 201)
+    chance = 1.96 * np.sqrt(line * (1 - line) / evaluation.rows)
+    axes.fill_between(
+        line,
+        line - chance,
+        line + chance,
+        color="#333333",
+        alpha=0.08,
+        lw=0,
+        label="95 % of calibrated models",
+    )
+    axes.plot([0, 1], [0, 1], color="#333333", lw=1, ls=(0, (4, 3)), zorder=1)
+    for name, curve in curves.items():
+        colour, marker, width = _STYLES[name]
+        error = float(np.abs(levels - np.array(curve))[::2].mean())
+        axes.plot(
+            levels,
+            curve,
+            color=colour,
+            lw=width,
+            marker=marker,
+            ms=4,
+            label=f"{name}, off by {100 * error:.1f} points",
+        )
+    axes.set(
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+        xlabel="promised: level of the interval",
+        ylabel="kept: share of held-out rows inside",
+    )
+    title = f"Calibration of {readable(names[column])}, {evaluation.rows:,} held-out rows"
+    axes.set_title(title, fontsize=11, loc="left", parse_math=False)
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    return axes
+
+
+def _new_axes() -> Any:
+    try:
+        from matplotlib import pyplot
+    except ModuleNotFoundError as problem:
+        raise PlotUnavailable(
+            "plots need matplotlib: pip install matplotlib, or pip install 'veilgp[bench]'"
+        ) from problem
+    return pyplot.subplots(figsize=(5.2, 5.0), layout="constrained")[1]

@@ -1,0 +1,92 @@
+"""`veilgp predict MODEL TABLE`: predictions of a CSV or Parquet file as CSV, a batch at a time."""
+
+import csv
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from client_sdk.commands.failures import reported
+
+if TYPE_CHECKING:
+    from client_sdk.model import GlobalModel
+    from client_sdk.predictions import Predictions
+
+STDOUT = Path("-")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder that the model was saved to.")],
+    table: Annotated[Path, typer.Argument(help="A CSV (.csv) or Parquet (.parquet) file.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The CSV file to write; - prints it.")] = STDOUT,
+    interval: Annotated[
+        float | None, typer.Option(help="Also write intervals of this level, such as 0.9.")
+    ] = None,
+    kind: Annotated[
+        str, typer.Option(help="Of which kind: conformal, student_t or gaussian.")
+    ] = "conformal",
+) -> None:
+    """Predict every row of a table here, in its order; nothing is sent anywhere."""
+    from client_sdk.model import GlobalModel
+
+    with reported():
+        loaded = GlobalModel.load(model)
+        with _opened(out) as file:
+            _write(loaded, table, file, interval, kind)
+
+
+def _write(
+    model: "GlobalModel", table: Path, file: TextIO, interval: float | None, kind: str
+) -> None:
+    from client_sdk.table_file import batches
+
+    writer = csv.writer(file, lineterminator="\n")
+    rows = 0
+    for columns in batches(table, model.schema):
+        predictions = _predicted(model, columns, first=rows)
+        written = predictions.to_dict()
+        if interval is not None:
+            written |= predictions.intervals(interval, kind=kind).to_dict()
+        if rows == 0:
+            writer.writerow(written)
+        writer.writerows(zip(*(column.tolist() for column in written.values()), strict=True))
+        rows += len(predictions)
+
+
+def _predicted(model: "GlobalModel", columns: object, *, first: int) -> "Predictions":
+    from kernels.errors import TableRefused
+
+    try:
+        return model.predict(columns)
+    except TableRefused as refused:
+        if first:
+            refused.add_note(f"(row 0 in this message is the file's row {first})")
+        raise
+
+
+@contextmanager
+def _opened(out: Path) -> Iterator[TextIO]:
+    """Open the output; a file appears when it is complete."""
+    from client_sdk.errors import TableNotWritten
+
+    if out == STDOUT:
+        yield sys.stdout
+        return
+    new = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with new.open("x", newline="", encoding="utf-8") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(out)
+    except OSError as problem:
+        sentence = f"{out} could not be written: {problem.strerror or problem}"
+        raise TableNotWritten(sentence) from problem
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""What a program would take out of the building, in plain words and in numbers.
+
+Computed from the program alone, before anything is sent. The numbers are upper bounds: a run that
+stops early asks for fewer sums.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from kernels.rounds.evaluation import Spec as EvaluationSpec
+from kernels.rounds.evaluation import State as EvaluationState
+from kernels.rounds.evaluation import layout as evaluation_layout
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.rounds.recalibration import Spec as RecalibrationSpec
+from kernels.rounds.recalibration import State as RecalibrationState
+from kernels.rounds.recalibration import layout as recalibration_layout
+from kernels.rounds.sufficient import statistics_blocks
+from kernels.schema import Schema
+from kernels.urk import weight_count
+from privacy.securesum.terms import Terms
+
+_WORDS = {
+    "moments": "how many rows there are, sums and sums of squares of each column, counts of "
+    "missing cells and of each level",
+    "fedavg": "how training on the local rows changes the kernel's weights, and the error on "
+    "held-out rows",
+    "distillation": "the locally trained kernel's similarities of rows of a public table",
+    "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
+    "turn, and the error on held-out rows",
+    "linear": "sums of products of features (S, b, yᵀy, n), once",
+    "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
+    "recalibration": "counts of held-out rows by the size of their error",
+    "evaluation": "sums of scores of held-out rows",
+    "update": "what added and removed rows change in the sums of products of features",
+}
+
+
+@dataclass(frozen=True)
+class StageDisclosure:
+    """One stage: which statistic, at most how many sums, at most how many numbers in each."""
+
+    algorithm: str
+    sums: int
+    numbers: int
+    words: str
+
+
+@dataclass(frozen=True)
+class Disclosure:
+    """What would leave, of which columns, under which terms."""
+
+    columns: tuple[str, ...]
+    stages: tuple[StageDisclosure, ...]
+    terms: Terms
+
+    @classmethod
+    def of(cls, program: Program, terms: Terms) -> "Disclosure":
+        """Work it out from the program."""
+        model = program.start()
+        stages = tuple(
+            StageDisclosure(
+                f"{algorithm.NAME}/{algorithm.VERSION}",
+                most_sums(spec, program),
+                _most_numbers(spec, model),
+                _WORDS.get(algorithm.NAME, "sums of this statistic"),
+            )
+            for algorithm, spec in program.algorithms()
+        )
+        return cls(columns_read(program.schema), stages, terms)
+
+    @property
+    def sums(self) -> int:
+        """At most how many sums."""
+        return sum(stage.sums for stage in self.stages)
+
+    @property
+    def numbers(self) -> int:
+        """At most how many numbers, over all sums."""
+        return sum(stage.sums * stage.numbers for stage in self.stages)
+
+    def __str__(self) -> str:
+        lines = [
+            "What would leave the building",
+            f"  columns that are read: {', '.join(self.columns)}. No row and no cell leaves.",
+        ]
+        lines += [
+            f"  {stage.algorithm}: {stage.words}; at most {stage.sums} "
+            f"sum{'s' if stage.sums != 1 else ''} of at most {stage.numbers} numbers"
+            for stage in self.stages
+        ]
+        lines.append(
+            f"  in all at most {self.sums} vectors and {self.numbers} numbers. Each leaves masked: "
+            "whoever has it learns nothing from it alone. What becomes known is the sum over all "
+            f"members of the run, at least {self.terms.min_cohort}, even to a coordinator that "
+            f"works together with {self.terms.max_colluders} of them."
+        )
+        lines.append(
+            "  differential privacy: yes. Noise covers each patient's part in every sum."
+            if self.terms.differential_privacy
+            else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own, "
+            "but what a sum over all members says about a rare patient it says to everyone; two "
+            "sums that differ by a patient show that patient, so members and table stay the same."
+        )
+        return "\n".join(lines)
+
+
+def columns_read(schema: Schema) -> tuple[str, ...]:
+    """Give the columns of a table that a program reads."""
+    named = [column.name for column in (*schema.features, *schema.targets)]
+    return (*named, *([] if schema.patient is None else [schema.patient]))
+
+
+def most_sums(spec: Any, program: Program) -> int:
+    """Give the most sums that a stage can ask for."""
+    match spec:
+        case moments.Spec():
+            start = moments.initial(spec, program.start())
+            return 1 if start.bounded is not None else 2
+        case fedavg.Spec():
+            return 2 * (spec.rounds + 1) if spec.validate else spec.rounds
+        case distillation.Spec():
+            return spec.rounds
+        case exact.Spec():
+            return 2 * spec.steps * len(spec.penalties)
+        case linear_two_sums.Spec():
+            return 2
+        case _:
+            return 1
+
+
+def _most_numbers(spec: Any, model: Model) -> int:
+    """Give the most numbers in one sum of a stage."""
+    statistics = sum(block.length for block in statistics_blocks(model))
+    weights = weight_count(model.kernel) + 2 * model.targets + 3
+    match spec:
+        case moments.Spec():
+            first, last = moments.initial(spec, model), moments.State(model, model.schema)
+            return max(moments.layout(first).length, moments.layout(last).length)
+        case fedavg.Spec() | exact.Spec():
+            return max(statistics, weights)
+        case distillation.Spec():
+            return spec.public_rows * (spec.public_rows + 1) // 2 + 1
+        case RecalibrationSpec():
+            return recalibration_layout(RecalibrationState(model, spec)).length
+        case EvaluationSpec():
+            judged = () if spec.recalibrated else None
+            return evaluation_layout(EvaluationState(model, spec, judged)).length
+        case _:
+            return statistics

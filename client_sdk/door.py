@@ -1,0 +1,188 @@
+"""The one door: the only function through which numbers leave a hospital.
+
+    check that the task is what the run's program has at this stage, on the very broadcast
+    → the site's policy → contribute → encode → mask → write the journal, to the disk → send
+
+Whatever is refused on the way changes nothing. What was answered before is sent again, the same
+octets, without being computed anew. The journal has a line for people with every vector: which
+numbers, how many, and the SHA-256 of the octets exactly as they go out.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from client_sdk.errors import WrongTask
+from client_sdk.exchange import Effects, Exchange
+from client_sdk.home import OpenHome
+from client_sdk.policy import Policy
+from client_sdk.progress import VectorLeft, Watch
+from client_sdk.sites import HospitalTable
+from client_sdk.store import Departure
+from kernels.plain import encode_json
+from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.broadcast import received
+from kernels.rounds.program import Program
+from privacy.encoding import Encoding
+from privacy.securesum.checks import check_broadcast
+from privacy.securesum.epoch import Epoch
+from privacy.securesum.journal import EpochEntry
+from privacy.securesum.messages import Task
+
+_LENGTH_BYTES = 4
+
+
+@dataclass(frozen=True)
+class RunInHand:
+    """A run that this hospital takes part in: what it computes, from which seed."""
+
+    session: UUID
+    run: UUID
+    kind: str
+    text: str
+    program: Program
+    seed: int
+
+    def parameters(self, stage: int) -> bytes:
+        """Give what a task of this run says at a stage."""
+        return encode_json(
+            {
+                "program": hashlib.sha256(self.text.encode()).hexdigest(),
+                "run_kind": self.kind,
+                "seed": self.seed,
+                "stage": stage,
+            }
+        ).encode()
+
+
+@dataclass(frozen=True)
+class Door:
+    """A hospital's way out, in one run."""
+
+    home: OpenHome
+    exchange: Exchange
+    policy: Policy
+    table: HospitalTable
+    run: RunInHand
+    watch: Watch
+
+    def leave(
+        self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]
+    ) -> Effects[Exception | None]:
+        """Answer a task; `fetch` gets its broadcast. The only way out for numbers."""
+        client = self.home.client
+        entry, epoch = client.journal.entry(task.epoch_id)
+        algorithm = self._check_task(task, stage, entry)
+        self.policy.check_task(
+            self.run.program,
+            stage,
+            confirmed=len(entry.trusted.intersection(task.active)),
+            sums=self._sums(entry, task.slot),
+            today=self.exchange.clock.now().date(),
+        )
+        slot = entry.slots.get(task.slot)
+        again = slot is not None and slot.uploaded is not None
+        broadcast, vector = b"", np.zeros(0, dtype=np.uint64)
+        blocks: tuple[str, ...] = ()
+        if not again:
+            broadcast = yield from fetch()
+            check_broadcast(task, broadcast)
+            state = received(broadcast, self.run.program, stage)
+            encoding = self._encoding(task, algorithm, state, epoch)
+            vector = encoding.encode(algorithm.contribute(state, self.table.site))
+            blocks = tuple(block.name for block in encoding.layout.blocks)
+        step = client.upload(task, vector, table=self.table.digest, broadcast=broadcast)
+        header = step.message.encode()
+        parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
+        departure = self._departure(entry, task, stage, algorithm, blocks, parts)
+        self.home.store.commit(step, departure=None if again else departure)
+        conflict = yield from self.exchange.send(
+            f"/sessions/{self.run.session}/runs/{self.run.run}/vectors", *parts
+        )
+        if conflict is None:
+            self.watch(
+                VectorLeft(
+                    stage,
+                    len(self.run.program.stages),
+                    algorithm.NAME,
+                    self._sums(entry, task.slot),
+                    task.length,
+                    departure.octets,
+                    departure.sha256,
+                )
+            )
+        return conflict
+
+    def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
+        """Refuse a task that is not this run's, or not what its program has at the stage."""
+        if entry.name[:2] != (self.run.session.bytes, self.run.run.bytes):
+            raise WrongTask("the task belongs to an epoch of another session or run")
+        if stage >= len(self.run.program.stages):
+            raise WrongTask(
+                f"the task is of stage {stage}, and the program has "
+                f"{len(self.run.program.stages)}, counted from 0"
+            )
+        algorithm, _ = list(self.run.program.algorithms())[stage]
+        if task.statistic != f"{algorithm.NAME}/{algorithm.VERSION}":
+            raise WrongTask(
+                f"the task names another statistic than {algorithm.NAME}/{algorithm.VERSION}, "
+                f"which the program has at stage {stage}"
+            )
+        if task.parameters != self.run.parameters(stage):
+            raise WrongTask("the task is of another program, kind, seed or stage than the run")
+        if task.noise:
+            raise WrongTask("the task asks for noise, and the session has none")
+        return algorithm
+
+    def _encoding(self, task: Task, algorithm: Algorithm, state: Any, epoch: Epoch) -> Encoding:
+        """Work out the encoding that every member must use; refuse a task with another one."""
+        encoding = Encoding.finest(algorithm.layout(state), max_clients=epoch.size)
+        if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
+            raise WrongTask(
+                f"the task's encoding is not the finest one of {algorithm.NAME} for "
+                f"{epoch.size} members"
+            )
+        return encoding
+
+    def _sums(self, entry: EpochEntry, slot: int) -> int:
+        """Count the sums of the run that this hospital has answered, this one included."""
+        epochs = self.home.client.journal.epochs.values()
+        answered = {
+            (other.name, number)
+            for other in epochs
+            if other.name[:2] == entry.name[:2]
+            for number, known in other.slots.items()
+            if known.uploaded is not None and not known.abandoned
+        }
+        return len(answered | {(entry.name, slot)})
+
+    def _departure(
+        self,
+        entry: EpochEntry,
+        task: Task,
+        stage: int,
+        algorithm: Algorithm,
+        blocks: tuple[str, ...],
+        parts: tuple[bytes | memoryview, ...],
+    ) -> Departure:
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        return Departure(
+            at=self.exchange.clock.now().isoformat(timespec="seconds"),
+            session=str(self.run.session),
+            run=str(self.run.run),
+            epoch=entry.name[2],
+            slot=task.slot,
+            stage=stage,
+            algorithm=f"{algorithm.NAME}/{algorithm.VERSION}",
+            blocks=json.dumps(blocks),
+            elements=task.length,
+            octets=sum(memoryview(part).nbytes for part in parts),
+            sha256=digest.hexdigest(),
+        )

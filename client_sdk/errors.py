@@ -1,0 +1,374 @@
+"""Every error that a person or a peer can cause in `client_sdk`, each with a stable code.
+
+    ClientError                       client
+    ├── HomeError                     home.invalid
+    │   ├── HomeInUse                 home.in_use
+    │   ├── HomeExposed               home.exposed
+    │   ├── HomeDamaged               home.damaged
+    │   └── HomeNotWritten            home.not_written
+    ├── LinkError                     link.invalid
+    ├── RosterFileError               roster.file
+    ├── PolicyError                   policy.invalid
+    │   ├── PolicyFileError           policy.file
+    │   ├── PolicyRefused             policy.refused, with all its `problems`:
+    │   └── PolicyRefusal             policy.refusal
+    │       ├── AlgorithmForbidden    policy.algorithm
+    │       ├── ColumnForbidden       policy.column
+    │       ├── PrivacyRequired       policy.without_differential_privacy
+    │       ├── CohortTooSmall        policy.cohort
+    │       ├── TooFewRows            policy.rows
+    │       ├── TooFewRowsPerFeature  policy.rows_per_feature
+    │       ├── RareLevel             policy.level_rows
+    │       ├── TooManySums           policy.sums
+    │       └── PolicyExpired         policy.expired
+    ├── TransportError                transport.invalid
+    │   ├── Unreachable               transport.unreachable
+    │   ├── CertificateRefused        transport.certificate
+    │   ├── NotACoordinator           transport.not_a_coordinator
+    │   ├── AnswerTooLarge            transport.too_large
+    │   ├── MalformedAnswer           transport.malformed
+    │   ├── ProtocolMismatch          protocol_mismatch
+    │   └── Refused                   the coordinator's own code
+    ├── SessionError                  session.invalid
+    │   ├── SessionChanged            session.changed
+    │   ├── WrongRun                  session.wrong_run
+    │   ├── WrongTask                 session.wrong_task
+    │   ├── NoiseNotInstalled         session.noise
+    │   ├── Suspended                 session.suspended
+    │   ├── DeadlinePassed            session.deadline
+    │   ├── RunFailed                 session.run_failed
+    │   └── NoModel                   session.no_model
+    └── ModelError                    global_model.invalid
+        ├── ModelNotFound             global_model.not_found
+        ├── ModelNotSaved             global_model.not_saved
+        ├── UnknownTarget             global_model.unknown_target
+        ├── TableNotRead              global_model.table
+        └── PlotUnavailable           global_model.plot
+
+A message says what is wrong with which value and what to do; it never carries a patient's value,
+nor key material, nor the secret of a link. `public_detail` is what the coordinator hears of one.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class ClientError(Exception):
+    """Root of the tree; `code` is stable across versions and travels over HTTP."""
+
+    code: ClassVar[str] = "client"
+
+
+# -- the hospital's home
+
+
+class HomeError(ClientError):
+    """The hospital's home directory cannot be used."""
+
+    code = "home.invalid"
+
+
+class HomeInUse(HomeError):
+    """Another process uses this home: two would answer one task twice."""
+
+    code = "home.in_use"
+
+
+class HomeExposed(HomeError):
+    """The identity's file can be read by others."""
+
+    code = "home.exposed"
+
+
+class HomeDamaged(HomeError):
+    """A file of the home is missing or is not what it should be."""
+
+    code = "home.damaged"
+
+
+class HomeNotWritten(HomeError):
+    """A step could not be made durable, so nothing was sent."""
+
+    code = "home.not_written"
+
+
+class LinkError(ClientError):
+    """A link is neither a join link nor the address of a session."""
+
+    code = "link.invalid"
+
+
+class RosterFileError(ClientError):
+    """A roster file is not one."""
+
+    code = "roster.file"
+
+
+# -- the site's policy
+
+
+class PolicyError(ClientError):
+    """The site's policy says no, or is not a policy."""
+
+    code = "policy.invalid"
+
+
+class PolicyFileError(PolicyError):
+    """A policy has a missing, unknown or impossible line."""
+
+    code = "policy.file"
+
+
+class PolicyRefusal(PolicyError):
+    """The site's policy does not allow what is asked for.
+
+    `line` is the line of the policy that would have to change; `public` is what the coordinator
+    may hear: nothing about the table.
+    """
+
+    code = "policy.refusal"
+
+    def __init__(self, sentence: str, *, line: str, because: str, public: str) -> None:
+        super().__init__(f"{sentence} To allow it, set in the site's policy: {line}. {because}")
+        self.line = line
+        self.public = public
+
+
+class AlgorithmForbidden(PolicyRefusal):
+    """The site's policy does not allow an algorithm."""
+
+    code = "policy.algorithm"
+
+
+class ColumnForbidden(PolicyRefusal):
+    """The site's policy does not allow a column to be used."""
+
+    code = "policy.column"
+
+
+class PrivacyRequired(PolicyRefusal):
+    """The site's policy does not allow sums without differential privacy."""
+
+    code = "policy.without_differential_privacy"
+
+
+class CohortTooSmall(PolicyRefusal):
+    """The site's policy asks for a larger cohort of members with confirmed keys."""
+
+    code = "policy.cohort"
+
+
+class TooFewRows(PolicyRefusal):
+    """The site's policy asks for more rows than the table has."""
+
+    code = "policy.rows"
+
+
+class TooFewRowsPerFeature(PolicyRefusal):
+    """The site's policy asks for more rows for each feature of the kernel."""
+
+    code = "policy.rows_per_feature"
+
+
+class RareLevel(PolicyRefusal):
+    """The site's policy asks for more rows of each level of a categorical column."""
+
+    code = "policy.level_rows"
+
+
+class TooManySums(PolicyRefusal):
+    """The site's policy does not allow so many sums in a run."""
+
+    code = "policy.sums"
+
+
+class PolicyExpired(PolicyRefusal):
+    """The site's policy has expired."""
+
+    code = "policy.expired"
+
+
+class PolicyRefused(PolicyError):
+    """The site's policy refuses several things; `problems` are all of them."""
+
+    code = "policy.refused"
+
+    def __init__(self, problems: Sequence[PolicyRefusal]) -> None:
+        listed = "".join(f"\n  - [{problem.code}] {problem}" for problem in problems)
+        super().__init__(f"the site's policy does not allow this:{listed}")
+        self.problems = tuple(problems)
+
+
+# -- the transport
+
+
+class TransportError(ClientError):
+    """The coordinator did not give an answer that can be used."""
+
+    code = "transport.invalid"
+
+
+class Unreachable(TransportError):
+    """The coordinator could not be reached for as long as this client was told to try."""
+
+    code = "transport.unreachable"
+
+
+class CertificateRefused(TransportError):
+    """The coordinator's TLS certificate is not one that this machine trusts."""
+
+    code = "transport.certificate"
+
+
+class NotACoordinator(TransportError):
+    """Something else answered: a proxy's page, or another server."""
+
+    code = "transport.not_a_coordinator"
+
+
+class AnswerTooLarge(TransportError):
+    """An answer is larger than anything that belongs there."""
+
+    code = "transport.too_large"
+
+
+class MalformedAnswer(TransportError):
+    """An answer lacks a field, or has one of the wrong kind."""
+
+    code = "transport.malformed"
+
+
+class ProtocolMismatch(TransportError):
+    """Hospital and coordinator speak different versions of the protocol."""
+
+    code = "protocol_mismatch"
+
+
+class Refused(TransportError):
+    """The coordinator refused a request, by a code that this version has no class for."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"the coordinator refused [{code}]: {detail}")
+        self.code = code  # type: ignore[misc]
+        self.detail = detail
+
+
+# -- the session
+
+
+class SessionError(ClientError):
+    """A session or a run cannot go on."""
+
+    code = "session.invalid"
+
+
+class SessionChanged(SessionError):
+    """A session has another program, seed or terms than when it was joined."""
+
+    code = "session.changed"
+
+
+class WrongRun(SessionError):
+    """A run does not compute what its kind says, or over another schema than its session's."""
+
+    code = "session.wrong_run"
+
+
+class WrongTask(SessionError):
+    """A task is not the one that the run's program has at that stage."""
+
+    code = "session.wrong_task"
+
+
+class NoiseNotInstalled(SessionError):
+    """A session with differential privacy, and this version draws no noise."""
+
+    code = "session.noise"
+
+
+class Suspended(SessionError):
+    """The coordinator's admin has suspended this member."""
+
+    code = "session.suspended"
+
+
+class DeadlinePassed(SessionError):
+    """The time that the caller gave has passed; nothing is lost, join again."""
+
+    code = "session.deadline"
+
+
+class RunFailed(SessionError):
+    """A run ended without a model: failed or cancelled, with `reason` and `detail`."""
+
+    code = "session.run_failed"
+
+    def __init__(self, status: str, reason: str, detail: str) -> None:
+        super().__init__(f"the run was {status} [{reason}]: {detail}")
+        self.status = status
+        self.reason = reason
+        self.detail = detail
+
+
+class NoModel(SessionError):
+    """A run is done and made no model."""
+
+    code = "session.no_model"
+
+
+# -- the global model
+
+
+class ModelError(ClientError):
+    """Something about a global model, its files, or what is asked of it is wrong."""
+
+    code = "global_model.invalid"
+
+
+class ModelNotFound(ModelError):
+    """There is no model in a folder, or a part of it is missing."""
+
+    code = "global_model.not_found"
+
+
+class ModelNotSaved(ModelError):
+    """A model could not be written; what was there before is still there."""
+
+    code = "global_model.not_saved"
+
+
+class UnknownTarget(ModelError):
+    """A model does not predict a target of this name."""
+
+    code = "global_model.unknown_target"
+
+
+class TableNotRead(ModelError):
+    """A table to predict is of a kind, or in a file, that cannot be read."""
+
+    code = "global_model.table_not_read"
+
+
+class TableNotWritten(ModelError):
+    """Predictions could not be written; no half of them is left."""
+
+    code = "global_model.table_not_written"
+
+
+class PlotUnavailable(ModelError):
+    """matplotlib, which plots need, is not installed."""
+
+    code = "global_model.plot"
+
+
+def public_detail(error: Exception) -> str:
+    """Return what the coordinator may hear of an error: nothing about the table or other sessions.
+
+    An error's own sentence is for the hospital: it may count rows. The coordinator gets the first
+    line of the class's description, or what a refusal of the policy says in public.
+    """
+    if isinstance(error, PolicyRefused):
+        return "; ".join(f"{problem.code}: {problem.public}" for problem in error.problems)
+    if isinstance(error, PolicyRefusal):
+        return error.public
+    return (type(error).__doc__ or type(error).__name__).strip().splitlines()[0]

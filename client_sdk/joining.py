@@ -1,0 +1,183 @@
+"""`join`: take part in a session with a table, and get the global model.
+
+Both front doors run the same conversation (`session.Member`): `join` waits, `join_async` is for an
+event loop. Whatever interrupts them, calling them again goes on from the journal.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+from client_sdk.exchange import Clock, Effects, Exchange, Patience
+from client_sdk.home import Home
+from client_sdk.links import Link
+from client_sdk.model import GlobalModel
+from client_sdk.policy import Policy, policy_of
+from client_sdk.progress import Trouble, Watch, watching
+from client_sdk.rosters import read_roster
+from client_sdk.session import Finished, Member, Offer
+from client_sdk.transport import run, run_async
+from privacy.identity import Identity
+
+PathLike = str | os.PathLike[str]
+
+
+def join(
+    session: str,
+    data: object,
+    policy: Policy | str | Path | None = None,
+    *,
+    source: str = "table",
+    home: PathLike | None = None,
+    roster: PathLike | Mapping[str, bytes] | None = None,
+    once: bool = True,
+    on_model: Callable[[GlobalModel], None] | None = None,
+    progress: str | Watch | None = None,
+    deadline_s: float | None = None,
+    outage_s: float = 3600.0,
+    ca: PathLike | None = None,
+    allow_http: bool = False,
+    transport: httpx.BaseTransport | None = None,
+) -> GlobalModel:
+    """Take part in a session's next run, or the one under way, and return the global model.
+
+    session: a join link, or https://host/sessions/<id> once enrolled.
+    data: the hospital's table; nothing of it leaves but masked sums that the policy allows.
+    policy: what this site allows, or a TOML file of it; none allows nothing.
+    source: this table's name in the journal. Without differential privacy a source is summed with
+        one set of members and one state of its table only.
+    home: where identity and journal are; by default VEILGP_HOME or ~/.veilgp.
+    roster: a file with the keys of all members, confirmed out of band.
+    once: return after one run. Otherwise stay for all runs to come; `on_model` gets each model.
+    progress: auto, rich, plain, silent, or a function that is called with every event.
+    deadline_s: give up after so long in all. outage_s: after so long without any answer.
+    ca: a file with a certificate authority of one's own. transport: httpx's, for tests.
+    """
+    plan = _Plan(
+        Link.parse(session, allow_http=allow_http),
+        policy_of(policy),
+        home,
+        _pinned(roster),
+        progress,
+        Patience(deadline_s, outage_s),
+    )
+    effects = plan.joined(data, source, once=once, on_model=on_model)
+    return run(effects, plan.link.origin, ca=_path(ca), transport=transport)
+
+
+async def join_async(
+    session: str,
+    data: object,
+    policy: Policy | str | Path | None = None,
+    *,
+    source: str = "table",
+    home: PathLike | None = None,
+    roster: PathLike | Mapping[str, bytes] | None = None,
+    once: bool = True,
+    on_model: Callable[[GlobalModel], None] | None = None,
+    progress: str | Watch | None = None,
+    deadline_s: float | None = None,
+    outage_s: float = 3600.0,
+    ca: PathLike | None = None,
+    allow_http: bool = False,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> GlobalModel:
+    """Do as `join` does, in an event loop: requests are awaited, computing runs in a thread."""
+    plan = _Plan(
+        Link.parse(session, allow_http=allow_http),
+        policy_of(policy),
+        home,
+        _pinned(roster),
+        progress,
+        Patience(deadline_s, outage_s),
+    )
+    effects = plan.joined(data, source, once=once, on_model=on_model)
+    return await run_async(effects, plan.link.origin, ca=_path(ca), transport=transport)
+
+
+def offered(
+    session: str,
+    *,
+    home: PathLike | None = None,
+    progress: str | Watch | None = None,
+    deadline_s: float | None = None,
+    ca: PathLike | None = None,
+    allow_http: bool = False,
+    transport: httpx.BaseTransport | None = None,
+) -> Offer:
+    """Enrol if it is a join link, and return what the session asks for; nothing else is sent."""
+    link = Link.parse(session, allow_http=allow_http)
+    plan = _Plan(link, Policy(), home, {}, progress, Patience(deadline_s))
+    return run(plan.offered(), link.origin, ca=_path(ca), transport=transport)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What both front doors were asked for."""
+
+    link: Link
+    policy: Policy
+    home: PathLike | None
+    roster: Mapping[str, bytes]
+    progress: str | Watch | None
+    patience: Patience
+    clock: Clock = field(default_factory=Clock)
+
+    def joined(
+        self,
+        data: object,
+        source: str,
+        *,
+        once: bool,
+        on_model: Callable[[GlobalModel], None] | None,
+    ) -> Effects[GlobalModel]:
+        """Take part, with the home open and events shown for as long as it takes."""
+        models: list[GlobalModel] = []
+
+        def finished(done: Finished) -> None:
+            model = GlobalModel.from_artifact(done.artifact, done.card, expected_id=done.model)
+            models[:] = [model]
+            if on_model is not None:
+                on_model(model)
+
+        with watching(self.progress) as watch, Home(self.home).open() as home:
+            member = Member(
+                home,
+                self._exchange(home.identity, watch),
+                self.link,
+                policy=self.policy,
+                data=data,
+                source=source,
+                roster=self.roster,
+                watch=watch,
+            )
+            yield from member.take_part(once=once, finished=finished)
+        return models[0]
+
+    def offered(self) -> Effects[Offer]:
+        """Only ask."""
+        with watching(self.progress) as watch, Home(self.home).open() as home:
+            exchange = self._exchange(home.identity, watch)
+            member = Member(home, exchange, self.link, policy=self.policy, watch=watch)
+            return (yield from member.offer())
+
+    def _exchange(self, identity: Identity, watch: Watch) -> Exchange:
+        return Exchange(
+            identity,
+            patience=self.patience,
+            clock=self.clock,
+            notice=lambda reason, again_in_s: watch(Trouble(reason, again_in_s)),
+        )
+
+
+def _pinned(roster: PathLike | Mapping[str, bytes] | None) -> Mapping[str, bytes]:
+    if roster is None:
+        return {}
+    return roster if isinstance(roster, Mapping) else read_roster(roster)
+
+
+def _path(path: PathLike | None) -> Path | None:
+    return None if path is None else Path(path)

@@ -1,0 +1,82 @@
+"""Where a session is: a join link, or its address once a hospital is enrolled.
+
+    https://host[:port]/join/<session id>#<secret>     shown once to the one who invites
+    https://host[:port]/sessions/<session id>          afterwards
+
+The secret is in the fragment, which browsers and proxies do not send. It is in no repr.
+
+>>> Link.parse("https://veil.example/join/00000000-0000-0000-0000-000000000001#very-secret")
+Link('https://veil.example', session 00000000-0000-0000-0000-000000000001, with an invitation)
+"""
+
+import ipaddress
+import re
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from client_sdk.errors import LinkError
+
+_PATH = re.compile(
+    r"/(join|sessions)/([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})/?"
+)
+_SECRET = re.compile(r"[A-Za-z0-9_.~-]{1,200}")
+
+
+@dataclass(frozen=True, repr=False)
+class Link:
+    """A coordinator's origin, a session's id, and the invitation's secret if it is a join link."""
+
+    origin: str
+    session: UUID
+    secret: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, *, allow_http: bool = False) -> "Link":
+        """Read a link; the messages of its errors never repeat it, for the secret is in it."""
+        try:
+            parts = urlsplit(text.strip())
+            port = parts.port
+        except ValueError as error:
+            raise LinkError("this is no address: copy the whole link once more") from error
+        found = _PATH.fullmatch(parts.path)
+        if parts.scheme not in ("https", "http") or not parts.hostname or found is None:
+            raise LinkError(
+                "a session is https://host/join/<id>#<secret>, as the invitation shows it, or "
+                "https://host/sessions/<id> once this hospital is enrolled"
+            )
+        if parts.username is not None or parts.password is not None or parts.query:
+            raise LinkError("a link has no user, password or query: copy it once more")
+        if parts.scheme == "http" and not (allow_http or _is_here(parts.hostname)):
+            raise LinkError(
+                "this link is http: whoever is on the way could read the invitation and enrol in "
+                "this hospital's place. Ask for an https link; in a network that you trust "
+                "--allow-http (allow_http=True) goes on"
+            )
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        origin = f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
+        joining = found[1] == "join"
+        if joining and not _SECRET.fullmatch(parts.fragment):
+            raise LinkError(
+                "this join link has no secret behind its #, or one that was cut: a shell needs the "
+                "link in quotes. If this hospital is enrolled, use https://host/sessions/<id>"
+            )
+        return cls(origin, UUID(found[2]), parts.fragment if joining else None)
+
+    @property
+    def address(self) -> str:
+        """The session's address, without the secret."""
+        return f"{self.origin}/sessions/{self.session}"
+
+    def __repr__(self) -> str:
+        invited = ", with an invitation" if self.secret is not None else ""
+        return f"Link({self.origin!r}, session {self.session}{invited})"
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

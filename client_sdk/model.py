@@ -1,0 +1,109 @@
+"""The global model at a hospital: it predicts here, and no query leaves the building."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import narwhals
+import numpy as np
+from numpy.typing import NDArray
+
+from client_sdk import calibration_plot, model_files, site_gain
+from client_sdk.errors import TableNotRead
+from client_sdk.model_card import ModelCard
+from client_sdk.predictions import Intervals, Predictions
+from kernels.rounds.artifact import Artifact
+from kernels.rounds.prediction import predict
+from kernels.rounds.site import Site
+from kernels.schema import Schema
+
+
+class GlobalModel:
+    """What the hospitals trained together: `join` returns it, `load` reads it from a folder."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+
+    @classmethod
+    def from_artifact(
+        cls, artifact: bytes, card: Mapping[str, object], *, expected_id: str | None = None
+    ) -> Self:
+        """Read what a coordinator serves: neither the bytes nor the card is trusted.
+
+        expected_id: the id that was asked for; another model is refused.
+        """
+        return cls(Artifact.from_bytes(artifact, card, expected_id=expected_id))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a model that `save` wrote."""
+        return cls(model_files.load(Path(folder)))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a folder, as safetensors and JSON; all of it or nothing."""
+        model_files.save(self.artifact, Path(folder))
+
+    @property
+    def id(self) -> str:
+        """The model's content address, the same everywhere."""
+        return self.artifact.id
+
+    @property
+    def card(self) -> ModelCard:
+        """What there is to know of the model; print it, or show it in a notebook."""
+        return ModelCard(self.artifact.card)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that it was trained on."""
+        return self.artifact.model.schema
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """The columns that `predict` needs, in scikit-learn's words."""
+        return np.array([column.name for column in self.schema.features], dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns `predict` needs."""
+        return len(self.schema.features)
+
+    def predict(self, data: object) -> Predictions:
+        """Predict every row of a table; columns that the model does not know are ignored.
+
+        Memory is that of the table and of the result: features exist for a few rows at a time.
+        """
+        return Predictions(predict(self.artifact.model, columns_of(data)))
+
+    def intervals(self, data: object, level: float = 0.9, *, kind: str = "conformal") -> Intervals:
+        """Predict a table and return central intervals, as `Predictions.intervals` does."""
+        return self.predict(data).intervals(level, kind=kind)
+
+    def gain(self, site: Site) -> site_gain.Gain:
+        """Compare with the model that a site would have alone: computed here, sent to no one."""
+        return site_gain.gain(self.artifact.model, site)
+
+    def plot_calibration(self, target: str | None = None, *, ax: Any = None) -> Any:
+        """Draw how often held-out rows were inside their intervals; returns matplotlib's Axes.
+
+        target: which one, by default the first. ax: where to draw, by default a new figure.
+        """
+        return calibration_plot.draw(self.artifact.card, target, ax=ax)
+
+    def __repr__(self) -> str:
+        targets = ", ".join(target.name for target in self.schema.targets)
+        return f"GlobalModel({self.id}, predicts {targets})"
+
+
+def columns_of(data: object) -> Mapping[str, object]:
+    """Return a table as a mapping from column names to arrays, whatever dataframe it is."""
+    if isinstance(data, Mapping):
+        return data
+    try:
+        frame = narwhals.from_native(data, eager_only=True)  # type: ignore[call-overload]
+    except TypeError as problem:
+        raise TableNotRead(
+            f"a table is a dataframe or a mapping from column names to arrays, not a "
+            f"{type(data).__name__}"
+        ) from problem
+    return {name: frame[name].to_numpy() for name in frame.columns}

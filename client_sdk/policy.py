@@ -1,0 +1,321 @@
+"""The site's own policy: default deny, and it wins.
+
+A hospital answers what its policy allows, whatever the session says. An empty policy allows
+nothing: algorithms, columns, how many sums, and sums without differential privacy are named by a
+person of the hospital. `Policy.draft` writes one that would allow exactly what a session asks for,
+with a comment at each line, for that person to review.
+
+The least numbers come from threats.md (A4, A12): with fewer rows than features the sums *are* the
+data. The cohort counts members whose keys are confirmed.
+"""
+
+import json
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from pathlib import Path
+
+from client_sdk.disclosure import Disclosure, columns_read, most_sums
+from client_sdk.errors import (
+    AlgorithmForbidden,
+    CohortTooSmall,
+    ColumnForbidden,
+    PolicyExpired,
+    PolicyFileError,
+    PolicyRefusal,
+    PolicyRefused,
+    PrivacyRequired,
+    RareLevel,
+    TooFewRows,
+    TooFewRowsPerFeature,
+    TooManySums,
+)
+from client_sdk.sites import TableSummary
+from kernels.rounds.program import Program
+from kernels.rounds.registry import ALGORITHMS
+from privacy.securesum.terms import Terms
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What this site allows. Every default denies, or is the least that threats.md asks for."""
+
+    least_cohort: int = 5
+    """Members with confirmed keys in every sum, this hospital among them."""
+    least_rows: int = 50
+    """Training rows that this hospital must have."""
+    rows_per_feature: float = 3.0
+    """Training rows for each feature of the kernel."""
+    least_level_rows: int = 10
+    """Training rows of each level of a categorical column that occurs at all."""
+    algorithms: tuple[str, ...] = ()
+    """Statistics that are answered."""
+    columns: tuple[str, ...] = ()
+    """Columns that may be read for them."""
+    max_sums: int = 0
+    """Sums that one run may ask for."""
+    without_differential_privacy: bool = False
+    """Whether exact sums, without noise, are allowed."""
+    trust_first_use: bool = False
+    """Whether a member's key counts as confirmed when it is met for the first time."""
+    expires: date | None = None
+    """The last day on which anything is answered."""
+    consents: tuple[str, ...] = ()
+    """Algorithms that may show this site's own numbers, by name."""
+
+    def __post_init__(self) -> None:
+        for name in ("algorithms", "columns", "consents"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, tuple | list):
+                raise PolicyFileError(f"{name} is a list of names, not {given!r:.60}")
+            if not all(isinstance(each, str) and each for each in given):
+                raise PolicyFileError(f"{name} is a list of names, and one of them is none")
+            object.__setattr__(self, name, tuple(given))
+        for name in ("least_cohort", "least_rows", "least_level_rows", "max_sums"):
+            number = getattr(self, name)
+            if type(number) is not int or number < 0:
+                raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
+        number = self.rows_per_feature
+        if type(number) not in (int, float) or not 0 <= number < float("inf"):
+            raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
+        for name in ("without_differential_privacy", "trust_first_use"):
+            if type(getattr(self, name)) is not bool:
+                raise PolicyFileError(f"{name} is true or false")
+        if self.expires is not None and (
+            not isinstance(self.expires, date) or isinstance(self.expires, datetime)
+        ):
+            raise PolicyFileError("expires is a date, as in 2027-12-31, without quotes")
+        for name in (*self.algorithms, *self.consents):
+            if name not in ALGORITHMS:
+                raise PolicyFileError(
+                    f"no algorithm {name!r:.60} is installed here; there are "
+                    f"{', '.join(sorted(ALGORITHMS))}"
+                )
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Policy":
+        """Read a policy; an unknown line is an error, for a misspelt one would deny in silence."""
+        try:
+            plain = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PolicyFileError(f"this policy is not TOML: {error}") from error
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in plain if name not in known]:
+            raise PolicyFileError(
+                f"this policy has unknown lines: {', '.join(map(repr, unknown))}; the known ones "
+                f"are {', '.join(known)}"
+            )
+        return cls(**plain)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Policy":
+        """Read a policy from a file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyFileError(f"the policy {str(path)!r} cannot be read: {error}") from error
+        return cls.from_toml(text)
+
+    # -- checks
+
+    def check_session(
+        self, program: Program, terms: Terms, summary: TableSummary, *, today: date
+    ) -> None:
+        """Refuse, before anything leaves, all of a program that this policy does not allow."""
+        checks = (
+            self._expiry(today),
+            *self._algorithms(program),
+            self._columns(program),
+            self._privacy(terms),
+            *self._rows(program, summary),
+            *self._levels(summary),
+            self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
+        )
+        _raise([problem for problem in checks if problem is not None])
+
+    def check_cohort(self, confirmed: int) -> None:
+        """Refuse a cohort with too few members whose keys are confirmed."""
+        if confirmed < self.least_cohort:
+            raise CohortTooSmall(
+                f"{confirmed} members with confirmed keys would be summed, and this site asks for "
+                f"{self.least_cohort}.",
+                line=f"least_cohort = {confirmed}",
+                because="In a small sum each member is a large part, and every other member can "
+                "subtract its own. If members are missing because their keys are not confirmed, "
+                "give a roster file or run `veilgp confirm`.",
+                public=f"the site asks for at least {self.least_cohort} members with confirmed "
+                f"keys, and the run has {confirmed}",
+            )
+
+    def check_task(
+        self, program: Program, stage: int, *, confirmed: int, sums: int, today: date
+    ) -> None:
+        """Refuse one sum at the door: `sums` counts those of the run, this one included."""
+        expired = self._expiry(today)
+        if expired is not None:
+            raise expired
+        _raise(self._algorithms(program, (stage,)))
+        self.check_cohort(confirmed)
+        too_many = self._sums(sums, "so far")
+        if too_many is not None:
+            raise too_many
+
+    def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
+        if sums <= self.max_sums:
+            return None
+        return TooManySums(
+            f"The run asks for {sums} sums {how}, and this site allows {self.max_sums}.",
+            line=f"max_sums = {sums}",
+            because="Every further exact sum is an equation about the same rows.",
+            public=f"the site allows {self.max_sums} sums in a run, and this one asks for {sums}",
+        )
+
+    def _expiry(self, today: date) -> PolicyRefusal | None:
+        if self.expires is None or today <= self.expires:
+            return None
+        return PolicyExpired(
+            f"The policy was valid until {self.expires}, and it is {today}.",
+            line="expires = a later date",
+            because="Whoever set the date wanted the question asked again: does the purpose "
+            "still hold?",
+            public="the site's policy has expired",
+        )
+
+    def _algorithms(
+        self, program: Program, stages: Sequence[int] | None = None
+    ) -> list[PolicyRefusal]:
+        listed = [algorithm.NAME for algorithm, _ in program.algorithms()]
+        asked = listed if stages is None else [listed[stage] for stage in stages]
+        return [
+            AlgorithmForbidden(
+                f"The program runs {name!r}, which this site does not allow.",
+                line=f"algorithms = [..., {json.dumps(name)}]",
+                because="Read first what it sends (`veilgp policy draft` says it in words).",
+                public=f"the site does not allow the algorithm {name}",
+            )
+            for name in dict.fromkeys(asked)
+            if name not in self.algorithms
+        ]
+
+    def _columns(self, program: Program) -> PolicyRefusal | None:
+        missing = [name for name in columns_read(program.schema) if name not in self.columns]
+        if not missing:
+            return None
+        return ColumnForbidden(
+            f"The program reads columns that this site does not allow: {', '.join(missing)}.",
+            line=f"columns = [..., {', '.join(map(json.dumps, missing))}]",
+            because="A column that the question does not need should not be in the program.",
+            public=f"the site does not allow the columns {', '.join(missing)}",
+        )
+
+    def _privacy(self, terms: Terms) -> PolicyRefusal | None:
+        if terms.differential_privacy or self.without_differential_privacy:
+            return None
+        return PrivacyRequired(
+            "The session has no differential privacy, and this site does not allow that.",
+            line="without_differential_privacy = true",
+            because="Exact sums can show that a rare patient is in them, to everyone who sees "
+            "the model; with few rows they can show more.",
+            public="the site does not allow sums without differential privacy",
+        )
+
+    def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
+        rows, features = summary.training_rows, program.kernel.features
+        problems: list[PolicyRefusal] = []
+        if rows < self.least_rows:
+            problems.append(
+                TooFewRows(
+                    f"The table has {rows} training rows, and this site asks for "
+                    f"{self.least_rows}.",
+                    line=f"least_rows = {rows}",
+                    because="Sums over few patients say much about each.",
+                    public="the site's table has fewer rows than its policy asks for",
+                )
+            )
+        if rows < self.rows_per_feature * features:
+            problems.append(
+                TooFewRowsPerFeature(
+                    f"The table has {rows} training rows for {features} features of the kernel, "
+                    f"and this site asks for {self.rows_per_feature:g} rows a feature.",
+                    line=f"rows_per_feature = {rows // max(features, 1)}",
+                    because="With fewer rows than features the sums of products determine the "
+                    "rows. Ask for a session with fewer features instead.",
+                    public="the site's table has fewer rows for each feature of the kernel than "
+                    "its policy asks for",
+                )
+            )
+        return problems
+
+    def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
+        return [
+            RareLevel(
+                f"Column {column!r} has {rows} training rows with the level {level!r}, and this "
+                f"site asks for {self.least_level_rows}.",
+                line=f"least_level_rows = {rows}",
+                because="A level that few patients have singles them out in every sum. Ask for a "
+                "schema that joins it with another level.",
+                public=f"the site has too few rows of a level of {column!r}",
+            )
+            for column, levels in summary.level_rows.items()
+            for level, rows in levels.items()
+            if 0 < rows < self.least_level_rows
+        ]
+
+    # -- drafts
+
+    @staticmethod
+    def draft(program: Program, terms: Terms) -> str:
+        """Write the policy that would allow exactly this, for a person to review."""
+        asked = Disclosure.of(program, terms)
+        names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
+        standard = Policy()
+        noted = "\n".join(f"# {line}" for line in str(asked).splitlines())
+        few = terms.min_cohort < standard.least_cohort
+        return f"""\
+# A draft for review: it allows exactly what the session asks for. Delete what you do not want.
+#
+{noted}
+
+# Members with confirmed keys in every sum: the session's least number.{
+            f" That is below {standard.least_cohort}, this software's advice." if few else ""
+        }
+least_cohort = {terms.min_cohort}
+# Training rows this hospital must have, in all, for each of the {program.kernel.features} features
+# of the kernel, and of each level of a categorical column. Below, sums come close to being data.
+least_rows = {standard.least_rows}
+rows_per_feature = {standard.rows_per_feature}
+least_level_rows = {standard.least_level_rows}
+# What may be computed: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
+algorithms = {json.dumps(names)}
+# What may be read for it.
+columns = {json.dumps(list(asked.columns), ensure_ascii=False)}
+# Sums that a run may ask for; the program needs at most {asked.sums}.
+max_sums = {asked.sums}
+# {
+            "The session has differential privacy."
+            if terms.differential_privacy
+            else "The session has NO differential privacy: its sums are exact. This accepts that."
+        }
+without_differential_privacy = {"false" if terms.differential_privacy else "true"}
+# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
+trust_first_use = false
+# The last day on which anything is answered. Set it to the end of the project.
+# expires = 2030-12-31
+# Algorithms that may show this hospital's own numbers; none.
+consents = []
+"""
+
+
+def _raise(problems: Sequence[PolicyRefusal]) -> None:
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise PolicyRefused(problems)
+
+
+def policy_of(policy: Policy | str | Path | None) -> Policy:
+    """Take a policy as people give it; none is the one that allows nothing."""
+    if policy is None:
+        return Policy()
+    return policy if isinstance(policy, Policy) else Policy.read(policy)

@@ -1,0 +1,135 @@
+"""What a model predicts, as numpy arrays in the targets' units."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client_sdk.errors import UnknownTarget
+from kernels.rounds import prediction
+from kernels.schema import Target
+
+Floats = NDArray[np.float64]
+Columns = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Intervals:
+    """Both ends for each row and target, (n, T); conformal ones may be infinite.
+
+    `intervals["stay"]` is one target's (lower, upper), each (n,).
+    """
+
+    targets: tuple[Target, ...]
+    level: float
+    kind: str
+    lower: Floats
+    upper: Floats
+
+    def __getitem__(self, target: str) -> tuple[Floats, Floats]:
+        column = _position(self.targets, target)
+        return self.lower[:, column], self.upper[:, column]
+
+    def to_dict(self) -> Columns:
+        """Return columns `<target>.lower` and `<target>.upper`, as for `pandas.DataFrame`."""
+        ends = (("lower", self.lower), ("upper", self.upper))
+        return {
+            f"{target.name}.{name}": values[:, column]
+            for column, target in enumerate(self.targets)
+            for name, values in ends
+        }
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def __repr__(self) -> str:
+        names = _listed(self.targets)
+        return f"Intervals({self.kind}, {self.level:g}: {len(self)} rows of {names})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TargetPredictions:
+    """One target's predictions: arrays (n,), and the noise variance, the same for all rows."""
+
+    target: Target
+    mean: Floats
+    variance: Floats
+    latent_variance: Floats
+    noise_variance: float
+
+    def __repr__(self) -> str:
+        return f"TargetPredictions({len(self.mean)} rows of {self.target.name})"
+
+
+class Predictions:
+    """n predictions of T targets in their units; its repr shows none.
+
+    mean, variance, latent_variance: (n, T). noise_variance: (T,). The variance is that of a new
+    observation, latent plus noise, after recalibration.
+    extrapolates: (n,) bool, a number of the row is outside the schema's bounds.
+
+    `predictions["stay"]` has one target's arrays, (n,); `pandas.DataFrame(predictions.to_dict())`
+    a column each.
+    """
+
+    def __init__(self, predicted: prediction.Predictions) -> None:
+        self._predicted = predicted
+        self.targets = predicted.targets
+        self.mean: Floats = predicted.mean.numpy()
+        self.variance: Floats = predicted.variance.numpy()
+        self.latent_variance: Floats = predicted.latent_variance.numpy()
+        self.noise_variance: Floats = predicted.noise_variance.numpy()
+        self.extrapolates: NDArray[np.bool_] = predicted.extrapolates.numpy()
+
+    def intervals(self, level: float = 0.9, *, kind: str = "conformal") -> Intervals:
+        """Return central intervals that hold a new observation with probability `level`.
+
+        kind: "conformal" (at least that, whatever the law of residuals), "student_t" (of the
+        recalibrated law) or "gaussian" (the model's own word, which needs no recalibration).
+        """
+        lower, upper = self._predicted.interval(level, kind)
+        return Intervals(self.targets, level, kind, lower.numpy(), upper.numpy())
+
+    def __getitem__(self, target: str) -> TargetPredictions:
+        column = _position(self.targets, target)
+        return TargetPredictions(
+            self.targets[column],
+            self.mean[:, column],
+            self.variance[:, column],
+            self.latent_variance[:, column],
+            float(self.noise_variance[column]),
+        )
+
+    def to_dict(self) -> Columns:
+        """Return columns `<target>.mean`, `.variance`, …, and `extrapolates`, each (n,)."""
+        noise = np.broadcast_to(self.noise_variance, self.mean.shape)
+        each = {
+            "mean": self.mean,
+            "variance": self.variance,
+            "latent_variance": self.latent_variance,
+            "noise_variance": noise,
+        }
+        columns: Columns = {
+            f"{target.name}.{name}": values[:, column]
+            for column, target in enumerate(self.targets)
+            for name, values in each.items()
+        }
+        return columns | {"extrapolates": self.extrapolates}
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Predictions({len(self)} rows of {_listed(self.targets)})"
+
+
+def _position(targets: tuple[Target, ...], name: str) -> int:
+    names = [target.name for target in targets]
+    if name not in names:
+        raise UnknownTarget(f"this model does not predict {name!r:.60}, only {_listed(targets)}")
+    return names.index(name)
+
+
+def _listed(targets: Iterable[Target]) -> str:
+    return ", ".join(target.name for target in targets)

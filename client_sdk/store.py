@@ -1,0 +1,282 @@
+"""The hospital's memory on disk: one SQLite file, in which a step is one transaction.
+
+    records     the journal of privacy/securesum, for ever, in order
+    vault       its secrets, overwritten when they are erased (secure_delete)
+    departures  what has left, a line for each vector, for people
+    sessions    address, program and seed of each session, as they were when it was joined
+    runs        program and kind of each run, how it ended, and whether its model was fetched
+    pins        keys of other members, met or confirmed, in each session
+
+`commit` returns when everything is on the disk (WAL with synchronous=FULL): only then may anything
+be sent. Whether a journal is whole, ours and not from a backup is decided by privacy/securesum.
+"""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from client_sdk.errors import HomeDamaged, HomeNotWritten
+from privacy.identity import Pins
+from privacy.securesum.records import Step
+
+_VERSION = 1
+_TABLES = """
+CREATE TABLE records (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
+CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
+CREATE TABLE departures (
+    at TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, epoch INTEGER NOT NULL,
+    slot INTEGER NOT NULL, stage INTEGER NOT NULL, algorithm TEXT NOT NULL, blocks TEXT NOT NULL,
+    elements INTEGER NOT NULL, octets INTEGER NOT NULL, sha256 TEXT NOT NULL,
+    PRIMARY KEY (session, run, epoch, slot)
+) STRICT;
+CREATE TABLE sessions (
+    session TEXT PRIMARY KEY, address TEXT NOT NULL, name TEXT NOT NULL, member TEXT NOT NULL,
+    program TEXT NOT NULL, seed INTEGER NOT NULL
+) STRICT;
+CREATE TABLE runs (
+    run TEXT PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, program TEXT NOT NULL,
+    status TEXT NOT NULL DEFAULT 'running', code TEXT NOT NULL DEFAULT '',
+    detail TEXT NOT NULL DEFAULT '', model TEXT, fetched INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE pins (
+    session TEXT NOT NULL, name TEXT NOT NULL, key BLOB NOT NULL, confirmed INTEGER NOT NULL,
+    PRIMARY KEY (session, name)
+) STRICT;
+"""
+
+
+@dataclass(frozen=True)
+class Departure:
+    """A vector that left: which numbers, how many, and the hash of the octets as they were sent."""
+
+    at: str
+    session: str
+    run: str
+    epoch: int
+    slot: int
+    stage: int
+    algorithm: str
+    blocks: str
+    elements: int
+    octets: int
+    sha256: str
+
+    def line(self) -> str:
+        """Say it in one line."""
+        return (
+            f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
+            f"{self.algorithm}  {', '.join(json.loads(self.blocks))}: {self.elements} numbers, "
+            f"{self.octets} octets, masked  SHA-256 {self.sha256}"
+        )
+
+
+@dataclass(frozen=True)
+class KnownSession:
+    """A session as it was when this hospital joined it."""
+
+    session: str
+    address: str
+    name: str
+    member: str
+    program: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class KnownRun:
+    """A run that this hospital took part in."""
+
+    run: str
+    session: str
+    kind: str
+    program: str
+    status: str = "running"
+    code: str = ""
+    detail: str = ""
+    model: str | None = None
+    fetched: bool = False
+
+
+class Store:
+    """The open file. One process at a time writes the journal; the home's lock sees to that."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._db = connection
+
+    @classmethod
+    def open(cls, path: Path) -> "Store":
+        """Open the file, or make it; refuse one that is none, or of a newer version."""
+        try:
+            # The async edge computes in threads, one at a time.
+            db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            db.execute("PRAGMA journal_mode=WAL")
+            db.execute("PRAGMA synchronous=FULL")
+            db.execute("PRAGMA secure_delete=ON")
+            db.execute("PRAGMA trusted_schema=OFF")
+            (version,) = db.execute("PRAGMA user_version").fetchone()
+            if version == 0:
+                db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={_VERSION}; COMMIT;")
+                version = _VERSION
+        except sqlite3.DatabaseError as error:
+            raise HomeDamaged(
+                f"{path} cannot be opened as this hospital's journal ({error}). Do not replace it "
+                "with a copy from a backup: make a new identity and have it confirmed."
+            ) from error
+        if version != _VERSION:
+            db.close()
+            raise HomeDamaged(
+                f"{path} was written by another version of veilgp ({version}, not {_VERSION}): "
+                "upgrade veilgp on this machine"
+            )
+        return cls(db)
+
+    def close(self) -> None:
+        """Close the file; the log that SQLite kept beside it goes into it and is removed."""
+        self._db.close()
+
+    # -- the journal
+
+    def journal(self) -> tuple[list[bytes], dict[str, bytes | memoryview]]:
+        """Read records and vault, as `Client.restore` takes them."""
+        with self._reading():
+            ordered = self._db.execute("SELECT data FROM records ORDER BY number")
+            records = [data for (data,) in ordered]
+            vault = dict(self._db.execute("SELECT name, content FROM vault").fetchall())
+        return records, vault
+
+    def commit(
+        self,
+        step: Step[Any],
+        *,
+        departure: Departure | None = None,
+        run: KnownRun | None = None,
+    ) -> None:
+        """Make a step durable, with what people will want to read about it; then it may be sent."""
+        if not (step.records or step.vault or departure or run):
+            return
+        with self._writing():
+            self._db.executemany(
+                "INSERT INTO records (data) VALUES (?)", [(data,) for data in step.records]
+            )
+            for name, content in step.vault.items():
+                if content is None:
+                    self._db.execute("DELETE FROM vault WHERE name = ?", (name,))
+                else:
+                    self._db.execute("INSERT OR REPLACE INTO vault VALUES (?, ?)", (name, content))
+            if departure is not None:
+                self._insert("OR IGNORE", "departures", departure)
+            if run is not None:
+                self._insert("OR IGNORE", "runs", run)
+                self._db.execute(
+                    "UPDATE runs SET status = ?, code = ?, detail = ?, model = ?, fetched = ? "
+                    "WHERE run = ?",
+                    (run.status, run.code, run.detail, run.model, run.fetched, run.run),
+                )
+
+    def erase_traces(self) -> None:
+        """Empty SQLite's own log: secrets that were erased from the vault are not left in it."""
+        with self._writing_alone():
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    # -- what people read, and what a restart needs
+
+    def departures(self) -> Iterator[Departure]:
+        """Give what has left, in the order in which it did."""
+        with self._reading():
+            rows = self._db.execute("SELECT * FROM departures ORDER BY rowid").fetchall()
+        return (Departure(*row) for row in rows)
+
+    def session(self, session: str) -> KnownSession | None:
+        """Give what is known of a session."""
+        row = self._row("SELECT * FROM sessions WHERE session = ?", session)
+        return None if row is None else KnownSession(*row)
+
+    def remember_session(self, session: KnownSession) -> None:
+        """Keep a session as it is when it is joined."""
+        with self._writing():
+            self._insert("OR REPLACE", "sessions", session)
+
+    def run(self, run: str) -> KnownRun | None:
+        """Give what is known of a run."""
+        row = self._row("SELECT * FROM runs WHERE run = ?", run)
+        return None if row is None else _run(row)
+
+    def last_run(self, session: str) -> KnownRun | None:
+        """Give the run of a session that was entered last."""
+        row = self._row("SELECT * FROM runs WHERE session = ? ORDER BY rowid DESC LIMIT 1", session)
+        return None if row is None else _run(row)
+
+    def pins(self, session: str, *, trust_first_use: bool = False) -> Pins:
+        """Give the keys that this site has pinned in a session."""
+        query = "SELECT name, key, confirmed FROM pins WHERE session = ?"
+        with self._reading():
+            rows = self._db.execute(query, (session,)).fetchall()
+        return Pins(
+            confirmed={name: key for name, key, confirmed in rows if confirmed},
+            met={name: key for name, key, confirmed in rows if not confirmed},
+            trust_first_use=trust_first_use,
+        )
+
+    def keep_pins(self, session: str, pins: Pins) -> None:
+        """Keep pins, in place of those that were kept for the session before."""
+        rows = [(session, name, key, 0) for name, key in pins.met.items()]
+        rows += [(session, name, key, 1) for name, key in pins.confirmed.items()]
+        with self._writing():
+            self._db.execute("DELETE FROM pins WHERE session = ?", (session,))
+            self._db.executemany("INSERT INTO pins VALUES (?, ?, ?, ?)", rows)
+
+    def sessions_that_met(self, name: str) -> list[str]:
+        """Give the sessions in which a member of this name waits for confirmation."""
+        query = "SELECT session FROM pins WHERE name = ? AND NOT confirmed"
+        with self._reading():
+            return [session for (session,) in self._db.execute(query, (name,))]
+
+    # -- SQLite
+
+    def _row(self, query: str, *values: str) -> tuple[Any, ...] | None:
+        with self._reading():
+            row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
+        return row
+
+    def _insert(self, conflict: str, table: str, row: Any) -> None:
+        names = [field.name for field in fields(row)]
+        marks = ", ".join("?" for _ in names)
+        # Table and columns are this module's own words.
+        query = f"INSERT {conflict} INTO {table} ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
+        self._db.execute(query, astuple(row))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.DatabaseError as error:
+            raise HomeDamaged(f"the journal cannot be read: {error}") from error
+
+    @contextmanager
+    def _writing_alone(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OverflowError) as error:
+            raise HomeNotWritten(
+                f"the journal could not be written ({error}), so nothing was sent. Make room on "
+                "the disk and join again: it goes on where it was."
+            ) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        with self._writing_alone():
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+
+def _run(row: tuple[Any, ...]) -> KnownRun:
+    return replace(KnownRun(*row), fetched=bool(row[-1]))

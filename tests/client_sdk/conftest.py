@@ -1,0 +1,51 @@
+"""A small session: three hospitals, a program with every kind of sum, in a temporary directory."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from client_sdk.home import Home
+from client_sdk.policy import Policy
+from kernels.rounds import evaluation, exact, recalibration
+from kernels.rounds.program import Program
+from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.hospitals import Hospital, permissive
+from tests.rounds.tables import program as program_with
+from tests.rounds.tables import tables
+
+NAMES = ("A", "B", "C")
+Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
+
+
+@pytest.fixture
+def program() -> Program:
+    start = program_with(exact.Spec(steps=1, penalties=(3.0,)))
+    stages = (*start.stages, recalibration.Spec(min_rows=10), evaluation.Spec())
+    return Program(start.schema, start.kernel, stages, start.max_rows, start.held_out)
+
+
+@pytest.fixture
+def make(tmp_path: Path, program: Program) -> Make:
+    """Give a coordinator with a run that is open, and hospitals with a roster file each."""
+
+    def made(
+        policy: Policy | None = None, *, pinned: bool = True, names: tuple[str, ...] = NAMES
+    ) -> tuple[SmallCoordinator, list[Hospital]]:
+        coordinator = SmallCoordinator(program, names)
+        keys = {name: Home(tmp_path / name).identity().key for name in names}
+        coordinator.members.update(keys)
+        coordinator.start()
+        hospitals = [
+            Hospital(
+                coordinator.link(i),
+                tmp_path / name,
+                table,
+                policy or permissive(program),
+                roster=keys if pinned else None,
+            )
+            for i, (name, table) in enumerate(zip(names, tables(len(names)), strict=True))
+        ]
+        return coordinator, hospitals
+
+    return made

@@ -1,0 +1,119 @@
+"""Hospitals of a test: each a conversation of its own, all driven in one thread, in turn."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from client_sdk.disclosure import Disclosure, columns_read
+from client_sdk.exchange import Call, Exchange, Lost, Patience, Pause, Reply
+from client_sdk.home import Home
+from client_sdk.links import Link
+from client_sdk.policy import Policy
+from client_sdk.progress import Event
+from client_sdk.session import Finished, Member
+from kernels.rounds.program import Program
+from privacy.securesum.terms import default_terms
+from tests.client_sdk.coordinator import SmallCoordinator
+
+
+def permissive(program: Program, **changes: Any) -> Policy:
+    """Allow all that a small program asks for."""
+    allowed: dict[str, Any] = {
+        "least_cohort": 3,
+        "least_rows": 10,
+        "rows_per_feature": 0.0,
+        "least_level_rows": 0,
+        "algorithms": tuple({a.NAME for a, _ in program.algorithms()}),
+        "columns": columns_read(program.schema),
+        "max_sums": Disclosure.of(program, default_terms(bytes(16), 3)).sums,
+        "without_differential_privacy": True,
+    }
+    return Policy(**{**allowed, **changes})
+
+
+@dataclass
+class Hospital:
+    """One member: its home on disk, its table, and how far its conversation is."""
+
+    link: str
+    path: Path
+    data: object
+    policy: Policy
+    roster: dict[str, bytes] | None = None
+    source: str = "table"
+    events: list[Event] = field(default_factory=list)
+    finished: Finished | None = None
+    error: Exception | None = None
+
+    @contextmanager
+    def open(self) -> Iterator[Member]:
+        with Home(self.path).open() as home:
+            yield Member(
+                home,
+                Exchange(home.identity, patience=Patience(outage_s=60)),
+                Link.parse(self.link),
+                policy=self.policy,
+                data=self.data,
+                source=self.source,
+                roster=self.roster,
+                watch=self.events.append,
+            )
+
+    def conversation(self) -> Any:
+        with self.open() as member:
+            yield from member.take_part(
+                once=True, finished=lambda done: setattr(self, "finished", done)
+            )
+
+
+Network = Callable[[int, Call], Reply | Lost]
+
+
+def drive(
+    hospitals: list[Hospital],
+    coordinator: SmallCoordinator,
+    network: Network | None = None,
+    *,
+    turns: int = 5000,
+    first_error: bool = False,
+) -> None:
+    """Let hospitals speak in turn until each is done or has failed; an error is kept, not raised.
+
+    `first_error`: only until the first hospital has one.
+
+    `network` stands between a hospital and the coordinator; it may raise `Killed`, and then the
+    hospital is gone at once and begins again from its home, as after kill -9.
+    """
+    talks = {i: hospital.conversation() for i, hospital in enumerate(hospitals)}
+    answers: dict[int, Any] = dict.fromkeys(talks)
+    for _ in range(turns):
+        for i in list(talks):
+            try:
+                effect = talks[i].send(answers[i])
+                if isinstance(effect, Pause):
+                    answers[i] = None
+                elif network is None:
+                    answers[i] = coordinator.answer(effect)
+                else:
+                    answers[i] = network(i, effect)
+            except Killed:
+                talks[i].close()
+                talks[i], answers[i] = hospitals[i].conversation(), None
+            except StopIteration:
+                del talks[i]
+            except Exception as error:  # noqa: BLE001
+                hospitals[i].error = error
+                del talks[i]
+        if not talks or (first_error and hospitals[0].error is not None):
+            break
+    for talk in talks.values():
+        talk.close()
+    if talks and not first_error:
+        errors = [hospital.error for hospital in hospitals]
+        raise AssertionError(f"{sorted(talks)} are not done after {turns} turns: {errors}")
+
+
+class Killed(Exception):
+    """The hospital's process ends here."""

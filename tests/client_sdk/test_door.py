@@ -1,0 +1,68 @@
+"""There is one door: no other module of the hospital's side can send a vector."""
+
+import ast
+from pathlib import Path
+
+import client_sdk
+
+ROOM = Path(next(iter(client_sdk.__path__)))
+ALONE = {"door.py"}
+SIMULATION = "simulation.py"  # has no network: import-linter sees to that
+
+
+def modules() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOM)): ast.parse(path.read_text()) for path in ROOM.rglob("*.py")}
+
+
+def calls(tree: ast.Module) -> set[str]:
+    return {
+        node.func.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    }
+
+
+def imports(tree: ast.Module) -> set[str]:
+    named = {n.module for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module}
+    return named | {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+
+
+def texts(tree: ast.Module) -> str:
+    strings = (n.value for n in ast.walk(tree) if isinstance(n, ast.Constant))
+    return " ".join(value for value in strings if isinstance(value, str))
+
+
+def test_only_the_door_computes_encodes_and_masks_what_leaves() -> None:
+    trees = modules()
+    for verb in ("contribute", "upload"):
+        found = {name for name, tree in trees.items() if verb in calls(tree)} - {SIMULATION}
+        assert found == ALONE, verb
+    encoding = {name for name, tree in trees.items() if "privacy.encoding" in imports(tree)}
+    assert encoding - {SIMULATION} == ALONE
+
+
+def test_only_the_door_knows_where_vectors_go() -> None:
+    assert {name for name, tree in modules().items() if "/vectors" in texts(tree)} == ALONE
+
+
+def test_only_the_transport_opens_a_connection() -> None:
+    network = {"httpx", "socket", "urllib.request", "http.client", "requests"}
+    found = {name for name, tree in modules().items() if network & imports(tree)}
+    assert found == {"transport.py", "joining.py"}  # joining only names httpx's transports
+    assert "stream" not in calls(modules()["joining.py"])
+
+
+def test_the_journal_is_written_before_the_transport_is_asked() -> None:
+    leave = next(
+        node
+        for node in ast.walk(modules()["door.py"])
+        if isinstance(node, ast.FunctionDef) and node.name == "leave"
+    )
+    order = [
+        (node.lineno, node.func.attr)
+        for node in ast.walk(leave)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    names = [name for _, name in sorted(order)]
+    assert names.index("check_task") < names.index("contribute") < names.index("upload")
+    assert names.index("upload") < names.index("commit") < names.index("send")

@@ -1,0 +1,196 @@
+"""The site's policy denies by default, refuses by name, and never tells the coordinator counts."""
+
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from client_sdk.disclosure import Disclosure, columns_read
+from client_sdk.errors import (
+    AlgorithmForbidden,
+    CohortTooSmall,
+    ColumnForbidden,
+    PolicyExpired,
+    PolicyFileError,
+    PolicyRefusal,
+    PolicyRefused,
+    PrivacyRequired,
+    RareLevel,
+    TooFewRows,
+    TooFewRowsPerFeature,
+    TooManySums,
+    public_detail,
+)
+from client_sdk.policy import Policy, policy_of
+from client_sdk.simulation import simulate
+from client_sdk.sites import TableSummary, site_of
+from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from kernels.rounds.program import Program
+from privacy.securesum.terms import default_terms
+from tests.client_sdk.hospitals import permissive
+from tests.rounds.tables import KERNEL, SCHEMA, table, tables
+from tests.rounds.tables import program as program_with
+
+TODAY = date(2026, 11, 16)
+TERMS = default_terms(bytes(16), 5)
+PLENTY = TableSummary(100_000, {"ward": {"medical": 900, "surgical": 900}})
+
+
+def check(policy: Policy, program: Program, summary: TableSummary = PLENTY) -> None:
+    policy.check_session(program, TERMS, summary, today=TODAY)
+
+
+def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: Program) -> None:
+    with pytest.raises(PolicyRefused) as refused:
+        check(policy_of(None), program)
+    kinds = {type(problem) for problem in refused.value.problems}
+    assert kinds == {AlgorithmForbidden, ColumnForbidden, PrivacyRequired, TooManySums}
+
+
+def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Program) -> None:
+    policy = Policy.from_toml(Policy.draft(program, TERMS))
+    check(policy, program)
+    policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, today=TODAY)
+    assert set(policy.columns) == set(columns_read(program.schema))
+    assert policy.max_sums == Disclosure.of(program, TERMS).sums
+    for narrower, error in (
+        (replace(policy, algorithms=policy.algorithms[:-1]), AlgorithmForbidden),
+        (replace(policy, columns=policy.columns[1:]), ColumnForbidden),
+        (replace(policy, max_sums=policy.max_sums - 1), TooManySums),
+        (replace(policy, without_differential_privacy=False), PrivacyRequired),
+    ):
+        with pytest.raises(error):
+            check(narrower, program)
+
+
+@pytest.mark.parametrize(
+    ("changes", "summary", "error", "code"),
+    [
+        ({"expires": date(2026, 11, 15)}, PLENTY, PolicyExpired, "policy.expired"),
+        ({"least_rows": 50}, TableSummary(49, {}), TooFewRows, "policy.rows"),
+        (
+            {"rows_per_feature": 3.0},
+            TableSummary(3 * KERNEL.features - 1, {}),
+            TooFewRowsPerFeature,
+            "policy.rows_per_feature",
+        ),
+        (
+            {"least_level_rows": 10},
+            TableSummary(1234, {"ward": {"surgical": 9}}),
+            RareLevel,
+            "policy.level_rows",
+        ),
+    ],
+)
+def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
+    program: Program,
+    changes: dict[str, Any],
+    summary: TableSummary,
+    error: type[PolicyRefusal],
+    code: str,
+) -> None:
+    with pytest.raises(error) as refused:
+        check(permissive(program, **changes), program, summary)
+    assert refused.value.code == code
+    assert next(iter(changes)) in refused.value.line
+    assert refused.value.line in str(refused.value)
+    told = public_detail(refused.value)
+    for count in (str(summary.training_rows), "9"):
+        assert count not in told, "the coordinator learns no count of rows"
+    # The last day counts, and so do just enough rows.
+    enough = TableSummary(summary.training_rows + 1, {"ward": {"surgical": 10}})
+    later = {"expires": TODAY} if "expires" in changes else changes
+    check(permissive(program, **later), program, enough)
+
+
+def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
+    policy = permissive(program, max_sums=3, least_cohort=5)
+    task = {"confirmed": 5, "sums": 3, "today": TODAY}
+    policy.check_task(program, 1, **task)
+    with pytest.raises(TooManySums):
+        policy.check_task(program, 1, **{**task, "sums": 4})
+    with pytest.raises(CohortTooSmall) as refused:
+        policy.check_task(program, 1, **{**task, "confirmed": 4})
+    assert "at least 5 members" in public_detail(refused.value)
+    with pytest.raises(AlgorithmForbidden):
+        replace(policy, algorithms=("moments",)).check_task(program, 1, **task)
+    with pytest.raises(PolicyExpired):
+        replace(policy, expires=date(2026, 1, 1)).check_task(program, 1, **task)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "least_cohrt = 5",
+        "least_cohort = -1",
+        "least_cohort = true",
+        "least_cohort = 5.0",
+        'rows_per_feature = "3"',
+        "rows_per_feature = nan",
+        "rows_per_feature = inf",
+        'algorithms = "exact"',
+        'algorithms = ["exakt"]',
+        "columns = [1]",
+        "without_differential_privacy = 1",
+        'expires = "2027-01-01"',
+        "expires = 2027-01-01T00:00:00Z",
+        "[policy]",
+        "least_cohort =",
+    ],
+)
+def test_a_policy_with_a_wrong_line_is_refused(text: str) -> None:
+    with pytest.raises(PolicyFileError):
+        Policy.from_toml(text)
+
+
+def test_a_policy_is_read_from_toml(tmp_path: Any) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('least_cohort = 7\nalgorithms = ["exact"]\nexpires = 2027-01-01\n')
+    policy = policy_of(path)
+    assert policy == Policy(least_cohort=7, algorithms=("exact",), expires=date(2027, 1, 1))
+    with pytest.raises(PolicyFileError, match="cannot be read"):
+        policy_of(tmp_path / "absent.toml")
+
+
+PUBLIC = distillation.columns_of(table(30, seed=9))
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (exact.Spec(steps=2, penalties=(3.0, 30.0)),),
+        (fedavg.Spec(rounds=2, local_steps=1),),
+        (fedavg.Spec(rounds=2, local_steps=1, validate=False),),
+        (distillation.Spec(public=PUBLIC, rounds=2, local_steps=1, distillation_steps=1),),
+        (linear_two_sums.Spec(),),
+    ],
+)
+def test_no_run_asks_for_more_than_was_disclosed(stages: tuple[object, ...]) -> None:
+    program = program_with(*stages)
+    told = Disclosure.of(program, TERMS)
+    simulated = simulate(program, tables(3), 7, secure=False)
+    assert simulated.sums <= told.sums
+    assert simulated.released <= told.numbers
+    assert told.sums <= simulated.sums + 2, "a bound that says something"
+
+
+def test_the_disclosure_says_what_it_must(program: Program) -> None:
+    text = str(Disclosure.of(program, TERMS))
+    for word in (*columns_read(program.schema), "No row", "differential privacy: NO", "exact/1"):
+        assert word in text
+    assert "masked" in text
+
+
+def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Program) -> None:
+    own = table(40)
+    back = {name: column[::-1] for name, column in own.items()}
+    fewer = {name: column[1:] for name, column in own.items()}
+    digests = [site_of(program, data, 7).digest for data in (own, back, fewer)]
+    assert digests[0] == digests[1] != digests[2]
+    assert len(digests[0]) == 32
+
+
+def test_bounded_columns_save_a_sum_and_the_disclosure_knows() -> None:
+    bounded = moments.Spec()
+    assert Disclosure.of(Program(SCHEMA, KERNEL, (bounded,)), TERMS).sums == 2
