@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from client_sdk.commands import tables
+
 
 def application() -> typer.Typer:
     """Build the command line."""
@@ -25,6 +27,7 @@ def application() -> typer.Typer:
             typer.echo(f"veilgp {version('veilgp')}")
             raise typer.Exit
 
+    tables.register(app)
     return app
 
 

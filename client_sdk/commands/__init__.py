@@ -1,0 +1,1 @@
+"""The shell commands, a file for each family; `client_sdk.command` puts them together."""
