@@ -61,8 +61,8 @@ class CsvFile:
         except (pa.ArrowException, OSError):
             # Arrow's own message may quote cells.
             raise UnreadableFile(
-                f"{self.name} cannot be read as CSV in UTF-8: save it in UTF-8, with a quotation "
-                "mark closed in each cell where one is opened"
+                f"{self.name}: {self._place()}: save the file as CSV in UTF-8, with every "
+                "quotation mark closed in the cell that it opens"
             ) from None
         if wrong:
             shown = ", ".join(map(str, wrong[:_LINES_SHOWN]))
@@ -76,20 +76,26 @@ class CsvFile:
     def _header(self) -> tuple[list[str], str, bool]:
         """Return the columns' names, the separator, and whether there is anything below."""
         try:
-            with self._path.open(encoding="utf-8-sig", newline="") as file:
-                line = file.readline()
-                separator = max(_SEPARATORS, key=lambda each: len(_cells_of([line], each)))
-                file.seek(0)
-                names = _cells_of(file, separator)
+            with self._path.open("rb") as file:
+                line = file.readline().decode("utf-8-sig")
                 has_rows = bool(file.read(1))
+            headers = {each: next(csv.reader([line], delimiter=each), []) for each in _SEPARATORS}
         except PermissionError:
             raise UnreadableFile(f"{self.name} may not be read: allow it to this user") from None
         except (UnicodeDecodeError, csv.Error, OSError):
             raise UnreadableFile(f"{self.name}: line 1 is no header in UTF-8: save it so") from None
+        separator = max(headers, key=lambda each: len(headers[each]))
+        names = headers[separator]
         if not any(names):
             raise EmptySource(f"{self.name} has no header: its first line must name the columns")
         return names, separator, has_rows
 
-
-def _cells_of(lines: "Iterator[str] | Sequence[str]", separator: str) -> list[str]:
-    return next(csv.reader(lines, delimiter=separator), [])
+    def _place(self) -> str:
+        """Say which line is not in UTF-8, where that is the matter."""
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    return f"line {number} is not in UTF-8"
+        return "a line is damaged"

@@ -8,6 +8,7 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 import pyarrow as pa
+from narwhals.exceptions import DuplicateError
 
 from client_sdk.errors import FileNotThere, NotATable, UnknownSuffix
 from client_sdk.tables.arrays import Columns, of_array
@@ -49,16 +50,16 @@ def _open_frame(data: Any) -> Source:
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     try:
-        frame = nw.from_native(data, eager_only=True)
+        return Frame(nw.from_native(data, eager_only=True))
+    except DuplicateError:
+        names = data.column_names if isinstance(data, pa.Table) else data.columns
+        check_names("the table", [*map(str, names)])
+        raise
     except TypeError:
         raise NotATable(
             f"a {type(data).__name__} is no table here: pass {_ACCEPTED}; collect a lazy frame "
             "before"
         ) from None
-    # Narwhals refuses two columns of one name too, each kind of frame in its own words.
-    names = data.column_names if isinstance(data, pa.Table) else data.columns
-    check_names("the table", [name for name in names if isinstance(name, str)])
-    return Frame(frame)
 
 
 def _open_path(path: Path) -> Source:

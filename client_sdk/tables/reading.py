@@ -30,6 +30,9 @@ class SchemaStream:
         text = self._source.numbers_are_text
         wanted = self._numbers | self._labels
         columns = [name for name in self._source.columns if name in wanted]
+        if not columns:
+            yield {}
+            return
         for batch in self._source.batches(columns):
             yield {
                 name: as_numbers(column, text=text) if name in self._numbers else as_labels(column)
