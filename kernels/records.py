@@ -94,6 +94,19 @@ class Records:
         (records,) = read_in_pieces(schema, [table], training=False)
         return records
 
+    @classmethod
+    def none(cls, schema: Schema) -> "Records":
+        """Return no rows, as if read for training."""
+        return cls(
+            schema,
+            numeric=torch.zeros(0, len(schema.numeric), dtype=torch.float64),
+            missing=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
+            outside=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
+            levels=torch.zeros(0, len(schema.categorical), dtype=torch.int64),
+            targets=torch.zeros(0, len(schema.targets), dtype=torch.float64),
+            patients=None if schema.patient is None else (),
+        )
+
     def take(self, chosen: Tensor) -> "Records":
         """Return the rows that are chosen, a bool for each; possibly none."""
         patients = self.patients

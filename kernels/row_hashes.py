@@ -24,9 +24,10 @@ def row_keys(records: Records) -> list[bytes]:
     return _cells(records) if records.patients is None else _patients(records.patients)
 
 
-def row_hashes(records: Records) -> list[bytes]:
-    """Return 32 bytes for each row, equal for equal rows."""
-    return _cells(records)
+def keys_and_hashes(records: Records) -> tuple[list[bytes], list[bytes]]:
+    """Return `row_keys`, and 32 bytes for each row, equal for equal rows."""
+    keys = row_keys(records)
+    return keys, keys if records.patients is None else _cells(records, keys)
 
 
 def words(keys: list[bytes]) -> NDArray[np.uint64]:
@@ -56,15 +57,14 @@ class Fingerprint:
         return hashlib.sha256(b"veilgp/table/1" + self.rows.to_bytes(8, "big") + total).digest()
 
 
-def _cells(records: Records) -> list[bytes]:
+def _cells(records: Records, patients: list[bytes] | None = None) -> list[bytes]:
     columns = [records.numeric, records.missing, records.levels]
     columns += [] if records.targets is None else [records.targets]
     # −0 and 0 are one number.
     cells = np.concatenate([column.numpy().astype("<f8") + 0.0 for column in columns], axis=1)
     packed = cells.view(np.uint8)
-    if records.patients is not None:
-        patients = np.frombuffer(b"".join(_patients(records.patients)), np.uint8).reshape(-1, 32)
-        packed = np.concatenate([packed, patients], axis=1)
+    if patients is not None:
+        packed = np.concatenate([packed, words(patients).view(np.uint8)], axis=1)
     # One bytes object a row, made in C: slicing them in Python would take longer than hashing.
     rows = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0].tolist()
     hashed = hashlib.blake2b

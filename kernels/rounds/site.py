@@ -19,7 +19,7 @@ from kernels.errors import EmptyTable, StateError, TooManyRows
 from kernels.records import Records
 from kernels.rounds.model import Model, known
 from kernels.rounds.streamed import DEALT, Dealt, Stream, Streamed
-from kernels.row_hashes import Fingerprint, row_hashes, row_keys
+from kernels.row_hashes import Fingerprint, keys_and_hashes, row_keys
 from kernels.schema import Schema
 from kernels.standardiser import CLIP, Rows, Standardiser
 
@@ -124,7 +124,7 @@ class Site:
         if self._digest is None:
             own = (self.parts[part] for part in [*Part][:DEALT] if part in self.parts)
             pieces = (piece for rows in own for piece in rows.in_pieces(CHUNK_ROWS))
-            fingerprints = (Fingerprint.of(row_hashes(piece)) for piece in pieces)
+            fingerprints = (Fingerprint.of(keys_and_hashes(piece)[1]) for piece in pieces)
             self._digest = sum(fingerprints, Fingerprint()).digest()
         return self._digest
 
@@ -201,8 +201,7 @@ class Site:
     def _in_memory(self, part: Part) -> Records:
         own = self.parts.get(part)
         if own is None:
-            anything = next(iter(self.parts.values()))
-            return _no_records(anything.schema)
+            return Records.none(next(iter(self.parts.values())).schema)
         if isinstance(own, Records):
             return own
         if len(own) > ROWS_IN_MEMORY:
@@ -211,7 +210,7 @@ class Site:
                 f"{ROWS_IN_MEMORY} are held: train with `exact`, which reads them in pieces, or "
                 "take a sample of the table"
             )
-        return Records.concatenate([_no_records(own.schema), *own.in_pieces(CHUNK_ROWS)])
+        return Records.concatenate([Records.none(own.schema), *own.in_pieces(CHUNK_ROWS)])
 
     def _check_count(self, part: Part, model: Model) -> None:
         if self.count(part) > model.max_rows:
@@ -222,24 +221,6 @@ class Site:
 
     def __repr__(self) -> str:
         return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.parts.items())})"
-
-
-def _no_records(schema: Schema) -> Records:
-    """Return no rows, read for training."""
-
-    def nothing(columns: int, dtype: torch.dtype) -> Tensor:
-        return torch.zeros(0, columns, dtype=dtype)
-
-    numeric = len(schema.numeric)
-    return Records(
-        schema,
-        nothing(numeric, torch.float64),
-        nothing(numeric, torch.bool),
-        nothing(numeric, torch.bool),
-        nothing(len(schema.categorical), torch.int64),
-        nothing(len(schema.targets), torch.float64),
-        None if schema.patient is None else (),
-    )
 
 
 def _clipped(rows: Rows) -> Tensor:

@@ -9,7 +9,7 @@ anew under a running session would deal other patients' rows by the old bytes.
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernels.errors import ChangedTable
 from kernels.hashed import seeded_word
 from kernels.records import Records, read_in_pieces
-from kernels.row_hashes import Fingerprint, row_hashes, row_keys, words
+from kernels.row_hashes import Fingerprint, keys_and_hashes, words
 from kernels.schema import Schema
 
 Stream = Iterable[Mapping[str, object]]
@@ -40,7 +40,7 @@ def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
     return np.where(draw >= held_out, 0, np.where(draw < held_out / 2, 1, 2)).astype(np.uint8)
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Dealt:
     """A stream after its first reading.
 
@@ -51,8 +51,8 @@ class Dealt:
     stream: Stream
     parts: NDArray[np.uint8]
     fingerprint: Fingerprint
-    checksums: list[int] = field(default_factory=list)
-    records: Records | None = None
+    checksums: list[int]
+    records: Records | None
 
     @classmethod
     def of(
@@ -69,8 +69,7 @@ class Dealt:
         parts, checksums, fingerprint = [], [], Fingerprint()
         kept: list[Records] | None = []
         for records in read_in_pieces(schema, stream):
-            keys = row_keys(records)
-            hashes = keys if records.patients is None else row_hashes(records)
+            keys, hashes = keys_and_hashes(records)
             parts.append(deal(keys, held_out=held_out, seed=seed))
             checksums.append(_checksum(records))
             fingerprint += Fingerprint.of(hashes)
