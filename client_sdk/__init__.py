@@ -1,4 +1,7 @@
-"""What a hospital installs: its local table, its own policy, and the one door out."""
+"""What a hospital installs: its local table, its own policy, and the one door out.
+
+Names are imported when they are used: `veilgp --version` must not wait for torch.
+"""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -24,7 +27,6 @@ __all__ = [
     "simulate",
 ]
 
-# Found when first used: `veilgp --version` has no need of torch.
 _HOMES = {
     "Gain": "site_gain",
     "GlobalModel": "model",
@@ -43,3 +45,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

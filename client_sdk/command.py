@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from client_sdk.commands import card, predict, session
+from client_sdk.commands import card, predict, session, tables
 
 
 def application() -> typer.Typer:
@@ -30,6 +30,7 @@ def application() -> typer.Typer:
     app.command("predict")(predict.predict)
     app.command("card")(card.card)
     session.register(app)
+    tables.register(app)
     return app
 
 

@@ -27,7 +27,7 @@
     │   ├── NotACoordinator           transport.not_a_coordinator
     │   ├── AnswerTooLarge            transport.too_large
     │   ├── MalformedAnswer           transport.malformed
-    │   ├── ProtocolMismatch          protocol_mismatch
+    │   ├── ProtocolMismatch          protocol.mismatch
     │   └── Refused                   the coordinator's own code
     ├── SessionError                  session.invalid
     │   ├── SessionChanged            session.changed
@@ -38,6 +38,15 @@
     │   ├── DeadlinePassed            session.deadline
     │   ├── RunFailed                 session.run_failed
     │   └── NoModel                   session.no_model
+    ├── TableSourceError              source.invalid
+    │   ├── NotATable                 source.not_a_table
+    │   ├── FileNotThere              source.not_found
+    │   ├── UnknownSuffix             source.unknown_suffix
+    │   ├── EmptySource               source.empty
+    │   ├── UnreadableFile            source.unreadable
+    │   ├── DuplicateColumns          source.duplicate_columns
+    │   ├── DifferentColumns          source.different_columns
+    │   └── DraftError                source.draft
     └── ModelError                    global_model.invalid
         ├── ModelNotFound             global_model.not_found
         ├── ModelNotSaved             global_model.not_saved
@@ -241,7 +250,7 @@ class MalformedAnswer(TransportError):
 class ProtocolMismatch(TransportError):
     """Hospital and coordinator speak different versions of the protocol."""
 
-    code = "protocol_mismatch"
+    code = "protocol.mismatch"
 
 
 class Refused(TransportError):
@@ -314,6 +323,63 @@ class NoModel(SessionError):
     """A run is done and made no model."""
 
     code = "session.no_model"
+
+
+# -- the table
+
+
+class TableSourceError(ClientError):
+    """What was given as the table cannot be read as one."""
+
+    code = "source.invalid"
+
+
+class NotATable(TableSourceError):
+    """An object that is no table, or a table of a kind that is not read here."""
+
+    code = "source.not_a_table"
+
+
+class FileNotThere(TableSourceError):
+    """A path that leads to no file or folder."""
+
+    code = "source.not_found"
+
+
+class UnknownSuffix(TableSourceError):
+    """A file whose name does not say that it is CSV or Parquet."""
+
+    code = "source.unknown_suffix"
+
+
+class EmptySource(TableSourceError):
+    """A folder without tables, or a file without columns."""
+
+    code = "source.empty"
+
+
+class UnreadableFile(TableSourceError):
+    """A file that is damaged, not permitted, or not what its suffix says."""
+
+    code = "source.unreadable"
+
+
+class DuplicateColumns(TableSourceError):
+    """Two columns of one name."""
+
+    code = "source.duplicate_columns"
+
+
+class DifferentColumns(TableSourceError):
+    """Files of one folder with different columns."""
+
+    code = "source.different_columns"
+
+
+class DraftError(TableSourceError):
+    """A schema cannot be drafted: a column that was named is not there, or of no use."""
+
+    code = "source.draft"
 
 
 # -- the global model

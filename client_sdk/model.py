@@ -73,7 +73,7 @@ class GlobalModel:
 
         Memory is that of the table and of the result: features exist for a few rows at a time.
         """
-        return Predictions(predict(self.artifact.model, columns_of(data)))
+        return Predictions(predict(self.artifact.model, _columns(data, self.schema)))
 
     def intervals(self, data: object, level: float = 0.9, *, kind: str = "conformal") -> Intervals:
         """Predict a table and return central intervals, as `Predictions.intervals` does."""
@@ -95,15 +95,9 @@ class GlobalModel:
         return f"GlobalModel({self.id}, predicts {targets})"
 
 
-def columns_of(data: object) -> Mapping[str, object]:
-    """Return a table as a mapping from column names to arrays, whatever dataframe it is."""
-    if isinstance(data, Mapping):
-        return data
-    try:
-        frame = narwhals.from_native(data, eager_only=True)  # type: ignore[call-overload]
-    except TypeError as problem:
-        raise TableNotRead(
-            f"a table is a dataframe or a mapping from column names to arrays, not a "
-            f"{type(data).__name__}"
-        ) from problem
-    return {name: frame[name].to_numpy() for name in frame.columns}
+def _columns(data: object, schema: Schema) -> Mapping[str, object]:
+    """Return a table's columns that the schema names, as cells, whatever kind of table it is."""
+    pieces = list(SchemaStream(open_table(data), schema))
+    if len(pieces) == 1:
+        return pieces[0]
+    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}

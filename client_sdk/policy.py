@@ -31,7 +31,7 @@ from client_sdk.errors import (
     TooFewRowsPerFeature,
     TooManySums,
 )
-from client_sdk.sites import TableSummary
+from client_sdk.tables import TableSummary
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms

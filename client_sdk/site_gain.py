@@ -11,7 +11,6 @@ Nothing here is a `Contribution`, and the coordinator's room cannot import this 
 
 from dataclasses import dataclass, replace
 
-import torch
 from torch import Tensor
 
 from kernels.errors import EmptyTable
@@ -22,8 +21,8 @@ from kernels.refit import refit
 from kernels.rounds.model import Model, known
 from kernels.rounds.prediction import predict_standardised
 from kernels.rounds.site import Part, Site
+from kernels.rounds.sufficient import site_statistics
 from kernels.schema import Target
-from kernels.statistics import Statistics
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,18 +53,19 @@ def gain(model: Model, site: Site) -> Gain:
     """Compare a finished model with the one that this site would have alone."""
     known(model.statistics, "linear")
     standardiser = known(model.standardiser, "moments")
-    x, y = site.table(Part.TRAINING, model)
-    if len(x) == 0:
+    if site.count(Part.TRAINING) == 0:
         raise EmptyTable("this site has no training rows, so no model of its own to compare with")
-    own = Statistics.of_table(model.urk, x, y)
+    own = site_statistics(model, site, Part.TRAINING)
     local = replace(model, statistics=own, hyperparameters=refit(Spectrum.of(own)))
-    held_out = [site.table(part, model) for part in (Part.STOPPING, Part.CALIBRATION)]
-    x, y = (torch.cat(columns) for columns in zip(*held_out, strict=True))
-    if len(x) == 0:
+    held_out = (Part.STOPPING, Part.CALIBRATION)
+    if not any(site.count(part) for part in held_out):
         raise EmptyTable("this site held out no rows to compare on: give the program a held_out")
 
     def judged(each: Model) -> Scores:
-        predicted = predict_standardised(each, x)
-        return in_units(Scores.of(predicted.mean, predicted.variance, y), standardiser)
+        scores = Scores.zero(model.targets)
+        for x, y, _ in (chunk for part in held_out for chunk in site.chunks(part, each)):
+            predicted = predict_standardised(each, x)
+            scores += Scores.of(predicted.mean, predicted.variance, y)
+        return in_units(scores, standardiser)
 
     return Gain(model.schema.targets, judged(local), judged(model))

@@ -1,25 +1,11 @@
 """A hospital's table as its half of the algorithms sees it, and the digest that binds it."""
 
-import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
-
-from kernels.records import Records
+from client_sdk.tables import TableSummary, read_site, summarise
 from kernels.rounds.program import Program
-from kernels.rounds.site import Part, Site
-
-
-@dataclass(frozen=True)
-class TableSummary:
-    """Counts that the site's policy asks for, made and kept at the site.
-
-    level_rows: for each categorical column, the training rows of each level that any of them has.
-    """
-
-    training_rows: int
-    level_rows: Mapping[str, Mapping[str, int]]
+from kernels.rounds.site import Site
 
 
 @dataclass(frozen=True)
@@ -35,37 +21,7 @@ def site_of(
     program: Program, data: object, seed: int, *, consents: Iterable[str] = ()
 ) -> HospitalTable:
     """Check a table against the program's schema, all of it, and deal its rows."""
-    if not isinstance(data, Mapping):
-        raise TypeError("a table is a mapping of columns")
-    site = Site.of_table(program.schema, data, held_out=program.held_out, seed=seed)
-    site.consents = frozenset(consents)
-    return HospitalTable(site, _digest(site), _summary(site))
-
-
-def _summary(site: Site) -> TableSummary:
-    training = site.records[Part.TRAINING]
-    found = zip(training.schema.categorical, training.levels.unbind(1), strict=True)
-    counted = {
-        column.name: {
-            level: int((codes == position).sum()) for position, level in enumerate(column.levels)
-        }
-        for column, codes in found
-    }
-    return TableSummary(
-        len(training),
-        {name: {k: rows for k, rows in own.items() if rows} for name, own in counted.items()},
+    site = read_site(
+        data, program.schema, held_out=program.held_out, seed=seed, consents=consents
     )
-
-
-def _digest(site: Site) -> bytes:
-    """Hash the rows whatever their order, and whatever part they were dealt to."""
-    records = Records.concatenate(list(site.records.values()))
-    columns = [records.numeric, records.missing.double(), records.levels.double()]
-    columns += [] if records.targets is None else [records.targets]
-    rows = [row.tobytes() for row in torch.cat(columns, 1).numpy()]
-    if records.patients is not None:
-        rows = [row + who.encode() for row, who in zip(rows, records.patients, strict=True)]
-    whole = hashlib.sha256(records.schema.to_json().encode())
-    for digest in sorted(hashlib.sha256(row).digest() for row in rows):
-        whole.update(digest)
-    return whole.digest()
+    return HospitalTable(site, site.digest, summarise(site))

@@ -19,6 +19,7 @@
     │   ├── EmptyTable            table.empty
     │   ├── NotFinite             table.not_finite
     │   ├── WrongShape            table.wrong_shape
+    │   ├── ChangedTable          table.changed
     │   ├── TableRefused          table.refused, with all its `problems`:
     │   └── ColumnError           table.column
     │       ├── MissingColumn     table.missing_column
@@ -169,6 +170,12 @@ class WrongShape(TableError):
     """Rows and targets disagree in number, or with the kernel's inputs."""
 
     code = "table.wrong_shape"
+
+
+class ChangedTable(TableError):
+    """A table that is read again has other rows than when it was checked."""
+
+    code = "table.changed"
 
 
 class TableRefused(TableError):

@@ -7,14 +7,14 @@ Columns that the schema does not name are ignored: a hospital's export is wider 
 misspelt column is noticed as a missing one. Every column of the schema must be there, also where
 all its cells may be missing: leaving one out by accident must not look like having no data.
 
-All problems of a table are found before it is refused (`TableRefused`). Messages name columns,
-bounds and levels of the schema and a few row numbers, never what is in a cell.
+All problems of a table are found before it is refused (`TableRefused`), also where it comes in
+pieces. Messages name columns, bounds and levels of the schema and a few row numbers, never what is
+in a cell.
 """
 
-import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.cells import as_array, read_labels, read_numbers
+from kernels.cells import Cells, are_dates, as_array, read_labels, read_numbers
+from kernels.chunks import chunks
 from kernels.errors import (
     ColumnError,
     EmptyTable,
@@ -33,15 +34,11 @@ from kernels.errors import (
     NotALabel,
     NotNumeric,
     OutOfBounds,
-    TableError,
-    TableRefused,
     UnknownLevel,
     WrongLength,
 )
+from kernels.problems import Problems
 from kernels.schema import Categorical, Numeric, Schema, Target
-
-ROWS_SHOWN = 3
-"""How many row numbers a message has at most."""
 
 LEVELS_SHOWN = 12
 """How many levels of the schema a message has at most."""
@@ -88,12 +85,27 @@ class Records:
         A model must not be shaped by a body temperature of 370, and the bounds are what noise
         and encoding are later sized by.
         """
-        return _read(schema, table, training=True)
+        (records,) = read_in_pieces(schema, [table])
+        return records
 
     @classmethod
     def for_prediction(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
         """Read the features and nothing else; numbers out of bounds are flagged in `outside`."""
-        return _read(schema, table, training=False)
+        (records,) = read_in_pieces(schema, [table], training=False)
+        return records
+
+    @classmethod
+    def none(cls, schema: Schema) -> "Records":
+        """Return no rows, as if read for training."""
+        return cls(
+            schema,
+            numeric=torch.zeros(0, len(schema.numeric), dtype=torch.float64),
+            missing=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
+            outside=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
+            levels=torch.zeros(0, len(schema.categorical), dtype=torch.int64),
+            targets=torch.zeros(0, len(schema.targets), dtype=torch.float64),
+            patients=None if schema.patient is None else (),
+        )
 
     def take(self, chosen: Tensor) -> "Records":
         """Return the rows that are chosen, a bool for each; possibly none."""
@@ -122,18 +134,10 @@ class Records:
             None if self.patients is None else self.patients[rows],
         )
 
-    def row_keys(self) -> list[bytes]:
-        """Return what tells rows apart whatever their order: the patient, or the row's own cells.
-
-        Sixteen bytes each, from a hash; for use at the site only.
-        """
-        if self.patients is not None:
-            own = [patient.encode() for patient in self.patients]
-        else:
-            columns = [self.numeric, self.missing, self.levels]
-            columns += [] if self.targets is None else [self.targets]
-            own = [row.tobytes() for row in torch.cat([c.double() for c in columns], 1).numpy()]
-        return [hashlib.blake2b(key, digest_size=16, person=b"veilgp/rows").digest() for key in own]
+    def in_pieces(self, rows: int) -> Iterator["Records"]:
+        """Yield consecutive pieces of at most so many rows."""
+        for piece in chunks(len(self), rows):
+            yield self.between(piece)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Records"]) -> "Records":
@@ -157,11 +161,33 @@ class Records:
         return f"Records({len(self)} rows)"
 
 
-def _read(schema: Schema, table: Mapping[str, object], *, training: bool) -> Records:
+def read_in_pieces(
+    schema: Schema, pieces: Iterable[Mapping[str, object]], *, training: bool = True
+) -> Iterator[Records]:
+    """Yield the records of each piece of a table; refuse the table at its end, if it is to be.
+
+    From the first problem on nothing is yielded, and the rest is read for its problems only. The
+    end must be reached: what was yielded before it is of a table that may yet be refused.
+    """
+    problems = Problems()
+    lengths: set[int] = set()
+    for piece in pieces:
+        records, rows = _read(schema, piece, problems, training=training)
+        lengths |= rows
+        if records is not None:
+            yield records
+    if lengths == {0} or not (lengths or problems):
+        problems.add(EmptyTable("the table has no rows; pass at least one"))
+    problems.refuse()
+
+
+def _read(
+    schema: Schema, table: Mapping[str, object], problems: Problems, *, training: bool
+) -> tuple[Records | None, set[int]]:
+    """Read one piece, None if there is any problem so far; and say how long its columns are."""
     targets = schema.targets if training else ()
     patient = schema.patient if training else None
     names = [column.name for column in (*schema.features, *targets)]
-    problems: list[TableError] = []
     columns = _columns(table, names if patient is None else [*names, patient], problems)
 
     def numbers(wanted: Iterable[Numeric | Target]) -> list[NDArray[np.float64]]:
@@ -179,13 +205,15 @@ def _read(schema: Schema, table: Mapping[str, object], *, training: bool) -> Rec
     ]
     target_values = numbers(targets)
     patients = _patients(patient, columns[patient], problems) if patient in columns else None
+    lengths = {len(cells) for cells in columns.values()}
+    rows = _usual_length(columns)
+    problems.rows += rows
     if problems:
-        raise TableRefused(problems)
+        return None, lengths
 
-    rows = len(columns[names[0]])
     values = _side_by_side(numeric, rows, np.float64)
     outside = [_outside(column, v) for column, v in zip(schema.numeric, numeric, strict=True)]
-    return Records(
+    records = Records(
         schema=schema,
         numeric=values.nan_to_num(nan=0.0),
         missing=values.isnan(),
@@ -194,6 +222,7 @@ def _read(schema: Schema, table: Mapping[str, object], *, training: bool) -> Rec
         targets=_side_by_side(target_values, rows, np.float64) if training else None,
         patients=patients,
     )
+    return records, lengths
 
 
 def _side_by_side(columns: Sequence[NDArray[Any]], rows: int, kind: type[np.generic]) -> Tensor:
@@ -201,56 +230,57 @@ def _side_by_side(columns: Sequence[NDArray[Any]], rows: int, kind: type[np.gene
     return torch.from_numpy(np.array(columns, kind).reshape(len(columns), rows).T.copy())
 
 
-def _columns(
-    table: Mapping[str, object], names: list[str], problems: list[TableError]
-) -> dict[str, NDArray[Any]]:
+def _columns(table: Mapping[str, object], names: list[str], problems: Problems) -> dict[str, Cells]:
     """Take those of the columns `names` that are there and one-dimensional."""
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Cells] = {}
     for name in names:
         if name not in table:
             sentence = "the table does not have it; add it, or correct its spelling"
-            problems.append(MissingColumn(name, sentence))
+            problems.add(MissingColumn(name, sentence))
             continue
         cells = as_array(table[name])
         if cells.ndim == 1:
             columns[name] = cells
         else:
             sentence = f"it has {cells.ndim} dimensions; pass a list or an array with one"
-            problems.append(WrongLength(name, sentence))
-    lengths = Counter(len(cells) for cells in columns.values())
-    usual = lengths.most_common(1)[0][0] if lengths else None
-    problems += [
-        WrongLength(
-            name,
-            f"it has {len(cells)} rows where most columns have {usual}; pass a cell for every row",
-        )
-        for name, cells in columns.items()
-        if len(cells) != usual
-    ]
-    if [*lengths] == [0]:
-        problems.append(EmptyTable("the table has no rows; pass at least one"))
+            problems.add(WrongLength(name, sentence))
+    usual = _usual_length(columns)
+    for name, cells in columns.items():
+        if len(cells) != usual:
+            problems.add(
+                WrongLength(
+                    name,
+                    f"it has {len(cells)} rows where most columns have {usual}; pass a cell for "
+                    "every row",
+                )
+            )
     return columns
 
 
+def _usual_length(columns: Mapping[str, Cells]) -> int:
+    lengths = Counter(len(cells) for cells in columns.values())
+    return lengths.most_common(1)[0][0] if lengths else 0
+
+
 def _numbers(
-    column: Numeric | Target,
-    cells: NDArray[Any],
-    problems: list[TableError],
-    *,
-    refuse_outside: bool,
+    column: Numeric | Target, cells: Cells, problems: Problems, *, refuse_outside: bool
 ) -> NDArray[np.float64]:
     """Read numbers as float64, NaN where missing."""
     values, no_number = read_numbers(cells)
 
     def note(kind: type[ColumnError], bad: NDArray[np.bool_], what: str, advice: str) -> None:
-        _note(problems, kind, column.name, bad, what, advice)
+        problems.note(kind, column.name, bad, what, advice)
 
-    note(
-        NotNumeric,
-        no_number,
-        "are no numbers",
-        "convert text and booleans to numbers, or let the schema have a categorical column",
-    )
+    if are_dates(cells):
+        advice = "turn them into a number, such as the days since admission"
+        note(NotNumeric, no_number, "are dates or times", advice)
+    else:
+        note(
+            NotNumeric,
+            no_number,
+            "are no numbers",
+            "convert text and booleans to numbers, or let the schema have a categorical column",
+        )
     note(InfiniteValue, np.isinf(values), "are infinite", "correct them, or mark them as missing")
     missing = np.isnan(values) & ~no_number
     if isinstance(column, Target):
@@ -267,22 +297,19 @@ def _numbers(
     return values
 
 
-def _levels(
-    column: Categorical, cells: NDArray[Any], problems: list[TableError]
-) -> NDArray[np.int64]:
+def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np.int64]:
     """Read labels as positions among the column's levels, −1 where missing."""
-    labels = _labels(column.name, cells, problems)
+    labels, own = _labels(column.name, cells, problems)
     positions = {level: position for position, level in enumerate(column.levels)}
     unknown = -2 if column.other is None else positions[column.other]
     found = [-1 if not label else positions.get(label, unknown) for label in labels]
-    codes = np.array(found, np.int64)
+    codes = np.array(found, np.int64)[own]
     if not column.may_be_missing:
-        missing = np.array([label == "" for label in labels], np.bool_)
-        _note(problems, MissingValue, column.name, missing, "are missing", _ADVICE_ON_MISSING)
+        missing = _where(labels, own, "")
+        problems.note(MissingValue, column.name, missing, "are missing", _ADVICE_ON_MISSING)
     shown = ", ".join(map(repr, column.levels[:LEVELS_SHOWN]))
     more = "" if len(column.levels) <= LEVELS_SHOWN else f" … ({len(column.levels)} in all)"
-    _note(
-        problems,
+    problems.note(
         UnknownLevel,
         column.name,
         codes == -2,
@@ -292,21 +319,29 @@ def _levels(
     return codes
 
 
-def _patients(column: str, cells: NDArray[Any], problems: list[TableError]) -> tuple[str, ...]:
-    labels = _labels(column, cells, problems)
-    missing = np.array([label == "" for label in labels], np.bool_)
+def _patients(column: str, cells: Cells, problems: Problems) -> tuple[str, ...]:
+    labels, own = _labels(column, cells, problems)
     advice = "say whose rows they are, or let the schema have no patient column"
-    _note(problems, MissingValue, column, missing, "are missing", advice)
-    return tuple(label or "" for label in labels)
+    problems.note(MissingValue, column, _where(labels, own, ""), "are missing", advice)
+    return tuple(labels[position] or "" for position in own.tolist())
 
 
-def _labels(column: str, cells: NDArray[Any], problems: list[TableError]) -> list[str | None]:
-    """Read labels: text, "" where missing, None where a cell is no label."""
-    labels = read_labels(cells)
-    no_label = np.array([label is None for label in labels], np.bool_)
-    advice = "convert fractions, dates and other objects to text"
-    _note(problems, NotALabel, column, no_label, "are neither text nor whole numbers", advice)
-    return labels
+def _labels(
+    column: str, cells: Cells, problems: Problems
+) -> tuple[list[str | None], NDArray[np.int64]]:
+    """Read labels, "" where missing and None where a cell is no label, and each row's position."""
+    labels, own = read_labels(cells)
+    what, advice = "are neither text nor whole numbers", "convert fractions and objects to text"
+    if are_dates(cells):
+        what, advice = "are dates or times", "turn them into text, such as the month's name"
+    problems.note(NotALabel, column, _where(labels, own, None), what, advice)
+    return labels, own
+
+
+def _where(
+    labels: list[str | None], own: NDArray[np.int64], wanted: str | None
+) -> NDArray[np.bool_]:
+    return np.array([label == wanted for label in labels], np.bool_)[own]
 
 
 def _outside(column: Numeric | Target, values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -319,22 +354,3 @@ def _bounds(column: Numeric | Target) -> str:
     lower = "(−∞" if column.lower is None else f"[{column.lower}"
     upper = "∞)" if column.upper is None else f"{column.upper}]"
     return f"{lower}, {upper} {column.unit}"
-
-
-def _note(
-    problems: list[TableError],
-    kind: type[ColumnError],
-    column: str,
-    bad: NDArray[np.bool_],
-    what: str,
-    advice: str,
-) -> None:
-    """Add a problem if there are `bad` cells: how many and where, never what is in them."""
-    rows = np.flatnonzero(bad)
-    if not len(rows):
-        return
-    shown = ", ".join(map(str, rows[:ROWS_SHOWN]))
-    more = " …" if len(rows) > ROWS_SHOWN else ""
-    where = f"{'row' if len(rows) == 1 else 'rows'} {shown}{more}, counted from 0"
-    sentence = f"{len(rows)} of {len(bad)} cells {what} ({where}); {advice}"
-    problems.append(kind(column, sentence, rows=len(rows)))

@@ -107,21 +107,23 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Score the site's rows of the part."""
     part, model = state.spec.part, state.model
-    x, y = site.table(part, model)
-    predicted = predict_standardised(model, x)
-    residuals, variance = y - predicted.mean, predicted.variance
-    blocks = _named("gaussian", score([StudentT()] * model.targets, residuals, variance))
-    if state.judges is None:
-        return blocks
-    fold = folds(site.bounded(part, model))
-    scores, inside = Scores.zero(model.targets), torch.zeros(model.targets, len(LEVELS)).double()
-    for f, judges in enumerate(state.judges):
-        r, v = residuals[fold == f], variance[fold == f]
-        scores += score([judge.law for judge in judges], r, v)
-        reach = [[judge.conformal(level) for level in LEVELS] for judge in judges]
-        z = (r.abs() / v.sqrt())[:, :, None]
-        inside += (z <= torch.tensor(reach, dtype=torch.float64)).double().sum(0)
-    return blocks | _named("recalibrated", scores) | {"conformal_inside": inside.numpy()}
+    gaussian, recalibrated = Scores.zero(model.targets), Scores.zero(model.targets)
+    inside = torch.zeros(model.targets, len(LEVELS), dtype=torch.float64)
+    for x, y, records in site.chunks(part, model):
+        predicted = predict_standardised(model, x)
+        residuals, variance = y - predicted.mean, predicted.variance
+        gaussian += score([StudentT()] * model.targets, residuals, variance)
+        fold = None if state.judges is None else folds(records)
+        for f, judges in enumerate(state.judges or ()):
+            r, v = residuals[fold == f], variance[fold == f]
+            recalibrated += score([judge.law for judge in judges], r, v)
+            reach = [[judge.conformal(level) for level in LEVELS] for judge in judges]
+            z = (r.abs() / v.sqrt())[:, :, None]
+            inside += (z <= torch.tensor(reach, dtype=torch.float64)).double().sum(0)
+    blocks = _named("gaussian", gaussian)
+    if state.judges is not None:
+        blocks |= _named("recalibrated", recalibrated) | {"conformal_inside": inside.numpy()}
+    return blocks
 
 
 def update(state: State, total: SecureTotal) -> State:

@@ -37,6 +37,7 @@ from kernels.rounds.storage import PRIVATE, check_rows, check_tensor
 from kernels.rounds.sufficient import (
     RESOLUTION,
     contribution_of,
+    site_statistics,
     statistics_blocks,
     statistics_of,
 )
@@ -183,10 +184,11 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
     model, pooled = state.model, state.pooled
+    training, stopping = (site.count(part) for part in (Part.TRAINING, Part.STOPPING))
+    if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
+        return _contribute_in_chunks(state, site)
     x, y = site.table(Part.TRAINING, model)
     held_out, _ = site.table(Part.STOPPING, model)
-    if not 0 < len(x) <= model.kernel.rows_at_a_time(CHUNK_ROWS) - len(held_out):
-        return _contribute_in_chunks(state, site)
     # Both sums of a step are at the same weights, so the features of the first serve the second.
     features = None if pooled is None else site.take_kept(model)
     if not isinstance(features, Features):
@@ -212,19 +214,20 @@ def contribute(state: State, site: Site) -> Contribution:
 def _contribute_in_chunks(state: State, site: Site) -> Contribution:
     """Do the same in memory that does not grow with the rows."""
     model, pooled = state.model, state.pooled
-    x, y = site.table(Part.TRAINING, model)
     if pooled is None:
-        return contribution_of(Statistics.of_table(model.urk, x, y))
-    gradient = client_gradient(
-        model.urk,
-        x,
-        y,
-        scatter_gradient=pooled.scatter_gradient,
-        cross_gradient=pooled.cross_gradient,
-    )
+        return contribution_of(site_statistics(model, site, Part.TRAINING))
+    gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
+    for x, y, _ in site.chunks(Part.TRAINING, model):
+        gradient += client_gradient(
+            model.urk,
+            x,
+            y,
+            scatter_gradient=pooled.scatter_gradient,
+            cross_gradient=pooled.cross_gradient,
+        )
     return {
         "gradient": (gradient / pooled.rows).numpy(),
-        "rows": np.array(float(len(x))),
+        "rows": np.array(float(site.count(Part.TRAINING))),
         **held_out_contribution(model, pooled.posterior_weights, site),
     }
 

@@ -36,8 +36,12 @@ from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.parameters import check_at_least, check_flag, check_learning_rate, check_whole
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE, check_tensor
-from kernels.rounds.sufficient import contribution_of, statistics_blocks, statistics_of
-from kernels.statistics import Statistics
+from kernels.rounds.sufficient import (
+    contribution_of,
+    site_statistics,
+    statistics_blocks,
+    statistics_of,
+)
 from kernels.urk import weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
@@ -179,11 +183,11 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or how its training changed θ, weighted, and what it judged."""
     model, spec = state.model, state.spec
-    x, y = site.table(Part.TRAINING, model)
     if _statistics_are_next(state):
-        return contribution_of(Statistics.of_table(model.urk, x, y))
+        return contribution_of(site_statistics(model, site, Part.TRAINING))
     contribution: dict[str, NDArray[np.float64]] = {}
     if state.round < spec.rounds:
+        x, y = site.table(Part.TRAINING, model)
         start = trained = Fit.of(model, state.scales)
         if len(y):
             trained = train_locally(

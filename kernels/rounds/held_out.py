@@ -4,6 +4,7 @@ A stage that is sent w̄ with its broadcast lets each site judge, in the sum tha
 anyway, the model that it was sent: stopping and choosing cost no sum of their own.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,18 +34,17 @@ def held_out_contribution(
 
     features: theirs, (n, M), where they are known already.
     """
-    x, y = site.table(Part.STOPPING, model)
     squares = torch.zeros((), dtype=torch.float64)
-    chunks = (
-        model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS)
-        if features is None
-        else [(slice(None), features)]
-    )
-    for rows, phi in chunks:
-        squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
+    if features is not None:
+        _, y = site.table(Part.STOPPING, model)
+        squares = (features @ posterior_weights - y).square().sum()
+    else:
+        for x, y, _ in site.chunks(Part.STOPPING, model):
+            for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+                squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
     return {
         "held_out_squares": squares.numpy(),
-        "held_out_rows": torch.tensor(float(len(y)), dtype=torch.float64).numpy(),
+        "held_out_rows": np.array(float(site.count(Part.STOPPING))),
     }
 
 

@@ -16,8 +16,12 @@ from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model
 from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
-from kernels.rounds.sufficient import contribution_of, statistics_blocks, statistics_of
-from kernels.statistics import Statistics
+from kernels.rounds.sufficient import (
+    contribution_of,
+    site_statistics,
+    statistics_blocks,
+    statistics_of,
+)
 from privacy.layout import Layout, SecureTotal
 
 NAME = "linear"
@@ -54,8 +58,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows."""
-    x, y = site.table(Part.TRAINING, state.model)
-    return contribution_of(Statistics.of_table(state.model.urk, x, y))
+    return contribution_of(site_statistics(state.model, site, Part.TRAINING))
 
 
 def update(state: State, total: SecureTotal) -> State:

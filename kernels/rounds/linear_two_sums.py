@@ -41,6 +41,7 @@ from kernels.rounds.sufficient import (
     contribution_of,
     scatter_block,
     scatter_rounding,
+    site_statistics,
     target_blocks,
 )
 from kernels.statistics import Statistics
@@ -109,8 +110,7 @@ def layout(state: State) -> Layout:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows; b_c stays at the site, only w̄_c leaves it."""
-    x, y = site.table(Part.TRAINING, state.model)
-    statistics = Statistics.of_table(state.model.urk, x, y)
+    statistics = site_statistics(state.model, site, Part.TRAINING)
     blocks = contribution_of(statistics)
     if state.inverse is None:
         return {name: blocks[name] for name in ("scatter", "target_squares", "rows")}

@@ -14,6 +14,7 @@ update     the standardiser
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -77,10 +78,12 @@ def layout(state: State) -> Layout:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Mark the exponents of the site's columns, or sum its training rows."""
-    records = site.bounded(Part.TRAINING, state.model)
+    chunks = site.record_chunks(Part.TRAINING, state.model)
     if state.bounded is None:
-        return {"sites_per_exponent": _exponents(state.model.schema, records)}
-    moments = Moments.of(replace(records, schema=state.bounded))
+        return {"sites_per_exponent": _exponents(state.model.schema, chunks)}
+    moments = Moments.zero(state.bounded)
+    for records in chunks:
+        moments += Moments.of(replace(records, schema=state.bounded))
     return {field.name: getattr(moments, field.name).numpy() for field in fields(Moments)}
 
 
@@ -109,17 +112,19 @@ def _unbounded(schema: Schema) -> list[Numeric | Target]:
     return [column for column in columns if column.lower is None or column.upper is None]
 
 
-def _exponents(schema: Schema, records: Records) -> Matrix:
-    values = dict(zip((c.name for c in schema.numeric), records.numeric.unbind(1), strict=True))
-    if records.targets is not None:
-        names = (column.name for column in schema.targets)
-        values |= dict(zip(names, records.targets.unbind(1), strict=True))
+def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
+    numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+    names = [column.name for column in numbers]
+    largest = torch.zeros(len(names), dtype=torch.float64)
+    for records in chunks:
+        values = [records.numeric, *([] if records.targets is None else [records.targets])]
+        largest = torch.maximum(largest, torch.cat(values, 1).abs().amax(0))
+    sizes = dict(zip(names, largest.tolist(), strict=True))
     columns = _unbounded(schema)
     marks = np.zeros((len(columns), EXPONENTS))
     for row, column in enumerate(columns):
-        largest = float(values[column.name].abs().max()) if len(records) else 0.0
         # frexp's exponent e is the least with largest < 2^e.
-        exponent = max(int(np.frexp(largest)[1]), _LARGEST - EXPONENTS + 1)
+        exponent = max(int(np.frexp(sizes[column.name])[1]), _LARGEST - EXPONENTS + 1)
         if exponent > _LARGEST:
             raise OutOfBounds(
                 column.name,

@@ -24,6 +24,7 @@ from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_whole
 from kernels.rounds.prediction import predict_standardised
 from kernels.rounds.site import Part, Site
+from kernels.row_hashes import row_keys
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "recalibration"
@@ -66,12 +67,14 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Count the site's calibration rows by fold and |z|."""
     model = state.model
-    x, y = site.table(Part.CALIBRATION, model)
-    predicted = predict_standardised(model, x)
-    z = (y - predicted.mean) / predicted.variance.sqrt()
-    fold = folds(site.bounded(Part.CALIBRATION, model))
-    counts = [torch.stack([histogram(own[fold == f]) for f in range(FOLDS)]) for own in z.mT]
-    return {"residuals": torch.stack(counts).numpy()}
+    counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
+    for x, y, records in site.chunks(Part.CALIBRATION, model):
+        predicted = predict_standardised(model, x)
+        z = (y - predicted.mean) / predicted.variance.sqrt()
+        fold = folds(records)
+        for f in range(FOLDS):
+            counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
+    return {"residuals": counts.numpy()}
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -89,4 +92,4 @@ def finished(state: State) -> bool:
 
 def folds(records: Records) -> Tensor:
     """Return the fold of each row, (n,); the same whatever the order of rows."""
-    return torch.tensor([key[0] % FOLDS for key in records.row_keys()], dtype=torch.int64)
+    return torch.tensor([key[0] % FOLDS for key in row_keys(records)], dtype=torch.int64)

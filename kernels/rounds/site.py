@@ -7,18 +7,25 @@ is in the rows where the schema names no patient: a table that was exported agai
 has the same parts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from kernels.chunks import CHUNK_ROWS, chunks
 from kernels.errors import EmptyTable, StateError, TooManyRows
-from kernels.hashed import uniforms
 from kernels.records import Records
 from kernels.rounds.model import Model, known
+from kernels.rounds.streamed import DEALT, Dealt, Stream, Streamed
+from kernels.row_hashes import Fingerprint, keys_and_hashes, row_keys
 from kernels.schema import Schema
 from kernels.standardiser import CLIP, Rows, Standardiser
+
+ROWS_IN_MEMORY = 200_000
+"""A stream of more rows is read again for every sum, and algorithms that need all rows of a part
+at once (local training: `fedavg`, `distillation`) refuse such a part by name."""
 
 _FEW = 20
 _MOST_CLIPPED = 0.5
@@ -39,18 +46,36 @@ class Part(StrEnum):
     """Rows of the training part that it forgets."""
 
 
+class Chunk(NamedTuple):
+    """At most CHUNK_ROWS rows of a part."""
+
+    x: Tensor
+    """(n, p) standardised features."""
+    y: Tensor
+    """(n, T) standardised targets."""
+    records: Records
+    """The same rows as the schema reads them."""
+
+
 class Site:
-    """One hospital's records in parts, and their standardised rows, computed once.
+    """One hospital's records in parts: in memory, or streamed where a table has too many rows.
 
     A part without records has no rows. `consents` names the algorithms that may show this site's
     own numbers and that its operator has agreed to; by default none.
     """
 
-    def __init__(self, records: Mapping[Part, Records], *, consents: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        records: Mapping[Part, Records | Streamed],
+        *,
+        consents: Iterable[str] = (),
+        digest: bytes | None = None,
+    ) -> None:
         if not records:
             raise EmptyTable("a site has at least one part, be it without rows")
-        self.records = dict(records)
+        self.parts = dict(records)
         self.consents = frozenset(consents)
+        self._digest = digest
         self._rows: dict[Part, tuple[Standardiser, Rows]] = {}
         self._kept: tuple[Model, object] | None = None
 
@@ -59,29 +84,82 @@ class Site:
         cls, schema: Schema, table: Mapping[str, object], *, held_out: float, seed: int
     ) -> "Site":
         """Check a table against the schema and deal its rows; `held_out` is halved."""
-        records = Records.for_training(schema, table)
-        draw = _draws(records, seed)
-        return cls(
-            {
-                Part.TRAINING: records.take(draw >= held_out),
-                Part.STOPPING: records.take(draw < held_out / 2),
-                Part.CALIBRATION: records.take((draw >= held_out / 2) & (draw < held_out)),
-            }
-        )
+        return cls.of_stream(schema, [table], held_out=held_out, seed=seed, rows_in_memory=None)
 
-    def rows(self, part: Part, model: Model) -> Rows:
-        """Return the rows of a part as the model's standardiser makes them."""
+    @classmethod
+    def of_stream(
+        cls,
+        schema: Schema,
+        stream: Stream,
+        *,
+        held_out: float,
+        seed: int,
+        rows_in_memory: int | None = ROWS_IN_MEMORY,
+        consents: Iterable[str] = (),
+        watch: Callable[[int], None] | None = None,
+    ) -> "Site":
+        """Do the same with a table in pieces, which stays where it is if it has too many rows.
+
+        watch: called with the number of rows read so far.
+        """
+        dealt = Dealt.of(
+            schema,
+            stream,
+            held_out=held_out,
+            seed=seed,
+            rows_in_memory=rows_in_memory,
+            watch=watch,
+        )
+        parts = {part: dealt.part(number) for number, part in enumerate([*Part][:DEALT])}
+        return cls(parts, consents=consents, digest=dealt.fingerprint.digest())
+
+    @property
+    def records(self) -> dict[Part, Records]:
+        """The parts that are in memory."""
+        return {part: own for part, own in self.parts.items() if isinstance(own, Records)}
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes of what the schema reads of the table, whatever the order of its rows."""
+        if self._digest is None:
+            own = (self.parts[part] for part in [*Part][:DEALT] if part in self.parts)
+            pieces = (piece for rows in own for piece in rows.in_pieces(CHUNK_ROWS))
+            fingerprints = (Fingerprint.of(keys_and_hashes(piece)[1]) for piece in pieces)
+            self._digest = sum(fingerprints, Fingerprint()).digest()
+        return self._digest
+
+    def count(self, part: Part) -> int:
+        """Return the number of rows of a part."""
+        return len(self.parts.get(part, ()))
+
+    def record_chunks(self, part: Part, model: Model) -> Iterator[Records]:
+        """Yield a part as the schema reads it, in bounded pieces."""
+        self._check_count(part, model)
+        if part in self.parts:
+            yield from self.parts[part].in_pieces(CHUNK_ROWS)
+
+    def chunks(self, part: Part, model: Model) -> Iterator[Chunk]:
+        """Yield a part as the model's standardiser makes it, in bounded pieces.
+
+        Sum over all of them: a streamed part's scales are checked at its end.
+        """
+        own = self.parts.get(part)
+        if isinstance(own, Records):
+            x, y = self.table(part, model)
+            for rows in chunks(len(x), CHUNK_ROWS):
+                yield Chunk(x[rows], y[rows], own.between(rows))
+            return
         standardiser = known(model.standardiser, "moments")
-        stored = self._rows.get(part)
-        if stored is None or stored[0] != standardiser:
-            rows = standardiser.apply(self.bounded(part, model))
-            _check_scales(rows)
-            stored = self._rows[part] = standardiser, rows
-        return stored[1]
+        clipped = torch.zeros(model.kernel.inputs, dtype=torch.float64)
+        for records in self.record_chunks(part, model):
+            standardised = standardiser.apply(records)
+            clipped += _clipped(standardised)
+            yield Chunk(standardised.features, known(standardised.targets, "moments"), records)
+        _check_scales(clipped, self.count(part))
 
     def table(self, part: Part, model: Model) -> tuple[Tensor, Tensor]:
-        """Return the standardised features (n, p) and targets (n, T) of a part."""
-        rows = self.rows(part, model)
+        """Return the standardised features (n, p) and targets (n, T) of a part, all in memory."""
+        rows = self._standardised(part, model)
         return rows.features, known(rows.targets, "moments")
 
     def keep(self, model: Model, features: object) -> None:
@@ -94,50 +172,69 @@ class Site:
         return kept[1] if kept is not None and kept[0].has_features_of(model) else None
 
     def updated(self) -> "Site":
-        """Return the site after an update: what was added is trained on, what was removed not."""
-        changes = (Part.ADDED, Part.REMOVED)
-        records: dict[Part, Records] = {
-            part: own for part, own in self.records.items() if part not in changes
-        }
-        training = self.records[Part.TRAINING]
-        if removed := self.records.get(Part.REMOVED):
-            gone = set(removed.row_keys())
-            training = training.take(torch.tensor([key not in gone for key in training.row_keys()]))
-        added = [self.records[Part.ADDED]] if Part.ADDED in self.records else []
+        """Return the site after an update: what was added is trained on, what was removed not.
+
+        Of a streamed site that is not for us to make: its operator changes the table.
+        """
+        records = self.records
+        if len(records) < len(self.parts):
+            raise TooManyRows("this site's table is read from where it is: change it there")
+        training = records[Part.TRAINING]
+        if removed := records.pop(Part.REMOVED, None):
+            gone = set(row_keys(removed))
+            training = training.take(torch.tensor([key not in gone for key in row_keys(training)]))
+        added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
         records[Part.TRAINING] = Records.concatenate([training, *added])
         return Site(records, consents=self.consents)
 
-    def bounded(self, part: Part, model: Model) -> Records:
-        """Return the records of a part, refused if there are more than the plan allows."""
-        records = self.records.get(part)
-        if records is None:
-            anything = next(iter(self.records.values()))
-            records = anything.take(torch.zeros(len(anything), dtype=torch.bool))
-        if len(records) > model.max_rows:
+    def _standardised(self, part: Part, model: Model) -> Rows:
+        """Return the rows of a part as the model's standardiser makes them, computed once."""
+        standardiser = known(model.standardiser, "moments")
+        self._check_count(part, model)
+        stored = self._rows.get(part)
+        if stored is None or stored[0] != standardiser:
+            rows = standardiser.apply(self._in_memory(part))
+            _check_scales(_clipped(rows), len(rows))
+            stored = self._rows[part] = standardiser, rows
+        return stored[1]
+
+    def _in_memory(self, part: Part) -> Records:
+        own = self.parts.get(part)
+        if own is None:
+            return Records.none(next(iter(self.parts.values())).schema)
+        if isinstance(own, Records):
+            return own
+        if len(own) > ROWS_IN_MEMORY:
             raise TooManyRows(
-                f"{len(records)} rows for {part}, and this session allows {model.max_rows} a site: "
-                "ask for a session with a larger max_rows"
+                f"this algorithm needs all {len(own)} rows for {part} in memory, and at most "
+                f"{ROWS_IN_MEMORY} are held: train with `exact`, which reads them in pieces, or "
+                "take a sample of the table"
             )
-        return records
+        return Records.concatenate([Records.none(own.schema), *own.in_pieces(CHUNK_ROWS)])
+
+    def _check_count(self, part: Part, model: Model) -> None:
+        if self.count(part) > model.max_rows:
+            raise TooManyRows(
+                f"{self.count(part)} rows for {part}, and this session allows {model.max_rows} a "
+                "site: ask for a session with a larger max_rows"
+            )
 
     def __repr__(self) -> str:
-        return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.records.items())})"
+        return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.parts.items())})"
 
 
-def _check_scales(rows: Rows) -> None:
+def _clipped(rows: Rows) -> Tensor:
+    """Return (p,) how many cells of each feature are at CLIP deviations."""
+    return (rows.features.abs() >= CLIP).double().sum(0)
+
+
+def _check_scales(clipped: Tensor, rows: int) -> None:
     """Refuse scales that no honest sum gives: under them many rows are beyond CLIP deviations.
 
     A scale that is tiny beside a column's spread would turn it into "is it this patient".
     """
-    clipped = (rows.features.abs() >= CLIP).double()
-    if len(rows) >= _FEW and bool((clipped.mean(0) > _MOST_CLIPPED).any()):
+    if rows >= _FEW and bool((clipped > _MOST_CLIPPED * rows).any()):
         raise StateError(
             f"a column of this site is more than {CLIP:g} deviations from the broadcast's mean in "
             f"over {_MOST_CLIPPED:.0%} of its rows: the standardiser is not that of the sites' sum"
         )
-
-
-def _draws(records: Records, seed: int) -> Tensor:
-    keys = records.row_keys()
-    by_key = {key: float(uniforms(seed, f"parts/{key.hex()}", 1)) for key in set(keys)}
-    return torch.tensor([by_key[key] for key in keys], dtype=torch.float64)

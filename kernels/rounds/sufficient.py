@@ -6,12 +6,16 @@ Features without a bound of their own get FEATURE_BOUND, and a value beyond it f
 """
 
 import math
+from collections.abc import Iterator
 
 import torch
+from torch import Tensor
 
+from kernels.chunks import CHUNK_ROWS
 from kernels.linear import rounding_of
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.model import Model
+from kernels.rounds.site import Part, Site
 from kernels.statistics import Statistics
 from privacy.layout import Block, SecureTotal
 
@@ -57,6 +61,19 @@ def target_blocks(model: Model) -> tuple[Block, ...]:
 def statistics_blocks(model: Model) -> tuple[Block, ...]:
     """Return the blocks of (S, b, yᵀy, n)."""
     return (scatter_block(model), cross_block(model), *target_blocks(model))
+
+
+def site_statistics(model: Model, site: Site, part: Part) -> Statistics:
+    """Sum over the rows of a part, in memory that does not grow with them."""
+
+    def features() -> Iterator[tuple[Tensor, Tensor]]:
+        for x, y, _ in site.chunks(part, model):
+            for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+                yield phi, y[rows]
+
+    if site.count(part) == 0:
+        return Statistics.zero(features=model.kernel.features, targets=model.targets)
+    return Statistics.of_chunks(features())
 
 
 def contribution_of(statistics: Statistics) -> Contribution:

@@ -26,7 +26,12 @@ from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE
-from kernels.rounds.sufficient import contribution_of, scatter_rounding, statistics_blocks
+from kernels.rounds.sufficient import (
+    contribution_of,
+    scatter_rounding,
+    site_statistics,
+    statistics_blocks,
+)
 from kernels.statistics import Statistics
 from privacy.layout import Layout, SecureTotal
 
@@ -70,8 +75,7 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Return what the site's rows change; zero from a site without a change."""
     added, removed = (
-        Statistics.of_table(state.model.urk, *site.table(part, state.model))
-        for part in (Part.ADDED, Part.REMOVED)
+        site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED)
     )
     if added.count + removed.count and NAME not in site.consents:
         raise ConsentNeeded(

@@ -1,0 +1,94 @@
+"""Columns in memory: a mapping of them, or a numpy array with names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from client_sdk.errors import NotATable
+from client_sdk.tables.arrow_cells import as_array_of
+from client_sdk.tables.source import BATCH_ROWS, Column, check_names
+from kernels.cells import as_array
+
+_NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})
+
+
+class Columns:
+    """A table that is a mapping of columns: lists, numpy, pandas, polars or arrow."""
+
+    numbers_are_text = False
+
+    def __init__(self, columns: Mapping[Any, object], name: str = "the table") -> None:
+        self.name = name
+        # Only text can name a column of a schema.
+        self._columns = {each: cells for each, cells in columns.items() if isinstance(each, str)}
+        self.columns = tuple(self._columns)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
+        """Yield slices; all at once where lengths differ, which the schema's check will say."""
+        whole = {name: _column(self._columns[name]) for name in columns}
+        lengths = {_length(column) for column in whole.values()}
+        if len(lengths) != 1 or max(lengths) <= BATCH_ROWS:
+            yield whole
+            return
+        for first in range(0, max(lengths), BATCH_ROWS):
+            piece = slice(first, first + BATCH_ROWS)
+            yield {name: column[piece] for name, column in whole.items()}
+
+
+def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> Columns:
+    """Take a structured array, or a matrix (rows, columns) with a name for each column."""
+    if names is None:
+        if array.dtype.names is None:
+            raise NotATable(
+                "an array without names is no table: pass (array, names), or a structured array"
+            )
+        return Columns({name: array[name] for name in array.dtype.names}, "the array")
+    if array.ndim != 2 or array.shape[1] != len(names):
+        raise NotATable(
+            f"an array of shape {array.shape} does not have a column for each of {len(names)} "
+            "names: pass (rows, columns) and as many names as columns"
+        )
+    check_names("the array", names)
+    return Columns(dict(zip(names, array.T, strict=True)), "the array")
+
+
+def arrow_of(series: Any) -> Column:
+    """Return a narwhals series as arrow, or as objects where its cells are of mixed types."""
+    try:
+        return combined(series.to_arrow())
+    except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
+        missing = series.is_null().to_list()
+        cells = zip(series.to_list(), missing, strict=True)
+        return as_array_of([None if is_missing else cell for cell, is_missing in cells])
+
+
+def combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Return a column in one piece, its categories in one list."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if pa.types.is_dictionary(column.type):
+        column = column.unify_dictionaries()
+    return column.combine_chunks()
+
+
+def _length(column: Column) -> int:
+    return len(column) if isinstance(column, pa.Array) or column.ndim == 1 else -1
+
+
+def _column(values: object) -> Column:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return combined(values)
+    series = nw.from_native(values, series_only=True, pass_through=True)
+    if isinstance(series, nw.Series):
+        return arrow_of(series)
+    cells = as_array(values)
+    if isinstance(cells, np.ndarray) and cells.dtype == object and cells.ndim == 1:
+        # pandas' marks for missing cells, in plain lists
+        return as_array_of(
+            [None if type(cell).__name__ in _NAMES_OF_MISSING else cell for cell in cells]
+        )
+    return cells

@@ -1,0 +1,101 @@
+"""A CSV file, streamed.
+
+UTF-8, with a header; separated by commas, semicolons or tabs, whichever gives the header most
+columns. Every cell is read as text: what it means is for the schema to say, not for its first
+rows. Lines with too many or too few cells are counted over the whole file and refused together.
+"""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv
+
+from client_sdk.errors import EmptySource, UnreadableFile
+from client_sdk.tables.source import Column, check_names
+
+_BLOCK = 1 << 22
+_SEPARATORS = (",", ";", "\t")
+_LINES_SHOWN = 3
+
+
+class CsvFile:
+    """A CSV file; its named columns are read, a block of a few megabytes at a time."""
+
+    numbers_are_text = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+        names, self._separator, self._has_rows = self._header()
+        check_names(self.name, names)
+        self.columns = tuple(names)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
+        """Yield blocks; at the end refuse lines that have too many or too few cells."""
+        if not self._has_rows:
+            return
+        wrong: list[int] = []
+
+        def note(row: pyarrow.csv.InvalidRow) -> str:
+            wrong.append(row.number)
+            return "skip"
+
+        try:
+            blocks = pyarrow.csv.open_csv(
+                self._path,
+                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+                parse_options=pyarrow.csv.ParseOptions(
+                    delimiter=self._separator, newlines_in_values=True, invalid_row_handler=note
+                ),
+                convert_options=pyarrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(columns, pa.string()),
+                    include_columns=[*columns],
+                    null_values=[""],
+                    strings_can_be_null=True,
+                ),
+            )
+            for block in blocks:
+                yield {name: block.column(name) for name in columns}
+        except (pa.ArrowException, OSError):
+            # Arrow's own message may quote cells.
+            raise UnreadableFile(
+                f"{self.name}: {self._place()}: save the file as CSV in UTF-8, with every "
+                "quotation mark closed in the cell that it opens"
+            ) from None
+        if wrong:
+            shown = ", ".join(map(str, wrong[:_LINES_SHOWN]))
+            more = " …" if len(wrong) > _LINES_SHOWN else ""
+            raise UnreadableFile(
+                f"{self.name}: {len(wrong)} lines have more or fewer cells than the header's "
+                f"{len(self.columns)} (line {shown}{more}, the header being line 1): correct them, "
+                "or quote cells that contain the separator"
+            )
+
+    def _header(self) -> tuple[list[str], str, bool]:
+        """Return the columns' names, the separator, and whether there is anything below."""
+        try:
+            with self._path.open("rb") as file:
+                line = file.readline().decode("utf-8-sig")
+                has_rows = bool(file.read(1))
+            headers = {each: next(csv.reader([line], delimiter=each), []) for each in _SEPARATORS}
+        except PermissionError:
+            raise UnreadableFile(f"{self.name} may not be read: allow it to this user") from None
+        except (UnicodeDecodeError, csv.Error, OSError):
+            raise UnreadableFile(f"{self.name}: line 1 is no header in UTF-8: save it so") from None
+        separator = max(headers, key=lambda each: len(headers[each]))
+        names = headers[separator]
+        if not any(names):
+            raise EmptySource(f"{self.name} has no header: its first line must name the columns")
+        return names, separator, has_rows
+
+    def _place(self) -> str:
+        """Say which line is not in UTF-8, where that is the matter."""
+        with self._path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                try:
+                    line.decode()
+                except UnicodeDecodeError:
+                    return f"line {number} is not in UTF-8"
+        return "a line is damaged"

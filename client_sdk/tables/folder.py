@@ -1,0 +1,35 @@
+"""A folder of CSV and Parquet files that are one table, in the order of their names."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from client_sdk.errors import DifferentColumns, EmptySource
+from client_sdk.tables.source import Column, Source
+
+
+class Folder:
+    """Files with the same columns, one after the other."""
+
+    def __init__(self, path: Path, files: Sequence[Source]) -> None:
+        self.name = str(path)
+        if not files:
+            raise EmptySource(f"{self.name} has no CSV or Parquet file: put the table there")
+        self._files = tuple(files)
+        self.columns = files[0].columns
+        self.numbers_are_text = files[0].numbers_are_text
+        for file in files:
+            if {*file.columns} != {*self.columns}:
+                differ = sorted({*file.columns} ^ {*self.columns})
+                raise DifferentColumns(
+                    f"{file.name} and {files[0].name} are one table and have different columns: "
+                    f"{', '.join(map(repr, differ))} in one of them only"
+                )
+            if file.numbers_are_text != self.numbers_are_text:
+                raise DifferentColumns(
+                    f"{self.name} has both CSV and Parquet files: let a table have one kind"
+                )
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
+        """Yield the pieces of each file in turn."""
+        for file in self._files:
+            yield from file.batches(columns)

@@ -1,0 +1,27 @@
+"""Dataframes: pandas, polars, pyarrow, through narwhals."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import narwhals as nw
+
+from client_sdk.tables.arrays import arrow_of
+from client_sdk.tables.source import BATCH_ROWS, Column
+
+
+class Frame:
+    """A dataframe in memory; slices of it are turned into arrow's, never all of it."""
+
+    numbers_are_text = False
+    name = "the table"
+
+    def __init__(self, frame: "nw.DataFrame[Any]") -> None:
+        self._frame = frame
+        self.columns = tuple(name for name in frame.columns if isinstance(name, str))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
+        """Yield slices."""
+        rows = len(self._frame)
+        for first in range(0, max(rows, 1), BATCH_ROWS):
+            piece = self._frame[first : first + BATCH_ROWS]
+            yield {name: arrow_of(piece[name]) for name in columns}

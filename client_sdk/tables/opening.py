@@ -1,0 +1,82 @@
+"""Which kind of table a given object or path is."""
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+from narwhals.exceptions import DuplicateError
+
+from client_sdk.errors import FileNotThere, NotATable, UnknownSuffix
+from client_sdk.tables.arrays import Columns, of_array
+from client_sdk.tables.csv_file import CsvFile
+from client_sdk.tables.folder import Folder
+from client_sdk.tables.frames import Frame
+from client_sdk.tables.parquet_file import ParquetFile
+from client_sdk.tables.source import Source, check_names
+
+_KINDS: dict[str, Callable[[Path], Source]] = {
+    ".csv": CsvFile,
+    ".parquet": ParquetFile,
+    ".pq": ParquetFile,
+}
+
+_ACCEPTED = (
+    "a pandas, polars or pyarrow table, a mapping of columns, a structured numpy array, "
+    "(array, names), or the path of a CSV or Parquet file or of a folder of them"
+)
+
+
+def open_table(data: object) -> Source:
+    """Return a table as a source, or say what it is instead; no row is read yet."""
+    if isinstance(data, Source):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return _open_path(Path(data))
+    if isinstance(data, np.ndarray):
+        return of_array(data)
+    if isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], np.ndarray):
+        names = [name for name in data[1] if isinstance(name, str)]
+        return of_array(data[0], names)
+    if isinstance(data, Mapping):
+        return Columns(data)
+    return _open_frame(data)
+
+
+def _open_frame(data: Any) -> Source:
+    if isinstance(data, pa.RecordBatch):
+        data = pa.Table.from_batches([data])
+    try:
+        return Frame(nw.from_native(data, eager_only=True))
+    except DuplicateError:
+        names = data.column_names if isinstance(data, pa.Table) else data.columns
+        check_names("the table", [*map(str, names)])
+        raise
+    except TypeError:
+        raise NotATable(
+            f"a {type(data).__name__} is no table here: pass {_ACCEPTED}; collect a lazy frame "
+            "before"
+        ) from None
+
+
+def _open_path(path: Path) -> Source:
+    if path.is_dir():
+        # Names that begin so are leftovers of tools; any other file may be half of a table.
+        inside = sorted(each for each in path.iterdir() if not each.name.startswith((".", "_")))
+        return Folder(path, [_open_file(each) for each in inside])
+    return _open_file(path)
+
+
+def _open_file(path: Path) -> Source:
+    if not path.exists():
+        raise FileNotThere(f"there is no file {path}: correct its path")
+    kind = _KINDS.get(path.suffix.lower())
+    if kind is None or not path.is_file():
+        raise UnknownSuffix(
+            f"{path} is not named as a table: the suffixes are {', '.join(_KINDS)}; rename it, or "
+            "move it out of the folder"
+        )
+    return kind(path)

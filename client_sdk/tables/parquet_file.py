@@ -1,0 +1,55 @@
+"""A Parquet file, streamed by row groups."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from client_sdk.errors import UnreadableFile
+from client_sdk.tables.source import BATCH_ROWS, Column, check_names
+
+_BUFFER = 1 << 20
+
+
+class ParquetFile:
+    """A Parquet file; of its row groups the named columns are read, a piece at a time."""
+
+    numbers_are_text = False
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.name = str(path)
+        with self._opened() as file:
+            names = file.schema_arrow.names
+        check_names(self.name, names)
+        self.columns = tuple(names)
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
+        """Yield pieces of at most BATCH_ROWS rows, row group by row group."""
+        with self._opened() as file:
+            for group in range(file.num_row_groups):
+                batches = file.iter_batches(
+                    BATCH_ROWS, row_groups=[group], columns=[*columns], use_threads=False
+                )
+                while (batch := self._next(batches, group)) is not None:
+                    yield {name: batch.column(name) for name in columns}
+
+    def _opened(self) -> pq.ParquetFile:
+        try:
+            return pq.ParquetFile(self._path, buffer_size=_BUFFER)
+        except PermissionError:
+            raise UnreadableFile(f"{self.name} may not be read: allow it to this user") from None
+        except (pa.ArrowException, OSError):
+            raise UnreadableFile(
+                f"{self.name} is not a Parquet file, or is damaged: export it again"
+            ) from None
+
+    def _next(self, batches: Iterator[pa.RecordBatch], group: int) -> pa.RecordBatch | None:
+        try:
+            return next(batches, None)
+        except (pa.ArrowException, OSError):
+            # Arrow's own message may quote cells.
+            raise UnreadableFile(
+                f"{self.name}: row group {group}, counted from 0, is damaged: export it again"
+            ) from None

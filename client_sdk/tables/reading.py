@@ -1,0 +1,62 @@
+"""A source as a schema reads it: checked as a whole before anything leaves, then a site.
+
+>>> from kernels.schema import Numeric, Schema, Target
+>>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
+>>> read_site({"age": [61, 47, 52], "stay": [3.5, 1, 2]}, schema, held_out=0, seed=1)
+Site(training: 3, stopping: 0, calibration: 0)
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from client_sdk.tables.arrow_cells import as_labels, as_numbers
+from client_sdk.tables.opening import open_table
+from client_sdk.tables.source import Source
+from kernels.rounds.site import Site
+from kernels.schema import Numeric, Schema, Target
+
+
+class SchemaStream:
+    """The schema's columns of a source, as cells; each iteration reads the source again."""
+
+    def __init__(self, source: Source, schema: Schema) -> None:
+        self._source = source
+        numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+        self._numbers = {column.name for column in numbers}
+        self._labels = {column.name for column in schema.categorical}
+        if schema.patient is not None:
+            self._labels.add(schema.patient)
+
+    def __iter__(self) -> Iterator[Mapping[str, object]]:
+        text = self._source.numbers_are_text
+        wanted = self._numbers | self._labels
+        columns = [name for name in self._source.columns if name in wanted]
+        if not columns:
+            yield {}
+            return
+        for batch in self._source.batches(columns):
+            yield {
+                name: as_numbers(column, text=text) if name in self._numbers else as_labels(column)
+                for name, column in batch.items()
+            }
+
+
+def read_site(
+    data: object,
+    schema: Schema,
+    *,
+    held_out: float,
+    seed: int,
+    consents: Iterable[str] = (),
+    watch: Callable[[int], None] | None = None,
+) -> Site:
+    """Read a hospital's table, check all of it against the schema, and deal its rows.
+
+    data: whatever `open_table` takes. Raises a `TableSourceError` if it cannot be read as a table,
+    `kernels.errors.TableRefused` with every problem of every column if it does not fit the schema.
+    A table of more than `ROWS_IN_MEMORY` rows stays where it is and is read again for every sum.
+    watch: called with the number of rows read so far.
+    """
+    stream = SchemaStream(open_table(data), schema)
+    return Site.of_stream(
+        schema, stream, held_out=held_out, seed=seed, consents=consents, watch=watch
+    )

@@ -1,0 +1,50 @@
+"""What a site's policy asks of a table: counts, made and kept at the site."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+from kernels.chunks import CHUNK_ROWS
+from kernels.rounds.site import Part, Site
+
+
+@dataclass(frozen=True)
+class TableSummary:
+    """Counts of rows.
+
+    rows: of the whole table. training_rows: those dealt to training. level_rows: for each
+    categorical column, the training rows of each level that any of them has.
+    """
+
+    rows: int
+    training_rows: int
+    level_rows: Mapping[str, Mapping[str, int]]
+
+    @property
+    def fewest_level_rows(self) -> int | None:
+        """The least of `level_rows`; None without categorical columns."""
+        counts = [count for levels in self.level_rows.values() for count in levels.values()]
+        return min(counts, default=None)
+
+
+def summarise(site: Site) -> TableSummary:
+    """Count a site's rows, in one reading of its training part."""
+    training = site.parts[Part.TRAINING]
+    columns = training.schema.categorical
+    counts = [torch.zeros(len(column.levels), dtype=torch.int64) for column in columns]
+    for records in training.in_pieces(CHUNK_ROWS):
+        for count, codes in zip(counts, records.levels.unbind(1), strict=True):
+            count += torch.bincount(codes[codes >= 0], minlength=len(count))
+    return TableSummary(
+        rows=sum(site.count(part) for part in (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)),
+        training_rows=len(training),
+        level_rows={
+            column.name: {
+                level: rows
+                for level, rows in zip(column.levels, count.tolist(), strict=True)
+                if rows
+            }
+            for column, count in zip(columns, counts, strict=True)
+        },
+    )
