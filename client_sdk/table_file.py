@@ -4,6 +4,7 @@ Text in a CSV is a number only where the schema wants one. pyarrow's own complai
 in a cell or a line, so they are not passed on.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ def batches(path: Path, schema: Schema) -> Iterator[Columns]:
             any_rows = True
             yield columns
     except OSError as problem:
-        raise TableNotRead(f"{path} cannot be read: {problem.strerror or 'damaged'}") from None
+        reason = os.strerror(problem.errno) if problem.errno else "it is damaged"
+        raise TableNotRead(f"{path} cannot be read: {reason}") from None
     except pyarrow.ArrowException as problem:
         raise TableNotRead(
             f"{path} is not a {path.suffix[1:]} file throughout ({type(problem).__name__}): "
