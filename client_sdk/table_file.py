@@ -49,8 +49,7 @@ def batches(path: Path, schema: Schema) -> Iterator[Columns]:
 
 def _parquet(path: Path, schema: Schema) -> Iterator[Columns]:
     with parquet.ParquetFile(path) as file:
-        present = set(file.schema_arrow.names)
-        names = [column.name for column in schema.features if column.name in present]
+        names = _wanted(file.schema_arrow.names, schema)
         for batch in file.iter_batches(BATCH_ROWS, columns=names):
             yield {
                 name: cells.to_numpy(zero_copy_only=False)
@@ -61,9 +60,11 @@ def _parquet(path: Path, schema: Schema) -> Iterator[Columns]:
 def _csv(path: Path, schema: Schema) -> Iterator[Columns]:
     parse = csv.ParseOptions(newlines_in_values=True)
     with csv.open_csv(path, parse_options=parse) as reader:
-        present = set(reader.schema.names)
+        names = _wanted(reader.schema.names, schema)
     numeric = {column.name for column in schema.numeric}
-    names = [column.name for column in schema.features if column.name in present]
+    if not names:  # to pyarrow no columns are all columns
+        yield {}
+        return
     as_text = csv.ConvertOptions(
         include_columns=names, column_types=dict.fromkeys(names, pyarrow.string())
     )
@@ -73,6 +74,15 @@ def _csv(path: Path, schema: Schema) -> Iterator[Columns]:
                 name: _numbers(cells) if name in numeric else cells.to_numpy(zero_copy_only=False)
                 for name, cells in zip(names, batch.columns, strict=True)
             }
+
+
+def _wanted(present: list[str], schema: Schema) -> list[str]:
+    """Return the schema's features that a file has, refused if it has one of them twice."""
+    names = [column.name for column in schema.features if column.name in present]
+    for name in names:
+        if present.count(name) > 1:
+            raise TableNotRead(f"the file has the column {name!r} more than once: keep one of them")
+    return names
 
 
 def _decoded(cells: Any) -> Any:
