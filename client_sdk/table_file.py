@@ -4,6 +4,7 @@ Text in a CSV is a number only where the schema wants one. pyarrow's own complai
 in a cell or a line, so they are not passed on.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ def batches(path: Path, schema: Schema) -> Iterator[Columns]:
             any_rows = True
             yield columns
     except OSError as problem:
-        raise TableNotRead(f"{path} cannot be read: {problem.strerror or 'damaged'}") from None
+        reason = os.strerror(problem.errno) if problem.errno else "it is damaged"
+        raise TableNotRead(f"{path} cannot be read: {reason}") from None
     except pyarrow.ArrowException as problem:
         raise TableNotRead(
             f"{path} is not a {path.suffix[1:]} file throughout ({type(problem).__name__}): "
@@ -47,8 +49,7 @@ def batches(path: Path, schema: Schema) -> Iterator[Columns]:
 
 def _parquet(path: Path, schema: Schema) -> Iterator[Columns]:
     with parquet.ParquetFile(path) as file:
-        present = set(file.schema_arrow.names)
-        names = [column.name for column in schema.features if column.name in present]
+        names = _wanted(file.schema_arrow.names, schema)
         for batch in file.iter_batches(BATCH_ROWS, columns=names):
             yield {
                 name: cells.to_numpy(zero_copy_only=False)
@@ -59,9 +60,11 @@ def _parquet(path: Path, schema: Schema) -> Iterator[Columns]:
 def _csv(path: Path, schema: Schema) -> Iterator[Columns]:
     parse = csv.ParseOptions(newlines_in_values=True)
     with csv.open_csv(path, parse_options=parse) as reader:
-        present = set(reader.schema.names)
+        names = _wanted(reader.schema.names, schema)
     numeric = {column.name for column in schema.numeric}
-    names = [column.name for column in schema.features if column.name in present]
+    if not names:  # to pyarrow no columns are all columns
+        yield {}
+        return
     as_text = csv.ConvertOptions(
         include_columns=names, column_types=dict.fromkeys(names, pyarrow.string())
     )
@@ -71,6 +74,15 @@ def _csv(path: Path, schema: Schema) -> Iterator[Columns]:
                 name: _numbers(cells) if name in numeric else cells.to_numpy(zero_copy_only=False)
                 for name, cells in zip(names, batch.columns, strict=True)
             }
+
+
+def _wanted(present: list[str], schema: Schema) -> list[str]:
+    """Return the schema's features that a file has, refused if it has one of them twice."""
+    names = [column.name for column in schema.features if column.name in present]
+    for name in names:
+        if present.count(name) > 1:
+            raise TableNotRead(f"the file has the column {name!r} more than once: keep one of them")
+    return names
 
 
 def _decoded(cells: Any) -> Any:

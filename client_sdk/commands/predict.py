@@ -1,13 +1,12 @@
 """`veilgp predict MODEL TABLE`: predictions of a CSV or Parquet file as CSV, a batch at a time."""
 
-import csv
 import os
 import secrets
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, BinaryIO
 
 import typer
 
@@ -42,20 +41,21 @@ def predict(
 
 
 def _write(
-    model: "GlobalModel", table: Path, file: TextIO, interval: float | None, kind: str
+    model: "GlobalModel", table: Path, file: BinaryIO, interval: float | None, kind: str
 ) -> None:
+    import pyarrow
+    from pyarrow import csv
+
     from client_sdk.table_file import batches
 
-    writer = csv.writer(file, lineterminator="\n")
     rows = 0
     for columns in batches(table, model.schema):
         predictions = _predicted(model, columns, first=rows)
         written = predictions.to_dict()
         if interval is not None:
             written |= predictions.intervals(interval, kind=kind).to_dict()
-        if rows == 0:
-            writer.writerow(written)
-        writer.writerows(zip(*(column.tolist() for column in written.values()), strict=True))
+        header = csv.WriteOptions(include_header=rows == 0, quoting_style="needed")
+        csv.write_csv(pyarrow.table(written), file, header)
         rows += len(predictions)
 
 
@@ -71,16 +71,16 @@ def _predicted(model: "GlobalModel", columns: object, *, first: int) -> "Predict
 
 
 @contextmanager
-def _opened(out: Path) -> Iterator[TextIO]:
+def _opened(out: Path) -> Iterator[BinaryIO]:
     """Open the output; a file appears when it is complete."""
     from client_sdk.errors import TableNotWritten
 
     if out == STDOUT:
-        yield sys.stdout
+        yield sys.stdout.buffer
         return
     new = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with new.open("x", newline="", encoding="utf-8") as file:
+        with new.open("xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

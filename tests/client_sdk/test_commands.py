@@ -73,6 +73,8 @@ def test_a_bad_file_is_named_without_its_cells_and_writes_nothing(
         "level.csv": "age,lactate,ward\n61,2,secret-ward\n",
         "column.csv": "age,ward\n61,medical\n",
         "ragged.csv": "age,lactate,ward\n61,2,medical\n61,secret-2\n",
+        "foreign.csv": "secret\n1\n",
+        "twice.csv": "age,age,lactate,ward\n61,secret,2,medical\n",
         "empty.csv": "age,lactate,ward\n",
         "nothing.csv": "",
         "no.parquet": "secret",
