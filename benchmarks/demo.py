@@ -25,13 +25,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import torch
-from client_sdk.schema_draft import draft
 from numpy.typing import NDArray
 
 from benchmarks import hospitals
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
+from client_sdk.tables import draft
 from kernels.metrics import TEN_LEVELS
 from kernels.rounds.prediction import predict
 from kernels.rounds.program import Program
@@ -122,7 +122,8 @@ def of_folder(folder: Path) -> Study:
     read = {file.stem: pyarrow.csv.read_csv(file) for file in files}
     own = folder / "schema.json"
     target = next(iter(read.values())).column_names[-1]
-    schema = json.loads(own.read_text()) if own.exists() else draft(files, targets=[target])
+    drafted = own.read_text() if own.exists() else draft(folder, targets=[target]).to_json()
+    schema = json.loads(drafted)
     tables, tests = {}, []
     for place, (name, table) in enumerate(read.items()):
         columns = {c: table.column(c).to_numpy(zero_copy_only=False) for c in table.column_names}

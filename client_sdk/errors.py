@@ -51,7 +51,7 @@
         ├── ModelNotFound             global_model.not_found
         ├── ModelNotSaved             global_model.not_saved
         ├── UnknownTarget             global_model.unknown_target
-        ├── TableNotRead              global_model.table
+        ├── TableNotWritten           global_model.table_not_written
         └── PlotUnavailable           global_model.plot
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
@@ -407,12 +407,6 @@ class UnknownTarget(ModelError):
     """A model does not predict a target of this name."""
 
     code = "global_model.unknown_target"
-
-
-class TableNotRead(ModelError):
-    """A table to predict is of a kind, or in a file, that cannot be read."""
-
-    code = "global_model.table_not_read"
 
 
 class TableNotWritten(ModelError):

@@ -1,17 +1,17 @@
 """The global model at a hospital: it predicts here, and no query leaves the building."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self
 
-import narwhals
 import numpy as np
 from numpy.typing import NDArray
 
 from client_sdk import calibration_plot, model_files, site_gain
-from client_sdk.errors import TableNotRead
 from client_sdk.model_card import ModelCard
 from client_sdk.predictions import Intervals, Predictions
+from client_sdk.tables import SchemaStream, open_table
+from kernels.records import Records, read_in_pieces
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.prediction import predict
 from kernels.rounds.site import Site
@@ -73,7 +73,16 @@ class GlobalModel:
 
         Memory is that of the table and of the result: features exist for a few rows at a time.
         """
-        return Predictions(predict(self.artifact.model, _columns(data, self.schema)))
+        return Predictions(predict(self.artifact.model, Records.concatenate([*self._read(data)])))
+
+    def predict_in_pieces(self, data: object) -> Iterator[Predictions]:
+        """Yield predictions of consecutive rows: memory is that of a piece, whatever the table.
+
+        A table that does not fit is refused at its end, with all its problems: predictions that
+        were yielded before are then worth nothing.
+        """
+        for records in self._read(data):
+            yield Predictions(predict(self.artifact.model, records))
 
     def intervals(self, data: object, level: float = 0.9, *, kind: str = "conformal") -> Intervals:
         """Predict a table and return central intervals, as `Predictions.intervals` does."""
@@ -90,14 +99,10 @@ class GlobalModel:
         """
         return calibration_plot.draw(self.artifact.card, target, ax=ax)
 
+    def _read(self, data: object) -> Iterator[Records]:
+        stream = SchemaStream(open_table(data), self.schema)
+        return read_in_pieces(self.schema, stream, training=False)
+
     def __repr__(self) -> str:
         targets = ", ".join(target.name for target in self.schema.targets)
         return f"GlobalModel({self.id}, predicts {targets})"
-
-
-def _columns(data: object, schema: Schema) -> Mapping[str, object]:
-    """Return a table's columns that the schema names, as cells, whatever kind of table it is."""
-    pieces = list(SchemaStream(open_table(data), schema))
-    if len(pieces) == 1:
-        return pieces[0]
-    return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}

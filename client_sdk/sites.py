@@ -21,7 +21,5 @@ def site_of(
     program: Program, data: object, seed: int, *, consents: Iterable[str] = ()
 ) -> HospitalTable:
     """Check a table against the program's schema, all of it, and deal its rows."""
-    site = read_site(
-        data, program.schema, held_out=program.held_out, seed=seed, consents=consents
-    )
+    site = read_site(data, program.schema, held_out=program.held_out, seed=seed, consents=consents)
     return HospitalTable(site, site.digest, summarise(site))

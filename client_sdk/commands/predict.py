@@ -14,14 +14,13 @@ from client_sdk.commands.failures import reported
 
 if TYPE_CHECKING:
     from client_sdk.model import GlobalModel
-    from client_sdk.predictions import Predictions
 
 STDOUT = Path("-")
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="The folder that the model was saved to.")],
-    table: Annotated[Path, typer.Argument(help="A CSV (.csv) or Parquet (.parquet) file.")],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet, a file or a folder.")],
     *,
     out: Annotated[Path, typer.Option(help="The CSV file to write; - prints it.")] = STDOUT,
     interval: Annotated[
@@ -46,28 +45,12 @@ def _write(
     import pyarrow
     from pyarrow import csv
 
-    from client_sdk.table_file import batches
-
-    rows = 0
-    for columns in batches(table, model.schema):
-        predictions = _predicted(model, columns, first=rows)
+    for piece, predictions in enumerate(model.predict_in_pieces(table)):
         written = predictions.to_dict()
         if interval is not None:
             written |= predictions.intervals(interval, kind=kind).to_dict()
-        header = csv.WriteOptions(include_header=rows == 0, quoting_style="needed")
+        header = csv.WriteOptions(include_header=piece == 0, quoting_style="needed")
         csv.write_csv(pyarrow.table(written), file, header)
-        rows += len(predictions)
-
-
-def _predicted(model: "GlobalModel", columns: object, *, first: int) -> "Predictions":
-    from kernels.errors import TableRefused
-
-    try:
-        return model.predict(columns)
-    except TableRefused as refused:
-        if first:
-            refused.add_note(f"(row 0 in this message is the file's row {first})")
-        raise
 
 
 @contextmanager

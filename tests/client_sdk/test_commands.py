@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from client_sdk import GlobalModel, table_file
+from client_sdk import GlobalModel
 from client_sdk.command import application
 from tests.rounds import tables
 from tests.rounds.artifacts import PLAIN, artifact
@@ -37,14 +37,11 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     if request.param == "csv":
         ROWS.to_csv(path, index=False)
     else:
-        ROWS.to_parquet(path)
+        ROWS.to_parquet(path, row_group_size=7)
     return path
 
 
-def test_a_file_is_predicted_as_its_table_is(
-    saved: Path, table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_file, "BATCH_ROWS", 7)
+def test_a_file_is_predicted_as_its_table_is(saved: Path, table: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.csv"
     outcome = run("predict", saved, table, "--out", out, "--interval", "0.8")
     assert outcome.exit_code == 0, outcome.output
@@ -91,26 +88,12 @@ def test_a_bad_file_is_named_without_its_cells_and_writes_nothing(
     assert not list(tmp_path.glob("*.tmp")) + list(tmp_path.glob(".*.tmp"))
 
 
-def test_cells_of_a_csv_are_read_as_the_schema_wants(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    path.write_text("age,lactate,ward,other\n 61 ,NA,medical,x\n5e1,,3,y\n")
-    (columns,) = table_file.batches(path, tables.SCHEMA)
-    assert columns["age"].tolist() == [61.0, 50.0]
-    assert np.isnan(columns["lactate"]).all()
-    assert columns["ward"].tolist() == ["medical", "3"]
-    assert "other" not in columns
-
-
-def test_rows_are_counted_from_the_start_of_the_file(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_file, "BATCH_ROWS", 20)
+def test_rows_are_counted_from_the_start_of_the_file(saved: Path, tmp_path: Path) -> None:
     bad = ROWS.copy()
     bad.loc[45, "ward"] = "unknown"
-    bad.to_parquet(tmp_path / "rows.parquet")
+    bad.to_parquet(tmp_path / "rows.parquet", row_group_size=20)
     outcome = run("predict", saved, tmp_path / "rows.parquet", "--out", tmp_path / "out.csv")
-    assert "row 5" in outcome.stderr
-    assert "file's row 40" in outcome.stderr
+    assert "row 45" in outcome.stderr
 
 
 def test_an_interval_that_the_model_cannot_give_is_named(tmp_path: Path, table: Path) -> None:

@@ -128,7 +128,7 @@ def test_another_protocol_says_which_side_to_upgrade() -> None:
     world = World(Reply(200, newer, b"{}"))
     with pytest.raises(ProtocolMismatch, match="protocol 2"):
         world.run(world.exchange.get_json("/x"))
-    world = World(problem(426, "protocol_mismatch", "upgrade the hospital's veilgp", newest=2))
+    world = World(problem(426, "protocol.mismatch", "upgrade the hospital's veilgp", newest=2))
     with pytest.raises(ProtocolMismatch, match="upgrade the hospital"):
         world.run(world.exchange.get_json("/x"))
 

@@ -17,8 +17,8 @@ from client_sdk import GlobalModel, gain
 from client_sdk.errors import (
     ModelNotFound,
     ModelNotSaved,
+    NotATable,
     PlotUnavailable,
-    TableNotRead,
     UnknownTarget,
 )
 from client_sdk.model_card import ModelCard
@@ -81,7 +81,7 @@ def test_dataframes_are_tables_too() -> None:
     frame = pd.DataFrame(ROWS)
     assert np.array_equal(MODEL.predict(frame).mean, expected)
     assert np.array_equal(MODEL.predict(pl.from_pandas(frame)).mean, expected)
-    with pytest.raises(TableNotRead, match="not a list"):
+    with pytest.raises(NotATable, match="a list is no table"):
         MODEL.predict([1, 2])
     with pytest.raises(TableRefused, match="lactate"):
         MODEL.predict({"age": [1.0], "ward": ["medical"]})

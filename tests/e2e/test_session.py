@@ -53,8 +53,10 @@ def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
         roster, policy = (command[command.index(o) + 1] for o in ("--roster", "--policy"))
         hospital.process = Process(
             hospital.name,
-            [sys.executable, "-m", "tests.e2e.hospital", point, link, table, policy, roster]
-            + [str(hospital.home)],
+            [
+                *(sys.executable, "-m", "tests.e2e.hospital", point),
+                *(link, table, policy, roster, str(hospital.home)),
+            ],
             federation.folder / f"{hospital.name}.log",
             hospital.process.environment,
         )
