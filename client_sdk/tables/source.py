@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -16,7 +16,6 @@ Column: TypeAlias = Cells | pa.Array
 """A column of a piece: cells as `kernels.cells` reads them, or arrow's, to be turned into such."""
 
 
-@runtime_checkable
 class Source(Protocol):
     """A table that is somewhere."""
 

@@ -26,7 +26,7 @@ from client_sdk.errors import (
     UnknownSuffix,
     UnreadableFile,
 )
-from client_sdk.tables import open_table, read_site, source, summarise
+from client_sdk.tables import open_table, read_site, summarise
 from kernels.errors import KernelsError, NotALabel, NotNumeric, TableRefused
 from kernels.records import Records
 from kernels.rounds.site import Part, Site
@@ -386,10 +386,9 @@ def test_a_column_with_a_point_in_its_name_is_read(tmp_path: Path) -> None:
     assert records(tmp_path / "t.parquet", schema).numeric.tolist() == [[120], [80]]
 
 
-def test_every_source_is_one() -> None:
-    for data in (COLUMNS, frame(), structured()):
+def test_a_table_that_is_open_stays_so(tmp_path: Path) -> None:
+    for data in (COLUMNS, frame(), structured(), *written(tmp_path).values()):
         opened = open_table(data)
-        assert isinstance(opened, source.Source)
         assert open_table(opened) is opened
 
 

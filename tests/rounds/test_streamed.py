@@ -1,5 +1,6 @@
 """A site whose rows are read again for every sum gives what a site in memory gives."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -26,6 +27,7 @@ from kernels.rounds import (
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
 from kernels.rounds.site import Part, Site
+from kernels.row_hashes import keys_and_hashes
 from kernels.standardiser import Scale
 from tests.rounds import tables
 
@@ -158,6 +160,14 @@ def test_a_digest_tells_tables_apart() -> None:
     wider = dict(table) | {"note": ids}
     other = Site.of_table(tables.SCHEMA, wider, held_out=0.1, seed=8)
     assert other.digest == digests[0]
+
+
+def test_a_digest_is_the_hash_of_all_256_bits_of_the_sum() -> None:
+    own = in_memory(tables.table(30))
+    hashes = [each for part in own.records.values() for each in keys_and_hashes(part)[1]]
+    total = sum(int.from_bytes(each, "little") for each in hashes) % 2**256
+    content = b"veilgp/table/1" + (30).to_bytes(8, "big") + total.to_bytes(32, "big")
+    assert own.digest == hashlib.sha256(content).digest()
 
 
 def test_seeds_deal_independently() -> None:
