@@ -12,10 +12,12 @@ What a member has to do next is a function of all this (`service.items`).
 Without differential privacy a run waits for everyone on its roster, and its deadline ends it.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 
 from kernels.errors import KernelsError
 from kernels.rounds.program import Program
@@ -34,7 +36,7 @@ from privacy.securesum.messages import (
 )
 from privacy.securesum.summation import Summation
 from service import stages
-from service.stages import Position, SumPlan
+from service.stages import Broadcast, Metrics, Position, SumPlan
 
 Said = Advert | Boxes | Certification | Reveal | Repair | Abandonment
 """What members say, apart from their vectors."""
@@ -61,10 +63,17 @@ class Plan:
     session_id: str
     kind: str
     program: Program
+    text: str
+    """The program as every member reads it."""
     seed: int
     deadline_at: float
     repair_after_s: float
     restart_after_s: float
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the program's text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -82,6 +91,7 @@ class Prepared:
 
     position: Position
     sum: SumPlan | None
+    metrics: tuple[Metrics, ...]
 
 
 # -- what `advance` and `settle` have changed, for whoever stores it
@@ -135,7 +145,7 @@ class Run:
         *,
         since: float,
         sums: int = 0,
-        broadcast: bytes = b"",
+        broadcast: Broadcast | None = None,
         repairing: bool = False,
     ) -> None:
         self.plan = plan
@@ -144,7 +154,7 @@ class Run:
         self.sums = sums
         self.since = since
         """When the present wait began."""
-        self.broadcast = broadcast
+        self.broadcast = broadcast or Broadcast()
         """What the sum under way is about."""
         self.repairing = repairing
         self.outcome: Outcome | None = None
@@ -324,15 +334,20 @@ class Run:
         position, epoch = self.position, self.epoch.epoch
         if epoch is None or not self.work_due:
             raise OutOfOrder("The run waits for its members.")
+        metrics: tuple[Metrics, ...] = ()
         if self.slot is not None:
-            position = stages.after(position, self.slot.total())
+            position, metrics = stages.after(position, self.slot.total())
         if position.finished:
-            return Prepared(position, None)
+            return Prepared(position, None, metrics)
         plan = self.plan
-        return Prepared(
+        following = stages.sum_plan(
             position,
-            stages.sum_plan(position, run_kind=plan.kind, seed=plan.seed, members=epoch.size),
+            program=plan.digest,
+            run_kind=plan.kind,
+            seed=plan.seed,
+            members=epoch.size,
         )
+        return Prepared(position, following, metrics)
 
     def settle(self, prepared: Prepared, now: float) -> Began | Ended:
         """Take what `prepare` has computed from this very run: the next sum begins, or all ends."""
@@ -348,7 +363,7 @@ class Run:
         self.epoch.begin(
             statistic=prepared.sum.statistic,
             length=prepared.sum.length,
-            broadcast=prepared.sum.broadcast,
+            broadcast=prepared.sum.broadcast.data,
             parameters=prepared.sum.parameters,
             encoding=prepared.sum.encoding,
         )

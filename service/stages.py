@@ -6,7 +6,9 @@ The numbers are those of `client_sdk.simulate`: the same functions in the same o
 """
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 from kernels.plain import encode_json
@@ -17,6 +19,9 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
+
+Metrics = Mapping[str, Any]
+"""One step of an algorithm in numbers, of all sites together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +45,6 @@ class Position:
         """Whether the program is: then `state.model` is its result."""
         return self.algorithm.finished(self.state)
 
-    @property
-    def history(self) -> tuple[dict[str, Any], ...]:
-        """What the algorithm tells of each step so far, of all sites together."""
-        return tuple(asdict(each) for each in getattr(self.state, "history", None) or ())
-
 
 @dataclass(frozen=True)
 class SumPlan:
@@ -54,12 +54,19 @@ class SumPlan:
     parameters: bytes
     encoding: bytes
     length: int
-    broadcast: bytes
+    broadcast: "Broadcast"
 
-    @property
+
+@dataclass(frozen=True)
+class Broadcast:
+    """What hospitals see of a state."""
+
+    data: bytes = b""
+
+    @cached_property
     def address(self) -> str:
-        """Where the broadcast is found: its SHA-256."""
-        return address(self.broadcast)
+        """The name under which it is fetched: its SHA-256."""
+        return hashlib.sha256(self.data).hexdigest()
 
 
 def start(program: Program, model: Model | None) -> Position:
@@ -68,18 +75,29 @@ def start(program: Program, model: Model | None) -> Position:
     return _settled(Position(program, 0, algorithm.initial(spec, model or program.start())))
 
 
-def after(position: Position, total: SecureTotal) -> Position:
-    """Take a sum's total into account."""
-    state = position.algorithm.update(position.state, total)
-    return _settled(Position(position.program, position.stage, state))
+def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metrics, ...]]:
+    """Take a sum's total into account; give also what the algorithm tells of its step, if any."""
+    algorithm = position.algorithm
+    known = len(_history(position.state))
+    state = algorithm.update(position.state, total)
+    told = tuple(
+        {"stage": position.stage, "algorithm": algorithm.NAME, **asdict(each)}
+        for each in _history(state)[known:]
+    )
+    return _settled(Position(position.program, position.stage, state)), told
 
 
-def sum_plan(position: Position, *, run_kind: str, seed: int, members: int) -> SumPlan:
-    """Give the next sum, as every member can work it out again from the program and the state."""
+def sum_plan(
+    position: Position, *, program: str, run_kind: str, seed: int, members: int
+) -> SumPlan:
+    """Give the next sum, as every member can work it out again from the program and the state.
+
+    program: the SHA-256 of the run's program text.
+    """
     algorithm = position.algorithm
     encoding = Encoding.finest(algorithm.layout(position.state), max_clients=members)
     parameters = {
-        "program": hashlib.sha256(position.program.to_json().encode()).hexdigest(),
+        "program": program,
         "run_kind": run_kind,
         "seed": seed,
         "stage": position.stage,
@@ -89,13 +107,12 @@ def sum_plan(position: Position, *, run_kind: str, seed: int, members: int) -> S
         parameters=encode_json(parameters).encode(),
         encoding=encoding.to_bytes(),
         length=encoding.layout.length,
-        broadcast=storage.encode(position.state, broadcast=True),
+        broadcast=Broadcast(storage.encode(position.state, broadcast=True)),
     )
 
 
-def address(broadcast: bytes) -> str:
-    """Give the name under which a broadcast is fetched."""
-    return hashlib.sha256(broadcast).hexdigest()
+def _history(state: Any) -> Sequence[Any]:
+    return getattr(state, "history", None) or ()
 
 
 def _settled(position: Position) -> Position:
