@@ -21,6 +21,8 @@ class Settings(BaseSettings):
     port: int = 8000
     public_url: str | None = None
     """How hospitals reach this coordinator; join links begin with it."""
+    max_body: int = 1 << 20
+    """The most octets of a JSON body."""
 
     @property
     def url(self) -> str:
