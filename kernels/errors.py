@@ -35,6 +35,10 @@
     │   ├── TooManyRows           program.too_many_rows
     │   └── ConsentNeeded         program.consent_needed
     ├── StateError                state.invalid
+    ├── ArtifactError             artifact.invalid
+    │   ├── DamagedArtifact       artifact.damaged
+    │   ├── NewerArtifact         artifact.newer_version
+    │   └── OlderArtifact         artifact.older_version
     ├── NotFitted                 model.not_fitted
     ├── StatisticsError           statistics.invalid
     │   ├── NotSymmetric          statistics.not_symmetric
@@ -270,6 +274,30 @@ class StateError(KernelsError):
     """Bytes that are not the state of any algorithm here."""
 
     code = "state.invalid"
+
+
+class ArtifactError(KernelsError):
+    """A stored model, or its card, is not one."""
+
+    code = "artifact.invalid"
+
+
+class DamagedArtifact(ArtifactError):
+    """A stored model's bytes are not those that its card, or its id, was made for."""
+
+    code = "artifact.damaged"
+
+
+class NewerArtifact(ArtifactError):
+    """A stored model was written by a newer version than this one."""
+
+    code = "artifact.newer_version"
+
+
+class OlderArtifact(ArtifactError):
+    """A stored model was written by a version that is too old for this one."""
+
+    code = "artifact.older_version"
 
 
 class NotFitted(KernelsError):

@@ -11,11 +11,12 @@ times its square, and the NLL plus log `scale` (a density per unit, not per devi
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import torch
 from torch import Tensor
 
+from kernels.errors import StatisticsError
 from kernels.metrics import LEVELS, Scores, count_intervals
 from kernels.standardiser import Standardiser
 from kernels.student import StudentT
@@ -40,10 +41,32 @@ class Evaluation:
     recalibrated: Scores | None = None
     conformal_inside: Tensor | None = None
 
+    def check(self, targets: int) -> None:
+        """Refuse what is no evaluation of so many targets; bytes can hold anything."""
+        shapes = Scores.zero(targets)
+        judged = [self.gaussian, *([] if self.recalibrated is None else [self.recalibrated])]
+        pairs = [
+            (getattr(scores, field.name, None), getattr(shapes, field.name))
+            for scores in judged
+            for field in fields(Scores)
+        ]
+        if self.conformal_inside is not None:
+            pairs.append((self.conformal_inside, shapes.inside))
+        if not isinstance(self.part, str) or not all(_fits(*pair) for pair in pairs):
+            raise StatisticsError(f"the scores are no finite sums of {targets} targets")
+
     def conformal_curve(self) -> Tensor | None:
         """(T, 19) share of rows inside their conformal intervals of each of `LEVELS`."""
         rows = self.gaussian.rows[:, None]
         return None if self.conformal_inside is None else self.conformal_inside / rows
+
+
+def _fits(value: object, like: Tensor) -> bool:
+    return (
+        isinstance(value, Tensor)
+        and (value.shape, value.dtype) == (like.shape, like.dtype)
+        and bool(value.isfinite().all())
+    )
 
 
 def score(laws: Sequence[StudentT], residuals: Tensor, variance: Tensor) -> Scores:

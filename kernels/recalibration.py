@@ -77,6 +77,8 @@ class Recalibration:
             )
         if not bool(((self.counts >= 0) & (self.counts < math.inf)).all()):
             raise StatisticsError("a histogram of |z| has no negative or infinite counts")
+        if not (self.fitted is None or isinstance(self.fitted, StudentT)):
+            raise StatisticsError("the law of z is Student's t, the Gaussian, or None")
 
     @classmethod
     def of(cls, counts: Tensor, *, min_rows: int) -> "Recalibration":

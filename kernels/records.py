@@ -95,11 +95,15 @@ class Records:
         """Read the features and nothing else; numbers out of bounds are flagged in `outside`."""
         return _read(schema, table, training=False)
 
-    def take(self, chosen: Tensor) -> "Records":
-        """Return the rows that are chosen, a bool for each; possibly none."""
+    def take(self, chosen: Tensor | slice) -> "Records":
+        """Return the rows that are chosen, a bool for each, or consecutive ones; possibly none."""
         patients = self.patients
         if patients is not None:
-            patients = tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
+            patients = (
+                patients[chosen]
+                if isinstance(chosen, slice)
+                else tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
+            )
         return Records(
             self.schema,
             self.numeric[chosen],

@@ -126,7 +126,7 @@ class Standardiser:
     def apply(self, records: Records) -> Rows:
         """Standardise, impute and lay out features in the order of `Schema.feature_names`."""
         schema = records.schema
-        self._check(schema)
+        self.check(schema)
         mean, scale = _columns(self.numeric)
         z = ((records.numeric - mean) / scale).clamp(-CLIP, CLIP)
         z = z.masked_fill(records.missing, 0.0)
@@ -194,7 +194,8 @@ class Standardiser:
             raise StandardiserError("; ".join(wrong))
         return cls(numeric, categorical, targets)
 
-    def _check(self, schema: Schema) -> None:
+    def check(self, schema: Schema) -> None:
+        """Refuse a schema of other columns than this standardiser was made for."""
         mine = (
             [column.name for column in self.numeric],
             [(column.name, len(column.shares)) for column in self.categorical],

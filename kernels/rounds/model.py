@@ -60,10 +60,29 @@ class Model:
             )
         if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
             raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
-        if self.recalibration is not None and len(self.recalibration) != self.targets:
-            raise StateError(
-                f"{len(self.recalibration)} recalibrations do not fit {self.targets} targets"
-            )
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        """Refuse parts that are not of this schema and this kernel; bytes can hold any."""
+        features, targets = self.kernel.features, self.targets
+        if self.standardiser is not None:
+            _check_kind("standardiser", self.standardiser, Standardiser)
+            self.standardiser.check(self.schema)
+        if self.hyperparameters is not None:
+            _check_kind("hyperparameters", self.hyperparameters, Hyperparameters)
+            _check_count("values of σ² and λ²", len(self.hyperparameters.noise_variance), targets)
+        if self.statistics is not None:
+            _check_kind("statistics", self.statistics, Statistics)
+            if (self.statistics.features, self.statistics.targets) != (features, targets):
+                raise StateError(f"statistics are not of {features} features and {targets} targets")
+        if self.recalibration is not None:
+            _check_kind("recalibration", self.recalibration, tuple)
+            _check_count("recalibrations", len(self.recalibration), targets)
+            for each in self.recalibration:
+                _check_kind("recalibration", each, Recalibration)
+        if self.scores is not None:
+            _check_kind("scores", self.scores, Evaluation)
+            self.scores.check(targets)
 
     def advanced(self, **parts: object) -> "Model":
         """Return the model with these parts anew, and without any that followed from them.
@@ -94,6 +113,16 @@ class Model:
     def posterior(self) -> Posterior:
         """Return the posterior of the linear layer."""
         return Posterior.of(known(self.statistics, "linear"), known(self.hyperparameters, "linear"))
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise StateError(f"the {name} of a model are no {type(value).__name__}")
+
+
+def _check_count(what: str, count: int, targets: int) -> None:
+    if count != targets:
+        raise StateError(f"{count} {what} do not fit {targets} targets")
 
 
 def check_model(model: object) -> None:

@@ -13,14 +13,14 @@ A recalibration of few rows is N(μ, v) as it is (`Recalibration.fitted` is None
 intervals are infinite at levels that so few rows cannot promise.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from kernels.chunks import CHUNK_ROWS
+from kernels.chunks import CHUNK_ROWS, chunks
 from kernels.errors import PredictionError
 from kernels.linear import Prediction
 from kernels.recalibration import Recalibration
@@ -28,6 +28,8 @@ from kernels.records import Records
 from kernels.rounds.model import Model, known
 from kernels.schema import Target
 from kernels.student import StudentT
+
+INTERVAL_KINDS = "conformal", "student_t", "gaussian"
 
 
 class Interval(NamedTuple):
@@ -57,6 +59,15 @@ class Predictions:
     def variance(self) -> Tensor:
         """The variance of the calibrated predictive distribution, (n, T)."""
         return self.latent_variance + self.noise_variance
+
+    def interval(self, level: float, kind: str) -> Interval:
+        """Return the interval of a kind that is given by name, one of `INTERVAL_KINDS`."""
+        if kind not in INTERVAL_KINDS:
+            raise PredictionError(
+                f"an interval's kind is one of {', '.join(INTERVAL_KINDS)}, not {kind!r:.40}"
+            )
+        interval: Interval = getattr(self, kind)(level)
+        return interval
 
     def gaussian(self, level: float) -> Interval:
         """Return the central interval of N(μ, v)."""
@@ -90,7 +101,7 @@ def predict(
 ) -> Predictions:
     """Predict every row of a table, or of records read by the model's schema.
 
-    Features exist for `chunk_rows` rows at a time only.
+    Standardised rows and features exist for `chunk_rows` rows at a time only.
     """
     standardiser = known(model.standardiser, "moments")
     known(model.statistics, "linear")
@@ -99,8 +110,15 @@ def predict(
         raise PredictionError(
             "these records were read by another schema than the model's: read them by model.schema"
         )
-    rows = standardiser.apply(records)
-    predicted = predict_standardised(model, rows.features, chunk_rows=chunk_rows)
+    predicted = _joined(
+        model,
+        (
+            predict_standardised(
+                model, standardiser.apply(records.take(rows)).features, chunk_rows=chunk_rows
+            )
+            for rows in chunks(len(records), chunk_rows)
+        ),
+    )
     inflation = _inflation(model.recalibration, model.targets)
     mean, latent = standardiser.in_units(predicted.mean, predicted.latent_variance * inflation)
     scale = torch.tensor([each.scale for each in standardiser.targets], dtype=torch.float64)
@@ -109,7 +127,7 @@ def predict(
         mean,
         latent,
         predicted.noise_variance * inflation * scale.square(),
-        rows.outside.any(1),
+        records.outside.any(1),
         model.recalibration,
     )
 
@@ -119,20 +137,16 @@ def predict_standardised(
 ) -> Prediction:
     """Predict standardised targets from standardised features (n, p); n may be 0."""
     posterior = model.posterior
-    chunks = [
-        posterior.predict(phi)
-        for _, phi in model.urk.features_in_chunks(features, chunk_rows=chunk_rows)
-    ]
+    in_chunks = model.urk.features_in_chunks(features, chunk_rows=chunk_rows)
+    return _joined(model, (posterior.predict(phi) for _, phi in in_chunks))
+
+
+def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
+    """Return predictions of consecutive rows, possibly none, as one."""
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
-
-    def joined(of: Callable[[Prediction], Tensor]) -> Tensor:
-        return torch.cat([nothing, *map(of, chunks)])
-
-    return Prediction(
-        joined(lambda each: each.mean),
-        joined(lambda each: each.latent_variance),
-        posterior.hyperparameters.noise_variance,
-    )
+    pairs = [(nothing, nothing), *((part.mean, part.latent_variance) for part in parts)]
+    mean, latent_variance = map(torch.cat, zip(*pairs, strict=True))
+    return Prediction(mean, latent_variance, model.posterior.hyperparameters.noise_variance)
 
 
 def _inflation(recalibration: tuple[Recalibration, ...] | None, targets: int) -> Tensor:

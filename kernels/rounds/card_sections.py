@@ -1,0 +1,211 @@
+"""The sections of a model's card: privacy, linear layer, laws of residuals, evaluation.
+
+Scores are in the targets' units; σ², λ² and the evidence are on the standardised scale.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+from kernels.errors import ArtifactError
+from kernels.evaluation import in_units
+from kernels.metrics import LEVELS, Scores
+from kernels.rounds.model import Model, known
+from kernels.schema import Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """How the hospitals' numbers were protected, and what that leaves open.
+
+    unit: whose presence a guarantee is about, "patient" or "row".
+    epsilon, delta: what was spent; None without differential privacy.
+    meaning: the same in words.
+    """
+
+    differential_privacy: bool
+    unit: str
+    min_cohort: int
+    max_colluders: int
+    epsilon: float | None
+    delta: float | None
+    meaning: str
+
+    def __post_init__(self) -> None:
+        if self.unit not in ("patient", "row"):
+            raise ArtifactError("a card's unit of privacy is patient or row")
+        if {self.epsilon is not None, self.delta is not None} != {self.differential_privacy}:
+            raise ArtifactError("a card has ε and δ with differential privacy, and only then")
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        *,
+        min_cohort: int,
+        max_colluders: int,
+        epsilon: float | None = None,
+        delta: float | None = None,
+    ) -> Self:
+        """Describe a session's terms; without ε and δ it had no differential privacy."""
+        unit = "row" if schema.patient is None else "patient"
+        meaning = explained(unit, min_cohort, max_colluders, epsilon, delta)
+        return cls(
+            differential_privacy=epsilon is not None,
+            unit=unit,
+            min_cohort=min_cohort,
+            max_colluders=max_colluders,
+            epsilon=epsilon,
+            delta=delta,
+            meaning=meaning,
+        )
+
+
+def explained(
+    unit: str, min_cohort: int, max_colluders: int, epsilon: float | None, delta: float | None
+) -> str:
+    """Say in words what terms promise and what they leave open."""
+    sums = (
+        f"The coordinator saw sums over at least {min_cohort} hospitals and no hospital's own "
+        f"numbers, even if it colluded with up to {max_colluders} of them."
+    )
+    if epsilon is None or delta is None:
+        return (
+            f"{sums} There was no differential privacy: the sums and this model are exact, so "
+            f"whoever knows enough of all other {unit}s may learn of one {unit} from them."
+        )
+    return (
+        f"{sums} Noise was added: whether any one {unit} was in the tables changes the probability "
+        f"of any outcome by a factor of at most e^{epsilon:g}, except with probability {delta:g}."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layer:
+    """One target of the linear layer: σ², λ² and the log evidence of all training rows."""
+
+    name: str
+    noise_variance: float
+    prior_variance: float
+    log_evidence: float
+
+    @classmethod
+    def of(cls, model: Model) -> tuple[Self, ...]:
+        """Describe every target."""
+        found = known(model.hyperparameters, "linear")
+        columns = found.noise_variance, found.prior_variance, model.posterior.log_evidence
+        return tuple(
+            cls(name=target.name, noise_variance=noise, prior_variance=prior, log_evidence=evidence)
+            for target, noise, prior, evidence in zip(
+                model.schema.targets, *(column.tolist() for column in columns), strict=True
+            )
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Law:
+    """One target's law of residuals, from held-out rows: Student's t, or Gaussian without ν.
+
+    fitted: False where the rows were too few, and N(μ, v) stands as it is.
+    """
+
+    name: str
+    rows: int
+    fitted: bool
+    freedom: float | None
+    scale: float
+
+    @classmethod
+    def of(cls, model: Model) -> tuple[Self, ...] | None:
+        """Describe every target; None if the program had no recalibration."""
+        if model.recalibration is None:
+            return None
+        return tuple(
+            cls(
+                name=target.name,
+                rows=each.rows,
+                fitted=each.fitted is not None,
+                freedom=each.law.freedom,
+                scale=each.law.scale,
+            )
+            for target, each in zip(model.schema.targets, model.recalibration, strict=True)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quality:
+    """One target's scores under one law; `curve` and `widths` at each level."""
+
+    name: str
+    rmse: float
+    nll: float
+    crps: float
+    ece: float
+    mce: float
+    brier: float
+    curve: tuple[float, ...]
+    widths: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _check_curve(self.curve)
+        _check_curve(self.widths)
+
+    @classmethod
+    def of(cls, scores: Scores, model: Model) -> tuple[Self, ...]:
+        """Describe every target."""
+        scores = in_units(scores, known(model.standardiser, "moments"))
+        numbers = ("rmse", "nll", "crps", "ece", "mce", "brier")
+        columns = {name: getattr(scores, name)().tolist() for name in numbers}
+        curves, widths = scores.calibration_curve().tolist(), scores.width().tolist()
+        return tuple(
+            cls(
+                name=target.name,
+                curve=tuple(curves[i]),
+                widths=tuple(widths[i]),
+                **{name: column[i] for name, column in columns.items()},
+            )
+            for i, target in enumerate(model.schema.targets)
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Scores on held-out rows: of N(μ, v), and of the recalibrated law where there is one.
+
+    conformal: for each target, the share of rows inside their conformal intervals at each level.
+    """
+
+    part: str
+    rows: int
+    levels: tuple[float, ...]
+    gaussian: tuple[Quality, ...]
+    recalibrated: tuple[Quality, ...] | None
+    conformal: tuple[tuple[float, ...], ...] | None
+
+    def __post_init__(self) -> None:
+        if self.levels != LEVELS:
+            raise ArtifactError("a card's calibration curve is at the levels 0.05, 0.10 … 0.95")
+        for curve in self.conformal or ():
+            _check_curve(curve)
+
+    @classmethod
+    def of(cls, model: Model) -> Self | None:
+        """Describe a model's scores; None if it has none, or there was no row to have any of."""
+        scores = model.scores
+        if scores is None or not bool((scores.gaussian.rows >= 0.5).all()):
+            return None
+        curve = scores.conformal_curve()
+        return cls(
+            part=scores.part,
+            rows=round(float(scores.gaussian.rows[0])),
+            levels=LEVELS,
+            gaussian=Quality.of(scores.gaussian, model),
+            recalibrated=None
+            if scores.recalibrated is None
+            else Quality.of(scores.recalibrated, model),
+            conformal=None if curve is None else tuple(map(tuple, curve.tolist())),
+        )
+
+
+def _check_curve(curve: tuple[float, ...]) -> None:
+    if len(curve) != len(LEVELS):
+        raise ArtifactError(f"a curve of a card has {len(LEVELS)} numbers, not {len(curve)}")
