@@ -16,10 +16,13 @@ import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cached_property
 
 from kernels.errors import KernelsError
+from kernels.rounds.artifact import Artifact
+from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
 from privacy.errors import PrivacyError
 from privacy.identity import Member, Roster
@@ -66,6 +69,8 @@ class Plan:
     text: str
     """The program as every member reads it."""
     seed: int
+    base_model: str | None
+    """The model that it starts from, by its id."""
     deadline_at: float
     repair_after_s: float
     restart_after_s: float
@@ -87,11 +92,12 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The position after the last sum, and the next sum; None at the end of the program."""
+    """The position after the last sum, and the next sum; or, at the end, the finished model."""
 
     position: Position
-    sum: SumPlan | None
     metrics: tuple[Metrics, ...]
+    sum: SumPlan | None = None
+    artifact: Artifact | None = None
 
 
 # -- what `advance` and `settle` have changed, for whoever stores it
@@ -329,7 +335,7 @@ class Run:
         in_time = now + self.plan.restart_after_s <= self.plan.deadline_at
         return bool(self.epoch.missing_boxes) and in_time
 
-    def prepare(self) -> Prepared:
+    def prepare(self, now: float) -> Prepared:
         """Compute what comes next; slow. Its errors are those of the sum or of the algorithm."""
         position, epoch = self.position, self.epoch.epoch
         if epoch is None or not self.work_due:
@@ -338,7 +344,7 @@ class Run:
         if self.slot is not None:
             position, metrics = stages.after(position, self.slot.total())
         if position.finished:
-            return Prepared(position, None, metrics)
+            return Prepared(position, metrics, artifact=self._artifact(position, epoch.size, now))
         plan = self.plan
         following = stages.sum_plan(
             position,
@@ -347,7 +353,23 @@ class Run:
             seed=plan.seed,
             members=epoch.size,
         )
-        return Prepared(position, following, metrics)
+        return Prepared(position, metrics, sum=following)
+
+    def _artifact(self, position: Position, members: int, now: float) -> Artifact:
+        terms = self.epoch.terms
+        return Artifact.of(
+            position.state.model,
+            program=self.plan.program,
+            members=members,
+            sums=self.sums + (self.slot is not None),
+            privacy=Privacy.of(
+                self.plan.program.schema,
+                min_cohort=terms.min_cohort,
+                max_colluders=terms.max_colluders,
+            ),
+            created=datetime.fromtimestamp(now, UTC),
+            parent=self.plan.base_model,
+        )
 
     def settle(self, prepared: Prepared, now: float) -> Began | Ended:
         """Take what `prepare` has computed from this very run: the next sum begins, or all ends."""

@@ -6,10 +6,10 @@ epochs that are over are deleted, so that a long run keeps one vector, not one f
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, and_, delete, func, insert, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernels.plain import encode_json
@@ -79,6 +79,7 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         program=program,
         text=row.program,
         seed=row.seed,
+        base_model=row.base_model,
         deadline_at=row.deadline_at,
         repair_after_s=settings.repair_after_s,
         restart_after_s=settings.restart_after_s,
@@ -103,17 +104,17 @@ def _load_epoch(
     roster = connection.execute(
         select(run_members).where(run_members.c.run_id == row.id).order_by(run_members.c.key)
     ).all()
-    adverts = tuple(Advert.decode(body) for body in said.get(Advert.kind, ()))
+    found = (Advert.decode(body) for body in said.get(Advert.kind, ()))
+    adverts = tuple(sorted(found, key=lambda advert: advert.identity))  # by rank
     opened = {member.key for member in roster if member.opened}
-    ranks = {advert.identity: rank for rank, advert in enumerate(sorted_adverts(adverts))}
-    gone = {ranks[key] for key in opened if key in ranks}
+    gone = {rank for rank, advert in enumerate(adverts) if advert.identity in opened}
     return CoordinatorState(
         terms=Terms.decode(row.terms),
         run=UUID(row.id).bytes,
         number=row.epoch,
         roster=tuple(MemberState(member.name, member.key) for member in roster),
         seen=_seen(connection, row.session_id),
-        adverts=sorted_adverts(adverts),
+        adverts=adverts,
         closed=row.epoch_closed,
         boxes=tuple(
             box
@@ -124,11 +125,6 @@ def _load_epoch(
         ready=summation is not None,
         summations=() if summation is None else (summation,),
     )
-
-
-def sorted_adverts(adverts: Sequence[Advert]) -> tuple[Advert, ...]:
-    """Give adverts in the order of their ranks."""
-    return tuple(sorted(adverts, key=lambda advert: advert.identity))
 
 
 def _load_summation(
@@ -143,7 +139,7 @@ def _load_summation(
     task = Task.decode(row.task)
     pieces = connection.execute(
         select(slot_totals.c.body)
-        .where(_same_slot(slot_totals.c, run_id, epoch, row.slot))
+        .where(_same_slot(slot_totals, run_id, epoch, row.slot))
         .order_by(slot_totals.c.piece)
     ).scalars()
     state = SummationState(
@@ -165,7 +161,7 @@ def _said(connection: Connection, run_id: str, epoch: int, slot: int) -> dict[in
     said: dict[int, list[bytes]] = {}
     for kind, body in connection.execute(
         select(run_messages.c.kind, run_messages.c.body)
-        .where(_same_slot(run_messages.c, run_id, epoch, slot))
+        .where(_same_slot(run_messages, run_id, epoch, slot))
         .order_by(run_messages.c.id)
     ):
         said.setdefault(kind, []).append(body)
@@ -229,7 +225,7 @@ def write_total(
     else:
         connection.execute(
             update(slot_totals)
-            .where(_same_slot(slot_totals.c, run.plan.id, run.epoch.number, slot))
+            .where(_same_slot(slot_totals, run.plan.id, run.epoch.number, slot))
             .where(slot_totals.c.piece == piece)
             .values(body=body)
         )
@@ -263,16 +259,21 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
             _end(connection, run, now)
 
 
-def write_prepared(connection: Connection, run: Run, prepared: Prepared) -> None:
-    """Keep the state after a sum."""
-    position = prepared.position
-    _update_run(
-        connection,
-        run,
-        sums=run.sums,
-        stage=position.stage,
-        state=None if prepared.sum is None else storage.encode(position.state),
-    )
+def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: float) -> None:
+    """Keep the state after a sum, and what it tells; at the end the model."""
+    position, artifact = prepared.position, prepared.artifact
+    values = {"sums": run.sums, "stage": position.stage}
+    if artifact is None:
+        _update_run(connection, run, state=storage.encode(position.state), **values)
+    else:
+        model_id = models.store(
+            connection,
+            session_id=run.plan.session_id,
+            run_id=run.plan.id,
+            artifact=artifact,
+            now=now,
+        )
+        _update_run(connection, run, model_id=model_id, **values)
     for metrics in prepared.metrics:
         connection.execute(
             insert(run_metrics).values(run_id=run.plan.id, body=encode_json(metrics))
@@ -316,15 +317,6 @@ def _end(connection: Connection, run: Run, now: float) -> None:
     outcome = run.outcome
     if outcome is None:
         raise RuntimeError("a run ends with an outcome")
-    model_id = None
-    if run.position.finished and outcome.code is None:
-        model_id = models.store(
-            connection,
-            session_id=run.plan.session_id,
-            run_id=run.plan.id,
-            model=run.position.state.model,
-            now=now,
-        )
     _mark(connection, run, run.epoch.advertised, advertised=True)
     _delete_said(connection, run)
     _update_run(
@@ -334,7 +326,6 @@ def _end(connection: Connection, run: Run, now: float) -> None:
         detail=outcome.detail,
         ended_at=now,
         state=None,
-        model_id=model_id,
     )
 
 
@@ -347,13 +338,12 @@ def _delete_said(connection: Connection, run: Run) -> None:
     )
 
 
-def _mark(connection: Connection, run: Run, keys: Sequence[bytes] | frozenset[bytes], **as_: bool) -> None:
-    if keys:
-        connection.execute(
-            update(run_members)
-            .where(run_members.c.run_id == run.plan.id, run_members.c.key.in_(list(keys)))
-            .values(**as_)
-        )
+def _mark(connection: Connection, run: Run, keys: Iterable[bytes], **marks: bool) -> None:
+    connection.execute(
+        update(run_members)
+        .where(run_members.c.run_id == run.plan.id, run_members.c.key.in_(list(keys)))
+        .values(**marks)
+    )
 
 
 def _update_run(connection: Connection, run: Run, **values: object) -> None:
@@ -364,6 +354,5 @@ def _update_slot(connection: Connection, run: Run, **values: object) -> None:
     connection.execute(update(slots).where(slots.c.run_id == run.plan.id).values(**values))
 
 
-def _same_slot(columns: object, run_id: str, epoch: int, slot: int) -> ColumnElement[bool]:
-    table = columns
-    return (table.run_id == run_id) & (table.epoch == epoch) & (table.slot == slot)
+def _same_slot(table: Table, run_id: str, epoch: int, slot: int) -> ColumnElement[bool]:
+    return and_(table.c.run_id == run_id, table.c.epoch == epoch, table.c.slot == slot)

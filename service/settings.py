@@ -23,6 +23,10 @@ class Settings(BaseSettings):
     """How hospitals reach this coordinator; join links begin with it."""
     max_body: int = 1 << 20
     """The most octets of a JSON body."""
+    repair_after_s: float = 20
+    """How long a survivor may keep silent before the others open their shares of its key."""
+    restart_after_s: float = 300
+    """How long the keys of a member may be missing before all begin with new ones."""
 
     @property
     def url(self) -> str:
