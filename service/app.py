@@ -4,11 +4,14 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import torch
 from fastapi import FastAPI
 
 from service.context import Clock, Context
 from service.database import Database
+from service.prediction import Predictor
 from service.problems import add_problem_handlers
+from service.routes import models, predict
 from service.settings import Settings
 
 
@@ -21,9 +24,14 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         database = Database(settings.url)
         database.migrate()
         app.state.context = Context(settings, database, clock)
+        # Small matrices, many requests: threads within one would wait for each other.
+        torch.set_num_threads(1)
+        app.state.predictor = Predictor(settings, database, clock)
         yield
         database.close()
 
     app = FastAPI(title="veilgp", lifespan=lifespan)
+    app.include_router(models.router)
+    app.include_router(predict.router)
     add_problem_handlers(app)
     return app

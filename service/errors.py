@@ -6,7 +6,8 @@
     ├── NotAllowed                access.denied             403
     │   ├── MemberPending         member.pending
     │   ├── MemberSuspended       member.suspended
-    │   └── InvitationInvalid     invitation.invalid
+    │   ├── InvitationInvalid     invitation.invalid
+    │   └── VarianceWithheld      prediction.variance_withheld
     ├── Conflict                  conflict                  409
     │   ├── NameTaken             name.taken
     │   ├── InvitationUsed        invitation.used
@@ -14,6 +15,10 @@
     │   ├── RosterFull            session.full
     │   └── SessionHasRuns        session.has_runs
     ├── BodyTooLarge              request.too_large         413
+    ├── RateExceeded              rate.exceeded             429, with `retry_after_s`
+    ├── TableTooLong              table.too_long            413
+    ├── AliasInvalid              alias.invalid             422
+    ├── ModelDamaged              model.damaged             500
     ├── SessionRefused            session.refused           422, with all its `problems`
     ├── PrivacyNotAvailable       privacy.dp_not_available  422
     ├── SettingsError             settings.invalid          (at the start, never over HTTP)
@@ -74,6 +79,12 @@ class InvitationInvalid(NotAllowed):
     code = "invitation.invalid"
 
 
+class VarianceWithheld(NotAllowed):
+    """A caller asks for what would tell which rows a small model was trained on."""
+
+    code = "prediction.variance_withheld"
+
+
 class Conflict(ServiceError):
     """What is asked for contradicts what is there."""
 
@@ -116,6 +127,38 @@ class BodyTooLarge(ServiceError):
 
     code = "request.too_large"
     status = 413
+
+
+class RateExceeded(ServiceError):
+    """A caller asks for more, sooner, than its token may."""
+
+    code = "rate.exceeded"
+    status = 429
+
+    def __init__(self, sentence: str, *, retry_after_s: int) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
+
+
+class TableTooLong(ServiceError):
+    """A table to predict has more rows than one request may have."""
+
+    code = "table.too_long"
+    status = 413
+
+
+class AliasInvalid(ServiceError):
+    """A name that cannot be an alias."""
+
+    code = "alias.invalid"
+    status = 422
+
+
+class ModelDamaged(ServiceError):
+    """A stored model is not what its id stands for."""
+
+    code = "model.damaged"
+    status = 500
 
 
 class SessionRefused(ServiceError):
