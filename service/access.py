@@ -39,6 +39,8 @@ class ModelAccess:
     """Ids and aliases that a caller's token names."""
     sessions: frozenset[str] = frozenset()
     """Sessions whose models these are a member's own."""
+    caller_id: str | None = None
+    """The token of a caller, whose requests are limited; None for an admin or a member."""
 
     def allows(self, *names: str, session_id: str | None = None) -> bool:
         """Whether a model with this id and these aliases, made by this session, is among them."""
@@ -66,7 +68,9 @@ def _admin(request: Request, here: Here) -> Token:
 
 def _caller(request: Request, here: Here) -> ModelAccess:
     token = _token(request, here)
-    return ModelAccess(everything=token.role is Role.ADMIN, names=token.models)
+    if token.role is Role.ADMIN:
+        return ModelAccess(everything=True)
+    return ModelAccess(names=token.models, caller_id=token.id)
 
 
 def _reader(request: Request, here: Here) -> ModelAccess:

@@ -31,7 +31,7 @@ class Sent(BaseModel):
 
 async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:
     """Read a body of at most `limit` octets that is the one its sender has signed."""
-    body = await _read(request, limit)
+    body = await read_unsigned(request, limit)
     if not hmac.compare_digest(hashlib.sha256(body).digest(), member.digest):
         raise WrongBody("The body is not the one that was signed; something on the way changed it.")
     return body
@@ -46,7 +46,7 @@ def sent(kind: type[T], *, limit: int | None = None) -> Any:
         if header.startswith(SCHEME):
             body = await read_body(request, SignedRequest.parse(header), most)
         else:
-            body = await _read(request, most)
+            body = await read_unsigned(request, most)
         try:
             return kind.model_validate_json(body)
         except ValidationError as error:
@@ -58,7 +58,8 @@ def sent(kind: type[T], *, limit: int | None = None) -> Any:
     return Depends(read_json)
 
 
-async def _read(request: Request, limit: int) -> bytes:
+async def read_unsigned(request: Request, limit: int) -> bytes:
+    """Read a body of at most `limit` octets, of a sender who shows a token."""
     announced = request.headers.get("Content-Length", "0")
     _refuse_longer(int(announced) if announced.isdecimal() else 0, limit)
     body = bytearray()

@@ -6,14 +6,25 @@
     ├── NotAllowed                access.denied             403
     │   ├── MemberPending         member.pending
     │   ├── MemberSuspended       member.suspended
-    │   └── InvitationInvalid     invitation.invalid
+    │   ├── InvitationInvalid     invitation.invalid
+    │   └── VarianceWithheld      prediction.variance_withheld
     ├── Conflict                  conflict                  409
     │   ├── NameTaken             name.taken
     │   ├── InvitationUsed        invitation.used
     │   ├── KeyKnown              member.key_known
     │   ├── RosterFull            session.full
-    │   └── SessionHasRuns        session.has_runs
+    │   ├── SessionHasRuns        session.has_runs
+    │   ├── RunOpen               run.open
+    │   ├── RunEnded              run.ended
+    │   ├── RunNotEnded           run.not_ended
+    │   └── TooFewMembers         run.too_few_members
+    ├── LengthRequired            request.length            411
+    ├── RunRefused                run.refused               422
     ├── BodyTooLarge              request.too_large         413
+    ├── RateExceeded              rate.exceeded             429, with `retry_after_s`
+    ├── TableTooLong              table.too_long            413
+    ├── AliasInvalid              alias.invalid             422
+    ├── ModelDamaged              model.damaged             500
     ├── SessionRefused            session.refused           422, with all its `problems`
     ├── PrivacyNotAvailable       privacy.dp_not_available  422
     ├── SettingsError             settings.invalid          (at the start, never over HTTP)
@@ -74,6 +85,12 @@ class InvitationInvalid(NotAllowed):
     code = "invitation.invalid"
 
 
+class VarianceWithheld(NotAllowed):
+    """A caller asks for what would tell which rows a small model was trained on."""
+
+    code = "prediction.variance_withheld"
+
+
 class Conflict(ServiceError):
     """What is asked for contradicts what is there."""
 
@@ -111,11 +128,81 @@ class SessionHasRuns(Conflict):
     code = "session.has_runs"
 
 
+class RunOpen(Conflict):
+    """A session runs one program at a time, and one is open."""
+
+    code = "run.open"
+
+
+class RunEnded(Conflict):
+    """A run that has ended takes nothing more."""
+
+    code = "run.ended"
+
+
+class RunNotEnded(Conflict):
+    """A run that is open cannot be started again."""
+
+    code = "run.not_ended"
+
+
+class TooFewMembers(Conflict):
+    """A session with fewer approved members than a sum needs."""
+
+    code = "run.too_few_members"
+
+
+class LengthRequired(ServiceError):
+    """A vector whose size is not announced, or not its own."""
+
+    code = "request.length"
+    status = 411
+
+
+class RunRefused(ServiceError):
+    """A run of a kind that this session's program, or this model, does not allow."""
+
+    code = "run.refused"
+    status = 422
+
+
 class BodyTooLarge(ServiceError):
     """A request's body is longer than this route reads."""
 
     code = "request.too_large"
     status = 413
+
+
+class RateExceeded(ServiceError):
+    """A caller asks for more, sooner, than its token may."""
+
+    code = "rate.exceeded"
+    status = 429
+
+    def __init__(self, sentence: str, *, retry_after_s: int) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
+
+
+class TableTooLong(ServiceError):
+    """A table to predict has more rows than one request may have."""
+
+    code = "table.too_long"
+    status = 413
+
+
+class AliasInvalid(ServiceError):
+    """A name that cannot be an alias."""
+
+    code = "alias.invalid"
+    status = 422
+
+
+class ModelDamaged(ServiceError):
+    """A stored model is not what its id stands for."""
+
+    code = "model.damaged"
+    status = 500
 
 
 class SessionRefused(ServiceError):

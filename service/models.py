@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, select
 from sqlalchemy.dialects import postgresql, sqlite
 
+from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card import ID_DIGITS, Card
 from service.access import ModelAccess
-from service.errors import AliasInvalid, NotFound
+from service.errors import AliasInvalid, ModelDamaged, NotFound
 from service.tables import aliases, models
 
 _ID = re.compile(f"[0-9a-f]{{{ID_DIGITS}}}")
@@ -99,7 +100,13 @@ def artifact(connection: Connection, model_id: str) -> bytes:
 def load(connection: Connection, model_id: str) -> Artifact:
     """Read a model, checked against its id: a damaged database must not predict."""
     text, data = card(connection, model_id), artifact(connection, model_id)
-    return Artifact.from_bytes(data, Card.from_json(text), expected_id=model_id)
+    try:
+        return Artifact.from_bytes(data, Card.from_json(text), expected_id=model_id)
+    except KernelsError as error:
+        raise ModelDamaged(
+            f"The model {model_id} is damaged in the coordinator's database: restore it from a "
+            "backup, or delete it."
+        ) from error
 
 
 def point(connection: Connection, alias: str, model_id: str, *, now: float) -> None:

@@ -12,7 +12,7 @@ from kernels.errors import KernelsError
 from privacy.errors import BadSignature, ClockSkew, InvalidKey, PrivacyError, RequestError
 from privacy.requests import SCHEME
 from service.context import Context
-from service.errors import ServiceError
+from service.errors import RateExceeded, ServiceError
 from service.times import iso_time
 
 
@@ -47,9 +47,13 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ServiceError)
     def of_service(_: Request, error: ServiceError) -> JSONResponse:
-        challenge = _challenge('Bearer realm="veilgp"') if error.status == 401 else None
+        headers: Mapping[str, str] | None = None
+        if error.status == 401:
+            headers = _challenge('Bearer realm="veilgp"')
+        elif isinstance(error, RateExceeded):
+            headers = {"Retry-After": str(error.retry_after_s)}
         return problem(
-            error.status, error.code, str(error), headers=challenge, problems=_parts(error)
+            error.status, error.code, str(error), headers=headers, problems=_parts(error)
         )
 
     @app.exception_handler(KernelsError)

@@ -5,7 +5,6 @@ epoch and slot (in the order in which it was accepted), and the running total. R
 epochs that are over are deleted, so that a long run keeps one vector, not one for each sum.
 """
 
-import json
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -31,7 +30,9 @@ from privacy.securesum.messages import (
 from privacy.securesum.summation import SummationState
 from privacy.securesum.terms import Terms
 from service import models
+from service.errors import RunEnded
 from service.run import (
+    OPEN,
     Began,
     Change,
     Closed,
@@ -71,6 +72,8 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
     row = connection.execute(
         select(runs, sessions.c.terms).join(sessions).where(runs.c.id == run_id)
     ).one()
+    if row.status not in OPEN:
+        raise RunEnded("The run has ended; ask for what is next.")
     program = Program.from_json(row.program)
     plan = Plan(
         id=run_id,
@@ -184,14 +187,6 @@ def _load_broadcast(connection: Connection, run_id: str) -> Broadcast | None:
         select(broadcasts.c.body).where(broadcasts.c.run_id == run_id)
     ).scalar_one_or_none()
     return None if body is None else Broadcast(body)
-
-
-def load_metrics(connection: Connection, run_id: str) -> list[object]:
-    """Give what the run's algorithms have told of their steps, in order."""
-    rows = connection.execute(
-        select(run_metrics.c.body).where(run_metrics.c.run_id == run_id).order_by(run_metrics.c.id)
-    ).scalars()
-    return [json.loads(body) for body in rows]
 
 
 # -- writing

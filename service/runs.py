@@ -15,11 +15,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Annotated
 
+from fastapi import Depends, Request
 from sqlalchemy import Connection, select
 
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
+from privacy.securesum.errors import WrongKind
 from privacy.securesum.messages import (
     Abandonment,
     Advert,
@@ -29,13 +32,12 @@ from privacy.securesum.messages import (
     Reveal,
     Upload,
 )
-from privacy.securesum.wire import WrongKind
 from service import run_storage
 from service.bell import Bell
 from service.database import Database
-from service.errors import NotFound, RunEnded, ServiceError
+from service.errors import NotFound, RunEnded
 from service.items import Item, item_for
-from service.run import OPEN, Change, Ended, Prepared, Run, Said
+from service.run import OPEN, Change, Run, Said
 from service.settings import Settings
 from service.tables import runs
 
@@ -46,8 +48,41 @@ _SAID: dict[int, type[Said]] = {
 }
 _FLEETING = (Certification, Reveal, Repair)
 """What a member says again if it is asked again."""
-_OURS = (KernelsError, PrivacyError, ServiceError)
-"""Refusals: whatever raised them has changed nothing."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far an open run is, and whose answers it waits for, by name."""
+
+    number: int
+    stage: int
+    stages: int
+    algorithm: str
+    sums: int
+    deadline_at: float
+    awaited: tuple[str, ...]
+
+    @classmethod
+    def of(cls, run: Run) -> "Progress":
+        """Look at a run."""
+        return cls(
+            number=run.epoch.number,
+            stage=run.position.stage,
+            stages=len(run.plan.program.stages),
+            algorithm=run.position.algorithm.NAME,
+            sums=run.sums,
+            deadline_at=run.plan.deadline_at,
+            awaited=tuple(member.name for member in run.awaited),
+        )
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a run asks of a member."""
+
+    run_id: str
+    item: Item
+    progress: Progress
 
 
 @dataclass(eq=False)
@@ -59,6 +94,35 @@ class _Live:
     version: int = -1
 
 
+@dataclass(eq=False)
+class _Transaction:
+    """An open run, its row locked, and what is written of it."""
+
+    connection: Connection
+    live: _Live
+    run: Run
+    intact: bool = False
+    """Whether an error has left the object as it was."""
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """Let the run refuse; what it refuses has changed nothing."""
+        self.intact = True
+        yield
+        self.intact = False
+
+    def advance(self, now: float) -> None:
+        """Let the run do what can be done next, and keep all of it."""
+        self.keep(self.run.advance(now), now)
+
+    def keep(self, changes: Sequence[Change], now: float) -> None:
+        """Write what has changed, under a new version."""
+        for change in changes:
+            run_storage.write_change(self.connection, self.run, change, now)
+        self.live.version += 1
+        run_storage.write_version(self.connection, self.run, self.live.version)
+
+
 class Runs:
     """All runs, for one process."""
 
@@ -67,7 +131,7 @@ class Runs:
     ) -> None:
         self._database = database
         self._settings = settings
-        self._bell = bell
+        self.bell = bell
         self._clock = clock
         self._lock = Lock()
         self._live: dict[str, _Live] = {}
@@ -83,15 +147,17 @@ class Runs:
             raise WrongKind("These bytes are no message that a member says in a run.")
         message = kind.decode(data)
         lasting = not isinstance(message, _FLEETING)
-        with self._changing(run_id, session_id, lasting=lasting) as (connection, run):
+        with self._changing(run_id, session_id, lasting=lasting) as change:
             now = self._clock()
-            if run.take(key, message, now):
-                run_storage.add_message(connection, run, message)
-                self._advance(connection, run, now)
+            with change.asking():
+                taken = change.run.take(key, message, now)
+            if taken:
+                run_storage.add_message(change.connection, change.run, message)
+                change.advance(now)
 
     def expects(self, session_id: str, run_id: str, key: bytes, header: Upload) -> int | None:
         """Give the number of elements of a vector that is expected, None if it is here already."""
-        with self._looking(run_id, session_id) as run:
+        with self._looking(run_id, session_id) as (run, _):
             slot = run.expects(key, header)
             return None if slot is None else slot.task.length
 
@@ -106,62 +172,66 @@ class Runs:
         read: Callable[[int], bytes],
     ) -> None:
         """Accept a vector of `size` octets: its header and its addition to the running total."""
-        with self._changing(run_id, session_id) as (connection, run):
-            slot = run.expects(key, header)
+        with self._changing(run_id, session_id) as change:
+            with change.asking():
+                slot = change.run.expects(key, header)
             if slot is None:
                 return
             first = not slot.uploaded
-            piece_bytes = run_storage.PIECE_BYTES
-            pieces = slot.add_in_pieces(header, size, read, piece=piece_bytes)
+            pieces = slot.add_in_pieces(header, size, read, piece=run_storage.PIECE_BYTES)
             for piece, body in enumerate(pieces):
-                run_storage.write_total(connection, run, piece, body, first=first)
-            run_storage.add_message(connection, run, header)
-            self._advance(connection, run, self._clock())
+                run_storage.write_total(change.connection, change.run, piece, body, first=first)
+            run_storage.add_message(change.connection, change.run, header)
+            change.advance(self._clock())
 
-    def next_item(self, session_id: str, key: bytes) -> tuple[Run, Item] | None:
+    def next_item(self, session_id: str, key: bytes) -> Asked | None:
         """Give what the session's open run asks of a member, if anything."""
         with self._database.reading() as connection:
-            row = connection.execute(
-                select(runs.c.id, runs.c.version).where(
-                    runs.c.session_id == session_id, runs.c.status.in_(OPEN)
-                )
-            ).one_or_none()
-        if row is None:
+            run_id = connection.execute(
+                select(runs.c.id).where(runs.c.session_id == session_id, runs.c.status.in_(OPEN))
+            ).scalar_one_or_none()
+        if run_id is None:
             return None
-        with self._holding(row.id) as live:
-            run = self._current(live, row.id, row.version)
-            item = None if run is None else item_for(run, key)
-            return None if run is None or item is None else (run, item)
+        try:
+            with self._looking(run_id) as (run, _):
+                item = item_for(run, key)
+                return None if item is None else Asked(run_id, item, Progress.of(run))
+        except RunEnded:  # just now
+            return None
 
     def broadcast(self, session_id: str, run_id: str, address: str) -> bytes:
         """Give the bytes that the sum under way is about."""
-        with self._looking(run_id, session_id) as run:
+        with self._looking(run_id, session_id) as (run, _):
             if run.broadcast.address != address:
                 raise NotFound("The run has gone on; this broadcast is no longer needed.")
             return run.broadcast.data
 
+    def refused(self, session_id: str, run_id: str, name: str, code: str, detail: str) -> None:
+        """End an open run because a member has refused it; one that has ended stays as it is."""
+        try:
+            with self._changing(run_id, session_id) as change:
+                why = f"{name} refuses ({code}): {detail}"
+                change.keep([change.run.fail("run.member_refused", why)], self._clock())
+        except RunEnded:
+            log.info("%s refused run %s after its end", name, run_id)
+
     # -- admins
+
+    def started(self, session_id: str, run_id: str) -> None:
+        """Tell members, and the engine, of a run that has begun."""
+        self.bell.ring(session_id)
+        self.on_change(run_id)
 
     def cancel(self, run_id: str) -> None:
         """End an open run because the admin says so."""
-        self._end(run_id, lambda run: run.cancel())
+        with self._changing(run_id) as change:
+            change.keep([change.run.cancel()], self._clock())
 
-    def refused(self, run_id: str, session_id: str, name: str, code: str, detail: str) -> None:
-        """End an open run because a member has refused it; one that has ended stays as it is."""
+    def progress(self, run_id: str) -> Progress | None:
+        """Say how far a run is; None once it has ended."""
         try:
-            self._end(
-                run_id,
-                lambda run: run.fail("run.member_refused", f"{name} refuses ({code}): {detail}"),
-                session_id,
-            )
-        except RunEnded:
-            log.info("run %s: %s refused it after its end", run_id, name)
-
-    def look(self, run_id: str) -> Run | None:
-        """Give an open run to be read, None if it has ended."""
-        try:
-            with self._looking(run_id) as run:
-                return run
+            with self._looking(run_id) as (run, _):
+                return Progress.of(run)
         except RunEnded:
             return None
 
@@ -170,9 +240,8 @@ class Runs:
     def open_ids(self) -> list[str]:
         """Give the runs that are open."""
         with self._database.reading() as connection:
-            return list(
-                connection.execute(select(runs.c.id).where(runs.c.status.in_(OPEN))).scalars()
-            )
+            found = connection.execute(select(runs.c.id).where(runs.c.status.in_(OPEN)))
+            return list(found.scalars())
 
     def advance(self, run_id: str) -> float | None:
         """Do all that is due; give when time alone makes something due, None once it has ended.
@@ -180,135 +249,120 @@ class Runs:
         The slow part runs without any lock: members are answered meanwhile. Its result counts only
         if nothing has changed the run since.
         """
-        while True:
-            try:
-                with self._looking(run_id) as run:
-                    now, version = self._clock(), self._live[run_id].version
+        try:
+            while True:
+                with self._looking(run_id) as (run, version):
                     due_at, work_due = run.due_at, run.work_due
-            except (RunEnded, NotFound):
-                return None
-            if now >= due_at:
-                with self._changing(run_id) as (connection, run):
-                    self._advance(connection, run, now)
-            elif work_due:
-                self._compute(run_id, run, version)
-            else:
-                return due_at
+                if self._clock() >= due_at:
+                    with self._changing(run_id) as change:
+                        change.advance(self._clock())
+                elif work_due:
+                    self._compute(run_id, run, version)
+                else:
+                    return due_at
+        except (RunEnded, NotFound):
+            return None
 
     def fail(self, run_id: str, code: str, detail: str) -> None:
         """End an open run with a reason."""
-        self._end(run_id, lambda run: run.fail(code, detail))
+        with self._changing(run_id) as change:
+            change.keep([change.run.fail(code, detail)], self._clock())
 
     def _compute(self, run_id: str, run: Run, version: int) -> None:
+        failure: KernelsError | PrivacyError | None = None
         try:
             prepared = run.prepare(self._clock())
         except (KernelsError, PrivacyError) as error:
-            failed = error
-            self._end(run_id, lambda run: run.fail_by(failed), version=version)
-            return
-        with self._changing(run_id) as (connection, run):
-            if self._live[run_id].version == version:
-                self._settle(connection, run, prepared)
-
-    def _settle(self, connection: Connection, run: Run, prepared: Prepared) -> None:
-        now = self._clock()
-        change = run.settle(prepared, now)
-        run_storage.write_prepared(connection, run, prepared, now)
-        self._keep(connection, run, [change], now)
+            failure = error
+        except BaseException:
+            with self._holding(run_id) as live:
+                live.run = None  # masks may be off in part
+            raise
+        with self._changing(run_id) as change:
+            if change.live.version != version:
+                return
+            now = self._clock()
+            if failure is not None:
+                change.keep([change.run.fail_by(failure)], now)
+            else:
+                began = change.run.settle(prepared, now)
+                run_storage.write_prepared(change.connection, change.run, prepared, now)
+                change.keep([began], now)
 
     # -- transactions
-
-    def _advance(self, connection: Connection, run: Run, now: float) -> None:
-        self._keep(connection, run, run.advance(now), now)
-
-    def _keep(
-        self, connection: Connection, run: Run, changes: Sequence[Change], now: float
-    ) -> None:
-        for change in changes:
-            run_storage.write_change(connection, run, change, now)
-        live = self._live[run.plan.id]
-        live.version += 1
-        run_storage.write_version(connection, run, live.version)
-
-    def _end(
-        self,
-        run_id: str,
-        end: Callable[[Run], Ended],
-        session_id: str | None = None,
-        *,
-        version: int | None = None,
-    ) -> None:
-        with self._changing(run_id, session_id) as (connection, run):
-            if version in (None, self._live[run_id].version):
-                self._keep(connection, run, [end(run)], self._clock())
 
     @contextmanager
     def _changing(
         self, run_id: str, session_id: str | None = None, *, lasting: bool = True
-    ) -> Iterator[tuple[Connection, Run]]:
+    ) -> Iterator[_Transaction]:
         """Give an open run in a transaction that has its row; wake whom it concerns afterwards."""
+        change: _Transaction | None = None
         with self._holding(run_id) as live:
-            phase: object = None
             try:
                 with self._database.changing(lasting=lasting) as connection:
-                    version = self._version(connection, run_id, session_id, lock=True)
-                    run = self._current(live, run_id, version, connection)
-                    phase, before = run.phase, live.version
-                    yield connection, run
-            except _OURS:
-                raise
+                    version = _version(connection, run_id, session_id, lock=True)
+                    if live.run is None or live.version != version:
+                        live.run, live.version = run_storage.load(
+                            connection, run_id, self._settings
+                        )
+                    change = _Transaction(connection, live, live.run)
+                    phase = live.run.phase
+                    yield change
             except BaseException:
-                live.run = None
+                if change is not None and not change.intact:
+                    live.run = None
                 raise
-            changed, ended = run.phase != phase, run.outcome is not None
-            if ended:
-                self._forget(run_id)
+            changed = change.run.phase != phase
+            if change.run.outcome is not None:
+                live.run = None
         if changed:
-            self._bell.ring(run.plan.session_id)
-        if changed or before != live.version:
+            self.bell.ring(change.run.plan.session_id)
+        if changed or change.run.work_due:
             self.on_change(run_id)
 
     @contextmanager
-    def _looking(self, run_id: str, session_id: str | None = None) -> Iterator[Run]:
-        """Give an open run to be read; nobody changes it meanwhile."""
+    def _looking(self, run_id: str, session_id: str | None = None) -> Iterator[tuple[Run, int]]:
+        """Give an open run and its version; nobody changes it meanwhile."""
         with self._database.reading() as connection:
-            version = self._version(connection, run_id, session_id)
+            version = _version(connection, run_id, session_id)
         with self._holding(run_id) as live:
-            run = self._current(live, run_id, version)
-            yield run
-
-    def _version(
-        self, connection: Connection, run_id: str, session_id: str | None, *, lock: bool = False
-    ) -> int:
-        """Give the version of an open run's row, of this session if one is named."""
-        query = select(runs.c.session_id, runs.c.status, runs.c.version).where(runs.c.id == run_id)
-        row = connection.execute(query.with_for_update() if lock else query).one_or_none()
-        if row is None or session_id not in (None, row.session_id):
-            raise NotFound("There is no such run in this session.")
-        if row.status not in OPEN:
-            raise RunEnded("The run has ended; ask for what is next.")
-        version: int = row.version
-        return version
-
-    def _current(
-        self, live: _Live, run_id: str, version: int, connection: Connection | None = None
-    ) -> Run:
-        """Give the object of a run, read again unless it is at least as new as its row was."""
-        if live.run is None or live.version < version:
-            if connection is None:
+            # Versions ascend: an object that is newer than the row was is as good.
+            if live.run is None or live.version < version:
                 with self._database.reading() as connection:
                     live.run, live.version = run_storage.load(connection, run_id, self._settings)
-            else:
-                live.run, live.version = run_storage.load(connection, run_id, self._settings)
-        return live.run
+            yield live.run, live.version
 
     @contextmanager
     def _holding(self, run_id: str) -> Iterator[_Live]:
         with self._lock:
             live = self._live.setdefault(run_id, _Live())
         with live.lock:
-            yield live
+            try:
+                yield live
+            finally:
+                if live.run is None:
+                    with self._lock:
+                        self._live.pop(run_id, None)
 
-    def _forget(self, run_id: str) -> None:
-        with self._lock:
-            self._live.pop(run_id, None)
+
+def _version(
+    connection: Connection, run_id: str, session_id: str | None, *, lock: bool = False
+) -> int:
+    """Give the version of an open run's row, of this session if one is named."""
+    query = select(runs.c.session_id, runs.c.status, runs.c.version).where(runs.c.id == run_id)
+    row = connection.execute(query.with_for_update() if lock else query).one_or_none()
+    if row is None or session_id not in (None, row.session_id):
+        raise NotFound("There is no such run in this session.")
+    if row.status not in OPEN:
+        raise RunEnded("The run has ended; ask for what is next.")
+    version: int = row.version
+    return version
+
+
+async def _runs(request: Request) -> Runs:
+    runs: Runs = request.app.state.runs
+    return runs
+
+
+Running = Annotated[Runs, Depends(_runs)]
+"""The runs of the coordinator that a request came to."""
