@@ -13,7 +13,7 @@ from time import monotonic
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from service.errors import RunEnded
+from service.errors import NotFound, RunEnded
 from service.runs import Runs
 
 log = logging.getLogger(__name__)
@@ -75,13 +75,13 @@ class Engine:
     def _give_up(self, run_id: str, error: Exception) -> None:
         """Let the run fail, so that nobody waits for it; if even that fails, look again later."""
         try:
-            self._runs.fail(
+            self._runs.give_up(
                 run_id,
                 "run.internal",
                 f"The coordinator failed with {type(error).__name__}; its log says where. Its "
                 "other runs go on.",
             )
-        except RunEnded:
+        except (RunEnded, NotFound):
             return
         except Exception:
             log.exception("run %s: and could not be ended", run_id)

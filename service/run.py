@@ -110,9 +110,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Restarted:
-    """The epoch is given up for a new one; these had advertised in it."""
-
-    advertised: frozenset[bytes]
+    """The epoch is given up for a new one."""
 
 
 @dataclass(frozen=True)
@@ -305,9 +303,8 @@ class Run:
         if slot is None:
             if now < self._restart_at or not self._can_restart(now):
                 return None
-            change = Restarted(self.epoch.advertised)
             self.epoch, self.since = self.epoch.restart(), now
-            return change
+            return Restarted()
         if slot.proposal is None:
             if slot.dropped or slot.abandoning:
                 return None

@@ -5,10 +5,9 @@ epoch and slot (in the order in which it was accepted), and the running total. R
 epochs that are over are deleted, so that a long run keeps one vector, not one for each sum.
 """
 
-from collections.abc import Iterable
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Table, and_, delete, func, insert, select, update
+from sqlalchemy import Connection, Row, Table, and_, delete, func, insert, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernels.plain import encode_json
@@ -44,6 +43,7 @@ from service.run import (
     Restarted,
     Run,
     Said,
+    Status,
 )
 from service.settings import Settings
 from service.stages import Broadcast, Position
@@ -116,7 +116,7 @@ def _load_epoch(
         run=UUID(row.id).bytes,
         number=row.epoch,
         roster=tuple(MemberState(member.name, member.key) for member in roster),
-        seen=_seen(connection, row.session_id),
+        seen=_seen(connection, row),
         adverts=adverts,
         closed=row.epoch_closed,
         boxes=tuple(
@@ -171,12 +171,14 @@ def _said(connection: Connection, run_id: str, epoch: int, slot: int) -> dict[in
     return said
 
 
-def _seen(connection: Connection, session_id: str) -> tuple[bytes, ...]:
-    """Who has advertised in an epoch of the session that is over."""
+def _seen(connection: Connection, row: Row[tuple[object, ...]]) -> tuple[bytes, ...]:
+    """Who has advertised in the session before this epoch; a session has one run at a time."""
+    earlier = or_(run_members.c.run_id != row.id, run_members.c.first_epoch < row.epoch)
     keys = connection.execute(
         select(run_members.c.key)
         .join(runs)
-        .where(runs.c.session_id == session_id, run_members.c.advertised)
+        .where(runs.c.session_id == row.session_id)
+        .where(run_members.c.first_epoch.is_not(None), earlier)
         .distinct()
     ).scalars()
     return tuple(sorted(keys))
@@ -204,6 +206,13 @@ def add_message(connection: Connection, run: Run, message: Said | Upload) -> Non
             body=message.encode(),
         )
     )
+    if isinstance(message, Advert):
+        connection.execute(
+            update(run_members)
+            .where(run_members.c.run_id == run.plan.id, run_members.c.key == message.identity)
+            .where(run_members.c.first_epoch.is_(None))
+            .values(first_epoch=run.epoch.number)
+        )
 
 
 def write_total(
@@ -245,8 +254,7 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
         case RepairAsked():
             _update_slot(connection, run, repairing=True)
         case Restarted():
-            _mark(connection, run, change.advertised, advertised=True)
-            _delete_said(connection, run)
+            _delete_said(connection, run.plan.id)
             _update_run(connection, run, epoch=run.epoch.number, epoch_closed=False)
         case Began():
             _begin(connection, run, change)
@@ -277,7 +285,11 @@ def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: fl
 
 def _begin(connection: Connection, run: Run, change: Began) -> None:
     run_id, task = run.plan.id, run.epoch.slot.task
-    _mark(connection, run, change.opened, opened=True)
+    connection.execute(
+        update(run_members)
+        .where(run_members.c.run_id == run_id, run_members.c.key.in_(change.opened))
+        .values(opened=True)
+    )
     connection.execute(delete(slots).where(slots.c.run_id == run_id))
     connection.execute(
         delete(run_messages).where(run_messages.c.run_id == run_id, run_messages.c.slot != _EPOCH)
@@ -312,32 +324,36 @@ def _end(connection: Connection, run: Run, now: float) -> None:
     outcome = run.outcome
     if outcome is None:
         raise RuntimeError("a run ends with an outcome")
-    _mark(connection, run, run.epoch.advertised, advertised=True)
-    _delete_said(connection, run)
-    _update_run(
-        connection,
-        run,
-        code=outcome.code,
-        detail=outcome.detail,
-        ended_at=now,
-        state=None,
+    _delete_said(connection, run.plan.id)
+    _update_run(connection, run, code=outcome.code, detail=outcome.detail, ended_at=now, state=None)
+
+
+def give_up(connection: Connection, run_id: str, *, code: str, detail: str, now: float) -> str:
+    """End a run as failed, whatever its rows are; give its session."""
+    _delete_said(connection, run_id)
+    connection.execute(
+        update(runs)
+        .where(runs.c.id == run_id)
+        .values(
+            status=Status.FAILED.value,
+            code=code,
+            detail=detail,
+            ended_at=now,
+            state=None,
+            version=runs.c.version + 1,
+        )
     )
+    query = select(runs.c.session_id).where(runs.c.id == run_id)
+    session_id: str = connection.execute(query).scalar_one()
+    return session_id
 
 
-def _delete_said(connection: Connection, run: Run) -> None:
+def _delete_said(connection: Connection, run_id: str) -> None:
     """Forget the epoch: its messages, its sum and what that was about."""
     for table in (run_messages, slots, broadcasts):
-        connection.execute(delete(table).where(table.c.run_id == run.plan.id))
+        connection.execute(delete(table).where(table.c.run_id == run_id))
     connection.execute(
-        update(run_members).where(run_members.c.run_id == run.plan.id).values(opened=False)
-    )
-
-
-def _mark(connection: Connection, run: Run, keys: Iterable[bytes], **marks: bool) -> None:
-    connection.execute(
-        update(run_members)
-        .where(run_members.c.run_id == run.plan.id, run_members.c.key.in_(list(keys)))
-        .values(**marks)
+        update(run_members).where(run_members.c.run_id == run_id).values(opened=False)
     )
 
 

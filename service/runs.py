@@ -263,10 +263,16 @@ class Runs:
         except (RunEnded, NotFound):
             return None
 
-    def fail(self, run_id: str, code: str, detail: str) -> None:
-        """End an open run with a reason."""
-        with self._changing(run_id) as change:
-            change.keep([change.run.fail(code, detail)], self._clock())
+    def give_up(self, run_id: str, code: str, detail: str) -> None:
+        """End an open run by its rows alone: even one that can no longer be read."""
+        with self._holding(run_id) as live:
+            live.run = None
+            with self._database.changing() as connection:
+                _version(connection, run_id, None, lock=True)
+                session_id = run_storage.give_up(
+                    connection, run_id, code=code, detail=detail, now=self._clock()
+                )
+        self.bell.ring(session_id)
 
     def _compute(self, run_id: str, run: Run, version: int) -> None:
         failure: KernelsError | PrivacyError | None = None

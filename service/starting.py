@@ -85,8 +85,8 @@ def start(
     connection.execute(
         insert(run_members),
         [
-            {"run_id": run_id, "key": m.key, "name": m.name, "advertised": False, "opened": False}
-            for m in roster.members
+            {"run_id": run_id, "key": member.key, "name": member.name, "opened": False}
+            for member in roster.members
         ],
     )
     return run_id

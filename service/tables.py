@@ -115,8 +115,8 @@ run_members = Table(
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("key", LargeBinary(32), primary_key=True),
     Column("name", String(200), nullable=False),
-    # In an epoch that is over: later ones of the session name those who have.
-    Column("advertised", Boolean, nullable=False),
+    # The first epoch in which it has advertised: later ones of the session say that it has.
+    Column("first_epoch", Integer),
     # It has uploaded in the present epoch, so its boxes are of no more use.
     Column("opened", Boolean, nullable=False),
 )

@@ -166,7 +166,7 @@ def upgrade() -> None:
         sa.Column("run_id", sa.String(length=36), nullable=False),
         sa.Column("key", sa.LargeBinary(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
-        sa.Column("advertised", sa.Boolean(), nullable=False),
+        sa.Column("first_epoch", sa.Integer(), nullable=True),
         sa.Column("opened", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(
             ["run_id"], ["runs.id"], name=op.f("fk_run_members_run_id"), ondelete="CASCADE"
