@@ -120,7 +120,9 @@ def program_of(kind: Kind, program: Program) -> Program:
                 raise RunRefused("The session's program has no linear layer to run alone.")
             chosen += _stages(program, recalibration.Spec, evaluation.Spec)
         case Kind.EVALUATE:
-            chosen = _stages(program, evaluation.Spec) or [evaluation.Spec()]
+            recalibrated = bool(_stages(program, recalibration.Spec))
+            own = _stages(program, evaluation.Spec)
+            chosen = own or [evaluation.Spec(recalibrated=recalibrated)]
         case Kind.UPDATE:
             chosen = _stages(program, update.Spec) or [update.Spec()]
             chosen += _stages(program, recalibration.Spec, evaluation.Spec)

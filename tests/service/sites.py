@@ -8,6 +8,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -35,8 +36,13 @@ from privacy.securesum.messages import (
 from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
+from service import models, run_storage
+from service.bell import Bell
+from service.run import Run
+from service.runs import Runs
 from service.tables import members, sessions
 from tests.service.coordinator import Coordinator, Hospital
+from tests.service.programs import TABLES, TINY
 
 OCTETS = {"Content-Type": "application/octet-stream"}
 Table = Mapping[str, Any]
@@ -168,7 +174,7 @@ class Site(Hospital):
         header = step.message.encode()
         return len(header).to_bytes(4, "big") + header + bytes(step.body)
 
-    @property
+    @cached_property
     def rows(self) -> Rows:
         assert self.program is not None
         return Rows.of_table(
@@ -186,7 +192,13 @@ class Site(Hospital):
 
 
 def session_of(
-    coordinator: Coordinator, program: Program, tables: Sequence[Table], *, seed: int = 1, **terms: Any
+    coordinator: Coordinator,
+    program: Program = TINY,
+    tables: Sequence[Table] = TABLES,
+    *,
+    seed: int = 1,
+    site: type["Site"] = Site,
+    **terms: Any,
 ) -> list[Site]:
     """Make a session with one approved hospital for each table, past every route."""
     session = uuid4()
@@ -197,7 +209,7 @@ def session_of(
         "differential_privacy": False,
     }
     sites = [
-        Site(coordinator, Identity.generate(), f"site-{i}", str(session), table)
+        site(coordinator, Identity.generate(), f"site-{i}", str(session), table)
         for i, table in enumerate(tables)
     ]
     with coordinator.context.database.changing() as connection:
@@ -217,12 +229,12 @@ def session_of(
             [
                 {
                     "session_id": str(session),
-                    "key": site.identity.key,
-                    "name": site.name,
+                    "key": each.identity.key,
+                    "name": each.name,
                     "status": "approved",
                     "enrolled_at": coordinator.clock(),
                 }
-                for site in sites
+                for each in sites
             ],
         )
     return sites
@@ -243,6 +255,63 @@ def work(sites: Sequence[Site]) -> None:
     while any(site.outcome is None for site in sites):
         if not any([site.work() for site in sites if site.outcome is None]):
             next(site for site in sites if site.outcome is None).work(wait=0.2)
+
+
+def until(sites: Sequence[Site], kind: str, run: str) -> None:
+    """Let all answer until each is asked for this."""
+    while True:
+        items = [site.next() for site in sites]
+        if all(item is not None and item["kind"] == kind for item in items):
+            return
+        for site, item in zip(sites, items, strict=True):
+            if item is not None and item["kind"] != kind:
+                site.answer(item)
+        advance(sites[0].coordinator, run)
+
+
+def stop_engine(coordinator: Coordinator) -> None:
+    """Leave it to the test when the coordinator does something of its own accord."""
+    coordinator.app.state.engine.stop()  # and once more when the application closes
+
+
+def advance(coordinator: Coordinator, run: str, *, seconds: float = 0.0) -> None:
+    """Let time pass, and the coordinator do what is due."""
+    coordinator.clock.now += seconds
+    runs_of(coordinator).advance(run)
+
+
+def runs_of(coordinator: Coordinator) -> Runs:
+    runs: Runs = coordinator.app.state.runs
+    return runs
+
+
+def lose_memory(coordinator: Coordinator) -> None:
+    """Do what the death of the process does: only the database is left."""
+    state, context = coordinator.app.state, coordinator.context
+    context.database.close()
+    state.runs = Runs(context.database, context.settings, Bell(), context.clock)
+
+
+def loaded(coordinator: Coordinator, run: str) -> Run:
+    """Read a run from its rows."""
+    with coordinator.context.database.reading() as connection:
+        return run_storage.load(connection, run, coordinator.context.settings)[0]
+
+
+def shown(coordinator: Coordinator, run: str) -> dict[str, Any]:
+    """What the admin sees."""
+    response = coordinator.admin("GET", f"/runs/{run}")
+    assert response.status_code == 200, response.text
+    plain: dict[str, Any] = response.json()
+    return plain
+
+
+def stored_model(coordinator: Coordinator, site: Site) -> bytes:
+    """The bytes of the model that a run ended with."""
+    assert site.outcome is not None
+    assert site.outcome["status"] == "done", site.outcome
+    with coordinator.context.database.reading() as connection:
+        return models.artifact(connection, site.outcome["model"])
 
 
 def _octets(text: str) -> bytes:
