@@ -21,7 +21,7 @@ def encode_json(plain: object) -> str:
 def parse_json(text: str, where: str, problems: list[str]) -> object:
     """Parse JSON in which no object has a field twice, or say in `problems` what it is instead."""
     try:
-        return json.loads(text, object_pairs_hook=_each_field_once)
+        return json.loads(text, object_pairs_hook=_each_field_once, parse_constant=_no_constant)
     except (TypeError, ValueError, RecursionError) as error:
         problems.append(f"{where} is not JSON: {error}")
         return None
@@ -32,6 +32,10 @@ def _each_field_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     if len(plain) < len(pairs):
         raise ValueError("an object has a field twice")
     return plain
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"it has {name}, which JSON does not; null is for what is missing")
 
 
 def decode_object(kind: type[T], plain: object, where: str, problems: list[str]) -> T | None:

@@ -23,7 +23,7 @@ class Context:
     clock: Clock = time.time
 
 
-def _context(request: Request) -> Context:
+async def _context(request: Request) -> Context:
     context: Context = request.app.state.context
     return context
 

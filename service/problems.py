@@ -1,16 +1,30 @@
 """Errors over HTTP: RFC 9457 documents with stable codes."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from kernels.errors import KernelsError
-from privacy.errors import BadSignature, PrivacyError, RequestError
-from service.errors import ServiceError
+from privacy.errors import BadSignature, ClockSkew, InvalidKey, PrivacyError, RequestError
+from privacy.requests import SCHEME
+from service.context import Context
+from service.errors import RateExceeded, ServiceError
+from service.times import iso_time
 
 
-def problem(status: int, code: str, detail: str, **more: object) -> JSONResponse:
+def problem(
+    status: int,
+    code: str,
+    detail: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    problems: Sequence[Mapping[str, str]] = (),
+    **more: object,
+) -> JSONResponse:
     """Give the document of one problem."""
     return JSONResponse(
         {
@@ -19,9 +33,11 @@ def problem(status: int, code: str, detail: str, **more: object) -> JSONResponse
             "status": status,
             "detail": detail,
             "code": code,
+            **({"problems": problems} if problems else {}),
             **more,
         },
         status_code=status,
+        headers=headers,
         media_type="application/problem+json",
     )
 
@@ -31,16 +47,28 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(ServiceError)
     def of_service(_: Request, error: ServiceError) -> JSONResponse:
-        return problem(error.status, error.code, str(error))
+        headers: Mapping[str, str] | None = None
+        if error.status == 401:
+            headers = _challenge('Bearer realm="veilgp"')
+        elif isinstance(error, RateExceeded):
+            headers = {"Retry-After": str(error.retry_after_s)}
+        return problem(
+            error.status, error.code, str(error), headers=headers, problems=_parts(error)
+        )
 
     @app.exception_handler(KernelsError)
     def of_kernels(_: Request, error: KernelsError) -> JSONResponse:
-        return problem(422, error.code, str(error))
+        return problem(422, error.code, str(error), problems=_parts(error))
 
     @app.exception_handler(PrivacyError)
-    def of_privacy(_: Request, error: PrivacyError) -> JSONResponse:
-        unauthenticated = isinstance(error, RequestError | BadSignature)
-        return problem(401 if unauthenticated else 422, error.code, str(error))
+    def of_privacy(request: Request, error: PrivacyError) -> JSONResponse:
+        if not isinstance(error, RequestError | BadSignature | InvalidKey):
+            return problem(422, error.code, str(error))
+        more: dict[str, Any] = {}
+        if isinstance(error, ClockSkew):
+            here: Context = request.app.state.context
+            more["time"] = iso_time(here.clock())
+        return problem(401, error.code, str(error), headers=_challenge(SCHEME), **more)
 
     @app.exception_handler(RequestValidationError)
     def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -54,4 +82,18 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     def of_framework(_: Request, error: HTTPException) -> JSONResponse:
-        return problem(error.status_code, f"http.{error.status_code}", str(error.detail))
+        return problem(
+            error.status_code,
+            f"http.{error.status_code}",
+            str(error.detail),
+            headers=error.headers,
+        )
+
+
+def _challenge(scheme: str) -> Mapping[str, str]:
+    return {"WWW-Authenticate": scheme}
+
+
+def _parts(error: Exception) -> list[Mapping[str, str]]:
+    """Give the problems that an error is made of, each with its own code."""
+    return [{"code": e.code, "what": str(e)} for e in getattr(error, "problems", ())]

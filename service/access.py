@@ -1,0 +1,167 @@
+"""Who asks, as types for the signatures of routes.
+
+    Admin       an admin's token
+    Caller      a caller's token, or an admin's
+    Member      an approved member of the session in the path, by a signed request
+    Enrolled    the same, or one that still waits for approval
+    Enrolling   whoever signed the request, with a key that may be unknown
+    Reader      an admin, a caller, or an approved member of any session: who may read a model
+
+Checks come before the body is read; a body that was signed is checked by `service.bodies`. A path
+names its session `{session_id}`. A session that the one who asks is no member of is answered like
+one that does not exist.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy import select
+
+from privacy.requests import SCHEME, SignedRequest
+from service import tokens
+from service.context import Context, Here
+from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
+from service.nonces import remember
+from service.tables import members
+from service.tokens import Role, Token
+
+PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"
+"""A member's status."""
+
+
+@dataclass(frozen=True)
+class ModelAccess:
+    """Which models may be used, or read."""
+
+    everything: bool = False
+    names: frozenset[str] = frozenset()
+    """Ids and aliases that a caller's token names."""
+    sessions: frozenset[str] = frozenset()
+    """Sessions whose models these are a member's own."""
+    caller_id: str | None = None
+    """The token of a caller, whose requests are limited; None for an admin or a member."""
+
+    def allows(self, *names: str, session_id: str | None = None) -> bool:
+        """Whether a model with this id and these aliases, made by this session, is among them."""
+        return self.everything or session_id in self.sessions or not self.names.isdisjoint(names)
+
+
+@dataclass(frozen=True)
+class MemberAccess:
+    """A member of the session in the path, and what it has signed."""
+
+    session_id: str
+    key: bytes
+    name: str
+    status: str
+    digest: bytes
+    """The SHA-256 that the body must have."""
+
+
+def _admin(request: Request, here: Here) -> Token:
+    token = _token(request, here)
+    if token.role is not Role.ADMIN:
+        raise NotAllowed("This needs the admin's token; a caller's only asks for predictions.")
+    return token
+
+
+def _caller(request: Request, here: Here) -> ModelAccess:
+    token = _token(request, here)
+    if token.role is Role.ADMIN:
+        return ModelAccess(everything=True)
+    return ModelAccess(names=token.models, caller_id=token.id)
+
+
+def _reader(request: Request, here: Here) -> ModelAccess:
+    if not request.headers.get("Authorization", "").startswith(SCHEME):
+        return _caller(request, here)
+    signed = _signed(request, here)
+    with here.database.reading() as connection:
+        rows = connection.execute(
+            select(members.c.session_id).where(
+                members.c.key == signed.key, members.c.status == APPROVED
+            )
+        )
+        sessions = frozenset(rows.scalars())
+    if not sessions:
+        raise NotFound("No such model.")
+    _once(signed, here)
+    return ModelAccess(sessions=sessions)
+
+
+def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
+    signed = _signed(request, here)
+    with here.database.reading() as connection:
+        row = connection.execute(
+            select(members.c.name, members.c.status).where(
+                members.c.session_id == session_id, members.c.key == signed.key
+            )
+        ).one_or_none()
+    # Strangers leave nothing behind, not even a nonce.
+    if row is None:
+        raise NotFound("No such session.")
+    if row.status == SUSPENDED:
+        raise MemberSuspended(
+            f"The admin has suspended {row.name!r}; ask who runs the session about the reason."
+        )
+    _once(signed, here)
+    return MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
+
+
+def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
+    if member.status != APPROVED:
+        raise MemberPending(
+            f"{member.name!r} is enrolled and waits for the admin, who compares the fingerprint "
+            "with you before approving."
+        )
+    return member
+
+
+def _enrolling(request: Request, here: Here) -> SignedRequest:
+    # Its nonce is remembered with the enrolment: a stranger's request writes nothing.
+    return _signed(request, here)
+
+
+Admin = Annotated[Token, Depends(_admin)]
+Caller = Annotated[ModelAccess, Depends(_caller)]
+Reader = Annotated[ModelAccess, Depends(_reader)]
+Member = Annotated[MemberAccess, Depends(_member)]
+Enrolled = Annotated[MemberAccess, Depends(_enrolled)]
+Enrolling = Annotated[SignedRequest, Depends(_enrolling)]
+
+
+def _token(request: Request, here: Context) -> Token:
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    with here.database.reading() as connection:
+        token = tokens.find(connection, secret.strip(), now=here.clock())
+    if token is None or scheme.lower() != "bearer":
+        raise NotAuthenticated(
+            'This needs a token that is valid: "Authorization: Bearer vgp_…". An admin finds '
+            "theirs where the coordinator was first started, or makes a new one there with "
+            '"veilgp token reset"; a caller asks an admin.'
+        )
+    return token
+
+
+def _signed(request: Request, here: Context) -> SignedRequest:
+    signed = SignedRequest.parse(request.headers.get("Authorization", ""))
+    signed.check(method=request.method, target=_target(request), now_ms=_now_ms(here))
+    return signed
+
+
+def _once(signed: SignedRequest, here: Context) -> None:
+    with here.database.changing(lasting=False) as connection:
+        remember(connection, signed, now_ms=_now_ms(here))
+
+
+def _target(request: Request) -> str:
+    """Give the path with its query as the client sent them, not as a framework has decoded them."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    target: bytes = path + b"?" + query if query else path
+    # A byte that is not ASCII becomes another: no signature fits then.
+    return target.decode("ascii", "replace")
+
+
+def _now_ms(here: Context) -> int:
+    return int(here.clock() * 1000)

@@ -1,0 +1,74 @@
+"""Bodies of requests: never read beyond a limit, never believed before their digest is checked.
+
+A route names the JSON that it takes after the one who asks, and FastAPI resolves parameters in
+order: nothing is read for whom the first one refuses.
+
+    def create(admin: Admin, new: Annotated[NewSession, sent(NewSession)]) -> …
+"""
+
+import hashlib
+import hmac
+from typing import Any, TypeVar
+
+from fastapi import Depends, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from privacy.errors import WrongBody
+from privacy.requests import SCHEME, SignedRequest
+from service.access import MemberAccess
+from service.context import Here
+from service.errors import BodyTooLarge
+
+T = TypeVar("T", bound=BaseModel)
+
+
+class Sent(BaseModel):
+    """JSON that comes from outside: unknown fields and types that only resemble are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:
+    """Read a body of at most `limit` octets that is the one its sender has signed."""
+    body = await read_unsigned(request, limit)
+    if not hmac.compare_digest(hashlib.sha256(body).digest(), member.digest):
+        raise WrongBody("The body is not the one that was signed; something on the way changed it.")
+    return body
+
+
+def sent(kind: type[T], *, limit: int | None = None) -> Any:
+    """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
+
+    async def read_json(request: Request, here: Here) -> T:
+        most = here.settings.max_body if limit is None else limit
+        header = request.headers.get("Authorization", "")
+        if header.startswith(SCHEME):
+            body = await read_body(request, SignedRequest.parse(header), most)
+        else:
+            body = await read_unsigned(request, most)
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            # What was sent is left out: it may be a patient's value, or a secret.
+            raise RequestValidationError(
+                error.errors(include_input=False, include_url=False, include_context=False)
+            ) from None
+
+    return Depends(read_json)
+
+
+async def read_unsigned(request: Request, limit: int) -> bytes:
+    """Read a body of at most `limit` octets, of a sender who shows a token."""
+    announced = request.headers.get("Content-Length", "0")
+    _refuse_longer(int(announced) if announced.isdecimal() else 0, limit)
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        _refuse_longer(len(body), limit)
+    return bytes(body)
+
+
+def _refuse_longer(length: int, limit: int) -> None:
+    if length > limit:
+        raise BodyTooLarge(f"The body may have {limit} octets here; this one has more.")

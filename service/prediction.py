@@ -1,0 +1,106 @@
+"""Predictions for callers: who may ask, how much, and what of a small model is not said.
+
+The predictive variance at a row tells how close the model's training rows are, so that of a model
+of few rows tells whether this very row was among them (threats.md, A16). Below the setting
+`least_rows_for_variance` a caller gets means only: no variance, no interval, whose width is one,
+and not the model itself. An admin and the members, who have the model, get everything. It is a
+floor and no guarantee: how much a variance tells also depends on the kernel, and only noise added
+in training bounds it.
+
+Nothing here knows a format: tables come as columns by name, and answers are `Predictions`.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from anyio import CapacityLimiter
+from fastapi import Depends, Request
+
+from kernels.rounds.model import Model, known
+from kernels.rounds.prediction import Predictions, predict
+from kernels.schema import Schema
+from service import models
+from service.access import ModelAccess
+from service.context import Clock
+from service.database import Database
+from service.errors import TableTooLong, VarianceWithheld
+from service.loaded import LoadedModels
+from service.rates import Rates
+from service.settings import Settings
+
+Table = Callable[[Schema], Mapping[str, object]]
+"""Gives the columns that a schema asks for; called with that of the model."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Predictions of the model that a name stood for, and why variances are withheld, if so."""
+
+    model_id: str
+    predictions: Predictions
+    withheld: VarianceWithheld | None
+
+
+class Predictor:
+    """What predictions need: models in memory, and what each caller has asked for lately."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Clock) -> None:
+        self._settings = settings
+        self._database = database
+        self._models = LoadedModels(settings.models_in_memory)
+        self._rates = Rates(per_minute=settings.caller_rows_per_minute, clock=clock)
+        self.threads = CapacityLimiter(os.cpu_count() or 1)
+        """Predictions wait for each other here, and nothing else of the coordinator does."""
+
+    def admit(self, access: ModelAccess) -> None:
+        """Charge a request before anything is made of its body."""
+        self._charge(access, 1)
+
+    def answer(self, access: ModelAccess, name: str, table: Table, *, rows: int) -> Answer:
+        """Predict a table of so many rows by the model that an id or alias stands for now."""
+        most = self._settings.max_predict_rows
+        if rows > most:
+            raise TableTooLong(
+                f"The table has {rows} rows and one request may have {most}: send it in parts."
+            )
+        model_id, model = self._find(access, name)
+        self._charge(access, rows - 1)
+        predictions = predict(model, table(model.schema))
+        count = known(model.statistics, "linear").count
+        return Answer(model_id, predictions, withheld(access, self._settings, rows=count))
+
+    def drop(self, model_id: str) -> None:
+        """Give the memory of a deleted model back."""
+        self._models.drop(model_id)
+
+    def _find(self, access: ModelAccess, name: str) -> tuple[str, Model]:
+        with self._database.reading() as connection:
+            model_id = models.resolve(connection, name, access)
+            model = self._models.get(model_id, lambda: models.load(connection, model_id).model)
+        return model_id, model
+
+    def _charge(self, access: ModelAccess, rows: int) -> None:
+        if access.caller_id is not None and rows > 0:
+            self._rates.charge(access.caller_id, rows)
+
+
+def withheld(access: ModelAccess, settings: Settings, *, rows: int) -> VarianceWithheld | None:
+    """Say why the variances of a model of so many training rows are not for this one, if so."""
+    least = settings.least_rows_for_variance
+    if access.caller_id is None or rows >= least:
+        return None
+    return VarianceWithheld(
+        f"This model was trained on fewer than {least} rows, and its variances would tell which "
+        "rows those were: callers get means only. Who runs the coordinator can change that limit."
+    )
+
+
+async def _predictor(request: Request) -> Predictor:
+    predictor: Predictor = request.app.state.predictor
+    return predictor
+
+
+Predicting = Annotated[Predictor, Depends(_predictor)]
+"""The coordinator's predictor."""

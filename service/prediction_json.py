@@ -1,0 +1,244 @@
+"""Predictions as JSON: a table as records or as columns in, numbers that keep their last bit out.
+
+Strict on the way in: unknown fields, a field twice, NaN and Infinity are refused (a missing cell is
+null). What is wrong with the table is said all at once, by column, never with a value
+(`kernels.records`). Columns that the model does not know are ignored there.
+
+On the way out an end of an interval that is infinite is null, as JSON has no infinity: so few
+calibration rows, or a level so high, can promise no end.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
+
+from kernels.errors import (
+    EmptyTable,
+    MissingColumn,
+    MissingValue,
+    PredictionError,
+    TableError,
+    TableRefused,
+)
+from kernels.plain import parse_json
+from kernels.records import ROWS_SHOWN, Records
+from kernels.rounds.prediction import Interval, Predictions
+from kernels.schema import Schema
+from service.bodies import Sent
+from service.prediction import Answer
+
+Numbers = list[float]
+Kind = Literal["conformal", "student_t", "gaussian"]
+
+
+class Asked(Sent):
+    """A table to predict: `records` or `columns`, not both."""
+
+    model: str = Field(description="The id of a model, or an alias.", examples=["stay"])
+    records: list[Any] | None = Field(
+        default=None,
+        description="One object for each row, with a cell for each feature; null where missing.",
+        json_schema_extra={"items": {"type": "object"}},
+        examples=[[{"age": 61, "lactate": None, "ward": "medical"}]],
+    )
+    columns: dict[str, Any] | None = Field(
+        default=None,
+        description="One list for each feature, all of one length.",
+        json_schema_extra={"additionalProperties": {"type": "array"}},
+    )
+    intervals: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+        default=[], max_length=20, description="Levels of central intervals.", examples=[[0.9]]
+    )
+    interval_kind: Kind = Field(
+        default="conformal",
+        description="conformal: keeps its level whatever the residuals' law. student_t: of the "
+        "calibrated law. gaussian: the model's own word.",
+    )
+
+    @model_validator(mode="after")
+    def _one_table(self) -> Self:
+        if (self.records is None) == (self.columns is None):
+            raise ValueError("give the table as records or as columns, one of them")
+        return self
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has; of uneven columns, the most."""
+        if self.columns is None:
+            return len(self.records or ())
+        return max((len(c) for c in self.columns.values() if isinstance(c, list)), default=0)
+
+    def table(self, schema: Schema) -> Mapping[str, object]:
+        """Return the columns that a schema asks for, as far as they are there."""
+        return _columns(schema, self.records) if self.columns is None else self.columns
+
+
+class IntervalOut(BaseModel):
+    """A central interval for each row; null where it has no end."""
+
+    level: float
+    kind: Kind
+    lower: list[float | None]
+    upper: list[float | None]
+
+
+class TargetOut(BaseModel):
+    """One target's predictions, in its unit; variances null where `withheld` says why."""
+
+    name: str
+    unit: str
+    mean: Numbers
+    variance: Numbers | None = Field(description="latent_variance + noise_variance, calibrated.")
+    latent_variance: Numbers | None
+    noise_variance: Numbers | None
+    intervals: list[IntervalOut] | None
+
+
+class WithheldOut(BaseModel):
+    """Why there are means only."""
+
+    code: str
+    detail: str
+
+
+class Predicted(BaseModel):
+    """The answer, in the order of the rows asked."""
+
+    model: str = Field(description="The model's id, also where an alias was asked.")
+    rows: int
+    targets: list[TargetOut]
+    extrapolates: list[bool] = Field(
+        description="Whether a number of the row is outside the bounds of its column."
+    )
+    withheld: WithheldOut | None
+
+
+def read(body: bytes) -> Asked:
+    """Read a request; the body is not trusted."""
+    wrong: list[str] = []
+    try:
+        plain = parse_json(body.decode(), "the body", wrong)
+    except UnicodeDecodeError:
+        wrong.append("the body is not JSON: it is not in UTF-8")
+    if wrong:
+        raise RequestValidationError([{"loc": ("body",), "msg": "; ".join(wrong)}])
+    try:
+        return Asked.model_validate(plain)
+    except ValidationError as error:
+        # What was sent is left out: it may be a patient's value.
+        raise RequestValidationError(
+            error.errors(include_input=False, include_url=False, include_context=False)
+        ) from None
+
+
+def write(answer: Answer, asked: Asked) -> bytes:
+    """Write an answer as `Predicted`; floats survive it to the last bit."""
+    predictions, withheld = answer.predictions, answer.withheld
+    targets = _means(predictions)
+    if withheld is None:
+        _add_variances(targets, predictions, asked)
+    plain = {
+        "model": answer.model_id,
+        "rows": len(predictions),
+        "targets": targets,
+        "extrapolates": predictions.extrapolates.tolist(),
+        "withheld": withheld and {"code": withheld.code, "detail": str(withheld)},
+    }
+    try:
+        return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError as error:
+        raise PredictionError(
+            "the model has no finite prediction for these rows: they are too far from all that it "
+            "has seen"
+        ) from error
+
+
+def _means(predictions: Predictions) -> list[dict[str, Any]]:
+    unknown = dict.fromkeys(("variance", "latent_variance", "noise_variance", "intervals"))
+    return [
+        {"name": target.name, "unit": target.unit, "mean": mean, **unknown}
+        for target, mean in zip(predictions.targets, predictions.mean.mT.tolist(), strict=True)
+    ]
+
+
+def _add_variances(targets: list[dict[str, Any]], predictions: Predictions, asked: Asked) -> None:
+    kind = asked.interval_kind
+    intervals = [(level, predictions.interval(level, kind)) for level in asked.intervals]
+    columns = (
+        predictions.variance.mT.tolist(),
+        predictions.latent_variance.mT.tolist(),
+        predictions.noise_variance.tolist(),
+    )
+    for position, (target, variance, latent, noise) in enumerate(
+        zip(targets, *columns, strict=True)
+    ):
+        target["variance"] = variance
+        target["latent_variance"] = latent
+        target["noise_variance"] = [noise] * len(predictions)
+        target["intervals"] = [
+            {"level": level, "kind": kind, **_ends(interval, position)}
+            for level, interval in intervals
+        ]
+
+
+def _ends(interval: Interval, target: int) -> dict[str, list[float | None]]:
+    return {
+        name: [end if math.isfinite(end) else None for end in ends[:, target].tolist()]
+        for name, ends in interval._asdict().items()
+    }
+
+
+def _columns(schema: Schema, records: list[Any] | None) -> Mapping[str, object]:
+    """Turn records into columns; each record must have every column of the schema."""
+    if not records:
+        raise EmptyTable("the table has no rows; pass at least one")
+    names = [column.name for column in schema.features]
+    try:
+        return {name: [record[name] for record in records] for name in names}
+    except (KeyError, TypeError, IndexError):
+        raise TableRefused(_problems(schema, names, records)) from None
+
+
+def _problems(schema: Schema, names: list[str], records: list[Any]) -> list[TableError]:
+    """Say what is wrong with records of which some lack a column, or are no objects."""
+    strange = [row for row, record in enumerate(records) if not isinstance(record, dict)]
+    if strange:
+        return [TableError(f"{_counted(strange, records)} are no objects; pass one for each row")]
+    lacking = {
+        name: [row for row, record in enumerate(records) if name not in record] for name in names
+    }
+    problems: list[TableError] = [
+        MissingColumn(
+            name,
+            f"{_counted(rows, records)} do not have it; add it, null where the cell is missing",
+            rows=len(rows),
+        )
+        for name, rows in lacking.items()
+        if 0 < len(rows) < len(records)
+    ]
+    partial = {problem.column for problem in problems if isinstance(problem, MissingColumn)}
+    try:
+        Records.for_prediction(
+            schema,
+            {
+                name: [record.get(name) for record in records]
+                for name, rows in lacking.items()
+                if len(rows) < len(records)
+            },
+        )
+    except TableRefused as refused:
+        problems += [
+            each
+            for each in refused.problems
+            if not (isinstance(each, MissingValue) and each.column in partial)
+        ]
+    return problems
+
+
+def _counted(rows: list[int], records: list[Any]) -> str:
+    shown = ", ".join(map(str, rows[:ROWS_SHOWN])) + (" …" if len(rows) > ROWS_SHOWN else "")
+    return f"{len(rows)} of {len(records)} records (counted from 0: {shown})"

@@ -1,0 +1,109 @@
+"""Models: an admin lists, names and deletes them; who may read one gets its card and its bytes."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Response
+from pydantic import BaseModel
+
+from kernels.rounds.card import Card
+from service import models
+from service.access import Admin, Reader
+from service.bodies import Sent, sent
+from service.context import Here
+from service.prediction import Predicting, withheld
+from service.times import iso_time
+
+router = APIRouter(prefix="/models", tags=["models"])
+
+
+class ModelOut(BaseModel):
+    """A model in a list; its card says the rest."""
+
+    id: str
+    session: str
+    run: str
+    created_at: str
+    aliases: list[str]
+
+
+class AliasIn(Sent):
+    """What an alias shall stand for."""
+
+    model: str
+
+
+class AliasOut(BaseModel):
+    """What an alias stands for."""
+
+    alias: str
+    model: str
+
+
+@router.get("", summary="List the models")
+def list_models(_: Admin, here: Here) -> list[ModelOut]:
+    """List every model, the newest first."""
+    with here.database.reading() as connection:
+        return [
+            ModelOut(
+                id=each.id,
+                session=each.session_id,
+                run=each.run_id,
+                created_at=iso_time(each.created_at),
+                aliases=list(each.aliases),
+            )
+            for each in models.listed(connection)
+        ]
+
+
+@router.put("/aliases/{alias}", summary="Point an alias at a model")
+def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here: Here) -> AliasOut:
+    """Let an alias stand for a model from now on, in one step for everyone who uses it."""
+    with here.database.changing() as connection:
+        models.point(connection, alias, new.model, now=here.clock())
+    return AliasOut(alias=alias, model=new.model)
+
+
+@router.delete("/aliases/{alias}", status_code=204, summary="Remove an alias")
+def delete_alias(_: Admin, alias: str, here: Here) -> None:
+    """Let an alias stand for nothing; the model stays."""
+    with here.database.changing() as connection:
+        models.remove_alias(connection, alias)
+
+
+@router.get(
+    "/{name}",
+    summary="Read a model's card",
+    response_class=Response,
+    responses={200: {"content": {"application/json": {}}}},
+)
+def get_card(reader: Reader, name: str, here: Here) -> Response:
+    """Give the card of the model that an id or alias stands for."""
+    with here.database.reading() as connection:
+        text = models.card(connection, models.resolve(connection, name, reader))
+    return Response(text, media_type="application/json")
+
+
+@router.get(
+    "/{name}/artifact",
+    summary="Download a model",
+    response_class=Response,
+    responses={200: {"content": {"application/octet-stream": {}}}},
+)
+def get_artifact(reader: Reader, name: str, here: Here) -> Response:
+    """Give a model as a safetensors file; not to callers where they may not see its variances."""
+    with here.database.reading() as connection:
+        model_id = models.resolve(connection, name, reader)
+        rows = Card.from_json(models.card(connection, model_id)).rows
+        refusal = withheld(reader, here.settings, rows=rows)
+        if refusal is not None:
+            raise refusal
+        data = models.artifact(connection, model_id)
+    return Response(data, media_type="application/octet-stream")
+
+
+@router.delete("/{model_id}", status_code=204, summary="Delete a model")
+def delete_model(_: Admin, model_id: str, here: Here, predictor: Predicting) -> None:
+    """Delete a model, by its id, with every alias that points at it."""
+    with here.database.changing() as connection:
+        models.remove(connection, model_id)
+    predictor.drop(model_id)

@@ -1,0 +1,79 @@
+"""A coordinator with finished models, without the runs that would have made them."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import insert
+
+from kernels.rounds.artifact import Artifact
+from service import models, tables, tokens
+from service.tokens import Role
+from tests.rounds import artifacts
+from tests.service.coordinator import Coordinator, Hospital
+
+
+def add_session(coordinator: Coordinator) -> str:
+    """Give the id of a session that only models refer to."""
+    session_id = str(uuid4())
+    with coordinator.context.database.changing() as connection:
+        connection.execute(
+            insert(tables.sessions).values(
+                id=session_id,
+                name=session_id,
+                program="",
+                seed=1,
+                terms=b"",
+                planned_members=3,
+                created_at=0.0,
+            )
+        )
+    return session_id
+
+
+def add_model(
+    coordinator: Coordinator, artifact: Artifact | None = None, session_id: str | None = None
+) -> str:
+    """Store a model, and give its id."""
+    session_id = session_id or add_session(coordinator)
+    with coordinator.context.database.changing() as connection:
+        return models.store(
+            connection,
+            session_id=session_id,
+            run_id=str(uuid4()),
+            artifact=artifact or artifacts.artifact(),
+            now=coordinator.clock(),
+        )
+
+
+def later(artifact: Artifact, days: int = 1) -> Artifact:
+    """Give the same model made on a later day: another id."""
+    created = artifacts.CREATED + timedelta(days=days)
+    card = replace(artifact.card, created=created.isoformat())
+    return Artifact(artifact.model, artifact.data, card)
+
+
+def add_caller(coordinator: Coordinator, *names: str, **more: Any) -> str:
+    """Give the token of a caller that may use these models."""
+    with coordinator.context.database.changing() as connection:
+        issued = tokens.issue(
+            connection, Role.CALLER, "caller", now=coordinator.clock(), models=names, **more
+        )
+    return issued.secret
+
+
+def add_member(coordinator: Coordinator, session_id: str, status: str = "approved") -> Hospital:
+    """Give a member of a session."""
+    hospital = Hospital(coordinator)
+    with coordinator.context.database.changing() as connection:
+        connection.execute(
+            insert(tables.members).values(
+                session_id=session_id,
+                key=hospital.identity.public_key,
+                name=status,
+                status=status,
+                enrolled_at=0.0,
+            )
+        )
+    return hospital
