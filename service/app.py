@@ -6,9 +6,12 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from service import data_directory
 from service.context import Clock, Context
 from service.database import Database
 from service.problems import add_problem_handlers
+from service.protocol import Envelope
+from service.routes import anyone, callers, membership, public_sets, roster, sessions
 from service.settings import Settings
 
 
@@ -17,13 +20,17 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        data_directory.prepare(settings.data_dir)
         database = Database(settings.url)
         database.migrate()
         app.state.context = Context(settings, database, clock)
         yield
         database.close()
 
-    app = FastAPI(title="veilgp", lifespan=lifespan)
+    # The interactive pages load scripts from elsewhere, which a hospital's network may not.
+    app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
+    for routes in (anyone, sessions, roster, membership, callers, public_sets):
+        app.include_router(routes.router)
     return app
