@@ -25,11 +25,12 @@ from kernels.errors import (
     TableRefused,
 )
 from kernels.plain import parse_json
-from kernels.records import ROWS_SHOWN, Records
+from kernels.problems import ROWS_SHOWN
+from kernels.records import Records
 from kernels.rounds.prediction import Interval, Predictions
 from kernels.schema import Schema
-from service.bodies import Sent
 from service.prediction import Answer
+from service.sent import Sent
 
 Numbers = list[float]
 Kind = Literal["conformal", "student_t", "gaussian"]

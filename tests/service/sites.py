@@ -253,7 +253,8 @@ def work(sites: Sequence[Site]) -> None:
     for site in sites:
         site.outcome = None
     while any(site.outcome is None for site in sites):
-        if not any([site.work() for site in sites if site.outcome is None]):
+        worked = [site.work() for site in sites if site.outcome is None]
+        if not any(worked):
             next(site for site in sites if site.outcome is None).work(wait=0.2)
 
 

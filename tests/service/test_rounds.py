@@ -110,7 +110,7 @@ def test_a_vector_is_refused_by_its_sizes_and_header_before_it_is_read(
     coordinator: Coordinator,
 ) -> None:
     stop_engine(coordinator)
-    site, *others = sites = session_of(coordinator)
+    site, *_ = sites = session_of(coordinator)
     run = start(coordinator, site.session)
     until(sites, "task", run)
     item = site.next()
