@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
+from client_sdk.errors import TableNotRead
 from kernels.records import Records
 from kernels.rounds.program import Program
 from kernels.rounds.site import Part, Site
@@ -36,7 +37,7 @@ def site_of(
 ) -> HospitalTable:
     """Check a table against the program's schema, all of it, and deal its rows."""
     if not isinstance(data, Mapping):
-        raise TypeError("a table is a mapping of columns")
+        raise TableNotRead("a table is a mapping from column names to arrays")
     site = Site.of_table(program.schema, data, held_out=program.held_out, seed=seed)
     site.consents = frozenset(consents)
     return HospitalTable(site, _digest(site), _summary(site))

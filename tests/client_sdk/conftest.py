@@ -1,6 +1,8 @@
 """A small session: three hospitals, a program with every kind of sum, in a temporary directory."""
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,20 +28,31 @@ def program() -> Program:
 
 
 @pytest.fixture
-def make(tmp_path: Path, program: Program) -> Make:
+def homes(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder of real files, in memory where there is such a place: steps are fsynced."""
+    memory = Path("/dev/shm")  # noqa: S108
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def make(homes: Path, program: Program) -> Make:
     """Give a coordinator with a run that is open, and hospitals with a roster file each."""
 
     def made(
         policy: Policy | None = None, *, pinned: bool = True, names: tuple[str, ...] = NAMES
     ) -> tuple[SmallCoordinator, list[Hospital]]:
         coordinator = SmallCoordinator(program, names)
-        keys = {name: Home(tmp_path / name).identity().key for name in names}
+        keys = {name: Home(homes / name).identity().key for name in names}
         coordinator.members.update(keys)
         coordinator.start()
         hospitals = [
             Hospital(
                 coordinator.link(i),
-                tmp_path / name,
+                homes / name,
                 table,
                 policy or permissive(program),
                 roster=keys if pinned else None,
