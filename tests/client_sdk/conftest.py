@@ -24,7 +24,8 @@ Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
 def program() -> Program:
     start = program_with(exact.Spec(steps=1, penalties=(3.0,)))
     stages = (*start.stages, recalibration.Spec(min_rows=10), evaluation.Spec())
-    return Program(start.schema, start.kernel, stages, start.max_rows, start.held_out)
+    made = Program(start.schema, start.kernel, stages, start.max_rows, start.held_out)
+    return Program.from_json(made.to_json())  # as every member reads it
 
 
 @pytest.fixture
