@@ -16,6 +16,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from client_sdk.answers import Item, Membership, Outcome
 from client_sdk.disclosure import Disclosure
@@ -443,8 +444,16 @@ class Member:
             yield from self._exchange.post(f"/sessions/{self._id}/refusals", body, once=True)
         except (ClientError, KernelsError, PrivacyError):
             self._watch(RefusalReported(code, heard=False))
-        else:
-            self._watch(RefusalReported(code, heard=True))
+            return
+        self._watch(RefusalReported(code, heard=True))
+        known = None if self._at_run is None else self._home.store.run(self._at_run)
+        if known is not None and known.session == self._id:
+            # That ends the run everywhere: what was shared for it is erased, and the next call
+            # waits for the next run.
+            self._end_epochs(lambda other: other == UUID(known.run).bytes)
+            over = replace(known, status="refused", code=code)
+            self._home.store.commit(Step(None), run=over)
+            self._home.store.erase_traces()
 
     def _today(self) -> Any:
         return self._exchange.clock.now().date()

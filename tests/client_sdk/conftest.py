@@ -1,6 +1,8 @@
 """A small session: three hospitals, a program with every kind of sum, in a temporary directory."""
 
-from collections.abc import Callable
+import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,24 +24,36 @@ Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
 def program() -> Program:
     start = program_with(exact.Spec(steps=1, penalties=(3.0,)))
     stages = (*start.stages, recalibration.Spec(min_rows=10), evaluation.Spec())
-    return Program(start.schema, start.kernel, stages, start.max_rows, start.held_out)
+    made = Program(start.schema, start.kernel, stages, start.max_rows, start.held_out)
+    return Program.from_json(made.to_json())  # as every member reads it
 
 
 @pytest.fixture
-def make(tmp_path: Path, program: Program) -> Make:
+def homes(tmp_path: Path) -> Iterator[Path]:
+    """Give a folder of real files, in memory where there is such a place: steps are fsynced."""
+    memory = Path("/dev/shm")  # noqa: S108
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture
+def make(homes: Path, program: Program) -> Make:
     """Give a coordinator with a run that is open, and hospitals with a roster file each."""
 
     def made(
         policy: Policy | None = None, *, pinned: bool = True, names: tuple[str, ...] = NAMES
     ) -> tuple[SmallCoordinator, list[Hospital]]:
         coordinator = SmallCoordinator(program, names)
-        keys = {name: Home(tmp_path / name).identity().key for name in names}
+        keys = {name: Home(homes / name).identity().key for name in names}
         coordinator.members.update(keys)
         coordinator.start()
         hospitals = [
             Hospital(
                 coordinator.link(i),
-                tmp_path / name,
+                homes / name,
                 table,
                 policy or permissive(program),
                 roster=keys if pinned else None,

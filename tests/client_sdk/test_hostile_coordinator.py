@@ -123,6 +123,13 @@ def test_a_task_that_is_not_the_programs_is_refused_and_nothing_leaves(
         }
     ]
     assert RefusalReported("session.wrong_task", heard=True) in hospitals[0].events
+    # The run is over for this hospital: its secrets are gone, and it waits for the next one.
+    with Home(hospitals[0].path).open() as home:
+        run = home.store.last_run(str(coordinator.session))
+        assert run is not None
+        assert run.status == "refused"
+        assert all(entry.ended for entry in home.client.journal.epochs.values())
+        assert set(home.store.journal()[1]) == {"head"}
 
 
 def test_another_encoding_is_refused(make: Make) -> None:
