@@ -71,8 +71,17 @@ def contribution_of(statistics: Statistics) -> Contribution:
 
 def scatter_rounding(total: SecureTotal, features: int) -> float:
     """Return the rounding of a summed S as a spectral norm."""
-    resolution = 2 * total.rounding("scatter") / total.contributors
+    resolution = _scatter_resolution(total)
     return rounding_of(resolution=resolution, clients=total.contributors, features=features)
+
+
+def scatter_deviation(total: SecureTotal) -> float:
+    """Return the standard deviation of the rounding of one entry of a summed S."""
+    return _scatter_resolution(total) * math.sqrt(total.contributors / 12)
+
+
+def _scatter_resolution(total: SecureTotal) -> float:
+    return 2 * total.rounding("scatter") / total.contributors
 
 
 def statistics_of(total: SecureTotal, model: Model) -> Statistics:
