@@ -3,14 +3,15 @@
 The negative log evidence L of all rows depends on θ through S and b alone, so
 ∂L/∂θ = Σ_c ∂/∂θ [⟨G_S, S_c(θ)⟩ + ⟨G_b, b_c(θ)⟩] with G_S = ∂L/∂S and G_b = ∂L/∂b at the sums
 (`kernels.evidence`). No client drift, any optimiser: each step is the one on pooled rows, to
-rounding. Many steps amplify rounding, as any training does: after a hundred, the weights of other
-divisions of the same rows may differ visibly (`python -m benchmarks fedbnr` measures by how much).
+rounding. Many steps would amplify that, as any training does, so features, targets and weights are
+on grids (`kernels.rounds.grid`): other divisions of the same rows train to the same weights.
 
 broadcast  θ; then also G_S, G_b and w̄
 local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ over n, and on the
            rows kept for stopping the squared error of w̄'s predictions
 sum        the pooled statistics; then the pooled gradient and the held-out error
-update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n
+update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
+           rounded to its grid
 
 The recipe (warm-up, cosine, clipped gradient, σ and λ refitted at every step rather than by Adam,
 the checkpoint and τ chosen by held-out error) is what prototypes measured. One pass for each τ.
@@ -29,6 +30,7 @@ from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.grid import WEIGHT_STEP, gridded, on_grid, regenerated
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
@@ -37,9 +39,8 @@ from kernels.rounds.storage import PRIVATE, check_rows, check_tensor
 from kernels.rounds.sufficient import (
     RESOLUTION,
     contribution_of,
-    site_statistics,
+    site_features,
     statistics_blocks,
-    statistics_of,
 )
 from kernels.statistics import Statistics
 from kernels.urk import URK, starting_weights, weight_count
@@ -48,7 +49,7 @@ from privacy.layout import Block, Layout, SecureTotal
 NAME = "exact"
 VERSION = 1
 
-GRADIENT_BOUND = 1e3
+GRADIENT_BOUND = 256.0
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
 
 MARGIN = 1e-4
@@ -196,7 +197,7 @@ def contribute(state: State, site: Site) -> Contribution:
         features = Features(model.urk, phi[: len(x)], phi[len(x) :].detach())
     if pooled is None:
         site.keep(model, features)
-        return contribution_of(Statistics.of_features(features.training, y))
+        return contribution_of(gridded(model, [(features.training, y)]))
     backward = feature_gradient(
         features.training,
         y,
@@ -215,7 +216,10 @@ def _contribute_in_chunks(state: State, site: Site) -> Contribution:
     """Do the same in memory that does not grow with the rows."""
     model, pooled = state.model, state.pooled
     if pooled is None:
-        return contribution_of(site_statistics(model, site, Part.TRAINING))
+        if site.count(Part.TRAINING) == 0:
+            nothing = Statistics.zero(features=model.kernel.features, targets=model.targets)
+            return contribution_of(nothing)
+        return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)))
     gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
     for x, y, _ in site.chunks(Part.TRAINING, model):
         gradient += client_gradient(
@@ -246,7 +250,7 @@ def finished(state: State) -> bool:
 
 
 def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
-    spectrum = Spectrum.of(statistics_of(total, state.model))
+    spectrum = Spectrum.of(regenerated(total, state.model))
     hyperparameters = refit(spectrum)
     pooled = PooledEvidence.of(spectrum, hyperparameters)
     weights = spectrum.posterior_weights(hyperparameters)
@@ -294,7 +298,10 @@ def _better(best: Best | None, now: Best) -> Best:
 
 
 def adam_step(state: State, gradient: Tensor) -> State:
-    """Take one step along a gradient of L/n, its norm clipped; the rate warms up and decays."""
+    """Take one step along a gradient of L/n, its norm clipped; the rate warms up and decays.
+
+    The weights stay on their grid.
+    """
     spec, time = state.spec, state.step + 1
     gradient = gradient * min(1.0, spec.clip / max(float(gradient.norm()), 1e-300))
     first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
@@ -303,7 +310,7 @@ def adam_step(state: State, gradient: Tensor) -> State:
     rate *= 0.5 * (1 + math.cos(math.pi * state.step / spec.steps))
     direction = first / (1 - _DECAY[0] ** time)
     direction = direction / ((second / (1 - _DECAY[1] ** time)).sqrt() + _DAMPING)
-    weights = known(state.model.weights, NAME) - rate * direction
+    weights = on_grid(known(state.model.weights, NAME) - rate * direction, WEIGHT_STEP)
     return replace(
         state,
         model=state.model.advanced(weights=weights),

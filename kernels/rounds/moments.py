@@ -10,7 +10,7 @@ each power of two. The column is then summed in units of the largest power that 
 broadcast  the schema; after the first sum, the power of two of each column without bounds
 local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels
 sum        how many sites need which power of two; then the moments of all rows
-update     the standardiser
+update     the standardiser, rounded: other divisions of the same rows get the same, to the last bit
 """
 
 import math
@@ -28,7 +28,7 @@ from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
 from kernels.schema import Numeric, Schema, Target
-from kernels.standardiser import Standardiser
+from kernels.standardiser import Scale, Standardiser
 from privacy.layout import Block, Layout, SecureTotal
 
 Matrix = NDArray[np.float64]
@@ -39,6 +39,8 @@ VERSION = 1
 EXPONENTS = 64
 """|x| up to 2^32 and down to 2^-32 is told apart; what is smaller counts as 2^-32."""
 _LARGEST = 32
+SCALE_BITS = 20
+"""Bits of a scale, and of a mean below it: a millionth of a deviation, far above rounding."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,23 @@ def update(state: State, total: SecureTotal) -> State:
     for name in ("rows", "missing", "levels"):
         sums[name] = sums[name].round()
     moments = Moments(**sums)
-    standardiser = Standardiser.of(state.bounded, moments)
+    exact = Standardiser.of(state.bounded, moments)
+    standardiser = replace(
+        exact,
+        numeric=tuple(_rounded(column) for column in exact.numeric),
+        targets=tuple(_rounded(column) for column in exact.targets),
+    )
     return replace(state, model=state.model.advanced(standardiser=standardiser))
 
 
 def finished(state: State) -> bool:
     """Done when the standardiser is known."""
     return state.model.standardiser is not None
+
+
+def _rounded(column: Scale) -> Scale:
+    step = math.ldexp(1.0, math.frexp(column.scale)[1] - SCALE_BITS)
+    return Scale(column.name, round(column.mean / step) * step, round(column.scale / step) * step)
 
 
 def _unbounded(schema: Schema) -> list[Numeric | Target]:

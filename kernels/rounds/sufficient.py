@@ -63,17 +63,18 @@ def statistics_blocks(model: Model) -> tuple[Block, ...]:
     return (scatter_block(model), cross_block(model), *target_blocks(model))
 
 
+def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield features and targets of the rows of a part, in memory that does not grow with them."""
+    for x, y, _ in site.chunks(part, model):
+        for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+            yield phi, y[rows]
+
+
 def site_statistics(model: Model, site: Site, part: Part) -> Statistics:
-    """Sum over the rows of a part, in memory that does not grow with them."""
-
-    def features() -> Iterator[tuple[Tensor, Tensor]]:
-        for x, y, _ in site.chunks(part, model):
-            for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-                yield phi, y[rows]
-
+    """Sum over the rows of a part."""
     if site.count(part) == 0:
         return Statistics.zero(features=model.kernel.features, targets=model.targets)
-    return Statistics.of_chunks(features())
+    return Statistics.of_chunks(site_features(model, site, part))
 
 
 def contribution_of(statistics: Statistics) -> Contribution:
@@ -88,8 +89,17 @@ def contribution_of(statistics: Statistics) -> Contribution:
 
 def scatter_rounding(total: SecureTotal, features: int) -> float:
     """Return the rounding of a summed S as a spectral norm."""
-    resolution = 2 * total.rounding("scatter") / total.contributors
+    resolution = _scatter_resolution(total)
     return rounding_of(resolution=resolution, clients=total.contributors, features=features)
+
+
+def scatter_deviation(total: SecureTotal) -> float:
+    """Return the standard deviation of the rounding of one entry of a summed S."""
+    return _scatter_resolution(total) * math.sqrt(total.contributors / 12)
+
+
+def _scatter_resolution(total: SecureTotal) -> float:
+    return 2 * total.rounding("scatter") / total.contributors
 
 
 def statistics_of(total: SecureTotal, model: Model) -> Statistics:

@@ -17,3 +17,8 @@ class TestMoments(EqualToPooled):
 
     def model(self, sites: list[Site]) -> Model:
         return Model(tables.SCHEMA, tables.KERNEL, 1000)
+
+
+def test_other_divisions_of_the_rows_standardise_alike_to_the_last_bit() -> None:
+    sites = [tables.site(seed=seed) for seed in range(7)]
+    assert tables.fitted(sites).standardiser == tables.fitted([tables.together(sites)]).standardiser
