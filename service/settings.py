@@ -5,7 +5,7 @@ Unknown keys are errors: a misspelt setting must not look like one that was heed
 
 from pathlib import Path
 
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 
@@ -24,9 +24,9 @@ class Settings(BaseSettings):
     """How hospitals reach this coordinator; join links begin with it."""
     max_body: int = 1 << 20
     """The most octets of a JSON body."""
-    repair_after_s: float = 20
+    repair_after_s: PositiveFloat = 20
     """How long a survivor may keep silent before the others open their shares of its key."""
-    restart_after_s: float = 300
+    restart_after_s: PositiveFloat = 300
     """How long the keys of a member may be missing before all begin with new ones."""
     max_predict_body: PositiveInt = 16 << 20
     """The most octets of a table to predict."""

@@ -110,7 +110,8 @@ def test_a_vector_is_refused_by_its_sizes_and_header_before_it_is_read(
     coordinator: Coordinator,
 ) -> None:
     stop_engine(coordinator)
-    site, *others = sites = session_of(coordinator)
+    sites = session_of(coordinator)
+    site = sites[0]
     run = start(coordinator, site.session)
     until(sites, "task", run)
     item = site.next()
