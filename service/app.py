@@ -7,11 +7,22 @@ from contextlib import asynccontextmanager
 import torch
 from fastapi import FastAPI
 
+from service import data_directory
 from service.context import Clock, Context
 from service.database import Database
 from service.prediction import Predictor
 from service.problems import add_problem_handlers
-from service.routes import models, predict
+from service.protocol import Envelope
+from service.routes import (
+    anyone,
+    callers,
+    membership,
+    models,
+    predict,
+    public_sets,
+    roster,
+    sessions,
+)
 from service.settings import Settings
 
 
@@ -20,7 +31,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        data_directory.prepare(settings.data_dir)
         database = Database(settings.url)
         database.migrate()
         app.state.context = Context(settings, database, clock)
@@ -30,8 +41,10 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         yield
         database.close()
 
-    app = FastAPI(title="veilgp", lifespan=lifespan)
-    app.include_router(models.router)
-    app.include_router(predict.router)
+    # The interactive pages load scripts from elsewhere, which a hospital's network may not.
+    app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
+    for routes in (anyone, sessions, roster, membership, models, callers, predict, public_sets):
+        app.include_router(routes.router)
     return app
