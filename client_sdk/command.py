@@ -1,6 +1,7 @@
 """The shell command `veilgp`."""
 
-from importlib.metadata import version
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, entry_points, version
 from typing import Annotated
 
 import typer
@@ -25,7 +26,32 @@ def application() -> typer.Typer:
             typer.echo(f"veilgp {version('veilgp')}")
             raise typer.Exit
 
+    for plugin in entry_points(group="veilgp.commands"):
+        app.command(
+            plugin.name,
+            help="Part of the coordinator, which veilgp[server] installs.",
+            context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+            add_help_option=False,
+        )(_of_plugin(plugin))
     return app
+
+
+def _of_plugin(plugin: EntryPoint) -> Callable[[typer.Context], None]:
+    """Hand a command's arguments to another package, which is imported only then."""
+
+    def command(context: typer.Context) -> None:
+        try:
+            run = plugin.load()
+        except ModuleNotFoundError as error:
+            typer.echo(
+                f"{plugin.name} needs {error.name}, which is not installed here: it is part of the "
+                "coordinator. Install it with: pip install 'veilgp[server]'",
+                err=True,
+            )
+            raise typer.Exit(1) from None
+        run(context.args)
+
+    return command
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ others. Targets become (y − mean)/scale and are not clipped: that would change
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -127,27 +128,26 @@ class Standardiser:
         """Standardise, impute and lay out features in the order of `Schema.feature_names`."""
         schema = records.schema
         self.check(schema)
-        mean, scale = _columns(self.numeric)
+        mean, scale = self._numeric_columns
         z = ((records.numeric - mean) / scale).clamp(-CLIP, CLIP)
         z = z.masked_fill(records.missing, 0.0)
         numbers = zip(z.unbind(1), records.missing.unbind(1), strict=True)
-        labels = zip(records.levels.unbind(1), self.categorical, strict=True)
+        labels = zip(records.levels.unbind(1), self._shares, strict=True)
         blocks = []
         for column in schema.features:
             if isinstance(column, Numeric):
                 values, missing = next(numbers)
                 blocks.append(values[:, None])
             else:
-                codes, of_column = next(labels)
+                codes, shares = next(labels)
                 missing = codes < 0
-                shares = torch.tensor(of_column.shares, dtype=torch.float64)
                 own = one_hot(codes.clamp(min=0), len(shares)).to(torch.float64)
                 blocks.append(torch.where(missing[:, None], shares, own))
             if column.may_be_missing:
                 blocks.append(missing[:, None].to(torch.float64))
         targets = records.targets
         if targets is not None:
-            target_mean, target_scale = _columns(self.targets)
+            target_mean, target_scale = self.target_columns
             targets = (targets - target_mean) / target_scale
         return Rows(
             features=torch.cat(blocks, dim=1),
@@ -165,8 +165,21 @@ class Standardiser:
                 f"mean is {tuple(mean.shape)} and variance {tuple(variance.shape)}; pass one row "
                 f"each for every prediction, with {len(self.targets)} columns"
             )
-        target_mean, target_scale = _columns(self.targets)
+        target_mean, target_scale = self.target_columns
         return mean * target_scale + target_mean, variance * target_scale.square()
+
+    @cached_property
+    def target_columns(self) -> tuple[Tensor, Tensor]:
+        """The targets' means and scales, each (T,)."""
+        return _columns(self.targets)
+
+    @cached_property
+    def _numeric_columns(self) -> tuple[Tensor, Tensor]:
+        return _columns(self.numeric)
+
+    @cached_property
+    def _shares(self) -> tuple[Tensor, ...]:
+        return tuple(torch.tensor(each.shares, dtype=torch.float64) for each in self.categorical)
 
     def to_json(self) -> str:
         """Return the canonical JSON; floats survive it to the last bit."""

@@ -7,13 +7,26 @@ from contextlib import asynccontextmanager
 import torch
 from fastapi import FastAPI
 
+from service import data_directory
 from service.bell import Bell
 from service.context import Clock, Context
 from service.database import Database
 from service.engine import Engine
 from service.prediction import Predictor
 from service.problems import add_problem_handlers
-from service.routes import models, predict, rounds, runs
+from service.protocol import Envelope
+from service.routes import (
+    anyone,
+    callers,
+    membership,
+    models,
+    predict,
+    public_sets,
+    roster,
+    rounds,
+    runs,
+    sessions,
+)
 from service.runs import Runs
 from service.settings import Settings
 
@@ -23,7 +36,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        settings.data_dir.mkdir(parents=True, exist_ok=True)
+        data_directory.prepare(settings.data_dir)
         database = Database(settings.url)
         database.migrate()
         app.state.context = Context(settings, database, clock)
@@ -37,10 +50,21 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         engine.stop()
         database.close()
 
-    app = FastAPI(title="veilgp", lifespan=lifespan)
-    app.include_router(models.router)
-    app.include_router(predict.router)
-    app.include_router(rounds.router)
-    app.include_router(runs.router)
+    # The interactive pages load scripts from elsewhere, which a hospital's network may not.
+    app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
+    for routes in (
+        anyone,
+        sessions,
+        roster,
+        membership,
+        runs,
+        rounds,
+        models,
+        callers,
+        predict,
+        public_sets,
+    ):
+        app.include_router(routes.router)
     return app

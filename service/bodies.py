@@ -12,21 +12,16 @@ from typing import Any, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
 from privacy.errors import WrongBody
 from privacy.requests import SCHEME, SignedRequest
 from service.access import MemberAccess
 from service.context import Here
 from service.errors import BodyTooLarge
+from service.sent import Sent
 
-T = TypeVar("T", bound=BaseModel)
-
-
-class Sent(BaseModel):
-    """JSON that comes from outside: unknown fields and types that only resemble are refused."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+T = TypeVar("T", bound=Sent)
 
 
 async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:

@@ -28,8 +28,8 @@ from kernels.plain import parse_json
 from kernels.records import ROWS_SHOWN, Records
 from kernels.rounds.prediction import Interval, Predictions
 from kernels.schema import Schema
-from service.bodies import Sent
 from service.prediction import Answer
+from service.sent import Sent
 
 Numbers = list[float]
 Kind = Literal["conformal", "student_t", "gaussian"]
@@ -121,7 +121,7 @@ def read(body: bytes) -> Asked:
     """Read a request; the body is not trusted."""
     wrong: list[str] = []
     try:
-        plain = parse_json(body.decode(), "the body", wrong)
+        plain = parse_json(body.decode(), "the body", wrong, refuse_nan=True)
     except UnicodeDecodeError:
         wrong.append("the body is not JSON: it is not in UTF-8")
     if wrong:

@@ -25,7 +25,7 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from privacy.errors import PrivacyError
+from privacy.errors import LayoutError, PrivacyError
 from privacy.identity import Member, Roster
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import NotAMember, OutOfOrder
@@ -75,6 +75,8 @@ class Plan:
     deadline_at: float
     repair_after_s: float
     restart_after_s: float
+    max_vector: int
+    """The most numbers of one sum."""
 
     @cached_property
     def digest(self) -> str:
@@ -351,6 +353,12 @@ class Run:
             seed=plan.seed,
             members=epoch.size,
         )
+        if following.length > plan.max_vector:
+            raise LayoutError(
+                f"The next sum, {following.statistic}, has {following.length} numbers, and this "
+                f"coordinator takes {plan.max_vector}: raise its max_vector, or train a kernel "
+                "with fewer features."
+            )
         return Prepared(position, metrics, sum=following)
 
     def _artifact(self, position: Position, members: int, now: float) -> Artifact:

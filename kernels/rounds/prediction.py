@@ -121,7 +121,7 @@ def predict(
     )
     inflation = _inflation(model.recalibration, model.targets)
     mean, latent = standardiser.in_units(predicted.mean, predicted.latent_variance * inflation)
-    scale = torch.tensor([each.scale for each in standardiser.targets], dtype=torch.float64)
+    _, scale = standardiser.target_columns
     return Predictions(
         model.schema.targets,
         mean,
@@ -143,6 +143,9 @@ def predict_standardised(
 
 def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
     """Return predictions of consecutive rows, possibly none, as one."""
+    parts = list(parts)
+    if len(parts) == 1:  # as where one row is asked for, and each operation counts
+        return parts[0]
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
     pairs = [(nothing, nothing), *((part.mean, part.latent_variance) for part in parts)]
     mean, latent_variance = map(torch.cat, zip(*pairs, strict=True))

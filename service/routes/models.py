@@ -8,9 +8,10 @@ from pydantic import BaseModel
 from kernels.rounds.card import Card
 from service import models
 from service.access import Admin, Reader
-from service.bodies import Sent, sent
+from service.bodies import sent
 from service.context import Here
 from service.prediction import Predicting, withheld
+from service.sent import Sent
 from service.times import iso_time
 
 router = APIRouter(prefix="/models", tags=["models"])

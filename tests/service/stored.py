@@ -70,7 +70,7 @@ def add_member(coordinator: Coordinator, session_id: str, status: str = "approve
         connection.execute(
             insert(tables.members).values(
                 session_id=session_id,
-                key=hospital.identity.public_key,
+                key=hospital.identity.key,
                 name=status,
                 status=status,
                 enrolled_at=0.0,

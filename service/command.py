@@ -1,0 +1,131 @@
+"""The shell commands `veilgp serve` and `veilgp token`, found by `client_sdk.command` by name."""
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import uvicorn
+
+from service import data_directory, tokens
+from service.app import create_app
+from service.database import Database
+from service.errors import ServiceError
+from service.settings import Settings, load
+
+_DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept.")]
+_Config = Annotated[Path | None, typer.Option(help="A TOML file with settings.")]
+
+
+def serve(arguments: Sequence[str]) -> None:
+    """Run `veilgp serve` with these arguments."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_serve)
+    _run(app, "veilgp serve", arguments)
+
+
+def token(arguments: Sequence[str]) -> None:
+    """Run `veilgp token` with these arguments."""
+    app = typer.Typer(add_completion=False, no_args_is_help=True)
+    app.callback()(_about_tokens)
+    app.command("reset")(_reset)
+    _run(app, "veilgp token", arguments)
+
+
+def server(settings: Settings) -> uvicorn.Server:
+    """Give the server of one process; it stops gracefully on SIGINT and SIGTERM."""
+    config = uvicorn.Config(
+        create_app(settings),
+        host=settings.host,
+        port=settings.port,
+        log_level=settings.log_level,
+        # Long polls would fill it; nothing secret is ever in a path, but it says who asks when.
+        access_log=settings.log_level == "debug",
+        server_header=False,
+        # Who is asked for is what was signed, not what a header says.
+        proxy_headers=False,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        timeout_graceful_shutdown=settings.shutdown_s,
+    )
+    return uvicorn.Server(config)
+
+
+def _serve(
+    data_dir: _DataDir = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="How hospitals reach it.")] = None,
+    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
+    log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    config: _Config = None,
+) -> None:
+    """Run the coordinator; the first time it prints the admin's token, once."""
+    flags = {
+        "data_dir": data_dir,
+        "host": host,
+        "port": port,
+        "public_url": public_url,
+        "tls_certificate": tls_certificate,
+        "tls_key": tls_key,
+        "log_level": log_level,
+    }
+    settings = _settings(flags, config)
+    alone = data_directory.held(settings.data_dir) if settings.is_sqlite else nullcontext()
+    with alone:
+        _announce_first(settings)
+        running = server(settings)
+        running.run()
+    if not running.started:
+        raise typer.Exit(1)
+
+
+def _about_tokens() -> None:
+    """Manage the admin's token."""
+
+
+def _reset(data_dir: _DataDir = None, config: _Config = None) -> None:
+    """Print a new admin's token; every older one is worthless from then on."""
+    settings = _settings({"data_dir": data_dir}, config)
+    database = _database(settings)
+    with database.changing() as connection:
+        issued = tokens.reset_admin(connection, now=time.time())
+        _show(issued)
+    database.close()
+
+
+def _announce_first(settings: Settings) -> None:
+    database = _database(settings)
+    with database.changing() as connection:
+        issued = tokens.first_admin(connection, now=time.time())
+        # Shown before it counts: a death in between makes another, never one that nobody knows.
+        if issued is not None:
+            _show(issued)
+    database.close()
+
+
+def _show(issued: tokens.Issued) -> None:
+    typer.echo(f"Admin token, shown this once (keep it safe):\n\n    {issued.secret}\n")
+
+
+def _database(settings: Settings) -> Database:
+    data_directory.prepare(settings.data_dir)
+    database = Database(settings.url)
+    database.migrate()
+    return database
+
+
+def _settings(flags: dict[str, Any], config: Path | None) -> Settings:
+    given = {name: value for name, value in flags.items() if value is not None}
+    return load(given, config=config)
+
+
+def _run(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
+    try:
+        app(list(arguments), prog_name=name)
+    except ServiceError as error:
+        typer.echo(f"{error} [{error.code}]", err=True)
+        raise typer.Exit(1) from None

@@ -1,0 +1,67 @@
+"""For admins: callers and their tokens."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, status
+
+from service import callers
+from service.access import Admin
+from service.bodies import sent
+from service.callers import Caller, NewCaller
+from service.context import Here
+from service.times import iso_time
+
+router = APIRouter(prefix="/callers", tags=["callers"])
+
+
+@dataclass(frozen=True)
+class ShownCaller:
+    """A caller, without its token."""
+
+    id: str
+    name: str
+    models: tuple[str, ...]
+    created_at: str
+    expires_at: str | None
+    revoked_at: str | None
+
+
+@dataclass(frozen=True)
+class CallerWithToken(ShownCaller):
+    """A new caller; the token is shown this once."""
+
+    token: str
+
+
+@router.post("", status_code=status.HTTP_201_CREATED)
+def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> CallerWithToken:
+    """Make a token for predictions of these models."""
+    with here.database.changing() as connection:
+        caller, issued = callers.create(connection, new, now=here.clock())
+    return CallerWithToken(**vars(_shown(caller)), token=issued.secret)
+
+
+@router.get("")
+def every(_: Admin, here: Here) -> list[ShownCaller]:
+    """List the callers, revoked ones included."""
+    with here.database.reading() as connection:
+        return [_shown(caller) for caller in callers.every(connection)]
+
+
+@router.delete("/{caller_id}", status_code=status.HTTP_204_NO_CONTENT)
+def revoke(_: Admin, caller_id: str, here: Here) -> None:
+    """Make a caller's token worthless at once."""
+    with here.database.changing() as connection:
+        callers.revoke(connection, caller_id, now=here.clock())
+
+
+def _shown(caller: Caller) -> ShownCaller:
+    return ShownCaller(
+        id=caller.id,
+        name=caller.name,
+        models=caller.models,
+        created_at=iso_time(caller.created_at),
+        expires_at=None if caller.expires_at is None else iso_time(caller.expires_at),
+        revoked_at=None if caller.revoked_at is None else iso_time(caller.revoked_at),
+    )

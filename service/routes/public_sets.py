@@ -1,0 +1,61 @@
+"""For admins: public tables for distillation."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Path, status
+from pydantic import AfterValidator
+
+from service import public_sets
+from service.access import Admin
+from service.bodies import sent
+from service.context import Here
+from service.public_sets import NewPublicSet
+from service.sent import checked_name
+from service.times import iso_time
+
+router = APIRouter(prefix="/public-sets", tags=["public sets"])
+
+MOST_OCTETS = 64 << 20
+"""Of one public set as JSON: 4096 rows of many columns fit well."""
+
+_SetName = Annotated[str, Path(max_length=100), AfterValidator(checked_name)]
+
+
+@dataclass(frozen=True)
+class ShownPublicSet:
+    """A public set, without its cells."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: int
+    created_at: str
+
+
+@router.put("/{name}", status_code=status.HTTP_204_NO_CONTENT)
+def put(
+    _: Admin,
+    name: _SetName,
+    new: Annotated[NewPublicSet, sent(NewPublicSet, limit=MOST_OCTETS)],
+    here: Here,
+) -> None:
+    """Store a set, or replace it; sessions that were made with it keep what they have."""
+    with here.database.changing() as connection:
+        public_sets.put(connection, name, new.columns, now=here.clock())
+
+
+@router.get("")
+def every(_: Admin, here: Here) -> list[ShownPublicSet]:
+    """List the sets."""
+    with here.database.reading() as connection:
+        return [
+            ShownPublicSet(each.name, each.columns, each.rows, iso_time(each.created_at))
+            for each in public_sets.every(connection)
+        ]
+
+
+@router.delete("/{name}", status_code=status.HTTP_204_NO_CONTENT)
+def remove(_: Admin, name: str, here: Here) -> None:
+    """Delete a set."""
+    with here.database.changing() as connection:
+        public_sets.remove(connection, name)

@@ -1,0 +1,168 @@
+"""For admins: who is in a session. Invitations, approval, suspension, the roster file."""
+
+from dataclasses import dataclass
+from typing import Annotated
+from unicodedata import normalize
+
+from fastapi import APIRouter, Request, status
+
+from service import invitations, members, sessions
+from service.access import Admin
+from service.bodies import sent
+from service.context import Here
+from service.invitations import Invitation, NewInvitation
+from service.members import Member, NewStatus
+from service.times import iso_time
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["members"])
+
+
+@dataclass(frozen=True)
+class ShownInvitation:
+    """An invitation, without its secret."""
+
+    id: str
+    name: str
+    status: str
+    expires_at: str
+
+
+@dataclass(frozen=True)
+class InvitationWithLink:
+    """A new invitation; the link is shown this once."""
+
+    id: str
+    name: str
+    link: str
+    expires_at: str
+
+
+@dataclass(frozen=True)
+class ShownRefusal:
+    """What a member last refused, and why."""
+
+    code: str
+    detail: str
+    at: str
+
+
+@dataclass(frozen=True)
+class ShownMember:
+    """A member; compare the fingerprint by phone before approving it."""
+
+    name: str
+    key: str
+    fingerprint: str
+    status: str
+    enrolled_at: str
+    refusal: ShownRefusal | None
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """A name and its key."""
+
+    name: str
+    key: str
+
+
+@dataclass(frozen=True)
+class RosterFile:
+    """What a site stores as its pins, once somebody has confirmed it."""
+
+    session: str
+    members: list[Pinned]
+
+
+@router.post("/invitations", status_code=status.HTTP_201_CREATED)
+def invite(
+    _: Admin,
+    session_id: str,
+    new: Annotated[NewInvitation, sent(NewInvitation)],
+    request: Request,
+    here: Here,
+) -> InvitationWithLink:
+    """Invite a hospital by a link that works once."""
+    with here.database.changing() as connection:
+        invitation, secret = invitations.create(connection, session_id, new, now=here.clock())
+    # Without a setting, hospitals are thought to reach the coordinator as the admin does.
+    base = (here.settings.public_url or str(request.base_url)).rstrip("/")
+    return InvitationWithLink(
+        id=invitation.id,
+        name=invitation.name,
+        link=f"{base}/join/{session_id}#{secret}",
+        expires_at=iso_time(invitation.expires_at),
+    )
+
+
+@router.get("/invitations")
+def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
+    """List the invitations, used and expired ones included."""
+    with here.database.reading() as connection:
+        sessions.find(connection, session_id)
+        return [
+            _shown_invitation(each)
+            for each in invitations.every(connection, session_id, now=here.clock())
+        ]
+
+
+@router.delete("/invitations/{invitation_id}", status_code=status.HTTP_204_NO_CONTENT)
+def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
+    """Make an open invitation worthless."""
+    with here.database.changing() as connection:
+        invitations.revoke(connection, session_id, invitation_id, now=here.clock())
+
+
+@router.get("/members")
+def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
+    """List the members with fingerprints, status and last refusal."""
+    with here.database.reading() as connection:
+        sessions.find(connection, session_id)
+        return [_shown(each) for each in members.roster(connection, session_id)]
+
+
+@router.patch("/members/{name}")
+def set_status(
+    _: Admin,
+    session_id: str,
+    name: str,
+    new: Annotated[NewStatus, sent(NewStatus)],
+    here: Here,
+) -> ShownMember:
+    """Approve or suspend a member."""
+    with here.database.changing() as connection:
+        sessions.find(connection, session_id)
+        member = members.set_status(connection, session_id, normalize("NFC", name), new.status)
+    return _shown(member)
+
+
+@router.get("/roster")
+def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
+    """Give the approved members as the file that sites keep as pins."""
+    with here.database.reading() as connection:
+        sessions.find(connection, session_id)
+        approved = members.approved(connection, session_id)
+    return RosterFile(session_id, [Pinned(each.name, each.key.hex()) for each in approved])
+
+
+def _shown(member: Member) -> ShownMember:
+    refusal = member.refusal
+    return ShownMember(
+        name=member.name,
+        key=member.key.hex(),
+        fingerprint=member.fingerprint,
+        status=member.status,
+        enrolled_at=iso_time(member.enrolled_at),
+        refusal=None
+        if refusal is None
+        else ShownRefusal(refusal.code, refusal.detail, iso_time(refusal.at)),
+    )
+
+
+def _shown_invitation(invitation: Invitation) -> ShownInvitation:
+    return ShownInvitation(
+        id=invitation.id,
+        name=invitation.name,
+        status=invitation.status,
+        expires_at=iso_time(invitation.expires_at),
+    )

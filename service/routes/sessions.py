@@ -1,0 +1,108 @@
+"""For admins: sessions."""
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, status
+
+from service import members, sessions
+from service.access import Admin
+from service.bodies import sent
+from service.context import Here
+from service.sessions import NewSession, Session
+from service.times import iso_time
+
+router = APIRouter(tags=["sessions"])
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """What a session promises its members."""
+
+    differential_privacy: bool
+    max_colluders: int
+    min_cohort: int
+    allow_shrinking: bool
+
+
+@dataclass(frozen=True)
+class ShownSession:
+    """A session in a list."""
+
+    id: str
+    name: str
+    seed: int
+    members: int
+    """How many are planned."""
+    enrolled: dict[str, int]
+    """How many there are of each status."""
+    privacy: Privacy
+    created_at: str
+
+
+@dataclass(frozen=True)
+class WholeSession(ShownSession):
+    """A session with all that its members are shown."""
+
+    program: dict[str, Any]
+    terms: str
+
+
+@router.post("/sessions", status_code=status.HTTP_201_CREATED)
+def create(_: Admin, new: Annotated[NewSession, sent(NewSession)], here: Here) -> WholeSession:
+    """Make a session; everything about it is fixed from then on."""
+    with here.database.changing() as connection:
+        session = sessions.create(connection, new, now=here.clock())
+    return _whole(session, {})
+
+
+@router.get("/sessions")
+def every(_: Admin, here: Here) -> list[ShownSession]:
+    """List the sessions."""
+    with here.database.reading() as connection:
+        return [
+            ShownSession(**_parts(session, members.counts(connection, session.id)))
+            for session in sessions.every(connection)
+        ]
+
+
+@router.get("/sessions/{session_id}")
+def one(_: Admin, session_id: str, here: Here) -> WholeSession:
+    """Show a session."""
+    with here.database.reading() as connection:
+        session = sessions.find(connection, session_id)
+        return _whole(session, members.counts(connection, session_id))
+
+
+@router.delete("/sessions/{session_id}", status_code=status.HTTP_204_NO_CONTENT)
+def remove(_: Admin, session_id: str, here: Here) -> None:
+    """Delete a session that has never run."""
+    with here.database.changing() as connection:
+        sessions.remove(connection, session_id)
+
+
+def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
+    return WholeSession(
+        **_parts(session, enrolled),
+        program=json.loads(session.program),
+        terms=session.terms.encode().hex(),
+    )
+
+
+def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:
+    terms = session.terms
+    return {
+        "id": session.id,
+        "name": session.name,
+        "seed": session.seed,
+        "members": session.planned_members,
+        "enrolled": enrolled,
+        "privacy": Privacy(
+            terms.differential_privacy,
+            terms.max_colluders,
+            terms.min_cohort,
+            terms.allow_shrinking,
+        ),
+        "created_at": iso_time(session.created_at),
+    }

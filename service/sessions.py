@@ -1,0 +1,241 @@
+"""Sessions: what is computed, on which columns, under which terms. Fixed when one is made.
+
+Everything is validated before the first write, and whoever makes a session hears of all its
+problems at once, as far as one does not hide another.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from pydantic import Field
+from sqlalchemy import Connection, RowMapping, delete, insert, select
+
+from kernels.errors import KernelsError, ProgramError
+from kernels.plain import decode_object
+from kernels.records import Records
+from kernels.rounds import distillation
+from kernels.rounds.program import Program
+from kernels.rounds.registry import ALGORITHMS, installed
+from kernels.schema import Schema
+from kernels.spec import VERSION as KERNEL_VERSION
+from kernels.spec import KernelSpec
+from privacy.errors import PrivacyError
+from privacy.identity import MAX_MEMBERS
+from privacy.securesum.errors import TermsError
+from privacy.securesum.terms import LEAST_COHORT, Terms, default_terms
+from service import public_sets
+from service.errors import (
+    NameTaken,
+    NotFound,
+    PrivacyNotAvailable,
+    ServiceError,
+    SessionHasRuns,
+    SessionRefused,
+)
+from service.sent import Name, Sent, likeness
+from service.tables import runs, sessions
+
+T = TypeVar("T")
+
+
+class NewPrivacy(Sent):
+    """What the session promises; whether it is differentially private must be said."""
+
+    differential_privacy: bool
+    max_colluders: int | None = Field(default=None, ge=0, le=MAX_MEMBERS)
+    min_cohort: int | None = Field(default=None, ge=LEAST_COHORT, le=MAX_MEMBERS)
+    allow_shrinking: bool = False
+
+
+class NewStage(Sent):
+    """One algorithm, by name, with the parameters that differ from its defaults."""
+
+    algorithm: str
+    version: int | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class NewSession(Sent):
+    """What an admin states; `schema`, `kernel` and `parameters` are read by `kernels`."""
+
+    name: Name
+    table: dict[str, Any] = Field(alias="schema")
+    kernel: dict[str, Any] = Field(default_factory=dict)
+    stages: list[NewStage] = Field(min_length=1, max_length=50)
+    max_rows: int = Program.max_rows
+    held_out: float = Program.held_out
+    seed: int = Field(ge=0, lt=2**31)
+    members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
+    privacy: NewPrivacy
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as it was made."""
+
+    id: str
+    name: str
+    program: str
+    """The canonical JSON of its `Program`."""
+    seed: int
+    terms: Terms
+    planned_members: int
+    created_at: float
+
+
+def create(connection: Connection, new: NewSession, *, now: float) -> Session:
+    """Make a session, or refuse it with all that is wrong."""
+    identifier = uuid4()
+    problems: list[Exception] = []
+
+    def attempt(make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except SessionRefused as error:
+            problems.extend(error.problems)
+        except (KernelsError, PrivacyError, ServiceError) as error:
+            problems.append(error)
+        return None
+
+    attempt(lambda: _check_name(connection, new.name))
+    terms = attempt(lambda: _terms(identifier, new))
+    program = attempt(lambda: _program(connection, new, attempt))
+    if len(problems) == 1:
+        raise problems[0]
+    if terms is None or program is None or problems:
+        raise SessionRefused(problems)
+    session = Session(
+        str(identifier), new.name, program.to_json(), new.seed, terms, new.members, now
+    )
+    connection.execute(insert(sessions).values({**vars(session), "terms": terms.encode()}))
+    return session
+
+
+def find(connection: Connection, session_id: str) -> Session:
+    """Give a session, or say that there is none."""
+    row = connection.execute(select(sessions).where(sessions.c.id == session_id)).mappings()
+    found = row.one_or_none()
+    if found is None:
+        raise NotFound("No such session.")
+    return _session(found)
+
+
+def every(connection: Connection) -> list[Session]:
+    """Give all sessions, the oldest first."""
+    rows = connection.execute(select(sessions).order_by(sessions.c.created_at)).mappings()
+    return [_session(row) for row in rows]
+
+
+def remove(connection: Connection, session_id: str) -> None:
+    """Delete a session that has never run, with its members and invitations."""
+    session = find(connection, session_id)
+    if connection.execute(select(runs.c.id).where(runs.c.session_id == session_id)).first():
+        raise SessionHasRuns(
+            f"The session {session.name!r} has runs, and they say what its members have "
+            "contributed to; it stays. Suspend its members to end it."
+        )
+    connection.execute(delete(sessions).where(sessions.c.id == session_id))
+
+
+def _session(row: RowMapping) -> Session:
+    return Session(**{**row, "terms": Terms.decode(row["terms"])})
+
+
+def _check_name(connection: Connection, name: str) -> None:
+    for other in connection.execute(select(sessions.c.name)).scalars():
+        if likeness(other) == likeness(name):
+            raise NameTaken(f"There is a session named {other!r} already; choose another name.")
+
+
+def _terms(identifier: UUID, new: NewSession) -> Terms:
+    wanted = new.privacy
+    if wanted.differential_privacy:
+        raise PrivacyNotAvailable(
+            "This version has no differential privacy, and a promise of it would be false. State "
+            "differential_privacy: false, which every site must allow, or wait for the version "
+            "that has it."
+        )
+    terms = default_terms(identifier.bytes, new.members, allow_shrinking=wanted.allow_shrinking)
+    if wanted.max_colluders is not None:
+        least = max(terms.min_cohort, wanted.max_colluders + 2)
+        terms = replace(terms, max_colluders=wanted.max_colluders, min_cohort=least)
+    if wanted.min_cohort is not None:
+        terms = replace(terms, min_cohort=wanted.min_cohort)
+    terms.check()
+    if terms.min_cohort > new.members:
+        raise TermsError(
+            f"A sum of at least {terms.min_cohort} members cannot be had from {new.members}: plan "
+            "more members, or tolerate fewer colluders."
+        )
+    return terms
+
+
+def _program(
+    connection: Connection, new: NewSession, attempt: Callable[[Callable[[], Any]], Any]
+) -> Program | None:
+    schema = attempt(lambda: Schema.from_json(_text({"version": Schema.VERSION, **new.table})))
+    inputs = len(schema.feature_names) if schema is not None else 1
+    defaults = {"version": KERNEL_VERSION, "inputs": inputs}
+    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **new.kernel})))
+    stages = [
+        attempt(partial(_stage, connection, stage, f"stages[{i}]"))
+        for i, stage in enumerate(new.stages)
+    ]
+    attempt(lambda: _check_order([stage.algorithm for stage in new.stages]))
+    if schema is None or kernel is None or None in stages:
+        return None
+    program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
+    for spec in stages:
+        if isinstance(spec, distillation.Spec):
+            # Nobody's rows: a public set need not say whose they are.
+            Records.for_training(replace(schema, patient=None), dict(spec.public))
+    return program
+
+
+def _stage(connection: Connection, stage: NewStage, where: str) -> object:
+    algorithm = ALGORITHMS.get(stage.algorithm)
+    version = algorithm.VERSION if algorithm and stage.version is None else stage.version
+    algorithm = installed(stage.algorithm, 0 if version is None else version)
+    parameters = dict(stage.parameters)
+    if algorithm.NAME == distillation.NAME and isinstance(parameters.get("public"), str):
+        table = public_sets.find(connection, parameters["public"])
+        parameters["public"] = distillation.columns_of(table)
+    wrong: list[str] = []
+    spec: object = decode_object(algorithm.Spec, parameters, f"{where}.parameters", wrong)
+    if spec is None:
+        raise ProgramError("; ".join(wrong))
+    return spec
+
+
+_LAYERS = ("linear", "linear_two_sums")
+_NEEDS: dict[str, tuple[str, ...]] = {
+    "moments": (),
+    "recalibration": _LAYERS,
+    "evaluation": _LAYERS,
+    "update": _LAYERS,
+}
+
+
+def _check_order(names: list[str]) -> None:
+    """Refuse a program that would stop in the middle, after hospitals have given their sums."""
+    problems = list(_order_problems(names))
+    if problems:
+        raise SessionRefused(problems)
+
+
+def _order_problems(names: list[str]) -> Iterator[ProgramError]:
+    for index, name in enumerate(names):
+        needs = _NEEDS.get(name, ("moments",))
+        if name in ALGORITHMS and needs and not set(needs) & set(names[:index]):
+            yield ProgramError(
+                f"stages[{index}], {name}, needs the stage {' or '.join(needs)} before it"
+            )
+
+
+def _text(plain: dict[str, Any]) -> str:
+    # NaN passes here, and is refused by name where the numbers are read.
+    return json.dumps(plain)
