@@ -408,6 +408,13 @@ class Run:
         """End the run by an error of the sum or of the algorithm, with members by their names."""
         return self.fail(error.code, self._with_names(str(error)))
 
+    def refused_by(self, key: bytes, code: str, detail: str) -> Ended:
+        """End the run because one of its members will not go on."""
+        if key not in self.roster.keys:
+            raise NotAMember("Who is not on the run's roster cannot refuse it.")
+        (member,) = self._named([key])
+        return self.fail("run.member_refused", f"{member.name} refuses ({code}): {detail}")
+
     def cancel(self) -> Ended:
         """End the run because the admin says so."""
         self.outcome = Outcome(Status.CANCELLED, "run.cancelled", "The admin cancelled the run.")

@@ -9,10 +9,11 @@ from sqlalchemy import Connection
 
 from service import run_rows, starting
 from service.access import Admin
-from service.bodies import Sent, sent
+from service.bodies import sent
 from service.context import Here
 from service.run_rows import RunRow
 from service.runs import Running, Runs
+from service.sent import Sent
 from service.starting import Kind
 from service.times import iso_time
 

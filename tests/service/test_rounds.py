@@ -1,7 +1,5 @@
 """A run over HTTP: the numbers of a simulation, and answers only to those whom they are for."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +21,6 @@ from tests.service.sites import (
     until,
     work,
 )
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path) as coordinator:
-        yield coordinator
 
 
 def rows(coordinator: Coordinator) -> dict[str, list[Any]]:
