@@ -18,10 +18,15 @@ def encode_json(plain: object) -> str:
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def parse_json(text: str, where: str, problems: list[str]) -> object:
-    """Parse JSON in which no object has a field twice, or say in `problems` what it is instead."""
+def parse_json(text: str, where: str, problems: list[str], *, refuse_nan: bool = False) -> object:
+    """Parse JSON in which no object has a field twice, or say in `problems` what it is instead.
+
+    refuse_nan: also NaN and Infinity, which Python writes and JSON does not have. Where a dataclass
+    checks its numbers, it can say which field has them.
+    """
+    constant = _no_constant if refuse_nan else None
     try:
-        return json.loads(text, object_pairs_hook=_each_field_once, parse_constant=_no_constant)
+        return json.loads(text, object_pairs_hook=_each_field_once, parse_constant=constant)
     except (TypeError, ValueError, RecursionError) as error:
         problems.append(f"{where} is not JSON: {error}")
         return None

@@ -122,7 +122,7 @@ def read(body: bytes) -> Asked:
     """Read a request; the body is not trusted."""
     wrong: list[str] = []
     try:
-        plain = parse_json(body.decode(), "the body", wrong)
+        plain = parse_json(body.decode(), "the body", wrong, refuse_nan=True)
     except UnicodeDecodeError:
         wrong.append("the body is not JSON: it is not in UTF-8")
     if wrong:

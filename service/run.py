@@ -13,6 +13,7 @@ Without differential privacy a run waits for everyone on its roster, and its dea
 """
 
 import hashlib
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from privacy.errors import PrivacyError
+from privacy.errors import LayoutError, PrivacyError
 from privacy.identity import Member, Roster
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import NotAMember, OutOfOrder
@@ -74,6 +75,8 @@ class Plan:
     deadline_at: float
     repair_after_s: float
     restart_after_s: float
+    max_vector: int
+    """The most numbers of one sum."""
 
     @cached_property
     def digest(self) -> str:
@@ -228,13 +231,7 @@ class Run:
     @property
     def due_at(self) -> float:
         """When time alone gives `advance` something to do."""
-        moments = [self.plan.deadline_at]
-        slot = self.slot
-        if self.epoch.epoch is not None and slot is None and self._can_restart(self._restart_at):
-            moments.append(self._restart_at)
-        if slot is not None and slot.certificate is not None and not self.repairing:
-            moments.append(self.since + self.plan.repair_after_s)
-        return min(moments)
+        return min(self.plan.deadline_at, self._restart_at, self._repair_at)
 
     # -- what members say
 
@@ -301,7 +298,7 @@ class Run:
             return Closed()
         slot = self.slot
         if slot is None:
-            if now < self._restart_at or not self._can_restart(now):
+            if now < self._restart_at:
                 return None
             self.epoch, self.since = self.epoch.restart(), now
             return Restarted()
@@ -311,9 +308,7 @@ class Run:
             slot.propose()
             self.since = now
             return Proposed()
-        if slot.certificate is None or self.repairing or slot.has_all_keys:
-            return None
-        if now < self.since + self.plan.repair_after_s:
+        if now < self._repair_at:
             return None
         self.repairing = True
         return RepairAsked()
@@ -325,12 +320,20 @@ class Run:
 
     @property
     def _restart_at(self) -> float:
-        return self.since + self.plan.restart_after_s
+        """When boxes have been missing for too long, if a new epoch has as much time as this."""
+        moment = self.since + self.plan.restart_after_s
+        in_time = moment + self.plan.restart_after_s <= self.plan.deadline_at
+        missing = self.epoch.epoch is not None and bool(self.epoch.missing_boxes)
+        return moment if missing and in_time else math.inf
 
-    def _can_restart(self, now: float) -> bool:
-        """Whether boxes are missing, and a new epoch would have as long as this one had."""
-        in_time = now + self.plan.restart_after_s <= self.plan.deadline_at
-        return bool(self.epoch.missing_boxes) and in_time
+    @property
+    def _repair_at(self) -> float:
+        """When a survivor has been silent for too long."""
+        slot = self.slot
+        certified = slot is not None and slot.certificate is not None and not slot.has_all_keys
+        return (
+            self.since + self.plan.repair_after_s if certified and not self.repairing else math.inf
+        )
 
     def prepare(self, now: float) -> Prepared:
         """Compute what comes next; slow. Its errors are those of the sum or of the algorithm."""
@@ -350,6 +353,12 @@ class Run:
             seed=plan.seed,
             members=epoch.size,
         )
+        if following.length > plan.max_vector:
+            raise LayoutError(
+                f"The next sum, {following.statistic}, has {following.length} numbers, and this "
+                f"coordinator takes {plan.max_vector}: raise its max_vector, or train a kernel "
+                "with fewer features."
+            )
         return Prepared(position, metrics, sum=following)
 
     def _artifact(self, position: Position, members: int, now: float) -> Artifact:
@@ -398,6 +407,13 @@ class Run:
     def fail_by(self, error: KernelsError | PrivacyError) -> Ended:
         """End the run by an error of the sum or of the algorithm, with members by their names."""
         return self.fail(error.code, self._with_names(str(error)))
+
+    def refused_by(self, key: bytes, code: str, detail: str) -> Ended:
+        """End the run because one of its members will not go on."""
+        if key not in self.roster.keys:
+            raise NotAMember("Who is not on the run's roster cannot refuse it.")
+        (member,) = self._named([key])
+        return self.fail("run.member_refused", f"{member.name} refuses ({code}): {detail}")
 
     def cancel(self) -> Ended:
         """End the run because the admin says so."""

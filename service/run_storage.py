@@ -86,6 +86,7 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         deadline_at=row.deadline_at,
         repair_after_s=settings.repair_after_s,
         restart_after_s=settings.restart_after_s,
+        max_vector=settings.max_vector,
     )
     summation, repairing = _load_summation(connection, run_id, row.epoch)
     run = Run(

@@ -206,14 +206,15 @@ class Runs:
                 raise NotFound("The run has gone on; this broadcast is no longer needed.")
             return run.broadcast.data
 
-    def refused(self, session_id: str, run_id: str, name: str, code: str, detail: str) -> None:
-        """End an open run because a member has refused it; one that has ended stays as it is."""
+    def refused(self, session_id: str, run_id: str, key: bytes, code: str, detail: str) -> None:
+        """End an open run because one of its members refuses; one that has ended stays as it is."""
         try:
             with self._changing(run_id, session_id) as change:
-                why = f"{name} refuses ({code}): {detail}"
-                change.keep([change.run.fail("run.member_refused", why)], self._clock())
+                with change.asking():
+                    ended = change.run.refused_by(key, code, detail)
+                change.keep([ended], self._clock())
         except RunEnded:
-            log.info("%s refused run %s after its end", name, run_id)
+            log.info("run %s was refused (%s) after its end", run_id, code)
 
     # -- admins
 

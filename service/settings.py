@@ -54,13 +54,9 @@ class Settings(BaseSettings):
     """The most octets of a JSON body, where a route does not say more."""
     max_vector: Positive = 1 << 24
     """The most numbers of one uploaded vector."""
-    run_deadline_s: Positive = 3600
-    """When a run ends as failed, unless it says otherwise itself."""
-    shutdown_s: Positive = 10
-    """How long requests under way may take to end when the coordinator is stopped."""
-    repair_after_s: Positive = 20
+    repair_after_s: Annotated[float, Field(gt=0)] = 20
     """How long a survivor may keep silent before the others open their shares of its key."""
-    restart_after_s: Positive = 300
+    restart_after_s: Annotated[float, Field(gt=0)] = 300
     """How long the keys of a member may be missing before all begin with new ones."""
     max_predict_body: Positive = 16 << 20
     """The most octets of a table to predict."""
@@ -72,6 +68,10 @@ class Settings(BaseSettings):
     """Of a model of fewer training rows, callers get means only: variances would tell the rows."""
     models_in_memory: Positive = 8
     """How many models are kept ready to predict."""
+    run_deadline_s: Positive = 3600
+    """When a run ends as failed, unless it says otherwise itself."""
+    shutdown_s: Positive = 10
+    """How long requests under way may take to end when the coordinator is stopped."""
 
     @property
     def url(self) -> str:

@@ -17,7 +17,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from privacy.errors import WrongBody as WrongRequestBody
-from privacy.layout import MAX_LENGTH
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service import run_rows
@@ -100,7 +99,7 @@ async def upload(member: Member, run_id: UUID, request: Request, here: Here, run
     arrives, an upload that breaks off would leave its half in the total. So memory is that of one
     total, however many upload at once.
     """
-    size = _announced(request)
+    size = _announced(request, here.settings.max_vector)
     stream = _Octets(request.stream())
     head = int.from_bytes(await stream.take(_LENGTH_OCTETS), "big")
     if head > MAX_HEADER or head > size - _LENGTH_OCTETS:
@@ -174,12 +173,12 @@ def _cut_short() -> LengthRequired:
     return LengthRequired("The body is not as long as its Content-Length says.")
 
 
-def _announced(request: Request) -> int:
+def _announced(request: Request, max_vector: int) -> int:
     """Give the body's size, refused if it is not announced or beyond any vector."""
     announced = request.headers.get("Content-Length", "")
     if not announced.isascii() or not announced.isdigit():
         raise LengthRequired("A vector's request says its Content-Length.")
-    size, most = int(announced), _LENGTH_OCTETS + MAX_HEADER + body_bytes(MAX_LENGTH)
+    size, most = int(announced), _LENGTH_OCTETS + MAX_HEADER + body_bytes(max_vector)
     if size > most:
         raise BodyTooLarge(f"A vector's request has at most {most} octets; this one has more.")
     if size < _LENGTH_OCTETS:

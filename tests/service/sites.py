@@ -253,9 +253,10 @@ def work(sites: Sequence[Site]) -> None:
     for site in sites:
         site.outcome = None
     while any(site.outcome is None for site in sites):
-        worked = [site.work() for site in sites if site.outcome is None]
+        waiting = [site for site in sites if site.outcome is None]
+        worked = [site.work() for site in waiting]
         if not any(worked):
-            next(site for site in sites if site.outcome is None).work(wait=0.2)
+            waiting[0].work(wait=0.2)
 
 
 def until(sites: Sequence[Site], kind: str, run: str) -> None:

@@ -1,7 +1,5 @@
 """A run over HTTP: the numbers of a simulation, and answers only to those whom they are for."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +21,6 @@ from tests.service.sites import (
     until,
     work,
 )
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path) as coordinator:
-        yield coordinator
 
 
 def rows(coordinator: Coordinator) -> dict[str, list[Any]]:
@@ -110,7 +102,8 @@ def test_a_vector_is_refused_by_its_sizes_and_header_before_it_is_read(
     coordinator: Coordinator,
 ) -> None:
     stop_engine(coordinator)
-    site, *_ = sites = session_of(coordinator)
+    sites = session_of(coordinator)
+    site = sites[0]
     run = start(coordinator, site.session)
     until(sites, "task", run)
     item = site.next()

@@ -1,7 +1,6 @@
 """Every run ends: done, failed with its reason, or cancelled; and members are told."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +24,6 @@ from tests.service.sites import (
     until,
     work,
 )
-
-
-@pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path) as coordinator:
-        yield coordinator
 
 
 @pytest.fixture
@@ -104,12 +97,33 @@ def test_a_refusal_ends_the_run_with_the_members_reason(quiet: Coordinator) -> N
     sites = session_of(quiet)
     run = start(quiet, sites[0].session)
     rounds(sites, run, 2)
+    refusal = {"run": run, "code": "policy.steps", "detail": "too many steps"}
     for _ in range(2):
-        runs_of(quiet).refused(sites[0].session, run, "site-1", "policy.steps", "too many steps")
+        target = f"/sessions/{sites[1].session}/refusals"
+        assert sites[1].send("POST", target, refusal).status_code == 204
     ended = shown(quiet, run)
     assert (ended["status"], ended["code"]) == ("failed", "run.member_refused")
     assert ended["detail"] == "site-1 refuses (policy.steps): too many steps"
     assert outcomes(sites) == {("failed", "run.member_refused")}
+
+
+def test_only_a_member_of_the_run_can_refuse_it(quiet: Coordinator) -> None:
+    sites, others = session_of(quiet), session_of(quiet)
+    run = start(quiet, sites[0].session)
+    refusal = {"run": run, "code": "policy.steps", "detail": "too many steps"}
+    response = others[0].send("POST", f"/sessions/{others[0].session}/refusals", refusal)
+    assert response.status_code == 404
+    assert shown(quiet, run)["status"] == "waiting"
+
+
+def test_a_sum_that_no_upload_may_carry_ends_the_run(tmp_path: Path) -> None:
+    with Coordinator(tmp_path, max_vector=10) as coordinator:
+        sites = session_of(coordinator)
+        run = start(coordinator, sites[0].session)
+        work(sites)
+        ended = shown(coordinator, run)
+        assert (ended["status"], ended["code"]) == ("failed", "layout.invalid")
+        assert "max_vector" in ended["detail"]
 
 
 def test_an_error_of_the_sum_ends_the_run_with_its_code_and_names(quiet: Coordinator) -> None:
