@@ -4,7 +4,7 @@ A stage that is sent w̄ with its broadcast lets each site judge, in the sum tha
 anyway, the model that it was sent: stopping and choosing cost no sum of their own.
 """
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS
@@ -34,17 +34,17 @@ def held_out_contribution(
     features: theirs, (n, M), where they are known already.
     """
     x, y = site.table(Part.STOPPING, model)
-    squares = torch.zeros((), dtype=torch.float64)
+    squares = 0.0
     chunks = (
         model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS)
         if features is None
         else [(slice(None), features)]
     )
     for rows, phi in chunks:
-        squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
+        squares += float((phi @ posterior_weights).sub_(y[rows]).square_().sum())
     return {
-        "held_out_squares": squares.numpy(),
-        "held_out_rows": torch.tensor(float(len(y)), dtype=torch.float64).numpy(),
+        "held_out_squares": np.array(squares),
+        "held_out_rows": np.array(float(len(y))),
     }
 
 

@@ -7,6 +7,7 @@ Features without a bound of their own get FEATURE_BOUND, and a value beyond it f
 
 import math
 
+import numpy as np
 import torch
 
 from kernels.linear import rounding_of
@@ -65,7 +66,7 @@ def contribution_of(statistics: Statistics) -> Contribution:
         "scatter": statistics.scatter.numpy(),
         "cross": statistics.cross.numpy(),
         "target_squares": statistics.target_squares.numpy(),
-        "rows": torch.tensor(statistics.count, dtype=torch.float64).numpy(),
+        "rows": np.array(float(statistics.count)),
     }
 
 
