@@ -260,14 +260,12 @@ def _encode_block(
         return
     side = block.shape[0]
     _round(np.ascontiguousarray(array.diagonal()), scale, out[:side])
-    strict_upper = np.empty(block.length - side)
-    start = 0
-    for row in range(side - 1):
-        strict_upper[start : start + side - 1 - row] = array[row, row + 1 :]
-        start += side - 1 - row
-    for first in range(0, strict_upper.size, _CHUNK):
-        chunk = strict_upper[first : first + _CHUNK]
-        out[side + first : side + first + chunk.size] = _round_times_root_two(chunk, scale)
+    _round_times_root_two(array[_strict_upper(side)], scale, out[side:])
+
+
+def _strict_upper(side: int) -> NDArray[np.bool_]:
+    """Return where a square matrix is above its diagonal; a mask takes those row by row."""
+    return ~np.tri(side, dtype=np.bool_)
 
 
 def _round(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) -> None:
@@ -281,28 +279,35 @@ def _round(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) ->
         out[first : first + chunk.size] = scaled
 
 
-def _round_times_root_two(values: NDArray[np.float64], scale: float) -> NDArray[np.int64]:
-    """Return the integers nearest to √2 × values × scale, to within 2^-40 of a tie.
+def _round_times_root_two(
+    values: NDArray[np.float64], scale: float, out: NDArray[np.int64]
+) -> None:
+    """Set `out` to the integers nearest to √2 × values × scale, to within 2^-40 of a tie.
 
     With √2 = R + r for a float64 R, x·√2 = p + e + x·r: p is the float64 product x·R and e its
     error, exact by Dekker's splitting of both factors. p is a whole number plus a small rest.
     """
-    x = values * scale
-    high = x * _SPLITTER
-    high -= high - x
-    low = x - high
-    product = x * _ROOT
-    rest = high * _ROOT_HIGH
-    rest -= product
-    rest += high * _ROOT_LOW
-    rest += low * _ROOT_HIGH
-    rest += low * _ROOT_LOW
-    rest += x * _ROOT_REMAINDER
-    nearest = np.rint(product)
-    rest += product - nearest
-    whole = nearest.astype(np.int64)
-    whole += np.rint(rest).astype(np.int64)
-    return whole
+    scratch = np.empty((6, min(values.size, _CHUNK)))
+    for first in range(0, values.size, _CHUNK):
+        chunk = values[first : first + _CHUNK]
+        x, high, low, product, rest, term = scratch[:, : chunk.size]
+        np.multiply(chunk, scale, out=x)
+        np.multiply(x, _SPLITTER, out=high)
+        high -= np.subtract(high, x, out=term)
+        np.subtract(x, high, out=low)
+        np.multiply(x, _ROOT, out=product)
+        np.multiply(high, _ROOT_HIGH, out=rest)
+        rest -= product
+        rest += np.multiply(high, _ROOT_LOW, out=term)
+        rest += np.multiply(low, _ROOT_HIGH, out=term)
+        rest += np.multiply(low, _ROOT_LOW, out=term)
+        rest += np.multiply(x, _ROOT_REMAINDER, out=term)
+        nearest = np.rint(product, out=term)
+        product -= nearest
+        rest += product
+        whole = out[first : first + chunk.size]
+        whole[:] = nearest
+        whole += np.rint(rest, out=rest).astype(np.int64)
 
 
 def _to_floats(integers: NDArray[np.int64], step: float) -> tuple[NDArray[np.float64], float]:
@@ -323,9 +328,6 @@ def _unpacked(block: Block, packed: NDArray[np.float64]) -> NDArray[np.float64]:
     packed[side:] *= math.sqrt(0.5)
     matrix = np.empty(block.shape)
     np.fill_diagonal(matrix, packed[:side])
-    start = side
-    for row in range(side - 1):
-        stop = start + side - 1 - row
-        matrix[row, row + 1 :] = matrix[row + 1 :, row] = packed[start:stop]
-        start = stop
+    above = _strict_upper(side)
+    matrix[above] = matrix.T[above] = packed[side:]
     return matrix

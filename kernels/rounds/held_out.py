@@ -5,7 +5,6 @@ anyway, the model that it was sent: stopping and choosing cost no sum of their o
 """
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS
@@ -34,16 +33,16 @@ def held_out_contribution(
 
     features: theirs, (n, M), where they are known already.
     """
-    squares = torch.zeros((), dtype=torch.float64)
+    squares = 0.0
     if features is not None:
         _, y = site.table(Part.STOPPING, model)
-        squares = (features @ posterior_weights - y).square().sum()
+        squares = float((features @ posterior_weights).sub_(y).square_().sum())
     else:
         for x, y, _ in site.chunks(Part.STOPPING, model):
             for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-                squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
+                squares += float((phi @ posterior_weights).sub_(y[rows]).square_().sum())
     return {
-        "held_out_squares": squares.numpy(),
+        "held_out_squares": np.array(squares),
         "held_out_rows": np.array(float(site.count(Part.STOPPING))),
     }
 

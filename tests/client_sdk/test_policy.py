@@ -34,7 +34,7 @@ from tests.rounds.tables import program as program_with
 
 TODAY = date(2026, 11, 16)
 TERMS = default_terms(bytes(16), 5)
-PLENTY = TableSummary(100_000, {"ward": {"medical": 900, "surgical": 900}})
+PLENTY = TableSummary(200_000, 100_000, {"ward": {"medical": 900, "surgical": 900}})
 
 
 def check(policy: Policy, program: Program, summary: TableSummary = PLENTY) -> None:
@@ -68,16 +68,16 @@ def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Prog
     ("changes", "summary", "error", "code"),
     [
         ({"expires": date(2026, 11, 15)}, PLENTY, PolicyExpired, "policy.expired"),
-        ({"least_rows": 50}, TableSummary(49, {}), TooFewRows, "policy.rows"),
+        ({"least_rows": 50}, TableSummary(200_000, 49, {}), TooFewRows, "policy.rows"),
         (
             {"rows_per_feature": 3.0},
-            TableSummary(3 * KERNEL.features - 1, {}),
+            TableSummary(200_000, 3 * KERNEL.features - 1, {}),
             TooFewRowsPerFeature,
             "policy.rows_per_feature",
         ),
         (
             {"least_level_rows": 10},
-            TableSummary(1234, {"ward": {"surgical": 9}}),
+            TableSummary(200_000, 1234, {"ward": {"surgical": 9}}),
             RareLevel,
             "policy.level_rows",
         ),
@@ -99,7 +99,7 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
     for count in (str(summary.training_rows), "9"):
         assert count not in told, "the coordinator learns no count of rows"
     # The last day counts, and so do just enough rows.
-    enough = TableSummary(summary.training_rows + 1, {"ward": {"surgical": 10}})
+    enough = TableSummary(200_000, summary.training_rows + 1, {"ward": {"surgical": 10}})
     later = {"expires": TODAY} if "expires" in changes else changes
     check(permissive(program, **later), program, enough)
 
