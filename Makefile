@@ -7,6 +7,7 @@ INSTALLED := $(VENV)/.installed
 PEERS := .venv-peers
 PEERS_INSTALLED := $(PEERS)/.installed
 BENCHMARK ?=
+DEMO ?=
 
 # Small matrices on few cores: one thread a process, or waiting threads spin.
 export OMP_NUM_THREADS ?= 1
@@ -14,8 +15,9 @@ export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test mutations lint format bench clean
 
+# `make demo DEMO="--keep"` leaves the coordinator running; `--data DIR` takes your own CSV files.
 demo: $(INSTALLED)
-	$(BIN)/python -m benchmarks synthetic --quick
+	$(BIN)/python -m benchmarks.demo $(DEMO)
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -n 2

@@ -202,7 +202,7 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     """Print each hospital alone, all together, and pooled; draw; say what left each building."""
     federated = _asked(federation, study, model)
     print("\ntraining each hospital alone, and all rows in one place, for comparison …", flush=True)
-    program = Program.from_json(session["program"])
+    program = Program.from_json(json.dumps(session["program"]))
 
     def of(tables: list[Table]) -> Mapping[str, NDArray[np.float64]]:
         predicted = predict(simulate(program, tables, SEED, secure=False).model, study.test)

@@ -180,14 +180,14 @@ class Federation:
     # -- hospitals
 
     def departures(self, hospital: Hospital) -> str:
-        """Ask a hospital's own log what has left it; its last line sums up."""
+        """Ask a hospital's own log what has left it."""
         shown = subprocess.run(
-            [*VEILGP, "log", "--home", str(hospital.home)],
+            [*VEILGP, "log", "--summary", "--home", str(hospital.home)],
             check=True,
             capture_output=True,
             text=True,
         )
-        return shown.stdout.strip().splitlines()[-1]
+        return shown.stdout.strip()
 
     def enrol(
         self, session: str, tables: Mapping[str, Path], policy: str, *, start: bool = True

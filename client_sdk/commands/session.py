@@ -1,5 +1,6 @@
 """`veilgp join`, `identity`, `confirm`, `policy draft`, `approve-table` and `log`."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
@@ -151,14 +152,29 @@ def draft_command(
         typer.echo(Policy.draft(offer.program, offer.terms), nl=False)
 
 
-def log_command(*, home: HomeOption = None) -> None:
+def log_command(
+    *,
+    home: HomeOption = None,
+    summary: Annotated[bool, typer.Option("--summary", help="Only add up what has left.")] = False,
+) -> None:
     """Print what has left this hospital, a line for each vector."""
     with reported():
         from client_sdk.home import Home
 
         store = Home(home).read()
         try:
-            for departure in store.departures():
-                typer.echo(departure.line())
+            departures = list(store.departures())
         finally:
             store.close()
+        if not summary:
+            for departure in departures:
+                typer.echo(departure.line())
+            return
+        vectors = Counter(departure.algorithm.split("/")[0] for departure in departures)
+        of = ", ".join(f"{name} {count}" for name, count in vectors.items())
+        numbers = sum(departure.elements for departure in departures)
+        octets = sum(departure.octets for departure in departures)
+        typer.echo(
+            f"{len(departures)} masked vectors ({of or 'none'}): {numbers:,} numbers, "
+            f"{octets:,} octets"
+        )

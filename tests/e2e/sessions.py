@@ -74,7 +74,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def simulated(session: Mapping[str, Any]) -> Model:
-    program = Program.from_json(session["program"])
+    program = Program.from_json(json.dumps(session["program"]))
     tables = [dict(table) for table in TABLES.values()]
     return simulate(program, tables, SEED, secure=False).model
 
