@@ -1,5 +1,6 @@
 """The shell commands `veilgp serve` and `veilgp token`, found by `client_sdk.command` by name."""
 
+import os
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -124,6 +125,8 @@ def _settings(flags: dict[str, Any], config: Path | None) -> Settings:
 
 
 def _run(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
+    # What the coordinator keeps is its owner's alone, whatever directory it was given.
+    os.umask(0o077)
     try:
         app(list(arguments), prog_name=name)
     except ServiceError as error:

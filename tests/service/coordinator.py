@@ -60,8 +60,7 @@ class Coordinator:
 
     def __enter__(self) -> Self:
         self._runner.run(self._lifespan.__aenter__())
-        with self.context.database.changing() as connection:
-            self.token = tokens.reset_admin(connection, now=self.clock()).secret
+        self.reset_token()
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -71,6 +70,10 @@ class Coordinator:
 
     def request(self, method: str, path: str, **more: Any) -> Response:
         return self._runner.run(self._http.request(method, path, **more))
+
+    def reset_token(self) -> None:
+        with self.context.database.changing() as connection:
+            self.token = tokens.reset_admin(connection, now=self.clock()).secret
 
     @property
     def context(self) -> Context:

@@ -1,0 +1,90 @@
+"""Flags win over the environment, it over the file; what is not known is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from service.errors import SettingsError
+from service.settings import load
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def test_flags_then_environment_then_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text('port = 1\nhost = "127.0.0.3"\nlog_level = "error"')
+    monkeypatch.setenv("VEILGP_PORT", "2")
+    monkeypatch.setenv("VEILGP_HOST", "127.0.0.2")
+    settings = load({"port": 3}, config=file)
+    assert (settings.port, settings.host, settings.log_level) == (3, "127.0.0.2", "error")
+    assert settings.max_body == 1 << 20
+
+
+def test_the_file_is_named_or_lies_in_the_data_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "veilgp.toml").write_text("port = 5")
+    assert load({"data_dir": tmp_path}).port == 5
+    assert load({}).port == 8000
+    named = tmp_path / "named.toml"
+    named.write_text("port = 6")
+    monkeypatch.setenv("VEILGP_CONFIG", str(named))
+    assert load({"data_dir": tmp_path}).port == 6
+    monkeypatch.setenv("VEILGP_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("VEILGP_CONFIG")
+    assert load({}).port == 5
+
+
+def test_unknown_keys_are_errors_that_list_the_known(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file = tmp_path / "settings.toml"
+    file.write_text("prot = 1")
+    with pytest.raises(SettingsError, match=r"prot\. Known are .*port"):
+        load({}, config=file)
+    monkeypatch.setenv("VEILGP_HOME", "/somewhere")
+    load({})
+    monkeypatch.setenv("VEILGP_PROT", "1")
+    with pytest.raises(SettingsError, match=r"VEILGP_PROT\. Known are .*VEILGP_PORT"):
+        load({})
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        ({"port": 70000}, "port"),
+        ({"host": "0.0.0.0"}, "without TLS"),  # noqa: S104
+        ({"host": "gp.example"}, "without TLS"),
+        ({"tls_key": "no-such-file"}, "not there"),
+        ({"public_url": "ftp://x"}, "https://host"),
+        ({"public_url": "https://x/prefix"}, "without a path"),
+        ({"database_url": "mysql://root:hunter2@x"}, "sqlite"),
+        ({"log_level": "loud"}, "log_level"),
+        ({"max_body": 0}, "max_body"),
+    ],
+)
+def test_what_is_impossible_is_named(flags: dict[str, object], says: str) -> None:
+    with pytest.raises(SettingsError, match=says) as caught:
+        load(flags)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_file_that_is_no_toml_or_not_there_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "settings.toml"
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load({}, config=file)
+    file.write_text("port: 1")
+    with pytest.raises(SettingsError, match="not TOML"):
+        load({}, config=file)
+
+
+def test_certificate_and_key_belong_together(tmp_path: Path) -> None:
+    pem = tmp_path / "a.pem"
+    pem.touch()
+    with pytest.raises(SettingsError, match="belong together"):
+        load({"tls_key": pem})
+    assert load({"tls_key": pem, "tls_certificate": pem, "host": "gp.example"}).tls_key == pem
+    assert load({"behind_tls_proxy": True, "host": "gp.example"}).host == "gp.example"
