@@ -393,7 +393,7 @@ class Simulation:
         point: Point,
         request: Message,
         ask: Callable[[Client, bytes], Step[Any]],
-        take: Callable[[bytes, memoryview], None] | None = None,
+        take: Callable[[bytes, memoryview], object] | None = None,
     ) -> None:
         """Ask a site, and give its answer to the coordinator; unless a fault says otherwise."""
         fault = None if site in self.gone else self.faults.pop((site, point), None)

@@ -91,11 +91,11 @@ class Coordinator:
         """Invite everyone on the roster."""
         return Opening(self.terms, self.run, self.number, tuple(sorted(self.seen)))
 
-    def add_advert(self, advert: Advert) -> None:
-        """Take a member's advert, until the list is closed."""
+    def add_advert(self, advert: Advert) -> bool:
+        """Take a member's advert, until the list is closed; say whether it is new."""
         known = self._adverts.get(advert.identity)
         if known is not None and known == advert:
-            return
+            return False
         if self.epoch is not None:
             raise OutOfOrder("The members of this epoch are settled; the next one is open to all.")
         check_advert(advert, self.terms.session, self.run, self.number, self.roster)
@@ -103,6 +103,7 @@ class Coordinator:
         if known is not None:
             raise Conflict("This member has advertised another key for this epoch.")
         self._adverts[advert.identity] = advert
+        return True
 
     @property
     def advertised(self) -> frozenset[bytes]:
@@ -120,7 +121,7 @@ class Coordinator:
             self.epoch = epoch_from(self.terms, self.run, self.number, self.roster, adverts)
         return adverts
 
-    def add_boxes(self, message: Boxes) -> None:
+    def add_boxes(self, message: Boxes) -> bool:
         """Take a member's boxes, one for each other member, who will check its own."""
         epoch = self._need_epoch(message.epoch_id)
         if message.sender >= epoch.size:
@@ -128,7 +129,7 @@ class Coordinator:
         known = self._boxes.get(message.sender)
         boxes = {box.receiver: box for box in message.boxes}
         if self._ready or known == boxes:
-            return
+            return False
         if [box.receiver for box in message.boxes] != [
             rank for rank in epoch.everyone if rank != message.sender
         ] or any(box.sender != message.sender for box in message.boxes):
@@ -139,6 +140,7 @@ class Coordinator:
         if known is not None:
             raise Conflict(f"Rank {message.sender} has sent other boxes for this epoch.")
         self._boxes[message.sender] = boxes
+        return True
 
     @property
     def missing_boxes(self) -> tuple[int, ...]:
@@ -148,6 +150,10 @@ class Coordinator:
         if self._ready:
             return ()
         return tuple(rank for rank in self.epoch.everyone if rank not in self._boxes)
+
+    def holds_boxes_for(self, rank: int) -> bool:
+        """Whether a member's boxes are still here: it has not uploaded in this epoch."""
+        return any(rank in sent for sent in self._boxes.values())
 
     def delivery(self, rank: int) -> Delivery:
         """All others' boxes to one member."""
@@ -209,6 +215,11 @@ class Coordinator:
         return task
 
     @property
+    def has_begun(self) -> bool:
+        """Whether a sum has begun in this epoch."""
+        return self._summation is not None
+
+    @property
     def slot(self) -> Summation:
         """The sum under way, or the last one."""
         if self._summation is None:
@@ -239,8 +250,8 @@ class Coordinator:
 
     # -- memory
 
-    def save(self) -> bytes:
-        """Give everything as bytes, after any message."""
+    def state(self) -> CoordinatorState:
+        """Give everything as plain data, after any message."""
         return CoordinatorState(
             terms=self.terms,
             run=self.run,
@@ -252,12 +263,20 @@ class Coordinator:
             boxes=tuple(box for sent in self._boxes.values() for box in sent.values()),
             ready=self._ready,
             summations=() if self._summation is None else (self._summation.state(),),
-        ).encode()
+        )
+
+    def save(self) -> bytes:
+        """Give everything as bytes."""
+        return self.state().encode()
 
     @classmethod
     def restore(cls, data: bytes) -> "Coordinator":
         """Go on from saved bytes."""
-        state = CoordinatorState.decode(data)
+        return cls.restored(CoordinatorState.decode(data))
+
+    @classmethod
+    def restored(cls, state: CoordinatorState) -> "Coordinator":
+        """Go on from plain data."""
         coordinator = cls(
             state.terms,
             run=state.run,

@@ -141,17 +141,17 @@ def open_share(
     return share if declared else None
 
 
-def check_body(header: Upload, length: int, body: memoryview | bytes) -> None:
+def check_body(header: Upload, length: int, size: int) -> None:
     """Refuse a vector of another size than the task's.
 
     The header does not hash the vector: that would cost the coordinator more than the sum
     itself, and protect nothing that the transport does not. A member may add any vector anyway,
     the coordinator may change any total, and vectors under exchanged headers add up to the same.
     """
-    if memoryview(body).nbytes != body_bytes(length):
+    if size != body_bytes(length):
         raise WrongBody(
             f"Rank {header.rank}: a vector of {length} elements and the constant has "
-            f"{body_bytes(length)} bytes, not {memoryview(body).nbytes}."
+            f"{body_bytes(length)} bytes, not {size}."
         )
 
 

@@ -3,10 +3,11 @@
 The coordinator adds vectors to one running total as they arrive, and keeps no vector of anyone.
 Who is in the total is who it proposes as survivors. It is not trusted with anything, so its checks
 serve to name who is at fault, and to lose nothing: a message that is refused changes nothing, and
-one that is repeated counts once.
+one that is repeated counts once. Whoever keeps messages learns from each `add_…` whether this one
+is new: with the new ones, in order, a sum can be restored.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -104,20 +105,38 @@ class Summation:
         """Whose vectors are in the running total."""
         return tuple(sorted(self._uploads))
 
-    def add_upload(self, header: Upload, body: memoryview | bytes) -> None:
+    def add_upload(self, header: Upload, body: memoryview | bytes) -> bool:
         """Add a masked vector to the running total, and its sender to the survivors."""
-        if not self._expects_vector(header):
-            return
-        check_body(header, self.task.length, body)
+        if not self.check_header(header):
+            return False
+        check_body(header, self.task.length, memoryview(body).nbytes)
         self._total += np.frombuffer(body, dtype="<u8")
         self._uploads[header.rank] = header
+        return True
 
-    def check_header(self, header: Upload) -> None:
-        """Refuse an upload by its header, before its vector is read."""
-        self._expects_vector(header)
+    def add_in_pieces(
+        self, header: Upload, size: int, read: Callable[[int], bytes], *, piece: int
+    ) -> Iterator[memoryview]:
+        """Do the same with a vector of `size` bytes that is read `piece` bytes at a time.
 
-    def _expects_vector(self, header: Upload) -> bool:
-        """Refuse a header; or say whether its vector is still to be added."""
+        Yields the running total's pieces as they are afterwards, to be stored. Its sender counts
+        as a survivor when all are taken; who stops before that has a total that is worthless, and
+        goes on from what was stored.
+        """
+        if not self.check_header(header):
+            return
+        check_body(header, self.task.length, size)
+        for start in range(0, self._total.size, piece // 8):
+            part = self._total[start : start + piece // 8]
+            data = read(part.nbytes)
+            if len(data) != part.nbytes:
+                raise EOFError("a vector ended before its size")
+            part += np.frombuffer(data, dtype="<u8")
+            yield memoryview(part.data).cast("B").toreadonly()
+        self._uploads[header.rank] = header
+
+    def check_header(self, header: Upload) -> bool:
+        """Refuse an upload before its vector is read; or say whether that is still to be added."""
         known = self._uploads.get(header.rank)
         if known is not None and known == header:
             return False
@@ -148,17 +167,30 @@ class Summation:
         )
         return self._proposal
 
-    def add_certification(self, message: Certification) -> None:
-        """Count a survivor's signature on the proposal."""
+    @property
+    def proposal(self) -> Proposal | None:
+        """What was proposed, once it is."""
+        return self._proposal
+
+    def add_certification(self, message: Certification) -> bool:
+        """Count a survivor's signature on the proposal; those beyond the quorum are not needed."""
         if self._proposal is None:
             raise OutOfOrder("Nothing has been proposed yet.")
         self._check_slot(message, self._proposal.survivors)
         if self._certificate is not None:
-            return
+            return False
         self._check_signature(message, Label.CERTIFY, certify_parts(self.epoch, self._proposal))
-        self._certifications.setdefault(message.rank, message)
+        if message.rank in self._certifications:
+            return False
+        self._certifications[message.rank] = message
         if len(self._certifications) == self.epoch.quorum:
             self._certificate = self._make_certificate(self._proposal)
+        return True
+
+    @property
+    def certified_by(self) -> frozenset[int]:
+        """Who has signed the proposal."""
+        return frozenset(self._certifications)
 
     @property
     def certificate(self) -> Certificate | None:
@@ -186,13 +218,26 @@ class Summation:
         self._abandoning = True
         return AbandonRequest(self.epoch.epoch_id, self.task.slot, self.task.proof)
 
-    def add_abandonment(self, message: Abandonment) -> None:
+    @property
+    def abandoning(self) -> bool:
+        """Whether the slot is being given up."""
+        return self._abandoning
+
+    @property
+    def abandoned_by(self) -> frozenset[int]:
+        """Who has signed that the slot is given up."""
+        return frozenset(self._abandonments)
+
+    def add_abandonment(self, message: Abandonment) -> bool:
         """Count a member's signature on giving the slot up."""
         if not self._abandoning:
             raise OutOfOrder("Nobody was asked to give the slot up.")
         self._check_slot(message, self.epoch.everyone)
         self._check_signature(message, Label.ABANDON, abandon_parts(self.epoch, self.task.slot))
-        self._abandonments.setdefault(message.rank, message)
+        if message.rank in self._abandonments:
+            return False
+        self._abandonments[message.rank] = message
+        return True
 
     @property
     def abandon_proof(self) -> AbandonProof | None:
@@ -209,12 +254,12 @@ class Summation:
 
     # -- keys
 
-    def add_reveal(self, message: Reveal) -> None:
+    def add_reveal(self, message: Reveal) -> bool:
         """Take a survivor's self key, and its pair keys with those who dropped."""
         certificate = self._need_certificate()
         known = self._reveals.get(message.rank)
         if known is not None and known == message:
-            return
+            return False
         self._check_sender(message, certificate.survivors)
         if known is not None:
             raise Conflict(f"Rank {message.rank} has revealed something else.")
@@ -224,6 +269,7 @@ class Summation:
         if not check_commitment(message.self_key, self.context, message.rank, upload.commitment):
             raise WrongSelfKey(f"Rank {message.rank} revealed another key than it committed to.")
         self._reveals[message.rank] = message
+        return True
 
     @property
     def dropped(self) -> tuple[int, ...]:
@@ -252,16 +298,35 @@ class Summation:
             tuple(h.share_hashes[p] for h, p in zip(headers, places, strict=True)),
         )
 
-    def add_repair(self, message: Repair) -> None:
+    def has_repaired(self, rank: int) -> bool:
+        """Whether a survivor has answered for its shares of all who are silent but itself."""
+        answered = {
+            dealer
+            for repair in self._repairs.values()
+            if repair.rank == rank
+            for dealer in (*repair.silent, *repair.unreadable)
+        }
+        return answered.issuperset(set(self.silent) - {rank})
+
+    @property
+    def has_all_keys(self) -> bool:
+        """Whether every mask can be removed: keys revealed, or a quorum of their shares here."""
+        silent = self.silent
+        if self._certificate is None or (silent and self.dropped):
+            return False
+        return all(len(self._shares.get(rank, {})) >= self.epoch.quorum for rank in silent)
+
+    def add_repair(self, message: Repair) -> bool:
         """Take opened shares; one that its dealer did not declare is its returner's fault."""
         certificate = self._need_certificate()
         if self._repairs.get((message.rank, message.silent)) == message:
-            return
+            return False
         self._check_sender(message, certificate.survivors)
         message.check_signed_by(self._key(message.rank), ForgedMessage, f"Rank {message.rank}")
         for dealer, share in zip(message.silent, message.shares, strict=True):
             self._check_share(dealer, message.rank, share)
         self._take_repair(message)
+        return True
 
     def _check_share(self, dealer: int, returner: int, share: bytes) -> None:
         upload = self._uploads.get(dealer)
