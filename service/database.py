@@ -7,8 +7,9 @@ matter are locked by `SELECT … FOR UPDATE`. A commit is on disk when it return
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from alembic import command
@@ -24,12 +25,21 @@ class Database:
 
     def __init__(self, url: str) -> None:
         self.engine = _engine(url)
+        # SQLite lets one write at a time; its own queue is to sleep and try again.
+        self._writing = Lock()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """Give a connection whose view is that of one moment; what it writes is lost."""
         with self.engine.connect() as connection:
-            yield connection
+            if self.is_sqlite:
+                connection.exec_driver_sql("BEGIN")
+            else:
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            try:
+                yield connection
+            finally:
+                connection.rollback()
 
     @contextmanager
     def changing(self, *, lasting: bool = True) -> Iterator[Connection]:
@@ -38,7 +48,8 @@ class Database:
         lasting: the commit is on disk before this returns. Without, it survives the death of this
         process but maybe not that of the machine; for what a later moment makes worthless anyway.
         """
-        with self.engine.connect() as connection:
+        queue = self._writing if self.is_sqlite else nullcontext()
+        with queue, self.engine.connect() as connection:
             if self.is_sqlite:
                 connection.exec_driver_sql(f"PRAGMA synchronous={'FULL' if lasting else 'NORMAL'}")
                 connection.exec_driver_sql("BEGIN IMMEDIATE")

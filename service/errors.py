@@ -13,7 +13,13 @@
     │   ├── InvitationUsed        invitation.used
     │   ├── KeyKnown              member.key_known
     │   ├── RosterFull            session.full
-    │   └── SessionHasRuns        session.has_runs
+    │   ├── SessionHasRuns        session.has_runs
+    │   ├── RunOpen               run.open
+    │   ├── RunEnded              run.ended
+    │   ├── RunNotEnded           run.not_ended
+    │   └── TooFewMembers         run.too_few_members
+    ├── LengthRequired            request.length            411
+    ├── RunRefused                run.refused               422
     ├── BodyTooLarge              request.too_large         413
     ├── RateExceeded              rate.exceeded             429, with `retry_after_s`
     ├── TableTooLong              table.too_long            413
@@ -120,6 +126,44 @@ class SessionHasRuns(Conflict):
     """A session whose runs and models would be lost with it."""
 
     code = "session.has_runs"
+
+
+class RunOpen(Conflict):
+    """A session runs one program at a time, and one is open."""
+
+    code = "run.open"
+
+
+class RunEnded(Conflict):
+    """A run that has ended takes nothing more."""
+
+    code = "run.ended"
+
+
+class RunNotEnded(Conflict):
+    """A run that is open cannot be started again."""
+
+    code = "run.not_ended"
+
+
+class TooFewMembers(Conflict):
+    """A session with fewer approved members than a sum needs."""
+
+    code = "run.too_few_members"
+
+
+class LengthRequired(ServiceError):
+    """A vector whose size is not announced, or not its own."""
+
+    code = "request.length"
+    status = 411
+
+
+class RunRefused(ServiceError):
+    """A run of a kind that this session's program, or this model, does not allow."""
+
+    code = "run.refused"
+    status = 422
 
 
 class BodyTooLarge(ServiceError):

@@ -54,6 +54,10 @@ class Settings(BaseSettings):
     """The most octets of a JSON body, where a route does not say more."""
     max_vector: Positive = 1 << 24
     """The most numbers of one uploaded vector."""
+    repair_after_s: Annotated[float, Field(gt=0)] = 20
+    """How long a survivor may keep silent before the others open their shares of its key."""
+    restart_after_s: Annotated[float, Field(gt=0)] = 300
+    """How long the keys of a member may be missing before all begin with new ones."""
     max_predict_body: Positive = 16 << 20
     """The most octets of a table to predict."""
     max_predict_rows: Positive = 100_000

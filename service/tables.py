@@ -3,6 +3,7 @@
     sessions ─┬─ invitations
               ├─ members
               └─ runs ─┬─ run_members       the roster, fixed when the run starts
+                       ├─ run_metrics       what its algorithms tell of their steps
                        ├─ run_messages      what members have said in the present epoch and slot
                        ├─ slots             the sum under way: its task and how far it is
                        │   └─ slot_totals   its running total, masked, in pieces
@@ -98,8 +99,11 @@ runs = Table(
     Column("version", Integer, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("epoch_closed", Boolean, nullable=False),
+    # When the present wait began: for an epoch's boxes, or for a survivor's key.
+    Column("since", Float, nullable=False),
     Column("stage", Integer, nullable=False),
     Column("sums", Integer, nullable=False),
+    # Of the stage's algorithm; nothing of it is needed once the run has ended.
     Column("state", LargeBinary),
     Column("model_id", String(64)),
     Index(None, "session_id", "status"),
@@ -111,6 +115,17 @@ run_members = Table(
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("key", LargeBinary(32), primary_key=True),
     Column("name", String(200), nullable=False),
+    # The first epoch in which it has advertised: later ones of the session say that it has.
+    Column("first_epoch", Integer),
+)
+
+run_metrics = Table(
+    "run_metrics",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+    Column("body", Text, nullable=False),
+    Index(None, "run_id"),
 )
 
 run_messages = Table(
@@ -133,11 +148,10 @@ slots = Table(
     Column("epoch", Integer, primary_key=True),
     Column("slot", Integer, primary_key=True),
     Column("task", LargeBinary, nullable=False),
-    Column("broadcast", String(64), nullable=False),
-    Column("began_at", Float, nullable=False),
+    # The survivors are settled; the slot is being given up; shares are asked for.
     Column("frozen", Boolean, nullable=False),
     Column("abandoning", Boolean, nullable=False),
-    Column("unmasked", Boolean, nullable=False),
+    Column("repairing", Boolean, nullable=False),
 )
 
 slot_totals = Table(

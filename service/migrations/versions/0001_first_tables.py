@@ -117,6 +117,7 @@ def upgrade() -> None:
         sa.Column("version", sa.Integer(), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("epoch_closed", sa.Boolean(), nullable=False),
+        sa.Column("since", sa.Float(), nullable=False),
         sa.Column("stage", sa.Integer(), nullable=False),
         sa.Column("sums", sa.Integer(), nullable=False),
         sa.Column("state", sa.LargeBinary(), nullable=True),
@@ -165,11 +166,25 @@ def upgrade() -> None:
         sa.Column("run_id", sa.String(length=36), nullable=False),
         sa.Column("key", sa.LargeBinary(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
+        sa.Column("first_epoch", sa.Integer(), nullable=True),
         sa.ForeignKeyConstraint(
             ["run_id"], ["runs.id"], name=op.f("fk_run_members_run_id"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("run_id", "key", name=op.f("pk_run_members")),
     )
+    op.create_table(
+        "run_metrics",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_run_metrics_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_run_metrics")),
+    )
+    with op.batch_alter_table("run_metrics", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_run_metrics_run_id"), ["run_id"], unique=False)
+
     op.create_table(
         "run_messages",
         sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
@@ -196,11 +211,9 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("slot", sa.Integer(), nullable=False),
         sa.Column("task", sa.LargeBinary(), nullable=False),
-        sa.Column("broadcast", sa.String(length=64), nullable=False),
-        sa.Column("began_at", sa.Float(), nullable=False),
         sa.Column("frozen", sa.Boolean(), nullable=False),
         sa.Column("abandoning", sa.Boolean(), nullable=False),
-        sa.Column("unmasked", sa.Boolean(), nullable=False),
+        sa.Column("repairing", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(
             ["run_id"], ["runs.id"], name=op.f("fk_slots_run_id"), ondelete="CASCADE"
         ),
@@ -230,6 +243,10 @@ def downgrade() -> None:
         batch_op.drop_index(batch_op.f("ix_run_messages_run_id_epoch_slot"))
 
     op.drop_table("run_messages")
+    with op.batch_alter_table("run_metrics", schema=None) as batch_op:
+        batch_op.drop_index(batch_op.f("ix_run_metrics_run_id"))
+
+    op.drop_table("run_metrics")
     op.drop_table("run_members")
     op.drop_table("broadcasts")
     op.drop_table("aliases")
