@@ -8,8 +8,10 @@ import torch
 from fastapi import FastAPI
 
 from service import data_directory
+from service.bell import Bell
 from service.context import Clock, Context
 from service.database import Database
+from service.engine import Engine
 from service.prediction import Predictor
 from service.problems import add_problem_handlers
 from service.protocol import Envelope
@@ -21,8 +23,11 @@ from service.routes import (
     predict,
     public_sets,
     roster,
+    rounds,
+    runs,
     sessions,
 )
+from service.runs import Runs
 from service.settings import Settings
 
 
@@ -38,13 +43,28 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         # Small matrices, many requests: threads within one would wait for each other.
         torch.set_num_threads(1)
         app.state.predictor = Predictor(settings, database, clock)
+        app.state.runs = Runs(database, settings, Bell(), clock)
+        app.state.engine = engine = Engine(app.state.runs, clock)
+        engine.start()
         yield
+        engine.stop()
         database.close()
 
     # The interactive pages load scripts from elsewhere, which a hospital's network may not.
     app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
-    for routes in (anyone, sessions, roster, membership, models, callers, predict, public_sets):
+    for routes in (
+        anyone,
+        sessions,
+        roster,
+        membership,
+        runs,
+        rounds,
+        models,
+        callers,
+        predict,
+        public_sets,
+    ):
         app.include_router(routes.router)
     return app

@@ -13,6 +13,7 @@ from service.context import Here
 from service.invitations import NewMember
 from service.members import NewRefusal, Refusal
 from service.protocol import PROTOCOL
+from service.runs import Running
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["for members"])
 
@@ -95,11 +96,18 @@ def membership(member: Enrolled, here: Here) -> Membership:
 
 
 @router.post("/refusals", status_code=status.HTTP_204_NO_CONTENT)
-def refuse(member: Enrolled, new: Annotated[NewRefusal, sent(NewRefusal)], here: Here) -> None:
-    """Say that the site's policy, or a check of its SDK, forbids what it was asked for."""
+def refuse(
+    member: Enrolled, new: Annotated[NewRefusal, sent(NewRefusal)], here: Here, runs: Running
+) -> None:
+    """Say that the site's policy, or a check of its SDK, forbids what it was asked for.
+
+    With a run, that run ends: it cannot go on without one of its members.
+    """
     refusal = Refusal(new.code, new.detail, here.clock())
     with here.database.changing() as connection:
         members.record_refusal(connection, member.session_id, member.key, refusal)
+    if new.run is not None:
+        runs.refused(member.session_id, new.run, member.key, new.code, new.detail)
 
 
 def _own(name: str, key: bytes, member_status: str) -> Own:

@@ -1,0 +1,238 @@
+"""What a member of a run does: ask what is next, fetch what it is about, answer, upload.
+
+Members pull, and the server derives what each has not answered yet; everything may be repeated.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from tempfile import SpooledTemporaryFile
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse
+
+from privacy.errors import WrongBody as WrongRequestBody
+from privacy.securesum.masking import body_bytes, check_body
+from privacy.securesum.messages import Upload
+from service import run_rows
+from service.access import Member
+from service.bodies import read_body
+from service.context import Here
+from service.errors import BodyTooLarge, LengthRequired
+from service.runs import Asked, Running
+from service.times import iso_time
+
+router = APIRouter(prefix="/sessions/{session_id}", tags=["rounds"])
+
+MAX_WAIT_S = 30
+MAX_MESSAGE = 1 << 20
+MAX_HEADER = 1 << 20
+_LENGTH_OCTETS = 4
+_LOOK_AGAIN_S = 2.0
+"""How long a change that another replica made may stay unseen."""
+_SPOOL_IN_MEMORY = 256 << 10
+"""Of each vector that is arriving; what is longer waits on disk."""
+_DRAINED = 64 << 20
+"""Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
+
+_OCTETS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/octet-stream": {}}, "description": "The octets."}
+}
+
+
+@router.get("/next", summary="Wait for the next thing to do", response_model=None)
+async def next_item(
+    member: Member,
+    request: Request,
+    here: Here,
+    runs: Running,
+    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0.0,
+    run: UUID | None = None,
+) -> Response:
+    """Give one item, or 204 after `wait` seconds.
+
+    `run` is the run that the member last took part in: if that has ended, this is how it learns so.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    with runs.bell.listening(member.session_id) as listener:
+        while True:
+            item = await run_in_threadpool(_look, here, runs, member.session_id, member.key, run)
+            left = until - loop.time()
+            if item is not None:
+                return JSONResponse(item)
+            if left <= 0 or await request.is_disconnected():
+                return Response(status_code=204)
+            await listener.heard(min(left, _LOOK_AGAIN_S))
+
+
+@router.get(
+    "/runs/{run_id}/broadcasts/{address}",
+    summary="Fetch what the present sum is about",
+    responses=_OCTETS,
+    response_class=Response,
+)
+def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Response:
+    """Give the broadcast whose SHA-256 this is, while its sum is under way."""
+    data = runs.broadcast(member.session_id, str(run_id), address)
+    return Response(data, media_type="application/octet-stream")
+
+
+@router.post("/runs/{run_id}/messages", status_code=204, summary="Say something in a run")
+async def say(member: Member, run_id: UUID, request: Request, runs: Running) -> None:
+    """Take one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment."""
+    data = await read_body(request, member, MAX_MESSAGE)
+    await run_in_threadpool(runs.say, member.session_id, str(run_id), member.key, data)
+
+
+@router.post("/runs/{run_id}/vectors", status_code=204, summary="Upload a masked vector")
+async def upload(member: Member, run_id: UUID, request: Request, here: Here, runs: Running) -> None:
+    """Take 4 octets with the length of the header, the header, and the vector.
+
+    Sizes, and the signed header, are checked before the vector is read. It is then spooled, and
+    added to the running total once all of it is here and is what was signed: added while it
+    arrives, an upload that breaks off would leave its half in the total. So memory is that of one
+    total, however many upload at once.
+    """
+    size = _announced(request, here.settings.max_vector)
+    stream = _Octets(request.stream())
+    head = int.from_bytes(await stream.take(_LENGTH_OCTETS), "big")
+    if head > MAX_HEADER or head > size - _LENGTH_OCTETS:
+        raise BodyTooLarge(f"A header has at most {MAX_HEADER} octets, within the body.")
+    raw = await stream.take(head)
+    where = member.session_id, str(run_id), member.key
+    vector = size - _LENGTH_OCTETS - head
+    try:
+        header = Upload.decode(raw)
+        length = await run_in_threadpool(runs.expects, *where, header)
+        if length is None:
+            await stream.drain(_DRAINED)
+            return
+        check_body(header, length, vector)
+    except Exception:
+        await stream.drain(_DRAINED)
+        raise
+    digest = hashlib.sha256(len(raw).to_bytes(_LENGTH_OCTETS, "big") + raw)
+    with SpooledTemporaryFile(_SPOOL_IN_MEMORY, dir=str(here.settings.data_dir)) as spool:
+        async for piece in stream.rest(vector):
+            digest.update(piece)
+            spool.write(piece)
+        if not hmac.compare_digest(digest.digest(), member.digest):
+            raise WrongRequestBody("The vector is not the one that was signed; send it again.")
+        spool.seek(0)
+        await run_in_threadpool(runs.add_vector, *where, header, size=vector, read=spool.read)
+
+
+class _Octets:
+    """A request's body, taken from its front."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self._front = b""
+
+    async def take(self, count: int) -> bytes:
+        """Give the next `count` octets."""
+        pieces, have = [self._front], len(self._front)
+        while have < count:
+            piece = await anext(self._stream, b"")
+            if not piece:
+                raise _cut_short()
+            pieces.append(piece)
+            have += len(piece)
+        joined = b"".join(pieces)
+        self._front = joined[count:]
+        return joined[:count]
+
+    async def rest(self, count: int) -> AsyncIterator[bytes]:
+        """Give all that is left, which must be `count` octets, piece by piece."""
+        if self._front:
+            count -= len(self._front)
+            yield self._front
+        async for piece in self._stream:
+            count -= len(piece)
+            if count < 0:
+                break
+            yield piece
+        if count != 0:
+            raise _cut_short()
+
+    async def drain(self, most: int) -> None:
+        """Read on and keep nothing, up to `most` octets."""
+        async for piece in self._stream:
+            most -= len(piece)
+            if most < 0:
+                return
+
+
+def _cut_short() -> LengthRequired:
+    return LengthRequired("The body is not as long as its Content-Length says.")
+
+
+def _announced(request: Request, max_vector: int) -> int:
+    """Give the body's size, refused if it is not announced or beyond any vector."""
+    announced = request.headers.get("Content-Length", "")
+    if not announced.isascii() or not announced.isdigit():
+        raise LengthRequired("A vector's request says its Content-Length.")
+    size, most = int(announced), _LENGTH_OCTETS + MAX_HEADER + body_bytes(max_vector)
+    if size > most:
+        raise BodyTooLarge(f"A vector's request has at most {most} octets; this one has more.")
+    if size < _LENGTH_OCTETS:
+        raise LengthRequired("A vector's request has at least its header.")
+    return size
+
+
+def _look(
+    here: Here, runs: Running, session_id: str, key: bytes, run: UUID | None
+) -> dict[str, object] | None:
+    if run is not None:
+        with here.database.reading() as connection:
+            ended = run_rows.ended_for(connection, session_id, str(run), key)
+        if ended is not None:
+            return _ended(ended)
+    asked = runs.next_item(session_id, key)
+    return None if asked is None else _item(asked)
+
+
+def _item(asked: Asked) -> dict[str, object]:
+    progress = asked.progress
+    return {
+        "kind": asked.item.kind,
+        "run": asked.run_id,
+        "number": progress.number,
+        "message": base64.b64encode(asked.item.message.encode()).decode(),
+        "deadline": iso_time(progress.deadline_at),
+        "progress": {
+            "stage": progress.stage,
+            "stages": progress.stages,
+            "algorithm": progress.algorithm,
+            "sums": progress.sums,
+        },
+        **asked.item.more,
+    }
+
+
+def _ended(run: run_rows.RunRow) -> dict[str, object]:
+    return {
+        "kind": "ended",
+        "run": run.id,
+        "number": run.epoch,
+        "message": None,
+        "deadline": iso_time(run.deadline_at),
+        "progress": {
+            "stage": run.stage,
+            "stages": run.stages,
+            "algorithm": run.algorithm,
+            "sums": run.sums,
+        },
+        "outcome": {
+            "status": run.status,
+            "code": run.code,
+            "detail": run.detail,
+            "model": run.model_id,
+        },
+    }

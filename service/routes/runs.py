@@ -1,0 +1,145 @@
+"""Runs, for an admin: start, list, watch, cancel, start again. No figure here is one site's."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+from sqlalchemy import Connection
+
+from service import run_rows, starting
+from service.access import Admin
+from service.bodies import sent
+from service.context import Here
+from service.run_rows import RunRow
+from service.runs import Running, Runs
+from service.sent import Sent
+from service.starting import Kind
+from service.times import iso_time
+
+router = APIRouter(tags=["runs"])
+
+MAX_DEADLINE_S = 30 * 86_400
+
+
+class RunIn(Sent):
+    """A run to start; all but a training begin from a model, by its id or an alias."""
+
+    kind: Annotated[Kind, Field(strict=False)]
+    model: str | None = None
+    deadline_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_S, strict=False)] = 3600.0
+
+
+class ProgressOut(BaseModel):
+    """How far a run is: the stage by its index, of how many, and the sums so far."""
+
+    stage: int
+    stages: int
+    algorithm: str
+    sums: int
+
+
+class RunOut(BaseModel):
+    """A run; `metrics` are those of all sites together, by step."""
+
+    id: str
+    session: str
+    kind: str
+    base_model: str | None
+    status: str
+    code: str | None
+    detail: str | None
+    created_at: str
+    deadline: str
+    ended_at: str | None
+    progress: ProgressOut
+    model: str | None
+
+
+class WatchedOut(RunOut):
+    """A run with all that is known of it."""
+
+    metrics: list[dict[str, Any]]
+    waiting_for: list[str]
+
+
+@router.post("/sessions/{session_id}/runs", status_code=201, summary="Start a run")
+def start(
+    _: Admin, session_id: UUID, new: Annotated[RunIn, sent(RunIn)], here: Here, runs: Running
+) -> WatchedOut:
+    """Start a run over all approved members, fixed from here on; a session has one at a time."""
+    with here.database.changing() as connection:
+        run_id = starting.start(
+            connection,
+            session_id=str(session_id),
+            kind=new.kind,
+            model=new.model,
+            deadline_s=new.deadline_s,
+            now=here.clock(),
+        )
+    runs.started(str(session_id), run_id)
+    return _watched(here, runs, run_id)
+
+
+@router.get("/sessions/{session_id}/runs", summary="List a session's runs")
+def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
+    """List the runs of a session, the newest first."""
+    with here.database.reading() as connection:
+        return [RunOut(**_shown(row)) for row in run_rows.listed(connection, str(session_id))]
+
+
+@router.get("/runs/{run_id}", summary="Watch a run")
+def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
+    """Give a run with its metrics, and whose answers it waits for."""
+    return _watched(here, runs, str(run_id))
+
+
+@router.post("/runs/{run_id}/cancel", summary="Cancel a run")
+def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
+    """End an open run; its members are told."""
+    runs.cancel(str(run_id))
+    return _watched(here, runs, str(run_id))
+
+
+@router.post("/runs/{run_id}/retry", status_code=201, summary="Start a run again")
+def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
+    """Start a new run like one that has ended, with as much time."""
+    with here.database.changing() as connection:
+        again = starting.start_again(connection, str(run_id), now=here.clock())
+        session_id = run_rows.find(connection, again).session_id
+    runs.started(session_id, again)
+    return _watched(here, runs, again)
+
+
+def _watched(here: Here, runs: Runs, run_id: str) -> WatchedOut:
+    progress = runs.progress(run_id)
+    with here.database.reading() as connection:
+        return _out(connection, run_id, progress.awaited if progress else ())
+
+
+def _out(connection: Connection, run_id: str, awaited: tuple[str, ...]) -> WatchedOut:
+    row = run_rows.find(connection, run_id)
+    return WatchedOut(
+        **_shown(row),
+        metrics=run_rows.metrics(connection, run_id),
+        waiting_for=list(awaited) if row.is_open else [],
+    )
+
+
+def _shown(row: RunRow) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "session": row.session_id,
+        "kind": row.kind,
+        "base_model": row.base_model,
+        "status": row.status,
+        "code": row.code,
+        "detail": row.detail,
+        "created_at": iso_time(row.created_at),
+        "deadline": iso_time(row.deadline_at),
+        "ended_at": None if row.ended_at is None else iso_time(row.ended_at),
+        "progress": ProgressOut(
+            stage=row.stage, stages=row.stages, algorithm=row.algorithm, sums=row.sums
+        ),
+        "model": row.model_id,
+    }

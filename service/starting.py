@@ -1,0 +1,176 @@
+"""How a run begins: which program it has, over whom, from which model.
+
+    train      the session's program
+    linear     its linear layer and what follows, from a model's kernel
+    evaluate   its evaluation, of a model
+    update     rows added and removed, and what follows, from a model
+
+Everything is checked before the first row is written, the first stage's start included.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, select
+
+from kernels.rounds import (
+    evaluation,
+    linear,
+    linear_two_sums,
+    recalibration,
+    storage,
+    update,
+)
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from privacy.identity import Member, Roster
+from privacy.securesum.terms import Terms
+from service import models, stages
+from service.access import APPROVED, ModelAccess
+from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
+from service.run import OPEN, Status
+from service.tables import members, run_members, runs, sessions
+
+
+class Kind(StrEnum):
+    """What a run is for."""
+
+    TRAIN = "train"
+    LINEAR = "linear"
+    EVALUATE = "evaluate"
+    UPDATE = "update"
+
+
+def start(
+    connection: Connection,
+    *,
+    session_id: str,
+    kind: Kind,
+    model: str | None,
+    deadline_s: float,
+    now: float,
+) -> str:
+    """Begin a run of a session, and return its id; `model` is an id or an alias."""
+    query = select(sessions).where(sessions.c.id == session_id).with_for_update()
+    session = connection.execute(query).one_or_none()
+    if session is None:
+        raise NotFound("There is no such session.")
+    _check_none_open(connection, session_id)
+    roster = _roster(connection, session_id, Terms.decode(session.terms))
+    program = program_of(kind, Program.from_json(session.program))
+    base_model, base = _base(connection, kind, model, program)
+    position = stages.start(program, base)
+    run_id = str(uuid4())
+    connection.execute(
+        insert(runs).values(
+            id=run_id,
+            session_id=session_id,
+            kind=kind.value,
+            program=program.to_json(),
+            seed=session.seed,
+            base_model=base_model,
+            status=Status.WAITING.value,
+            created_at=now,
+            deadline_at=now + deadline_s,
+            since=now,
+            version=0,
+            epoch=0,
+            epoch_closed=False,
+            stage=position.stage,
+            sums=0,
+            state=storage.encode(position.state),
+        )
+    )
+    connection.execute(
+        insert(run_members),
+        [{"run_id": run_id, "key": member.key, "name": member.name} for member in roster.members],
+    )
+    return run_id
+
+
+def start_again(connection: Connection, run_id: str, *, now: float) -> str:
+    """Begin a run like one that has ended, with as much time; over the members of today."""
+    row = connection.execute(select(runs).where(runs.c.id == run_id)).one_or_none()
+    if row is None:
+        raise NotFound("There is no such run.")
+    if row.status in OPEN:
+        raise RunNotEnded("The run is open; wait for its end, or cancel it first.")
+    return start(
+        connection,
+        session_id=row.session_id,
+        kind=Kind(row.kind),
+        model=row.base_model,
+        deadline_s=row.deadline_at - row.created_at,
+        now=now,
+    )
+
+
+def program_of(kind: Kind, program: Program) -> Program:
+    """Give the program of a run of a kind: the session's own stages, as far as it has them."""
+    match kind:
+        case Kind.TRAIN:
+            return program
+        case Kind.LINEAR:
+            chosen = _stages(program, linear.Spec, linear_two_sums.Spec)
+            if not chosen:
+                raise RunRefused("The session's program has no linear layer to run alone.")
+            chosen += _stages(program, recalibration.Spec, evaluation.Spec)
+        case Kind.EVALUATE:
+            recalibrated = bool(_stages(program, recalibration.Spec))
+            own = _stages(program, evaluation.Spec)
+            chosen = own or [evaluation.Spec(recalibrated=recalibrated)]
+        case Kind.UPDATE:
+            chosen = _stages(program, update.Spec) or [update.Spec()]
+            chosen += _stages(program, recalibration.Spec, evaluation.Spec)
+    return replace(program, stages=tuple(chosen))
+
+
+def _stages(program: Program, *kinds: type) -> list[object]:
+    return [stage for stage in program.stages if isinstance(stage, kinds)]
+
+
+def _check_none_open(connection: Connection, session_id: str) -> None:
+    open_run = connection.execute(
+        select(runs.c.id).where(runs.c.session_id == session_id, runs.c.status.in_(OPEN))
+    ).first()
+    if open_run is not None:
+        raise RunOpen(
+            f"Run {open_run.id} of this session is open, and a session has one at a time: wait "
+            "for its end, or cancel it."
+        )
+
+
+def _roster(connection: Connection, session_id: str, terms: Terms) -> Roster:
+    rows = connection.execute(
+        select(members.c.name, members.c.key).where(
+            members.c.session_id == session_id, members.c.status == APPROVED
+        )
+    ).all()
+    if len(rows) < terms.min_cohort:
+        raise TooFewMembers(
+            f"{len(rows)} members are approved, and a sum of this session needs "
+            f"{terms.min_cohort}: invite and approve more."
+        )
+    return Roster(tuple(Member(name, key) for name, key in rows))
+
+
+def _base(
+    connection: Connection, kind: Kind, name: str | None, program: Program
+) -> tuple[str | None, Model | None]:
+    """Give the model that a run starts from, as a site can check it against the program."""
+    if kind is Kind.TRAIN:
+        if name is not None:
+            raise RunRefused("A training starts from nothing; leave the model out.")
+        return None, None
+    if name is None:
+        raise RunRefused(f'A run of the kind "{kind}" starts from a model: name its id or alias.')
+    model_id = models.resolve(connection, name, ModelAccess(everything=True))
+    model = models.load(connection, model_id).model
+    for part in ("schema", "kernel", "max_rows"):
+        if getattr(model, part) != getattr(program, part):
+            raise RunRefused(
+                f"Model {model_id} has another {part} than the session's program: name one that "
+                "this session has made."
+            )
+    return model_id, model
