@@ -1,0 +1,43 @@
+"""Programs that take no time, shared by the tests of runs."""
+
+from client_sdk.simulation import simulate
+from kernels.rounds import evaluation, exact, linear, moments, recalibration, storage
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.spec import Architecture, KernelSpec
+from tests.rounds import tables
+
+TABLES = tables.tables(3, rows=20)
+
+
+def _read(*stages: object, kernel: KernelSpec) -> Program:
+    program = Program(tables.SCHEMA, kernel, stages, max_rows=1000, held_out=0.4)
+    # As every site reads it: a bound of 0 is 0.0 after JSON.
+    return Program.from_json(program.to_json())
+
+
+WHOLE = _read(
+    moments.Spec(),
+    exact.Spec(steps=2, penalties=(3.0,)),
+    linear.Spec(),
+    recalibration.Spec(min_rows=1),
+    evaluation.Spec(),
+    kernel=tables.KERNEL,
+)
+"""Every kind of stage; 9 sums."""
+TINY = _read(
+    moments.Spec(),
+    linear.Spec(),
+    kernel=KernelSpec(architecture=Architecture.RBF, inputs=5, samples=4, seed=3),
+)
+"""3 sums."""
+
+
+def simulated(program: Program, *, model: Model | None = None) -> Model:
+    """What a run of the program over the tables must give."""
+    return simulate(program, TABLES, 1, secure=False, model=model).model
+
+
+def model_bytes(model: Model) -> bytes:
+    """As it is stored."""
+    return storage.encode(model)

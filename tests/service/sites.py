@@ -1,0 +1,320 @@
+"""Hospitals of one session that answer a coordinator in this process, as the SDK would.
+
+Each is a real client of the secure sum with its journal, and computes with the real algorithms; the
+requests are signed and cross as bytes.
+"""
+
+import base64
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from uuid import UUID, uuid4
+
+from httpx import Response
+from sqlalchemy import insert
+
+from kernels.plain import encode_json
+from kernels.rounds.broadcast import received
+from kernels.rounds.program import Program
+from kernels.rounds.registry import algorithm_of
+from kernels.rounds.site import Site as Rows
+from privacy.encoding import Encoding
+from privacy.identity import Identity, Member, Pins, Roster
+from privacy.securesum.client import Client
+from privacy.securesum.messages import (
+    AbandonRequest,
+    Adverts,
+    Certificate,
+    Delivery,
+    Opening,
+    Proposal,
+    RepairRequest,
+    Task,
+)
+from privacy.securesum.records import Step
+from privacy.securesum.terms import Terms
+from privacy.securesum.wire import Message
+from service import models, run_storage
+from service.bell import Bell
+from service.run import Run
+from service.runs import Runs
+from service.tables import members, sessions
+from tests.service.coordinator import Coordinator, Hospital
+from tests.service.programs import TABLES, TINY
+
+OCTETS = {"Content-Type": "application/octet-stream"}
+Table = Mapping[str, Any]
+
+
+@dataclass
+class Site(Hospital):
+    """One hospital: identity, journal, table."""
+
+    name: str = ""
+    session: str = ""
+    table: Table = field(default_factory=dict)
+    run: str | None = None
+    outcome: Mapping[str, Any] | None = None
+    sent: list[tuple[str, bytes]] = field(default_factory=list)
+    """Targets and bodies of all that was posted."""
+    steps: int = 0
+
+    def __post_init__(self) -> None:
+        self.client, _ = Client.begin(self.identity)
+        self.program: Program | None = None
+        self.opened: dict[str, Any] = {}
+        self.answers: dict[str, Callable[[Any], None]] = {
+            "opening": self._advertise,
+            "adverts": self._agree,
+            "task": self._upload,
+            "proposal": lambda item: self._say(item, self._ask(item, Proposal, "certify")),
+            "certificate": lambda item: self._say(item, self._ask(item, Certificate, "reveal")),
+            "repair": lambda item: self._say(item, self._ask(item, RepairRequest, "repair")),
+            "abandon": lambda item: self._say(item, self._ask(item, AbandonRequest, "abandon")),
+            "ended": self._end,
+        }
+
+    # -- the wire
+
+    def next(self, wait: float = 0) -> dict[str, Any] | None:
+        """Ask what is next."""
+        query = f"?wait={wait}" + (f"&run={self.run}" if self.run else "")
+        response = self.send("GET", f"/sessions/{self.session}/next{query}")
+        assert response.status_code in (200, 204), response.text
+        item: dict[str, Any] | None = response.json() if response.status_code == 200 else None
+        return item
+
+    def work(self, wait: float = 0) -> bool:
+        """Do one thing, if there is one."""
+        item = self.next(wait)
+        if item is not None:
+            self.answer(item)
+        return item is not None
+
+    def answer(self, item: Mapping[str, Any]) -> None:
+        self.answers[item["kind"]](item)
+        self.steps += 1
+
+    def post(self, target: str, body: bytes, **headers: str) -> Response:
+        """Post octets, signed."""
+        authorised = {"Authorization": self.header("POST", target, body), **OCTETS, **headers}
+        return self.coordinator.request("POST", target, headers=authorised, content=body)
+
+    def sends(self, target: str, body: bytes) -> None:
+        self.sent.append((target, body))
+        response = self.post(target, body)
+        assert response.status_code == 204, response.text
+
+    def fetch(self, item: Mapping[str, Any]) -> bytes:
+        target = f"/sessions/{self.session}/runs/{item['run']}/broadcasts/{item['broadcast']}"
+        response = self.send("GET", target)
+        assert response.status_code == 200, response.text
+        return response.content
+
+    # -- what is asked
+
+    def _ask(self, item: Mapping[str, Any], kind: type[Message], method: str) -> Message | None:
+        step: Step[Any] = getattr(self.client, method)(kind.decode(_octets(item["message"])))
+        message: Message | None = step.message
+        return message
+
+    def _say(self, item: Mapping[str, Any], message: Message | None) -> None:
+        if message is not None:
+            target = f"/sessions/{self.session}/runs/{item['run']}/messages"
+            self.sends(target, message.encode())
+
+    def _advertise(self, item: Mapping[str, Any]) -> None:
+        self.run, self.opened = item["run"], dict(item)
+        self.program = Program.from_json(item["program"])
+        opening = Opening.decode(_octets(item["message"]))
+        assert opening.run == UUID(item["run"]).bytes
+        self.client.join(opening.terms)
+        self._say(item, self.client.advertise(opening, "table").message)
+
+    def _agree(self, item: Mapping[str, Any]) -> None:
+        roster = Roster(
+            tuple(Member(each["name"], bytes.fromhex(each["key"])) for each in item["roster"])
+        )
+        pins = Pins({member.name: member.key for member in roster.members})
+        adverts = Adverts.decode(_octets(item["message"]))
+        self._say(item, self.client.agree(adverts, roster, pins).message)
+
+    def _upload(self, item: Mapping[str, Any]) -> None:
+        target = f"/sessions/{self.session}/runs/{item['run']}/vectors"
+        self.sends(target, self.vector(item))
+
+    def vector(self, item: Mapping[str, Any]) -> bytes:
+        """Compute what a task asks for, after the checks that the contract asks for."""
+        assert self.program is not None
+        if item["delivery"] is not None:
+            self.client.receive(Delivery.decode(_octets(item["delivery"])))
+        task = Task.decode(_octets(item["message"]))
+        broadcast = self.fetch(item)
+        assert hashlib.sha256(broadcast).hexdigest() == item["broadcast"]
+        algorithm = algorithm_of(self.program.stages[item["stage"]])
+        state = received(broadcast, self.program, item["stage"])
+        encoding = Encoding.finest(algorithm.layout(state), max_clients=len(task.active))
+        assert task.statistic == f"{algorithm.NAME}/{algorithm.VERSION}"
+        assert task.encoding == encoding.to_bytes()
+        expected = {
+            "program": hashlib.sha256(self.opened["program"].encode()).hexdigest(),
+            "run_kind": self.opened["run_kind"],
+            "seed": self.opened["seed"],
+            "stage": item["stage"],
+        }
+        assert task.parameters == encode_json(expected).encode()
+        step = self.client.upload(
+            task,
+            encoding.encode(algorithm.contribute(state, self.rows)),
+            table=hashlib.sha256(self.name.encode()).digest(),
+            broadcast=broadcast,
+        )
+        header = step.message.encode()
+        return len(header).to_bytes(4, "big") + header + bytes(step.body)
+
+    @cached_property
+    def rows(self) -> Rows:
+        assert self.program is not None
+        return Rows.of_table(
+            self.program.schema,
+            self.table,
+            held_out=self.program.held_out,
+            seed=self.opened["seed"],
+        )
+
+    def _end(self, item: Mapping[str, Any]) -> None:
+        self.outcome, ended, self.run = item["outcome"], item["run"], None
+        name = (UUID(self.session).bytes, UUID(ended).bytes, item["number"])
+        if name in self.client.journal.epochs:
+            self.client.end(name)
+
+
+def session_of(
+    coordinator: Coordinator,
+    program: Program = TINY,
+    tables: Sequence[Table] = TABLES,
+    *,
+    seed: int = 1,
+    site: type["Site"] = Site,
+    **terms: Any,
+) -> list[Site]:
+    """Make a session with one approved hospital for each table, past every route."""
+    session = uuid4()
+    fixed = {
+        "max_colluders": 0,
+        "min_cohort": 3,
+        "allow_shrinking": False,
+        "differential_privacy": False,
+    }
+    sites = [
+        site(coordinator, Identity.generate(), f"site-{i}", str(session), table)
+        for i, table in enumerate(tables)
+    ]
+    with coordinator.context.database.changing() as connection:
+        connection.execute(
+            insert(sessions).values(
+                id=str(session),
+                name=str(session),
+                program=program.to_json(),
+                seed=seed,
+                terms=Terms(session=session.bytes, **{**fixed, **terms}).encode(),
+                planned_members=len(sites),
+                created_at=coordinator.clock(),
+            )
+        )
+        connection.execute(
+            insert(members),
+            [
+                {
+                    "session_id": str(session),
+                    "key": each.identity.key,
+                    "name": each.name,
+                    "status": "approved",
+                    "enrolled_at": coordinator.clock(),
+                }
+                for each in sites
+            ],
+        )
+    return sites
+
+
+def start(coordinator: Coordinator, session: str, kind: str = "train", **more: Any) -> str:
+    """Start a run through the API."""
+    response = coordinator.admin("POST", f"/sessions/{session}/runs", {"kind": kind, **more})
+    assert response.status_code == 201, response.text
+    run: str = response.json()["id"]
+    return run
+
+
+def work(sites: Sequence[Site]) -> None:
+    """Let all work in turn until the run has ended for each."""
+    for site in sites:
+        site.outcome = None
+    while any(site.outcome is None for site in sites):
+        waiting = [site for site in sites if site.outcome is None]
+        worked = [site.work() for site in waiting]
+        if not any(worked):
+            waiting[0].work(wait=0.2)
+
+
+def until(sites: Sequence[Site], kind: str, run: str) -> None:
+    """Let all answer until each is asked for this."""
+    while True:
+        items = [site.next() for site in sites]
+        if all(item is not None and item["kind"] == kind for item in items):
+            return
+        for site, item in zip(sites, items, strict=True):
+            if item is not None and item["kind"] != kind:
+                site.answer(item)
+        advance(sites[0].coordinator, run)
+
+
+def stop_engine(coordinator: Coordinator) -> None:
+    """Leave it to the test when the coordinator does something of its own accord."""
+    coordinator.app.state.engine.stop()  # and once more when the application closes
+
+
+def advance(coordinator: Coordinator, run: str, *, seconds: float = 0.0) -> None:
+    """Let time pass, and the coordinator do what is due."""
+    coordinator.clock.now += seconds
+    runs_of(coordinator).advance(run)
+
+
+def runs_of(coordinator: Coordinator) -> Runs:
+    runs: Runs = coordinator.app.state.runs
+    return runs
+
+
+def lose_memory(coordinator: Coordinator) -> None:
+    """Do what the death of the process does: only the database is left."""
+    state, context = coordinator.app.state, coordinator.context
+    context.database.close()
+    state.runs = Runs(context.database, context.settings, Bell(), context.clock)
+
+
+def loaded(coordinator: Coordinator, run: str) -> Run:
+    """Read a run from its rows."""
+    with coordinator.context.database.reading() as connection:
+        return run_storage.load(connection, run, coordinator.context.settings)[0]
+
+
+def shown(coordinator: Coordinator, run: str) -> dict[str, Any]:
+    """What the admin sees."""
+    response = coordinator.admin("GET", f"/runs/{run}")
+    assert response.status_code == 200, response.text
+    plain: dict[str, Any] = response.json()
+    return plain
+
+
+def stored_model(coordinator: Coordinator, site: Site) -> bytes:
+    """The bytes of the model that a run ended with."""
+    assert site.outcome is not None
+    assert site.outcome["status"] == "done", site.outcome
+    with coordinator.context.database.reading() as connection:
+        return models.artifact(connection, site.outcome["model"])
+
+
+def _octets(text: str) -> bytes:
+    return base64.b64decode(text, validate=True)
