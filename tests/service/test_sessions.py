@@ -136,6 +136,7 @@ def test_a_session_that_has_run_stays(coordinator: Coordinator) -> None:
                 version=0,
                 epoch=0,
                 epoch_closed=False,
+                since=0.0,
                 stage=0,
                 sums=0,
             )
