@@ -118,9 +118,7 @@ class Restarted:
 
 @dataclass(frozen=True)
 class Began:
-    """A sum has begun; `opened`: who has uploaded to the last one, and so has its boxes."""
-
-    opened: tuple[bytes, ...]
+    """A sum has begun."""
 
 
 @dataclass(frozen=True)
@@ -379,9 +377,7 @@ class Run:
 
     def settle(self, prepared: Prepared, now: float) -> Began | Ended:
         """Take what `prepare` has computed from this very run: the next sum begins, or all ends."""
-        uploaded: tuple[bytes, ...] = ()
         if self.slot is not None:
-            uploaded = tuple(self.slot.epoch.members[rank] for rank in self.slot.uploaded)
             self.sums += 1
         self.position, self.since, self.repairing = prepared.position, now, False
         if prepared.sum is None:
@@ -395,7 +391,7 @@ class Run:
             parameters=prepared.sum.parameters,
             encoding=prepared.sum.encoding,
         )
-        return Began(uploaded)
+        return Began()
 
     # -- other ends
 

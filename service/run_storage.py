@@ -7,7 +7,7 @@ epochs that are over are deleted, so that a long run keeps one vector, not one f
 
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Table, and_, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, Row, Table, and_, delete, insert, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernels.plain import encode_json
@@ -110,8 +110,6 @@ def _load_epoch(
     ).all()
     found = (Advert.decode(body) for body in said.get(Advert.kind, ()))
     adverts = tuple(sorted(found, key=lambda advert: advert.identity))  # by rank
-    opened = {member.key for member in roster if member.opened}
-    gone = {rank for rank, advert in enumerate(adverts) if advert.identity in opened}
     return CoordinatorState(
         terms=Terms.decode(row.terms),
         run=UUID(row.id).bytes,
@@ -120,12 +118,7 @@ def _load_epoch(
         seen=_seen(connection, row),
         adverts=adverts,
         closed=row.epoch_closed,
-        boxes=tuple(
-            box
-            for body in said.get(Boxes.kind, ())
-            for box in Boxes.decode(body).boxes
-            if box.receiver not in gone
-        ),
+        boxes=tuple(box for body in said.get(Boxes.kind, ()) for box in Boxes.decode(body).boxes),
         ready=summation is not None,
         summations=() if summation is None else (summation,),
     )
@@ -258,7 +251,7 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
             _delete_said(connection, run.plan.id)
             _update_run(connection, run, epoch=run.epoch.number, epoch_closed=False)
         case Began():
-            _begin(connection, run, change)
+            _begin(connection, run)
         case Ended():
             _end(connection, run, now)
 
@@ -284,19 +277,13 @@ def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: fl
         )
 
 
-def _begin(connection: Connection, run: Run, change: Began) -> None:
+def _begin(connection: Connection, run: Run) -> None:
     run_id, task = run.plan.id, run.epoch.slot.task
-    connection.execute(
-        update(run_members)
-        .where(run_members.c.run_id == run_id, run_members.c.key.in_(change.opened))
-        .values(opened=True)
-    )
     connection.execute(delete(slots).where(slots.c.run_id == run_id))
     connection.execute(
         delete(run_messages).where(run_messages.c.run_id == run_id, run_messages.c.slot != _EPOCH)
     )
-    waiting = select(func.count()).where(run_members.c.run_id == run_id, ~run_members.c.opened)
-    if change.opened and connection.execute(waiting).scalar_one() == 0:
+    if task.slot > 0:  # the whole cohort has uploaded, and so has opened its boxes
         connection.execute(
             delete(run_messages).where(
                 run_messages.c.run_id == run_id, run_messages.c.kind == Boxes.kind
@@ -353,9 +340,6 @@ def _delete_said(connection: Connection, run_id: str) -> None:
     """Forget the epoch: its messages, its sum and what that was about."""
     for table in (run_messages, slots, broadcasts):
         connection.execute(delete(table).where(table.c.run_id == run_id))
-    connection.execute(
-        update(run_members).where(run_members.c.run_id == run_id).values(opened=False)
-    )
 
 
 def _update_run(connection: Connection, run: Run, **values: object) -> None:

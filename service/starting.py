@@ -84,10 +84,7 @@ def start(
     )
     connection.execute(
         insert(run_members),
-        [
-            {"run_id": run_id, "key": member.key, "name": member.name, "opened": False}
-            for member in roster.members
-        ],
+        [{"run_id": run_id, "key": member.key, "name": member.name} for member in roster.members],
     )
     return run_id
 

@@ -117,8 +117,6 @@ run_members = Table(
     Column("name", String(200), nullable=False),
     # The first epoch in which it has advertised: later ones of the session say that it has.
     Column("first_epoch", Integer),
-    # It has uploaded in the present epoch, so its boxes are of no more use.
-    Column("opened", Boolean, nullable=False),
 )
 
 run_metrics = Table(

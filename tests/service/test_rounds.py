@@ -157,14 +157,14 @@ def test_a_member_sees_no_run_of_another_session(coordinator: Coordinator) -> No
     assert site.post(f"/sessions/{site.session}/runs/{run}/messages", b"\1\3").status_code == 422
 
 
-def test_whoever_was_approved_after_the_start_waits_for_the_next_run(
+def test_a_run_needs_the_least_cohort_of_approved_members(
     coordinator: Coordinator,
 ) -> None:
     sites = session_of(coordinator)
     with coordinator.context.database.changing() as connection:
         table = metadata.tables["members"]
-        late = sites[2].identity.key
-        connection.execute(table.update().where(table.c.key == late).values(status="pending"))
+        one = sites[2].identity.key
+        connection.execute(table.update().where(table.c.key == one).values(status="pending"))
     response = coordinator.admin("POST", f"/sessions/{sites[0].session}/runs", {"kind": "train"})
     assert response.json()["code"] == "run.too_few_members"
 

@@ -167,7 +167,6 @@ def upgrade() -> None:
         sa.Column("key", sa.LargeBinary(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("first_epoch", sa.Integer(), nullable=True),
-        sa.Column("opened", sa.Boolean(), nullable=False),
         sa.ForeignKeyConstraint(
             ["run_id"], ["runs.id"], name=op.f("fk_run_members_run_id"), ondelete="CASCADE"
         ),
