@@ -93,6 +93,8 @@ class Federation:
     token: str = ""
     coordinator: Process | None = None
     hospitals: list[Hospital] = field(default_factory=list)
+    # One client for all requests: making one costs more than a request.
+    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
 
     @classmethod
     @contextmanager
@@ -111,6 +113,7 @@ class Federation:
                     hospital.process.kill()
             if federation.coordinator is not None:
                 federation.coordinator.stop()
+            federation.http.close()
 
     @property
     def url(self) -> str:
@@ -142,7 +145,7 @@ class Federation:
         def answers() -> bool:
             _check_alive(coordinator)
             try:
-                return httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200
+                return self.http.get(f"{self.url}/healthz", timeout=2).status_code == 200
             except httpx.TransportError:
                 return False
 
@@ -155,12 +158,11 @@ class Federation:
         def answered() -> bool:
             nonlocal response
             try:
-                response = httpx.request(
+                response = self.http.request(
                     method,
                     f"{self.url}{path}",
                     json=body,
                     headers={"Authorization": f"Bearer {self.token}"},
-                    timeout=60,
                 )
             except httpx.TransportError:
                 return False
@@ -175,7 +177,7 @@ class Federation:
     def artifact(self, model: str) -> bytes:
         """Fetch a model's octets."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        return httpx.get(f"{self.url}/models/{model}/artifact", headers=headers).content
+        return self.http.get(f"{self.url}/models/{model}/artifact", headers=headers).content
 
     # -- hospitals
 
@@ -272,7 +274,7 @@ class Federation:
                 seen(latest)
             return latest["status"] not in ("waiting", "running")
 
-        wait_until(ended, f"run {run} ends", wait_s=wait_s, every_s=0.1)
+        wait_until(ended, f"run {run} ends", wait_s=wait_s, every_s=0.2)
         return latest
 
     def _threads(self) -> Mapping[str, str]:
@@ -281,7 +283,7 @@ class Federation:
 
 
 def wait_until(
-    true: Callable[[], bool], what: str, *, wait_s: float = _PATIENCE_S, every_s: float = 0.05
+    true: Callable[[], bool], what: str, *, wait_s: float = _PATIENCE_S, every_s: float = 0.1
 ) -> None:
     """Ask until it is true; give up by name."""
     give_up = time.monotonic() + wait_s
