@@ -1,26 +1,34 @@
 """Whole sessions over real processes, through real crashes: the same model, bit for bit."""
 
 import random
+import signal
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from benchmarks.federation import Federation, Process, wait_until
+from benchmarks.federation import Federation, Hospital, Process, wait_until
 from kernels.rounds.site import Part, Site
 from kernels.statistics import Statistics
 from tests.e2e import sessions
-
-MEMBERS = len(sessions.TABLES)
 
 
 @pytest.fixture
 def federation(tmp_path: Path):
     with Federation.started(tmp_path / "federation") as federation:
         yield federation
+
+
+def _killed_at(point: str, hospital: Hospital, joining: Process) -> Process:
+    command = list(joining.command)
+    link, table = command[command.index("join") + 1 : command.index("join") + 3]
+    roster, policy = (command[command.index(o) + 1] for o in ("--roster", "--policy"))
+    mortal = [sys.executable, "-m", "tests.e2e.hospital", point, link, table, policy, roster]
+    return replace(joining, command=[*mortal, str(hospital.home)])
 
 
 def start(federation: Federation, session: str, **body: object) -> str:
@@ -30,6 +38,13 @@ def start(federation: Federation, session: str, **body: object) -> str:
     return run
 
 
+POINTS = (
+    ["advert:1:after", "reveal:2:after"],
+    ["boxes:1:before", "certify:2:before"],
+    ["upload:2:after", "upload:1:before"],
+)
+
+
 def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -37,50 +52,25 @@ def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
     members = federation.enrol(
         session["id"], sessions.files(tmp_path), sessions.policy(), start=False
     )
-    points = [
-        "advert:1:after",
-        "boxes:1:before",
-        "upload:2:after",
-        "certify:3:before",
-        "reveal:4:after",
-    ]
-    joining: dict[str, Process] = {}
-    for hospital, point in zip(members, points, strict=True):
+    lives: dict[str, list[Process]] = {}
+    for hospital, points in zip(members, POINTS, strict=True):
         assert hospital.process is not None
-        joining[hospital.name] = hospital.process
-        command = list(hospital.process.command)
-        link, table = command[command.index("join") + 1 : command.index("join") + 3]
-        roster, policy = (command[command.index(o) + 1] for o in ("--roster", "--policy"))
-        hospital.process = Process(
-            hospital.name,
-            [
-                *(sys.executable, "-m", "tests.e2e.hospital", point),
-                *(link, table, policy, roster, str(hospital.home)),
-            ],
-            federation.folder / f"{hospital.name}.log",
-            hospital.process.environment,
-        )
+        mortal = [_killed_at(point, hospital, hospital.process) for point in points]
+        hospital.process, *lives[hospital.name] = [*mortal, hospital.process]
         hospital.process.start()
-
-    def enrolled() -> bool:
-        return len(federation.admin("GET", f"/sessions/{session['id']}/members")) == MEMBERS
-
-    wait_until(enrolled, "all have enrolled")
     federation.approve(session["id"])
     run = start(federation, session["id"], deadline_s=300)
-    killed = set()
 
     def restart_the_dead(_: object) -> None:
         for hospital in members:
             assert hospital.process is not None
-            if hospital.process.code() == -9:
-                killed.add(hospital.name)
-                hospital.process = joining[hospital.name]
+            if hospital.process.code() == -signal.SIGKILL:
+                hospital.process = lives[hospital.name].pop(0)
                 hospital.process.start()
         federation.check_hospitals()
 
     model = sessions.trained(federation, federation.follow(run, seen=restart_the_dead, wait_s=280))
-    assert killed == set(sessions.TABLES)
+    assert not any(lives.values()), "each was killed twice"
     sessions.assert_same(model, sessions.simulated(session))
     whole = Site.of_table(model.schema, sessions.pooled_table(), held_out=0.2, seed=sessions.SEED)
     pooled = Statistics.of_table(model.urk, *whole.table(Part.TRAINING, model))
@@ -145,18 +135,12 @@ def test_a_policy_that_forbids_an_algorithm_is_seen_by_the_admin(
 ) -> None:
     session = sessions.create(federation)
     rules = sessions.policy(algorithms=["moments", "linear"])
-    members = federation.enrol(session["id"], sessions.files(tmp_path), rules)
-    first = members[0].process
-    assert first is not None
-    wait_until(lambda: first.code() is not None, "the hospital refuses")
-    assert first.code() == 3
-
-    def told() -> bool:
-        listed = federation.admin("GET", f"/sessions/{session['id']}/members")
-        return any(member["refusal"] for member in listed if member["name"] == members[0].name)
-
-    wait_until(told, "the admin sees the refusal")
-    listed = federation.admin("GET", f"/sessions/{session['id']}/members")
-    refusal = next(m["refusal"] for m in listed if m["name"] == members[0].name)
-    assert refusal["code"].startswith("policy.")
-    assert "exact" in refusal["detail"]
+    hospital, *_ = federation.enrol(session["id"], sessions.files(tmp_path), rules, start=False)
+    process = hospital.process
+    assert process is not None
+    process.start()
+    wait_until(lambda: process.code() is not None, "the hospital refuses")
+    assert process.code() == 3
+    (member,) = federation.admin("GET", f"/sessions/{session['id']}/members")
+    assert member["refusal"]["code"].startswith("policy.")
+    assert "exact" in member["refusal"]["detail"]
