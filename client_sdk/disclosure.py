@@ -24,9 +24,11 @@ from privacy.securesum.terms import Terms
 _WORDS = {
     "moments": "how many rows there are, sums and sums of squares of each column, counts of "
     "missing cells and of each level",
-    "fedavg": "how training on the local rows changes the kernel's weights, and the error on "
+    "fedavg": "how training on the local rows changes the kernel's weights; if it validates, in "
+    "turn with sums of products of features (S, b, yᵀy, n), and the error on held-out rows",
+    "distillation": "the locally trained kernel's similarities of rows of a public table; if it "
+    "validates, in turn with sums of products of features (S, b, yᵀy, n), and the error on "
     "held-out rows",
-    "distillation": "the locally trained kernel's similarities of rows of a public table",
     "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
     "turn, and the error on held-out rows",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
@@ -121,7 +123,7 @@ def most_sums(spec: Any, program: Program) -> int:
         case fedavg.Spec():
             return 2 * (spec.rounds + 1) if spec.validate else spec.rounds
         case distillation.Spec():
-            return spec.rounds
+            return 2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds
         case exact.Spec():
             return 2 * spec.steps * len(spec.penalties)
         case linear_two_sums.Spec():
@@ -141,7 +143,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
         case fedavg.Spec() | exact.Spec():
             return max(statistics, weights)
         case distillation.Spec():
-            return spec.public_rows * (spec.public_rows + 1) // 2 + 1
+            gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
+            return max(statistics, gram + 2) if spec.validate else gram
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():

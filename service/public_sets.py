@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, insert, select
 
-from kernels.rounds.distillation import columns_of
+from kernels.rounds.public_set import columns_of
 from service.errors import NotFound
 from service.sent import Sent
 from service.tables import public_sets

@@ -16,9 +16,9 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 
 from kernels.errors import KernelsError, ProgramError
 from kernels.plain import decode_object
-from kernels.records import Records
 from kernels.rounds import distillation
 from kernels.rounds.program import Program
+from kernels.rounds.public_set import columns_of, public_records
 from kernels.rounds.registry import ALGORITHMS, installed
 from kernels.schema import Schema
 from kernels.spec import VERSION as KERNEL_VERSION
@@ -191,8 +191,7 @@ def _program(
     program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
     for spec in stages:
         if isinstance(spec, distillation.Spec):
-            # Nobody's rows: a public set need not say whose they are.
-            Records.for_training(replace(schema, patient=None), dict(spec.public))
+            public_records(spec.public, schema)
     return program
 
 
@@ -203,7 +202,7 @@ def _stage(connection: Connection, stage: NewStage, where: str) -> object:
     parameters = dict(stage.parameters)
     if algorithm.NAME == distillation.NAME and isinstance(parameters.get("public"), str):
         table = public_sets.find(connection, parameters["public"])
-        parameters["public"] = distillation.columns_of(table)
+        parameters["public"] = columns_of(table)
     wrong: list[str] = []
     spec: object = decode_object(algorithm.Spec, parameters, f"{where}.parameters", wrong)
     if spec is None:

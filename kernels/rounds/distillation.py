@@ -4,59 +4,62 @@
 
 where Φ_c (K, M) are the features of the K public rows X_kd under site c's trained kernel and L_kd
 is the negative log evidence of (X_kd, y_kd). The thesis adds up rows and has twice L: its α is 2K
-of ours, which means the same for public sets of any size. The default is the best of 1, 10, 100 and
-1000 by test RMSE on SML and Parkinsons, one seed: a start, to be chosen by validation.
+of ours, which means the same for public sets of any size.
 
-broadcast  θ, σ, λ, and the public rows, which are part of the program
-local      training from there (`local_training`), then the Gram matrix Φ_c Φ_cᵀ of the public rows
-           and 1; nothing from a site without rows
-sum        the mean teacher kernel T on the public rows: the coordinator sees no site's kernel, and
-           no weights of any site, summed or not
-update     θ, σ and λ by `distillation_steps` of Adam on L^KD, from where they were
+broadcast  θ, σ, λ, and the public rows, which are part of the program; w̄ after a sum of statistics
+local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after training (`local_training`), the
+           Gram matrix Φ_c Φ_cᵀ of the public rows and 1, or nothing from a site without rows; and
+           on the rows kept for stopping the squared error of the model that was sent
+sum        the pooled statistics; then the mean teacher kernel T on the public rows and the held-out
+           error: the coordinator sees no site's kernel, and no weights of any site, summed or not
+update     w̄ at the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
+           L^KD, from where they were. A pass stops after `patience` rounds without a lower held-out
+           error; a last sum judges its last θ. There is one pass for each α, and of all of them the
+           θ with the lowest error is kept, with the σ and λ that fit all rows
 
-A Gram matrix's entries are at most ‖φ‖² (`squared_norm_bound`), or M·FEATURE_BOUND² for kernels
-without such a bound. σ and λ of the end fit the public set; the linear layer refits them.
+Without validation there is one α and a round is one sum; σ and λ of the end fit the public set, and
+refitting is left to the linear layer. A Gram matrix's entries are at most ‖φ‖²
+(`squared_norm_bound`), or M·FEATURE_BOUND² for kernels without such a bound.
 """
 
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.cells import as_array
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import ProgramError, StateError, StatisticsError
+from kernels.linear import Hyperparameters, Spectrum
 from kernels.local_evidence import negative_log_evidence
-from kernels.plain import is_number
-from kernels.records import Records
+from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.local_training import Fit, minimise, starting_scales, train_locally
-from kernels.rounds.model import Model, known
-from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
+from kernels.rounds.model import Model, check_model, check_scales, known
+from kernels.rounds.parameters import (
+    check_at_least,
+    check_flag,
+    check_learning_rate,
+    check_whole,
+    choices,
+)
+from kernels.rounds.public_set import Columns, checked, public_table
 from kernels.rounds.site import Part, Site
-from kernels.rounds.storage import PRIVATE
-from kernels.rounds.sufficient import FEATURE_BOUND, RESOLUTION
+from kernels.rounds.storage import PRIVATE, check_tensor
+from kernels.rounds.sufficient import (
+    FEATURE_BOUND,
+    RESOLUTION,
+    contribution_of,
+    site_statistics,
+    statistics_blocks,
+    statistics_of,
+)
 from kernels.urk import URK
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "distillation"
 VERSION = 1
-
-MOST_PUBLIC_ROWS = 4096
-"""A Gram matrix of more would be longer than any sum here needs to be."""
-
-Columns = tuple[tuple[str, tuple[float | str | None, ...]], ...]
-
-
-def columns_of(table: Mapping[str, object]) -> Columns:
-    """Return a public table as plain data: columns of numbers, labels, and None where missing.
-
-    >>> columns_of({"age": [61.0, float("nan")], "ward": np.array(["A", "B"])})
-    (('age', (61.0, None)), ('ward', ('A', 'B')))
-    """
-    return _checked([(name, map(_cell, as_array(cells))) for name, cells in table.items()])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +67,11 @@ class Spec:
     """The public set, and how to train on it and at the sites.
 
     public: `columns_of` a table with the schema's features and targets, in their units.
-    rounds: of training and distilling. local_steps, learning_rate, proximal: as in `fedavg`.
-    distillation_steps, distillation_rate: of Adam at the coordinator. alpha: α.
+    rounds: of training and distilling, at most so many for each α. local_steps, learning_rate,
+        proximal, validate, patience: as in `fedavg`.
+    distillation_steps, distillation_rate: of Adam at the coordinator.
+    alphas: the α to choose from; several need `validate`. The default is all four that were
+        compared by test RMSE, not the best of them: no test row has a say.
     """
 
     public: Columns
@@ -75,20 +81,29 @@ class Spec:
     proximal: float = 0.0
     distillation_steps: int = 50
     distillation_rate: float = 0.01
-    alpha: float = 100.0
+    alphas: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)
+    validate: bool = True
+    patience: int = 5
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "public", _checked(self.public))
+        object.__setattr__(self, "public", checked(self.public))
         check_whole(
             1,
             rounds=self.rounds,
             local_steps=self.local_steps,
             distillation_steps=self.distillation_steps,
         )
+        check_whole(0, patience=self.patience)
         check_learning_rate(
             learning_rate=self.learning_rate, distillation_rate=self.distillation_rate
         )
-        check_at_least(0.0, proximal=self.proximal, alpha=self.alpha)
+        check_at_least(0.0, proximal=self.proximal)
+        check_flag(validate=self.validate)
+        object.__setattr__(self, "alphas", choices(alphas=self.alphas))
+        if len(self.alphas) > 1 and not self.validate:
+            raise ProgramError(
+                "several alphas are chosen from by validation: validate, or give one"
+            )
 
     @property
     def public_rows(self) -> int:
@@ -97,45 +112,111 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class Progress:
-    """A round's distillation: L^KD before and after its steps, and how far from T it ends."""
+class Best:
+    """θ with the least held-out error so far, its σ and λ; without such rows the latest."""
 
+    error: float | None
+    weights: Tensor
+    hyperparameters: Hyperparameters
+    run: int
     round: int
-    loss_before: float
-    loss_after: float
-    mismatch: float
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """θ after so many rounds of a pass.
+
+    loss_before, loss_after, mismatch: L^KD before and after the steps that led to θ, and how far
+        from T they ended; None at the start.
+    evidence, held_out_error: L/n and the held-out mean squared error, where validated.
+    """
+
+    run: int
+    round: int
+    loss_before: float | None = None
+    loss_after: float | None = None
+    mismatch: float | None = None
+    evidence: float | None = None
+    held_out_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`round`: how many teachers have been distilled."""
+    """Where distilling is.
+
+    scales: the σ and λ that training goes on from. run: passes so far, one for each α.
+    round: how many teachers this pass has distilled. latest: what is known of θ.
+    posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
+    """
 
     model: Model
     spec: Spec
+    scales: Hyperparameters
+    run: int = 0
     round: int = 0
+    posterior_weights: Tensor | None = None
+    start: Tensor | None = field(default=None, metadata=PRIVATE)
+    latest: Progress | None = field(default=None, metadata=PRIVATE)
+    best: Best | None = field(default=None, metadata=PRIVATE)
+    best_of_run: Best | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_scales(self.scales, self.model.targets)
+        check_whole(0, run=self.run, round=self.round)
+        if self.run > len(self.spec.alphas) or self.round > self.spec.rounds:
+            raise StateError(f"round {self.round} of run {self.run} is beyond the program's")
+        if self.posterior_weights is not None:
+            shape = (self.model.kernel.features, self.model.targets)
+            check_tensor("w̄", self.posterior_weights, shape)
 
 
 def initial(spec: Spec, model: Model) -> State:
     """Check the public set; start at the model's weights, or the kernel's own, and σ = λ = 1."""
-    public_table(spec, model)
-    start = Fit.of(model, starting_scales(model.targets))
-    return State(_at(model, start), spec, history=())
+    public_table(spec.public, model)
+    scales = starting_scales(model.targets)
+    start = Fit.of(model, scales).weights
+    model = model.advanced(weights=start)
+    return State(model, spec, scales, start=start, latest=Progress(0, 0), history=())
 
 
 def layout(state: State) -> Layout:
-    """Return the Gram matrix, and how many sites it is of."""
-    kernel, rows = state.model.kernel, state.spec.public_rows
-    bound = kernel.squared_norm_bound or kernel.features * FEATURE_BOUND**2
+    """Return (S, b, yᵀy, n), or the Gram matrix, how many sites it is of, and the held-out error.
+
+    After the last round only the error.
+    """
+    model, spec, rows = state.model, state.spec, state.spec.public_rows
+    if _statistics_are_next(state):
+        return Layout(statistics_blocks(model))
+    judged = held_out_blocks(model) if spec.validate else ()
+    if state.round == spec.rounds:
+        return Layout(judged)
+    bound = model.kernel.squared_norm_bound or model.kernel.features * FEATURE_BOUND**2
     return Layout(
         (
             Block("gram", (rows, rows), bound * (1 + 2.0**-40), RESOLUTION, symmetric=True),
             Block("sites", (), 1.0, 1.0),
+            *judged,
         )
     )
 
 
 def contribute(state: State, site: Site) -> Contribution:
+    """Return the site's statistics, or its trained kernel's Gram matrix and what it judged."""
+    model, spec = state.model, state.spec
+    if _statistics_are_next(state):
+        return contribution_of(site_statistics(model, site, Part.TRAINING))
+    contribution: dict[str, NDArray[np.float64]] = {}
+    if state.round < spec.rounds:
+        contribution |= _lesson(state, site)
+    if spec.validate:
+        posterior_weights = known(state.posterior_weights, NAME)
+        contribution |= held_out_contribution(model, posterior_weights, site)
+    return contribution
+
+
+def _lesson(state: State, site: Site) -> Contribution:
     """Train, and return the trained kernel's Gram matrix of the public rows."""
     model, spec = state.model, state.spec
     x, y = site.table(Part.TRAINING, model)
@@ -143,34 +224,120 @@ def contribute(state: State, site: Site) -> Contribution:
         return {"gram": np.zeros((spec.public_rows, spec.public_rows)), "sites": np.zeros(())}
     trained = train_locally(
         model.kernel,
-        _fit(model),
+        Fit.of(model, state.scales),
         x,
         y,
         steps=spec.local_steps,
         learning_rate=spec.learning_rate,
         proximal=spec.proximal,
     )
-    public, _ = public_table(spec, model)
+    public, _ = public_table(spec.public, model)
     with torch.no_grad():
         phi = URK(model.kernel, trained.weights).features(public)
     return {"gram": (phi @ phi.mT).numpy(), "sites": np.ones(())}
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Distil the mean teacher kernel."""
-    total = accepted(total, layout(state))
+    """Fit the linear layer to θ, or judge θ and distil the mean teacher kernel."""
+    total, spec = accepted(total, layout(state)), state.spec
+    if _statistics_are_next(state):
+        return _with_posterior(state, total)
+    if not spec.validate:
+        state = _told(_distilled(state, total))
+        return replace(state, run=int(state.round == spec.rounds))
+    state = _judged(state, held_out_error(total))
+    stalled = 0 < spec.patience <= state.round - known(state.best_of_run, NAME).round
+    if stalled or state.round == spec.rounds:
+        return _next_run(state)
+    return _distilled(state, total)
+
+
+def finished(state: State) -> bool:
+    """Done after one pass for each α."""
+    return state.run == len(state.spec.alphas)
+
+
+def _statistics_are_next(state: State) -> bool:
+    return state.spec.validate and state.posterior_weights is None
+
+
+def _with_posterior(state: State, total: SecureTotal) -> State:
+    spectrum = Spectrum.of(statistics_of(total, state.model))
+    hyperparameters = refit(spectrum)
+    evidence = -float(spectrum.log_evidence(hyperparameters).sum()) / max(spectrum.count, 1)
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=hyperparameters),
+        posterior_weights=spectrum.posterior_weights(hyperparameters),
+        latest=replace(known(state.latest, NAME), evidence=evidence),
+    )
+
+
+def _judged(state: State, error: float | None) -> State:
+    model = state.model
+    if error is None and len(state.spec.alphas) > 1:
+        raise ProgramError(
+            "several alphas are chosen from by held-out rows, and no site holds any out: give one "
+            "alpha, or let the program hold out rows"
+        )
+    now = Best(
+        error,
+        known(model.weights, NAME),
+        known(model.hyperparameters, NAME),
+        state.run,
+        state.round,
+    )
+    judged = replace(
+        state,
+        best=_better(state.best, now),
+        best_of_run=_better(state.best_of_run, now),
+        latest=replace(known(state.latest, NAME), held_out_error=error),
+    )
+    return _told(judged)
+
+
+def _better(best: Best | None, now: Best) -> Best:
+    if best is None or best.error is None or now.error is None:
+        return now
+    return now if now.error < best.error else best
+
+
+def _told(state: State) -> State:
+    return replace(state, history=(*known(state.history, NAME), known(state.latest, NAME)))
+
+
+def _next_run(state: State) -> State:
+    run, best = state.run + 1, known(state.best, NAME)
+    if run == len(state.spec.alphas):
+        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+    else:
+        model = state.model.advanced(weights=known(state.start, NAME))
+    return replace(
+        state,
+        model=model,
+        scales=starting_scales(model.targets),
+        run=run,
+        round=0,
+        posterior_weights=None,
+        latest=Progress(run, 0),
+        best_of_run=None,
+    )
+
+
+def _distilled(state: State, total: SecureTotal) -> State:
     model, spec, sites = state.model, state.spec, float(total["sites"])
     if sites < 0.5:
         raise StatisticsError("no site has rows to train on: let the program hold out fewer")
-    x, y = public_table(spec, model)
+    x, y = public_table(spec.public, model)
     teacher = torch.tensor(total["gram"]) / sites
+    alpha = spec.alphas[state.run]
 
     def loss(urk: URK, log_noise: Tensor, log_prior: Tensor) -> Tensor:
         return distillation_loss(
-            urk.features(x), y, teacher, log_noise=log_noise, log_prior=log_prior, alpha=spec.alpha
+            urk.features(x), y, teacher, log_noise=log_noise, log_prior=log_prior, alpha=alpha
         )
 
-    start = _fit(model)
+    start = Fit.of(model, state.scales)
     end = minimise(
         loss,
         model.kernel,
@@ -184,27 +351,15 @@ def update(state: State, total: SecureTotal) -> State:
             for fit in (start, end)
         )
         mismatch = float(_mismatch(URK(model.kernel, end.weights).features(x), teacher))
-    progress = Progress(state.round, before, after, mismatch)
+    scales = end.hyperparameters
     return replace(
         state,
-        model=_at(model, end),
+        model=model.advanced(weights=end.weights, hyperparameters=scales),
+        scales=scales,
         round=state.round + 1,
-        history=(*known(state.history, NAME), progress),
+        posterior_weights=None,
+        latest=Progress(state.run, state.round + 1, before, after, mismatch),
     )
-
-
-def finished(state: State) -> bool:
-    """Done after the last round."""
-    return state.round == state.spec.rounds
-
-
-def public_table(spec: Spec, model: Model) -> tuple[Tensor, Tensor]:
-    """Return the public rows as sites' rows are: checked by the schema, standardised alike."""
-    # Nobody's rows: a public set need not say whose they are.
-    schema = replace(model.schema, patient=None)
-    records = Records.for_training(schema, dict(spec.public))
-    rows = known(model.standardiser, "moments").apply(records)
-    return rows.features, known(rows.targets, "moments")
 
 
 def distillation_loss(
@@ -223,43 +378,3 @@ def distillation_loss(
 
 def _mismatch(features: Tensor, teacher: Tensor) -> Tensor:
     return (features @ features.mT - teacher).square().mean()
-
-
-def _fit(model: Model) -> Fit:
-    return Fit.of(model, known(model.hyperparameters, NAME))
-
-
-def _at(model: Model, fit: Fit) -> Model:
-    return model.advanced(weights=fit.weights, hyperparameters=fit.hyperparameters)
-
-
-def _cell(value: object) -> object:
-    plain = value.item() if isinstance(value, np.generic) else value
-    return None if isinstance(plain, float) and math.isnan(plain) else plain
-
-
-def _checked(public: object) -> Columns:
-    """Take columns that may have come from JSON, as lists; the schema checks them later."""
-    columns = _as_columns(public)
-    lengths = {len(cells) for _, cells in columns}
-    plain = all(
-        value is None or isinstance(value, str | bool) or is_number(value)
-        for _, cells in columns
-        for value in cells
-    )
-    if len(lengths) != 1 or not 1 <= min(lengths) <= MOST_PUBLIC_ROWS or not plain:
-        raise ProgramError(
-            f"public must be columns of one length, 1 to {MOST_PUBLIC_ROWS}, of finite numbers, "
-            "texts and nulls: make it with columns_of"
-        )
-    return columns
-
-
-def _as_columns(public: object) -> Columns:
-    try:
-        columns = tuple((name, tuple(cells)) for name, cells in public)  # type: ignore[attr-defined]
-    except (TypeError, ValueError):
-        columns = ()
-    if not columns or not all(isinstance(name, str) for name, _ in columns):
-        raise ProgramError("public must be pairs of a column's name and its cells")
-    return columns

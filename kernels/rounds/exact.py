@@ -33,7 +33,7 @@ from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.grid import WEIGHT_STEP, gridded, on_grid, regenerated
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.model import Model, check_model, known
-from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
+from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole, choices
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE, check_rows, check_tensor
 from kernels.rounds.sufficient import (
@@ -82,11 +82,7 @@ class Spec:
         check_whole(0, warm_up=self.warm_up, patience=self.patience)
         check_learning_rate(learning_rate=self.learning_rate)
         check_at_least(1e-9, clip=self.clip)
-        if not isinstance(self.penalties, tuple | list) or not self.penalties:
-            raise ProgramError(f"penalties must list at least one number, not {self.penalties!r}")
-        object.__setattr__(self, "penalties", tuple(self.penalties))
-        for penalty in self.penalties:
-            check_at_least(0.0, penalties=penalty)
+        object.__setattr__(self, "penalties", choices(penalties=self.penalties))
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.local_training import Fit, reach, starting_scales, train_locally
-from kernels.rounds.model import Model, check_model, known
+from kernels.rounds.model import Model, check_model, check_scales, known
 from kernels.rounds.parameters import check_at_least, check_flag, check_learning_rate, check_whole
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE, check_tensor
@@ -149,6 +149,7 @@ class State:
 
     def __post_init__(self) -> None:
         check_model(self.model)
+        check_scales(self.scales, self.model.targets)
         if self.posterior_weights is not None:
             shape = (self.model.kernel.features, self.model.targets)
             check_tensor("w̄", self.posterior_weights, shape)

@@ -69,8 +69,7 @@ class Model:
             _check_kind("standardiser", self.standardiser, Standardiser)
             self.standardiser.check(self.schema)
         if self.hyperparameters is not None:
-            _check_kind("hyperparameters", self.hyperparameters, Hyperparameters)
-            _check_count("values of σ² and λ²", len(self.hyperparameters.noise_variance), targets)
+            check_scales(self.hyperparameters, targets)
         if self.statistics is not None:
             _check_kind("statistics", self.statistics, Statistics)
             if (self.statistics.features, self.statistics.targets) != (features, targets):
@@ -123,6 +122,13 @@ def _check_kind(name: str, value: object, kind: type) -> None:
 def _check_count(what: str, count: int, targets: int) -> None:
     if count != targets:
         raise StateError(f"{count} {what} do not fit {targets} targets")
+
+
+def check_scales(scales: object, targets: int) -> None:
+    """Refuse what is not a σ² and a λ² for each target."""
+    if not isinstance(scales, Hyperparameters):
+        raise StateError(f"σ² and λ² are no {type(scales).__name__}")
+    _check_count("values of σ² and λ²", len(scales.noise_variance), targets)
 
 
 def check_model(model: object) -> None:

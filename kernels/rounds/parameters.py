@@ -30,6 +30,16 @@ def check_at_least(least: float, **numbers: float) -> None:
             raise ProgramError(f"{name} must be a number of at least {least:g}, not {number!r}")
 
 
+def choices(**grids: tuple[float, ...]) -> tuple[float, ...]:
+    """Return the numbers that one parameter is chosen from: at least one, none below 0."""
+    ((name, numbers),) = grids.items()
+    if not isinstance(numbers, tuple | list) or not numbers:
+        raise ProgramError(f"{name} must list at least one number, not {numbers!r}")
+    for number in numbers:
+        check_at_least(0.0, **{name: number})
+    return tuple(numbers)
+
+
 def check_learning_rate(**rates: float) -> None:
     """Refuse what is not a number above 0 and up to 1: Adam moves parameters by about it."""
     for name, rate in rates.items():

@@ -66,6 +66,7 @@ _KINDS = kinds_of(
     exact.Progress,
     fedavg.Best,
     fedavg.Progress,
+    distillation.Best,
     distillation.Progress,
     linear_two_sums.Inverse,
     *(kind for algorithm in _INSTALLED for kind in (algorithm.Spec, algorithm.State)),

@@ -1,12 +1,14 @@
 """What every federated algorithm keeps; `tests/rounds` has a class for each that inherits this.
 
 A subclass says which algorithm, with which parameters and over which model it starts; it inherits
-`AdditiveOverRows` and `EqualToPooled` too where the algorithm claims to be that.
+`AdditiveOverRows`, `EqualToPooled` and `ChosenByHeldOutError` too where the algorithm claims to be
+that.
 """
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,12 +17,14 @@ import torch
 
 from client_sdk.simulation import add_plainly
 from kernels.errors import StateError, StatisticsError
+from kernels.linear import Spectrum
 from kernels.records import Records
 from kernels.rounds import storage
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
 from kernels.rounds.registry import installed, restore
 from kernels.rounds.site import Part, Site
+from kernels.statistics import Statistics
 from privacy.encoding import Encoding
 from privacy.layout import Block, Layout, SecureTotal
 from tests.rounds import tables
@@ -187,6 +191,85 @@ class EqualToPooled(AlgorithmConformance):
         federated = self.outcome(sites, model)
         pooled = self.outcome([tables.together(sites)], model)
         _assert_same_data(federated.model, pooled.model, self.tolerance)
+
+
+class ChosenByHeldOutError(AlgorithmConformance):
+    """Phase 1, in whichever way: rows kept for stopping say which θ is kept and when to stop.
+
+    Its parameters have a `patience`, its last state a `history` and the `best` θ of it.
+    """
+
+    margin: ClassVar[float] = 0.0
+    """By what share a lower error may be passed over."""
+
+    @abstractmethod
+    def harmful(self, *, patience: int) -> Any:
+        """Return parameters with which training begins well and then does harm."""
+
+    def trained(self, spec: Any, sites: Sequence[Site], model: Model) -> list[Any]:
+        """Return all states of a stage with these parameters."""
+        states = [self.algorithm.initial(spec, model)]
+        while not self.algorithm.finished(states[-1]):
+            total = self.total(states[-1], sites)
+            states.append(self.algorithm.update(states[-1], total))
+        return states
+
+    def test_the_history_has_the_error_of_every_theta_on_the_held_out_rows_of_all_sites(
+        self,
+    ) -> None:
+        sites = self.sites()
+        states = self.trained(self.harmful(patience=0), sites, self.model(sites))
+        judged = [
+            before for before, after in pairwise(states) if len(after.history) > len(before.history)
+        ]
+        errors = [progress.held_out_error for progress in states[-1].history]
+        assert len(judged) == len(errors) > 2
+        expected = [_held_out_error(state.model, sites) for state in judged]
+        # The grids of exact training are as fine as this.
+        assert errors == pytest.approx(expected, rel=1e-3)
+
+    def test_the_theta_with_the_least_held_out_error_is_kept(self) -> None:
+        sites = self.sites()
+        last = self.trained(self.harmful(patience=0), sites, self.model(sites))[-1]
+        errors = [progress.held_out_error for progress in last.history]
+        assert min(errors) <= last.best.error <= min(errors) / (1 - self.margin)
+        assert last.best.error < min(errors[0], errors[-1]), "training helps, then does harm"
+        assert torch.equal(last.model.weights, last.best.weights)
+        # The σ and λ kept are those of this θ, too.
+        assert _held_out_error(last.model, sites) == pytest.approx(last.best.error, rel=1e-3)
+
+    def test_it_stops_when_patience_is_over(self) -> None:
+        sites = self.sites()
+        model = self.model(sites)
+        long, short = (
+            self.trained(self.harmful(patience=patience), sites, model)[-1].history
+            for patience in (0, 1)
+        )
+        assert 1 < len(short) < len(long)
+
+    def test_it_goes_on_from_the_weights_that_it_is_given(self) -> None:
+        sites = self.sites()
+        model = self.model(sites)
+        given = model.urk.weights.detach() * 0.9
+        state = self.algorithm.initial(self.spec(), model.advanced(weights=given))
+        assert torch.equal(state.model.weights, given)
+
+    def test_what_held_out_rows_said_stays_with_the_coordinator(self) -> None:
+        sites = self.sites()
+        for state in self.trained(self.harmful(patience=1), sites, self.model(sites)):
+            seen = restore(storage.encode(state, broadcast=True))
+            assert seen.best is None
+            assert seen.history is None
+
+
+def _held_out_error(model: Model, sites: Sequence[Site]) -> float:
+    """Return the mean squared error of the linear layer of all training rows, in one place."""
+    pooled = tables.together(list(sites))
+    spectrum = Spectrum.of(Statistics.of_table(model.urk, *pooled.table(Part.TRAINING, model)))
+    x, y = pooled.table(Part.STOPPING, model)
+    with torch.no_grad():
+        weights = spectrum.posterior_weights(model.hyperparameters)
+        return (model.urk.features(x) @ weights - y).square().sum().item() / len(y)
 
 
 def _assert_close(left: Any, right: Any, tolerance: float) -> None:

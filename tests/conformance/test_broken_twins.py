@@ -7,15 +7,21 @@ from typing import Any
 
 import pytest
 
-from kernels.rounds import linear, registry
+from kernels.rounds import fedavg, linear, registry
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.site import Part, Site
 from privacy.errors import PrivacyError
-from tests.conformance.algorithm import AdditiveOverRows, AlgorithmConformance, EqualToPooled
+from tests.conformance.algorithm import (
+    AdditiveOverRows,
+    AlgorithmConformance,
+    ChosenByHeldOutError,
+    EqualToPooled,
+)
+from tests.rounds.test_fedavg import TestFedAvg as FedAvgConformance
 
 
-def twin(**broken: Any) -> Any:
-    honest = {name: getattr(linear, name) for name in vars(linear) if not name.startswith("_")}
+def twin(algorithm: Any = linear, **broken: Any) -> Any:
+    honest = {name: value for name, value in vars(algorithm).items() if not name.startswith("_")}
     return SimpleNamespace(**{**honest, **broken})
 
 
@@ -111,3 +117,44 @@ def test_a_broken_twin_is_noticed(case: Case, monkeypatch: pytest.MonkeyPatch) -
     getattr(Honest(), case.caught_by)()
     with pytest.raises(case.error):
         getattr(Suspect(), case.caught_by)()
+
+
+def _keeps_the_last(state: Any, total: Any) -> Any:
+    after = fedavg.update(state, total)
+    return replace(after, model=state.model) if after.done else after
+
+
+def _judges_by_half(state: Any, site: Site) -> Contribution:
+    contribution = fedavg.contribute(state, site)
+    halved = {"held_out_squares": contribution.get("held_out_squares", 0.0) / 2}
+    return {**contribution, **halved} if "held_out_rows" in contribution else contribution
+
+
+def _begins_anew(spec: Any, model: Any) -> Any:
+    return fedavg.initial(spec, replace(model, weights=None))
+
+
+def _never_gives_up(state: Any, total: Any) -> Any:
+    patient = fedavg.update(replace(state, spec=replace(state.spec, patience=0)), total)
+    return replace(patient, spec=state.spec)
+
+
+@pytest.mark.parametrize(
+    ("broken", "caught_by"),
+    [
+        ({"update": _keeps_the_last}, "test_the_theta_with_the_least_held_out_error_is_kept"),
+        (
+            {"contribute": _judges_by_half},
+            "test_the_history_has_the_error_of_every_theta_on_the_held_out_rows_of_all_sites",
+        ),
+        ({"initial": _begins_anew}, "test_it_goes_on_from_the_weights_that_it_is_given"),
+        ({"update": _never_gives_up}, "test_it_stops_when_patience_is_over"),
+    ],
+)
+def test_a_broken_choice_is_noticed(broken: dict[str, Any], caught_by: str) -> None:
+    class Suspect(FedAvgConformance):
+        algorithm = twin(fedavg, **broken)
+
+    assert caught_by in vars(ChosenByHeldOutError)
+    with pytest.raises(AssertionError):
+        getattr(Suspect(), caught_by)()

@@ -1,0 +1,74 @@
+"""A public set: labelled rows that are nobody's secret, as plain data in a program."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from kernels.cells import as_array
+from kernels.errors import ProgramError
+from kernels.plain import is_number
+from kernels.records import Records
+from kernels.rounds.model import Model, known
+from kernels.schema import Schema
+
+MOST_PUBLIC_ROWS = 4096
+"""A Gram matrix of more would be longer than any sum here needs to be."""
+
+Columns = tuple[tuple[str, tuple[float | str | None, ...]], ...]
+
+
+def columns_of(table: Mapping[str, object]) -> Columns:
+    """Return a public table as plain data: columns of numbers, labels, and None where missing.
+
+    >>> columns_of({"age": [61.0, float("nan")], "ward": np.array(["A", "B"])})
+    (('age', (61.0, None)), ('ward', ('A', 'B')))
+    """
+    return checked([(name, map(_cell, as_array(cells))) for name, cells in table.items()])
+
+
+def public_records(public: Columns, schema: Schema) -> Records:
+    """Return the public rows as checked by the schema."""
+    # Nobody's rows: a public set need not say whose they are.
+    return Records.for_training(replace(schema, patient=None), dict(public))
+
+
+def public_table(public: Columns, model: Model) -> tuple[Tensor, Tensor]:
+    """Return the public rows as sites' rows are: checked by the schema, standardised alike."""
+    records = public_records(public, model.schema)
+    rows = known(model.standardiser, "moments").apply(records)
+    return rows.features, known(rows.targets, "moments")
+
+
+def _cell(value: object) -> object:
+    plain = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(plain, float) and math.isnan(plain) else plain
+
+
+def checked(public: object) -> Columns:
+    """Take columns that may have come from JSON, as lists; the schema checks them later."""
+    columns = _as_columns(public)
+    lengths = {len(cells) for _, cells in columns}
+    plain = all(
+        value is None or isinstance(value, str | bool) or is_number(value)
+        for _, cells in columns
+        for value in cells
+    )
+    if len(lengths) != 1 or not 1 <= min(lengths) <= MOST_PUBLIC_ROWS or not plain:
+        raise ProgramError(
+            f"public must be columns of one length, 1 to {MOST_PUBLIC_ROWS}, of finite numbers, "
+            "texts and nulls: make it with columns_of"
+        )
+    return columns
+
+
+def _as_columns(public: object) -> Columns:
+    try:
+        columns = tuple((name, tuple(cells)) for name, cells in public)  # type: ignore[attr-defined]
+    except (TypeError, ValueError):
+        columns = ()
+    if not columns or not all(isinstance(name, str) for name, _ in columns):
+        raise ProgramError("public must be pairs of a column's name and its cells")
+    return columns
