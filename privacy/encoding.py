@@ -260,11 +260,7 @@ def _encode_block(
         return
     side = block.shape[0]
     _round(np.ascontiguousarray(array.diagonal()), scale, out[:side])
-    strict_upper = np.empty(block.length - side)
-    start = 0
-    for row in range(side - 1):
-        strict_upper[start : start + side - 1 - row] = array[row, row + 1 :]
-        start += side - 1 - row
+    strict_upper = array[~np.tri(side, dtype=bool)]
     for first in range(0, strict_upper.size, _CHUNK):
         chunk = strict_upper[first : first + _CHUNK]
         out[side + first : side + first + chunk.size] = _round_times_root_two(chunk, scale)
