@@ -8,6 +8,7 @@ Features without a bound of their own get FEATURE_BOUND, and a value beyond it f
 import math
 from collections.abc import Iterator
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -83,7 +84,7 @@ def contribution_of(statistics: Statistics) -> Contribution:
         "scatter": statistics.scatter.numpy(),
         "cross": statistics.cross.numpy(),
         "target_squares": statistics.target_squares.numpy(),
-        "rows": torch.tensor(statistics.count, dtype=torch.float64).numpy(),
+        "rows": np.array(float(statistics.count)),
     }
 
 
