@@ -8,12 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.chunks import CHUNK_ROWS
 from kernels.errors import StatisticsError
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
-from kernels.rounds.sufficient import SQUARES_RESOLUTION, TARGET_BOUND
+from kernels.rounds.sufficient import SQUARES_RESOLUTION, TARGET_BOUND, site_features
 from privacy.layout import Block, SecureTotal
 
 
@@ -35,13 +34,12 @@ def held_out_contribution(
     features: theirs, (n, M), where they are known already.
     """
     squares = torch.zeros((), dtype=torch.float64)
-    if features is not None:
-        _, y = site.table(Part.STOPPING, model)
-        squares = (features @ posterior_weights - y).square().sum()
+    if features is None:
+        chunks = site_features(model, site, Part.STOPPING)
     else:
-        for x, y, _ in site.chunks(Part.STOPPING, model):
-            for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-                squares = squares + (phi @ posterior_weights - y[rows]).square().sum()
+        chunks = iter([(features, site.table(Part.STOPPING, model)[1])])
+    for phi, y in chunks:
+        squares += (phi @ posterior_weights - y).square().sum()
     return {
         "held_out_squares": squares.numpy(),
         "held_out_rows": np.array(float(site.count(Part.STOPPING))),
