@@ -193,7 +193,7 @@ def _cpu_of_federated_steps(program: Program, split: Split, steps: int) -> float
 
 
 def _cpu_of_pooled_steps(split: Split, model: Model, steps: int) -> float:
-    """Run the optimiser of `exact` where all rows are in one place: plain tensors, one forward."""
+    """Run the optimiser of `exact` where all rows are in one place, by the same code."""
     site = split.pooled()
     x, y = site.table(Part.TRAINING, model)
     held_out, answers = site.table(Part.STOPPING, model)
@@ -201,18 +201,18 @@ def _cpu_of_pooled_steps(split: Split, model: Model, steps: int) -> float:
     start = time.process_time()
     for _ in range(steps):
         kernel = URK(model.kernel, state.model.weights)
-        phi = kernel.features(torch.cat([x, held_out]))
-        training, held = phi[: len(x)], phi[len(x) :].detach()
-        spectrum = Spectrum.of(Statistics.of_features(training, y))
+        phi, pullback = kernel.features_and_pullback(x)
+        spectrum = Spectrum.of(Statistics.of_features(phi, y))
         hyperparameters = refit(spectrum)
         pooled = PooledEvidence.of(spectrum, hyperparameters)
         backward = feature_gradient(
-            training,
+            phi,
             y,
             scatter_gradient=pooled.scatter_gradient,
             cross_gradient=pooled.cross_gradient,
         )
-        (gradient,) = torch.autograd.grad(training, kernel.weights, backward.div_(len(x)))
+        gradient = pullback(backward.div_(len(x)))
+        held, _ = kernel.features_and_pullback(held_out)
         (held @ spectrum.posterior_weights(hyperparameters) - answers).square().mean()
         gradient = gradient + 3.0 / len(x) * kernel.weights.detach()
         state = exact.adam_step(state, gradient)

@@ -5,7 +5,7 @@ bytes. `secure=False` adds the same encoded integers without masks. Both give th
 the last bit, and those of a session: what a mask hides, it also cancels.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +68,12 @@ def simulate(
             broadcast = storage.encode(state, broadcast=True)
             seen = received(broadcast, program, stage)
             encoding = Encoding.finest(algorithm.layout(state), max_clients=len(sites))
-            contributions = [algorithm.contribute(seen, site) for site in sites]
+            contributions = (algorithm.contribute(seen, site) for site in sites)
             if simulation is None:
                 total = add_plainly(encoding, contributions)
             else:
                 total = simulation.total(
-                    encoding, contributions, statistic=algorithm.NAME, broadcast=broadcast
+                    encoding, list(contributions), statistic=algorithm.NAME, broadcast=broadcast
                 )
             state = algorithm.update(state, total)
             sums, released = sums + 1, released + encoding.layout.length
@@ -84,12 +84,14 @@ def simulate(
     return Simulated(model, tuple(states), sums, released)
 
 
-def add_plainly(encoding: Encoding, contributions: Sequence[Contribution]) -> SecureTotal:
+def add_plainly(encoding: Encoding, contributions: Iterable[Contribution]) -> SecureTotal:
     """Add what the sites would have sent, without masks, rounded as the encoding rounds."""
     total = np.zeros(encoding.layout.length, dtype="<u8")
+    contributors = 0
     for contribution in contributions:
         total += encoding.encode(contribution)
-    return encoding.decode(total, contributors=len(contributions))
+        contributors += 1
+    return encoding.decode(total, contributors=contributors)
 
 
 def _opened(sites: int) -> Simulation:

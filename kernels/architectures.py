@@ -1,30 +1,37 @@
-"""g(ω, x) of each architecture: its random draws, its weights, and m samples of it.
+"""g(ω, x) of each architecture: its random draws, its weights, and features of m samples of it.
 
 Every class here is one row of 004 §3.1 and answers the same four questions, given a spec:
 
     draws(spec)           what is random: hashes of the seed, shared by all parties, never trained
     shapes(spec)          names and shapes of the weights, in the order of the flat vector
     start(spec)           where the weights start: hashes of the seed too
-    samples(x, ω, θ)      z_ω(x) for all m draws, flattened to (rows, M), not yet normalised
+    features(x, ω, θ)     φ(x): z_ω(x) for all m draws, flattened to (rows, M) and normalised; and
+                          the way back, from ∂/∂φ to ∂/∂θ
+
+The way back is what autograd would do, written out: for a hospital's few rows its bookkeeping costs
+more than the arithmetic. Features are differentiable in the usual way too.
 
 Features stand coordinate by coordinate: the first coordinate of z for all m samples, then the
 second. That is eq. 3.2's concatenation up to a permutation, which no kernel value depends on.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import linear, one_hot
 
 from kernels.hashed import normals, uniforms
 from kernels.spec import Architecture, Ending, KernelSpec, Replication
 
 Named = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
+Pullback = Callable[[Tensor], Named]
+"""From the gradient with respect to an output to those with respect to the weights, by name."""
 
 
 class RandomFunction(Protocol):
@@ -39,12 +46,32 @@ class RandomFunction(Protocol):
     def start(self, spec: KernelSpec) -> Named:
         """Return the starting weights, float64."""
 
-    def samples(self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named) -> Tensor:
-        """Map x (rows, p) to the m samples (rows, M)."""
+    def features(
+        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
+        """Map x (rows, p) to φ(x) (rows, M), and return the way back."""
 
 
-def _fourier(angles: Tensor) -> Tensor:
-    return torch.cat([angles.cos(), angles.sin()], dim=-1)
+def _root(spec: KernelSpec) -> float:
+    """Return what the samples are divided by."""
+    return math.sqrt(spec.normalising_square)
+
+
+def _fourier(spec: KernelSpec, angles: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+    """Return normalised cos and sin of (rows, m) angles, and the way back to the angles."""
+    features = torch.cat([angles.cos(), angles.sin()], dim=-1).div_(_root(spec))
+
+    def pullback(gradient: Tensor) -> Tensor:
+        cosines, sines = features.chunk(2, dim=-1)
+        of_cosines, of_sines = gradient.chunk(2, dim=-1)
+        return (of_sines * cosines).addcmul_(of_cosines, sines, value=-1)
+
+    return features, pullback
+
+
+def _through_tanh(gradient: Tensor, output: Tensor) -> Tensor:
+    """Take a gradient back through a tanh with this output, in place: times 1 − tanh²."""
+    return gradient.addcmul_(gradient * output, output, value=-1)
 
 
 class _Scaled:
@@ -58,8 +85,9 @@ class _Scaled:
         return {"log_lengthscale": torch.full((spec.inputs,), level, dtype=torch.float64)}
 
     @staticmethod
-    def scale(x: Tensor, weights: Named) -> Tensor:
-        return x * (-weights["log_lengthscale"]).exp()
+    def scale(x: Tensor, weights: Named) -> tuple[Tensor, Pullback]:
+        scaled = x * (-weights["log_lengthscale"]).exp()
+        return scaled, lambda gradient: {"log_lengthscale": -(gradient * scaled).sum(0)}
 
 
 @dataclass(frozen=True)
@@ -80,8 +108,14 @@ class Stationary(_Scaled):
             omega = omega / mean_square.sqrt()
         return {"frequencies": omega}
 
-    def samples(self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named) -> Tensor:
-        return _fourier(self.scale(x, weights) @ draws["frequencies"].T)
+    def features(
+        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
+        scaled, scale_pullback = self.scale(x, weights)
+        phi, angles_pullback = _fourier(spec, scaled @ draws["frequencies"].T)
+        return phi, lambda gradient: scale_pullback(
+            angles_pullback(gradient) @ draws["frequencies"]
+        )
 
 
 class Exponential(_Scaled):
@@ -93,8 +127,12 @@ class Exponential(_Scaled):
     def draws(self, spec: KernelSpec) -> Named:
         return {"frequencies": normals(spec.seed, "frequencies", spec.samples, spec.inputs)}
 
-    def samples(self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named) -> Tensor:
-        return (self.scale(x, weights) @ draws["frequencies"].T).exp()
+    def features(
+        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
+        scaled, scale_pullback = self.scale(x, weights)
+        phi = (scaled @ draws["frequencies"].T).exp() / _root(spec)
+        return phi, lambda gradient: scale_pullback((gradient * phi) @ draws["frequencies"])
 
 
 class Polynomial(_Scaled):
@@ -110,14 +148,23 @@ class Polynomial(_Scaled):
         coordinate = 1 + ((picks - 0.5) * 2 * spec.inputs).floor().clamp(0, spec.inputs - 1)
         return {"coordinates": torch.where(picks < 0.5, 0, coordinate).long()}
 
-    def samples(self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named) -> Tensor:
-        scaled = math.sqrt(2 * spec.inputs) * self.scale(x, weights)
+    def features(
+        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
+        scaled = math.sqrt(2 * spec.inputs) * self.scale(x, weights)[0]
         offset = scaled.new_full((len(x), 1), math.sqrt(2 * spec.offset))
         extended = torch.cat([offset, scaled], dim=1)
         product = extended[:, draws["coordinates"][:, 0]]
         for pick in draws["coordinates"].T[1:]:
             product = product * extended[:, pick]
-        return product
+        phi = product / _root(spec)
+
+        def pullback(gradient: Tensor) -> Named:
+            # ∂z/∂log ℓ_i = −ω_i·z: each of the ω_i picks of x_i has a factor 1/ℓ_i.
+            counts = one_hot(draws["coordinates"], spec.inputs + 1).sum(1)[:, 1:]
+            return {"log_lengthscale": -(gradient * phi).sum(0) @ counts.to(phi.dtype)}
+
+        return phi, pullback
 
 
 class Deep:
@@ -149,24 +196,51 @@ class Deep:
         return normals(spec.seed, f"weights/{name}", *shape) / math.sqrt(shape[1])
 
     @staticmethod
-    def network(spec: KernelSpec, x: Tensor, weights: Named) -> Tensor:
-        """Return f(x) of shape (…, latent) for x of shape (…, p)."""
-        hidden = x
-        for layer in range(len(spec.hidden) + 1):
-            if layer:
-                hidden = hidden.tanh()
-            hidden = torch.nn.functional.linear(
-                hidden, weights[f"f.{layer}.weight"], weights[f"f.{layer}.bias"]
+    def network(spec: KernelSpec, x: Tensor, weights: Named) -> tuple[Tensor, Pullback]:
+        """Return f(x) of shape (…, latent) for x of shape (…, p), and the way back."""
+        inputs = [x]  # of each layer
+        for layer in range(len(spec.hidden)):
+            inputs.append(
+                linear(inputs[-1], weights[f"f.{layer}.weight"], weights[f"f.{layer}.bias"]).tanh()
             )
-        return hidden + torch.nn.functional.linear(x, weights["f.skip"])
+        last = len(spec.hidden)
+        hidden = linear(inputs[-1], weights[f"f.{last}.weight"], weights[f"f.{last}.bias"])
 
-    def frequencies(self, spec: KernelSpec, draws: Named, weights: Named) -> Tensor:
+        def pullback(gradient: Tensor) -> Named:
+            gradient = gradient.flatten(0, -2)
+            found = {"f.skip": gradient.mT @ x.flatten(0, -2)}
+            for layer in range(last, -1, -1):
+                entering = inputs[layer].flatten(0, -2)
+                found[f"f.{layer}.weight"] = gradient.mT @ entering
+                found[f"f.{layer}.bias"] = gradient.sum(0)
+                if layer:
+                    gradient = _through_tanh(gradient @ weights[f"f.{layer}.weight"], entering)
+            return found
+
+        return hidden + linear(x, weights["f.skip"]), pullback
+
+    def frequencies(
+        self, spec: KernelSpec, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
         """Return the frequencies (m, latent), scaled so that the kernel starts smooth."""
-        return draws["frequencies"] * (spec.frequency_scale / math.sqrt(spec.latent))
+        scale = spec.frequency_scale / math.sqrt(spec.latent)
+        return draws["frequencies"] * scale, lambda _: {}
 
-    def samples(self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named) -> Tensor:
-        frequencies = self.frequencies(spec, draws, weights)
-        return _fourier(self.network(spec, x, weights) @ frequencies.T)
+    def features(
+        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
+        frequencies, frequencies_pullback = self.frequencies(spec, draws, weights)
+        latent, network_pullback = self.network(spec, x, weights)
+        phi, angles_pullback = _fourier(spec, latent @ frequencies.T)
+
+        def pullback(gradient: Tensor) -> Named:
+            angles = angles_pullback(gradient)
+            return {
+                **network_pullback(angles @ frequencies),
+                **frequencies_pullback(angles.mT @ latent),
+            }
+
+        return phi, pullback
 
 
 class Shifted(Deep):
@@ -197,13 +271,26 @@ class Shifted(Deep):
         weights["h.skip"] = torch.eye(spec.shifter_inputs, dtype=torch.float64)[repeated]
         return weights
 
-    def frequencies(self, spec: KernelSpec, draws: Named, weights: Named) -> Tensor:
-        linear = torch.nn.functional.linear
-        omega = draws["frequencies"]
+    def frequencies(
+        self, spec: KernelSpec, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
+        omega, scale = draws["frequencies"], spec.frequency_scale / math.sqrt(spec.latent)
         bent = linear(omega, weights["h.0.weight"], weights["h.0.bias"]).tanh()
         shifted = linear(bent, weights["h.1.weight"], weights["h.1.bias"])
         shifted = shifted + linear(omega, weights["h.skip"])
-        return shifted * (spec.frequency_scale / math.sqrt(spec.latent))
+
+        def pullback(gradient: Tensor) -> Named:
+            gradient = gradient * scale
+            before = _through_tanh(gradient @ weights["h.1.weight"], bent)
+            return {
+                "h.0.weight": before.mT @ omega,
+                "h.0.bias": before.sum(0),
+                "h.1.weight": gradient.mT @ bent,
+                "h.1.bias": gradient.sum(0),
+                "h.skip": gradient.mT @ omega,
+            }
+
+        return shifted * scale, pullback
 
 
 class Replicated(Deep):
@@ -217,14 +304,21 @@ class Replicated(Deep):
         copies = normals(spec.seed, "copies", spec.samples, spec.inputs)
         return {**super().draws(spec), "copies": copies}
 
-    def samples(self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named) -> Tensor:
+    def features(
+        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
+    ) -> tuple[Tensor, Pullback]:
         noise = spec.replication_scale * draws["copies"]
         rows = x.unsqueeze(1)  # (rows, 1, p) against (m, p)
         copies = rows + noise if spec.replication is Replication.ADD else rows * (1 + noise)
-        latent = self.network(spec, copies, weights)  # (rows, m, latent)
+        latent, pullback = self.network(spec, copies, weights)  # (rows, m, latent)
         if spec.ending is Ending.LINEAR:
-            return latent.transpose(1, 2).flatten(1)
-        return _fourier((latent * self.frequencies(spec, draws, weights)).sum(-1))
+            coordinates = latent.mT  # (rows, latent, m)
+            return coordinates.flatten(1) / _root(spec), lambda gradient: pullback(
+                gradient.reshape(coordinates.shape).mT / _root(spec)
+            )
+        frequencies, _ = self.frequencies(spec, draws, weights)
+        phi, angles_pullback = _fourier(spec, (latent * frequencies).sum(-1))
+        return phi, lambda gradient: pullback(angles_pullback(gradient).unsqueeze(-1) * frequencies)
 
 
 RANDOM_FUNCTIONS: Mapping[Architecture, RandomFunction] = {

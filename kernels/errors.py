@@ -320,7 +320,7 @@ class StatisticsError(KernelsError):
 
 
 class NotSymmetric(StatisticsError):
-    """A scatter matrix is not symmetric."""
+    """A scatter matrix, or a gradient with respect to one, is not symmetric."""
 
     code = "statistics.not_symmetric"
 

@@ -5,7 +5,7 @@ For one target, with A = σ⁻²S + λ⁻²I and w̄ = σ⁻²A⁻¹b,
     G_S = ∂L/∂S = (A⁻¹ + w̄w̄ᵀ)/2σ²,   G_b = ∂L/∂b = −w̄/σ²
 
 so nothing is ever differentiated through a factorisation. G_S and G_b come from *summed*
-statistics; a client that is sent them back-propagates ∂L/∂Φ_c = Φ_c(G_S + G_Sᵀ) + y_cG_bᵀ through
+statistics; a client that is sent them back-propagates ∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through
 its own features, and the sum of the clients' results is the exact gradient of the pooled evidence.
 """
 
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS, chunks
-from kernels.errors import NotFinite, WrongShape
+from kernels.errors import NotFinite, NotSymmetric, WrongShape
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.statistics import Statistics
 from kernels.urk import URK
@@ -71,14 +71,15 @@ def client_gradient(
         raise WrongShape(f"G_S and G_b must have the shapes {expected}, not {shapes}")
     if len(x) != len(y):
         raise WrongShape(f"{len(x)} rows of x but {len(y)} of targets")
+    if float((scatter_gradient - scatter_gradient.mT).abs().max()) > 0:
+        raise NotSymmetric("G_S differs from its transpose: it is no gradient by a sum of φφᵀ")
     gradient = torch.zeros(kernel.weights.shape, dtype=torch.float64)
     for rows in chunks(len(x), kernel.spec.rows_at_a_time(chunk_rows)):
-        with torch.enable_grad():
-            phi = kernel.features(x[rows])
+        phi, pullback = kernel.features_and_pullback(x[rows])
         backward = feature_gradient(
             phi, y[rows], scatter_gradient=scatter_gradient, cross_gradient=cross_gradient
         )
-        gradient += torch.autograd.grad(phi, kernel.weights, backward)[0]
+        gradient += pullback(backward)
     if not torch.isfinite(gradient).all():
         raise NotFinite("the gradient is not finite: the broadcast is wrong, or training diverged")
     return gradient
@@ -87,6 +88,9 @@ def client_gradient(
 def feature_gradient(
     features: Tensor, targets: Tensor, *, scatter_gradient: Tensor, cross_gradient: Tensor
 ) -> Tensor:
-    """Return ∂/∂Φ of ⟨G_S, ΦᵀΦ⟩ + ⟨G_b, Φᵀy⟩ = Φ(G_S + G_Sᵀ) + yG_bᵀ, in the features' type."""
-    gradient = features.detach().double() @ (scatter_gradient + scatter_gradient.mT)
-    return gradient.addmm_(targets.double(), cross_gradient.mT).to(features.dtype)
+    """Return ∂/∂Φ of ⟨G_S, ΦᵀΦ⟩ + ⟨G_b, Φᵀy⟩ = 2ΦG_S + yG_bᵀ, in the features' type.
+
+    G_S is symmetric: whoever was sent it has checked that, once.
+    """
+    gradient = targets.double() @ cross_gradient.mT
+    return gradient.addmm_(features.double(), scatter_gradient, alpha=2).to(features.dtype)

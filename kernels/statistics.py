@@ -137,7 +137,8 @@ class Statistics:
         if scatter is None:
             raise EmptyTable("no chunk of rows: use Statistics.zero for an empty table")
         # dsyrk wrote the upper triangle of the column-major view, the lower one of ours.
-        scatter += scatter.tril(-1).mT
+        scatter = scatter + scatter.mT
+        scatter.diagonal().div_(2)
         return cls(scatter, cross, target_squares, count)
 
     def __add__(self, other: Self) -> Self:

@@ -6,7 +6,7 @@ linear layer on φ.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -17,8 +17,9 @@ from linear_operator.operators import (
     RootLinearOperator,
 )
 from torch import Tensor
+from torch.nn.functional import pad
 
-from kernels.architectures import RANDOM_FUNCTIONS, Shapes
+from kernels.architectures import RANDOM_FUNCTIONS, Pullback, Shapes
 from kernels.chunks import chunks
 from kernels.errors import EmptyTable, NotFinite, WeightsError, WrongShape
 from kernels.spec import KernelSpec
@@ -72,7 +73,10 @@ class URK(Kernel):
 
     def named_weights(self) -> Mapping[str, Tensor]:
         """Return views of the flat vector by name, differentiable."""
-        pieces = torch.split(self.weights, [math.prod(shape) for shape in self._shapes.values()])
+        return self._named(self.weights)
+
+    def _named(self, flat: Tensor) -> Mapping[str, Tensor]:
+        pieces = torch.split(flat, [math.prod(shape) for shape in self._shapes.values()])
         return {
             name: piece.view(shape)
             for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)
@@ -80,10 +84,25 @@ class URK(Kernel):
 
     def features(self, x: Tensor) -> Tensor:
         """Map x (rows, p) to φ(x) (rows, M), in the weights' floating-point type."""
+        return self._features(x, self.weights)[0]
+
+    def features_and_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return φ(x) without a graph, and the map from ∂/∂φ(x) to the flat ∂/∂weights.
+
+        The map takes the gradient of the first rows of φ(x); of those after them it is zero.
+        """
+        features, named_pullback = self._features(x, self.weights.detach())
+
+        def pullback(gradient: Tensor) -> Tensor:
+            named = named_pullback(pad(gradient, (0, 0, 0, len(features) - len(gradient))))
+            return torch.cat([named[name].flatten() for name in self._shapes])
+
+        return features, pullback
+
+    def _features(self, x: Tensor, flat: Tensor) -> tuple[Tensor, Pullback]:
         x = self._checked_rows(x)
         draws = {name: getattr(self, f"_draw_{name}") for name in self._draw_names}
-        samples = self._function.samples(self.spec, x, draws, self.named_weights())
-        return samples / math.sqrt(self.spec.normalising_square)
+        return self._function.features(self.spec, x, draws, self._named(flat))
 
     def features_in_chunks(self, x: Tensor, *, chunk_rows: int) -> Iterator[tuple[slice, Tensor]]:
         """Yield φ of consecutive rows, without a graph, in memory bounded by `chunk_rows`."""

@@ -18,6 +18,7 @@ the checkpoint and τ chosen by held-out error) is what prototypes measured. One
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -43,7 +44,7 @@ from kernels.rounds.sufficient import (
     statistics_blocks,
 )
 from kernels.statistics import Statistics
-from kernels.urk import URK, starting_weights, weight_count
+from kernels.urk import starting_weights, weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "exact"
@@ -142,6 +143,8 @@ class State:
         if self.pooled is not None:
             features, targets = self.model.kernel.features, self.model.targets
             check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
+            if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
+                raise StateError("G_S differs from its transpose: it is no gradient of an evidence")
             check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
             check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
             check_rows(self.pooled.rows)
@@ -149,11 +152,11 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A site's features at one θ, those of the training rows with their graph."""
+    """A site's features at one θ, and the way from ∂/∂Φ of the training rows to ∂/∂θ."""
 
-    kernel: URK
     training: Tensor
     held_out: Tensor
+    pullback: Callable[[Tensor], Tensor]
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -185,24 +188,23 @@ def contribute(state: State, site: Site) -> Contribution:
     if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
         return _contribute_in_chunks(state, site)
     x, y = site.table(Part.TRAINING, model)
-    held_out, _ = site.table(Part.STOPPING, model)
     # Both sums of a step are at the same weights, so the features of the first serve the second.
     features = None if pooled is None else site.take_kept(model)
     if not isinstance(features, Features):
-        phi = model.urk.features(torch.cat([x, held_out]))
-        features = Features(model.urk, phi[: len(x)], phi[len(x) :].detach())
+        held_out, _ = site.table(Part.STOPPING, model)
+        phi, pullback = model.urk.features_and_pullback(torch.cat([x, held_out]))
+        features = Features(phi[: len(x)], phi[len(x) :], pullback)
     if pooled is None:
         site.keep(model, features)
         return contribution_of(gridded(model, [(features.training, y)]))
-    backward = feature_gradient(
+    gradient = feature_gradient(
         features.training,
         y,
         scatter_gradient=pooled.scatter_gradient,
         cross_gradient=pooled.cross_gradient,
     )
-    (gradient,) = torch.autograd.grad(features.training, features.kernel.weights, backward)
     return {
-        "gradient": (gradient / pooled.rows).numpy(),
+        "gradient": features.pullback(gradient.div_(pooled.rows)).numpy(),
         "rows": np.array(float(len(x))),
         **held_out_contribution(model, pooled.posterior_weights, site, features=features.held_out),
     }

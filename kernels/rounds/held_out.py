@@ -7,12 +7,11 @@ anyway, the model that it was sent: stopping and choosing cost no sum of their o
 import numpy as np
 from torch import Tensor
 
-from kernels.chunks import CHUNK_ROWS
 from kernels.errors import StatisticsError
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
-from kernels.rounds.sufficient import SQUARES_RESOLUTION, TARGET_BOUND
+from kernels.rounds.sufficient import SQUARES_RESOLUTION, TARGET_BOUND, site_features
 from privacy.layout import Block, SecureTotal
 
 
@@ -34,13 +33,12 @@ def held_out_contribution(
     features: theirs, (n, M), where they are known already.
     """
     squares = 0.0
-    if features is not None:
-        _, y = site.table(Part.STOPPING, model)
-        squares = float((features @ posterior_weights).sub_(y).square_().sum())
+    if features is None:
+        chunks = site_features(model, site, Part.STOPPING)
     else:
-        for x, y, _ in site.chunks(Part.STOPPING, model):
-            for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-                squares += float((phi @ posterior_weights).sub_(y[rows]).square_().sum())
+        chunks = iter([(features, site.table(Part.STOPPING, model)[1])])
+    for phi, y in chunks:
+        squares += float((phi @ posterior_weights).sub_(y).square_().sum())
     return {
         "held_out_squares": np.array(squares),
         "held_out_rows": np.array(float(site.count(Part.STOPPING))),

@@ -144,6 +144,27 @@ def test_networks_are_what_their_formulas_say_at_any_weights(name: str) -> None:
     np.testing.assert_allclose(ours, _numpy_features(spec, x.numpy(), weights), atol=1e-12)
 
 
+@every_spec
+@given(leading=st.integers(1, 9), seed=st.integers(0, 100))
+@settings(max_examples=10, deadline=None)
+def test_the_way_back_is_autograds(spec: KernelSpec, leading: int, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(weight_count(spec), generator=generator, dtype=torch.float64)
+    kernel, x = URK(spec, weights), rows(9, 3, seed=seed)
+    gradient = rows(leading, spec.features, seed=seed + 1)
+    phi = kernel.features(x)
+    (theirs,) = torch.autograd.grad(phi[:leading], kernel.weights, gradient)
+    features, pullback = kernel.features_and_pullback(x)
+    kept = gradient.clone()
+    ours = pullback(gradient)
+    assert torch.equal(features, phi)
+    assert not features.requires_grad
+    assert not ours.requires_grad
+    assert (ours - theirs).norm() <= 1e-12 * theirs.norm()
+    assert torch.equal(pullback(gradient), ours)
+    assert torch.equal(gradient, kept)
+
+
 def test_iterating_over_chunks_leaves_gradients_on() -> None:
     kernel = URK(EVERY_SPEC["rbf"])
     for _, phi in kernel.features_in_chunks(rows(9, 3), chunk_rows=2):
@@ -162,7 +183,7 @@ def test_a_deep_kernel_is_the_gaussian_kernel_of_its_network() -> None:
     )
     kernel, x = URK(spec), rows(8, 3)
     phi = kernel.features(x).detach()
-    latent = Deep.network(spec, x, kernel.named_weights()).detach()
+    latent = Deep.network(spec, x, kernel.named_weights())[0].detach()
     lengthscale = math.sqrt(spec.latent) / spec.frequency_scale
     gaussian = (-((_distances(latent) / lengthscale) ** 2) / 2).exp()
     assert (phi @ phi.mT - gaussian).abs().max() < 0.02

@@ -63,6 +63,7 @@ def pooled(**changes: Any) -> exact.State:
         lambda: replace(FIRST, run=9),
         lambda: pooled(scatter_gradient=torch.zeros(3, 3, dtype=torch.float64)),
         lambda: pooled(scatter_gradient=torch.zeros(16, 16)),
+        lambda: pooled(scatter_gradient=torch.ones(16, 16, dtype=torch.float64).tril()),
         lambda: pooled(cross_gradient=torch.full((16, 2), torch.nan, dtype=torch.float64)),
         lambda: pooled(posterior_weights=torch.zeros(2, dtype=torch.float64)),
         lambda: pooled(rows=0),
