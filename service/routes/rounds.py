@@ -189,12 +189,12 @@ def _announced(request: Request, max_vector: int) -> int:
 def _look(
     here: Here, runs: Running, session_id: str, key: bytes, run: UUID | None
 ) -> dict[str, object] | None:
-    if run is not None:
+    asked = runs.next_item(session_id, key)
+    if run is not None and (asked is None or asked.run_id != str(run)):
         with here.database.reading() as connection:
             ended = run_rows.ended_for(connection, session_id, str(run), key)
         if ended is not None:
             return _ended(ended)
-    asked = runs.next_item(session_id, key)
     return None if asked is None else _item(asked)
 
 
