@@ -7,7 +7,6 @@ and started again. For the demo, the benchmarks and the end-to-end tests.
 
 import json
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -21,8 +20,12 @@ from typing import Any, Self
 
 import httpx
 
+from client_sdk.home import Home
+
 VEILGP = (sys.executable, "-m", "client_sdk")
 _PATIENCE_S = 120.0
+_MANY_START_S = 600.0
+"""Until many processes that start at once have imported what they need, on a busy machine."""
 
 
 class FederationFailed(Exception):
@@ -94,7 +97,7 @@ class Federation:
     coordinator: Process | None = None
     hospitals: list[Hospital] = field(default_factory=list)
     # One client for all requests: making one costs more than a request.
-    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60))
+    http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60), repr=False)
 
     @classmethod
     @contextmanager
@@ -197,17 +200,8 @@ class Federation:
         """Make homes and identities, a roster file for all of them, and start `veilgp join`."""
         for name, table in tables.items():
             home = self.folder / name / "home"
-            home.mkdir(parents=True, exist_ok=True)
-            shown = subprocess.run(
-                [*VEILGP, "identity", "--home", str(home)],
-                check=True,
-                capture_output=True,
-                text=True,
-            )
-            key = re.search("[0-9a-f]{64}", shown.stdout)
-            if key is None:
-                raise FederationFailed(f"{name} has no identity: {shown.stdout} {shown.stderr}")
-            self.hospitals.append(Hospital(name, table, home, key[0]))
+            key = Home(home).identity().key.hex()
+            self.hospitals.append(Hospital(name, table, home, key))
         roster = self.folder / "roster.json"
         members = [{"name": hospital.name, "key": hospital.key} for hospital in self.hospitals]
         roster.write_text(json.dumps({"members": members}, indent=2))
@@ -247,7 +241,7 @@ class Federation:
             self.check_hospitals()
             return len(self.admin("GET", f"/sessions/{session}/members")) == len(keys)
 
-        wait_until(enrolled, "all hospitals have enrolled")
+        wait_until(enrolled, "all hospitals have enrolled", wait_s=_MANY_START_S, every_s=0.25)
         for member in self.admin("GET", f"/sessions/{session}/members"):
             if member["key"] != keys[member["name"]]:
                 raise FederationFailed(f"{member['name']} has enrolled with another key")
@@ -262,7 +256,12 @@ class Federation:
                 _check_alive(hospital.process)
 
     def follow(
-        self, run: str, *, seen: Callable[[Mapping[str, Any]], None] | None = None, wait_s: float
+        self,
+        run: str,
+        *,
+        seen: Callable[[Mapping[str, Any]], None] | None = None,
+        wait_s: float,
+        every_s: float = 0.1,
     ) -> Mapping[str, Any]:
         """Wait until a run has ended; `seen` is shown it every time."""
         latest: Mapping[str, Any] = {}
@@ -274,7 +273,7 @@ class Federation:
                 seen(latest)
             return latest["status"] not in ("waiting", "running")
 
-        wait_until(ended, f"run {run} ends", wait_s=wait_s, every_s=0.2)
+        wait_until(ended, f"run {run} ends", wait_s=wait_s, every_s=every_s)
         return latest
 
     def _threads(self) -> Mapping[str, str]:

@@ -18,7 +18,7 @@ from uuid import UUID
 import numpy as np
 
 from client_sdk.errors import WrongTask
-from client_sdk.exchange import Effects, Exchange
+from client_sdk.exchange import Effects, Exchange, Sent
 from client_sdk.home import OpenHome
 from client_sdk.policy import Policy
 from client_sdk.progress import VectorLeft, Watch
@@ -71,9 +71,7 @@ class Door:
     run: RunInHand
     watch: Watch
 
-    def leave(
-        self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]
-    ) -> Effects[Exception | None]:
+    def leave(self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]) -> Effects[Sent]:
         """Answer a task; `fetch` gets its broadcast. The only way out for numbers."""
         client = self.home.client
         entry, epoch = client.journal.entry(task.epoch_id)
@@ -101,10 +99,10 @@ class Door:
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
         departure = self._departure(entry, task, stage, algorithm, blocks, parts)
         self.home.store.commit(step, departure=None if again else departure)
-        conflict = yield from self.exchange.send(
+        sent = yield from self.exchange.send(
             f"/sessions/{self.run.session}/runs/{self.run.run}/vectors", *parts
         )
-        if conflict is None:
+        if sent.conflict is None:
             self.watch(
                 VectorLeft(
                     stage,
@@ -116,7 +114,7 @@ class Door:
                     departure.sha256,
                 )
             )
-        return conflict
+        return sent
 
     def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
         """Refuse a task that is not this run's, or not what its program has at the stage."""

@@ -99,6 +99,14 @@ class Lost:
     reason: str
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What became of octets that were sent: refused as too late, or taken, and what is next."""
+
+    conflict: Exception | None = None
+    following: dict[str, Any] | None = None
+
+
 Effects = Generator[Call | Pause, Any, T]
 """Something to be done with the coordinator's help, whose result is a T."""
 
@@ -176,16 +184,18 @@ class Exchange:
         reply = yield from self._ask("POST", target, (data,), kind=kind, once=once)
         return reply.body
 
-    def send(self, target: str, *parts: bytes | memoryview) -> Effects[Exception | None]:
+    def send(self, target: str, *parts: bytes | memoryview) -> Effects[Sent]:
         """Post octets that are durable here: protocol messages, and from the door vectors.
 
-        A conflict (409) is given, not raised: the run may have gone on while they were on the way.
+        The coordinator may answer with what is next, as to `poll`. A conflict (409) is given, not
+        raised: the run may have gone on while they were on the way.
         """
+        target = f"{target}?wait={LONGEST_POLL_S}"
         try:
-            yield from self._ask("POST", target, parts, kind=_OCTETS, timeout_s=600.0)
+            reply = yield from self._ask("POST", target, parts, kind=_OCTETS, timeout_s=600.0)
         except _Conflict as conflict:
-            return conflict.error
-        return None
+            return Sent(conflict=conflict.error)
+        return Sent(following=None if reply.status == 204 else plain_object(reply.body))
 
     # -- one request, until there is an answer
 

@@ -15,6 +15,7 @@ raises.
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +43,7 @@ from client_sdk.exchange import (
     Effects,
     Exchange,
     Pause,
+    Sent,
 )
 from client_sdk.home import OpenHome
 from client_sdk.links import Link
@@ -138,6 +140,7 @@ class Member:
         self._answered: tuple[str, bytes] | None = None
         self._repeats = 0
         self._conflicts = 0
+        self._following: dict[str, Any] | None = None
 
     # -- the conversation
 
@@ -251,10 +254,12 @@ class Member:
                 yield from self._answer(item, offer, table)
 
     def _next(self) -> Effects[Item | None]:
-        run = "" if self._at_run is None else f"&run={self._at_run}"
-        plain = yield from self._exchange.poll(
-            f"/sessions/{self._id}/next?wait={LONGEST_POLL_S}{run}"
-        )
+        plain, self._following = self._following, None
+        if plain is None:
+            run = "" if self._at_run is None else f"&run={self._at_run}"
+            plain = yield from self._exchange.poll(
+                f"/sessions/{self._id}/next?wait={LONGEST_POLL_S}{run}"
+            )
         if plain is None:
             return None
         item = Item.read(plain)
@@ -357,14 +362,14 @@ class Member:
             run=item.run,
             kind=known.kind,
             text=known.program,
-            program=Program.from_json(known.program),
+            program=_program(known.program),
             seed=offer.membership.seed,
         )
         door = Door(self._home, self._exchange, self._policy, table, run, self._watch)
-        conflict = yield from door.leave(
+        sent = yield from door.leave(
             task, item.whole("stage"), lambda: self._broadcast(item.run, item.broadcast)
         )
-        yield from self._judge(conflict)
+        yield from self._judge(sent)
 
     def _broadcast(self, run: object, address: str) -> Effects[bytes]:
         data = yield from self._exchange.get(
@@ -423,17 +428,18 @@ class Member:
             yield from self._send(item, step.message)
 
     def _send(self, item: Item, message: Message) -> Effects[None]:
-        conflict = yield from self._exchange.send(
+        sent = yield from self._exchange.send(
             f"/sessions/{self._id}/runs/{item.run}/messages", message.encode()
         )
-        yield from self._judge(conflict)
+        yield from self._judge(sent)
 
-    def _judge(self, conflict: Exception | None) -> Effects[None]:
-        """Go on after an answer that came too late, but not for ever."""
-        self._conflicts = 0 if conflict is None else self._conflicts + 1
-        if conflict is not None:
+    def _judge(self, sent: Sent) -> Effects[None]:
+        """Remember what is next; go on after an answer that came too late, but not for ever."""
+        self._following = sent.following
+        self._conflicts = 0 if sent.conflict is None else self._conflicts + 1
+        if sent.conflict is not None:
             if self._conflicts > _MOST_CONFLICTS:
-                raise conflict
+                raise sent.conflict
             yield Pause(min(0.1 * 2.0**self._conflicts, _LONGEST_REPEAT_S))
 
     def _report(self, error: Exception) -> Effects[None]:
@@ -457,6 +463,12 @@ class Member:
 
     def _today(self) -> Any:
         return self._exchange.clock.now().date()
+
+
+@lru_cache(maxsize=2)
+def _program(text: str) -> Program:
+    """Read a run's program: the same one at every task."""
+    return Program.from_json(text)
 
 
 def _why_no_model(run: KnownRun) -> ClientError:

@@ -109,7 +109,8 @@ def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     return MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
 
 
-def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
+async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
+    # No I/O: in the event loop, which spares every request a thread.
     if member.status != APPROVED:
         raise MemberPending(
             f"{member.name!r} is enrolled and waits for the admin, who compares the fingerprint "

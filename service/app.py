@@ -55,6 +55,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
     for routes in (
+        rounds,  # first, for paths are tried in this order and most requests are these
         anyone,
         sessions,
         roster,
@@ -64,7 +65,6 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         callers,
         predict,
         membership,
-        rounds,
     ):
         app.include_router(routes.router)
     return app

@@ -14,10 +14,13 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 
 _MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_S = 30
+_KEPT = 48
+"""Connections to SQLite that stay open: one for each thread that may ask for one. Those beyond the
+pool's size would be opened, and told all their pragmas, for every transaction."""
 
 
 class Database:
@@ -81,9 +84,10 @@ class Database:
 
 
 def _engine(url: str) -> Engine:
-    engine = create_engine(url)
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _prepare_sqlite)
+    if make_url(url).get_backend_name() != "sqlite":
+        return create_engine(url)
+    engine = create_engine(url, pool_size=_KEPT)
+    event.listen(engine, "connect", _prepare_sqlite)
     return engine
 
 

@@ -187,15 +187,17 @@ class Runs:
     def next_item(self, session_id: str, key: bytes) -> Asked | None:
         """Give what the session's open run asks of a member, if anything."""
         with self._database.reading() as connection:
-            run_id = connection.execute(
-                select(runs.c.id).where(runs.c.session_id == session_id, runs.c.status.in_(OPEN))
-            ).scalar_one_or_none()
-        if run_id is None:
+            row = connection.execute(
+                select(runs.c.id, runs.c.version).where(
+                    runs.c.session_id == session_id, runs.c.status.in_(OPEN)
+                )
+            ).one_or_none()
+        if row is None:
             return None
         try:
-            with self._looking(run_id) as (run, _):
+            with self._holding_at(row.id, row.version) as (run, _):
                 item = item_for(run, key)
-                return None if item is None else Asked(run_id, item, Progress.of(run))
+                return None if item is None else Asked(row.id, item, Progress.of(run))
         except RunEnded:  # just now
             return None
 
@@ -332,6 +334,12 @@ class Runs:
         """Give an open run and its version; nobody changes it meanwhile."""
         with self._database.reading() as connection:
             version = _version(connection, run_id, session_id)
+        with self._holding_at(run_id, version) as held:
+            yield held
+
+    @contextmanager
+    def _holding_at(self, run_id: str, version: int) -> Iterator[tuple[Run, int]]:
+        """Give a run that is open at this version of its row, or later."""
         with self._holding(run_id) as live:
             # Versions ascend: an object that is newer than the row was is as good.
             if live.run is None or live.version < version:

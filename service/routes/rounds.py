@@ -1,6 +1,7 @@
 """What a member of a run does: ask what is next, fetch what it is about, answer, upload.
 
 Members pull, and the server derives what each has not answered yet; everything may be repeated.
+An answer may itself wait for what is next: half the requests of a sum.
 """
 
 import asyncio
@@ -44,6 +45,10 @@ _OCTETS: dict[int | str, dict[str, Any]] = {
     200: {"content": {"application/octet-stream": {}}, "description": "The octets."}
 }
 
+_NEXT: dict[int | str, dict[str, Any]] = {200: {"description": "The next item."}}
+
+Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S)]
+
 
 @router.get("/next", summary="Wait for the next thing to do", response_model=None)
 async def next_item(
@@ -51,13 +56,19 @@ async def next_item(
     request: Request,
     here: Here,
     runs: Running,
-    wait: Annotated[float, Query(ge=0, le=MAX_WAIT_S)] = 0.0,
+    wait: Wait = 0.0,
     run: UUID | None = None,
 ) -> Response:
     """Give one item, or 204 after `wait` seconds.
 
     `run` is the run that the member last took part in: if that has ended, this is how it learns so.
     """
+    return await _awaited(request, here, runs, member, wait, run)
+
+
+async def _awaited(
+    request: Request, here: Here, runs: Running, member: Member, wait: float, run: UUID | None
+) -> Response:
     loop = asyncio.get_running_loop()
     until = loop.time() + wait
     with runs.bell.listening(member.session_id) as listener:
@@ -83,21 +94,41 @@ def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Resp
     return Response(data, media_type="application/octet-stream")
 
 
-@router.post("/runs/{run_id}/messages", status_code=204, summary="Say something in a run")
-async def say(member: Member, run_id: UUID, request: Request, runs: Running) -> None:
-    """Take one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment."""
+@router.post(
+    "/runs/{run_id}/messages", status_code=204, summary="Say something in a run", responses=_NEXT
+)
+async def say(
+    member: Member, run_id: UUID, request: Request, here: Here, runs: Running, wait: Wait = 0.0
+) -> Response:
+    """Take one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment.
+
+    With `wait` the answer is the next item, as that of `next`.
+    """
     data = await read_body(request, member, MAX_MESSAGE)
     await run_in_threadpool(runs.say, member.session_id, str(run_id), member.key, data)
+    return await _after(request, here, runs, member, wait, run_id)
 
 
-@router.post("/runs/{run_id}/vectors", status_code=204, summary="Upload a masked vector")
-async def upload(member: Member, run_id: UUID, request: Request, here: Here, runs: Running) -> None:
+async def _after(
+    request: Request, here: Here, runs: Running, member: Member, wait: float, run: UUID
+) -> Response:
+    if wait == 0:
+        return Response(status_code=204)
+    return await _awaited(request, here, runs, member, wait, run)
+
+
+@router.post(
+    "/runs/{run_id}/vectors", status_code=204, summary="Upload a masked vector", responses=_NEXT
+)
+async def upload(
+    member: Member, run_id: UUID, request: Request, here: Here, runs: Running, wait: Wait = 0.0
+) -> Response:
     """Take 4 octets with the length of the header, the header, and the vector.
 
     Sizes, and the signed header, are checked before the vector is read. It is then spooled, and
     added to the running total once all of it is here and is what was signed: added while it
     arrives, an upload that breaks off would leave its half in the total. So memory is that of one
-    total, however many upload at once.
+    total, however many upload at once. With `wait` the answer is the next item.
     """
     size = _announced(request, here.settings.max_vector)
     stream = _Octets(request.stream())
@@ -112,7 +143,7 @@ async def upload(member: Member, run_id: UUID, request: Request, here: Here, run
         length = await run_in_threadpool(runs.expects, *where, header)
         if length is None:
             await stream.drain(_DRAINED)
-            return
+            return await _after(request, here, runs, member, wait, run_id)
         check_body(header, length, vector)
     except Exception:
         await stream.drain(_DRAINED)
@@ -126,6 +157,7 @@ async def upload(member: Member, run_id: UUID, request: Request, here: Here, run
             raise WrongRequestBody("The vector is not the one that was signed; send it again.")
         spool.seek(0)
         await run_in_threadpool(runs.add_vector, *where, header, size=vector, read=spool.read)
+    return await _after(request, here, runs, member, wait, run_id)
 
 
 class _Octets:
@@ -189,12 +221,12 @@ def _announced(request: Request, max_vector: int) -> int:
 def _look(
     here: Here, runs: Running, session_id: str, key: bytes, run: UUID | None
 ) -> dict[str, object] | None:
-    if run is not None:
+    asked = runs.next_item(session_id, key)
+    if run is not None and (asked is None or asked.run_id != str(run)):
         with here.database.reading() as connection:
             ended = run_rows.ended_for(connection, session_id, str(run), key)
         if ended is not None:
             return _ended(ended)
-    asked = runs.next_item(session_id, key)
     return None if asked is None else _item(asked)
 
 

@@ -115,7 +115,11 @@ def test_a_vector_is_refused_by_its_sizes_and_header_before_it_is_read(
     refused = {
         "header": (b"\0\xff\xff\xff" + body[4:], 413, "request.too_large"),
         "version": (body[:4] + b"\7" + body[5:], 422, "securesum.version"),
-        "signature": (body[: head - 1] + b"\0" + body[head:], 422, "collection.forged"),
+        "signature": (
+            body[: head - 1] + bytes([body[head - 1] ^ 1]) + body[head:],
+            422,
+            "collection.forged",
+        ),
         "short": (body[:-8], 422, "collection.body"),
         "long": (body + bytes(8), 422, "collection.body"),
         "empty": (b"", 411, "request.length"),
