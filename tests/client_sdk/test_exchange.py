@@ -18,7 +18,7 @@ from client_sdk.errors import (
     Refused,
     Unreachable,
 )
-from client_sdk.exchange import Call, Clock, Effects, Exchange, Lost, Patience, Pause, Reply
+from client_sdk.exchange import Call, Clock, Effects, Exchange, Lost, Patience, Pause, Reply, Sent
 from kernels.errors import KernelsError
 from privacy.errors import ClockSkew, PrivacyError
 from privacy.identity import Identity
@@ -149,11 +149,11 @@ def test_known_codes_raise_their_own_class_again() -> None:
 
 def test_octets_that_came_too_late_are_the_callers_to_judge() -> None:
     world = World(problem(409, OutOfOrder.code, "not now"))
-    conflict = world.run(world.exchange.send("/x", b"ab", memoryview(b"cd")))
-    assert isinstance(conflict, OutOfOrder)
+    sent = world.run(world.exchange.send("/x", b"ab", memoryview(b"cd")))
+    assert isinstance(sent.conflict, OutOfOrder)
     assert world.calls[0].length == 4
     world = World(said(status=204))
-    assert world.run(world.exchange.send("/x", b"ab")) is None
+    assert world.run(world.exchange.send("/x", b"ab")) == Sent()
 
 
 @given(

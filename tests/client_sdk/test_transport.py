@@ -65,7 +65,7 @@ def test_octets_go_out_as_they_are_with_their_exact_length() -> None:
         assert request.headers["content-length"] == str(4 + len(body))
         assert "transfer-encoding" not in request.headers
         assert request.headers["accept-encoding"] == "identity"
-        assert str(request.url) == f"{ORIGIN}/sessions/x/vectors"
+        assert str(request.url) == f"{ORIGIN}/sessions/x/vectors?wait=25"
     assert len(seen) == 2
 
 
