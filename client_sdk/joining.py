@@ -19,6 +19,7 @@ from client_sdk.policy import Policy, policy_of
 from client_sdk.progress import Trouble, Watch, watching
 from client_sdk.rosters import read_roster
 from client_sdk.session import Finished, Member, Offer
+from client_sdk.sites import Changes
 from client_sdk.transport import run, run_async
 from privacy.identity import Identity
 
@@ -30,6 +31,8 @@ def join(
     data: object,
     policy: Policy | str | Path | None = None,
     *,
+    added: object = None,
+    removed: object = None,
     source: str = "table",
     home: PathLike | None = None,
     roster: PathLike | Mapping[str, bytes] | None = None,
@@ -47,6 +50,8 @@ def join(
     session: a join link, or https://host/sessions/<id> once enrolled.
     data: the hospital's table; nothing of it leaves but masked sums that the policy allows.
     policy: what this site allows, or a TOML file of it; none allows nothing.
+    added, removed: tables of the rows that an update run takes in and forgets; where only one
+        hospital has any, their sum is its own, so the policy must consent to `update` by name.
     source: this table's name in the journal. Without differential privacy a source is summed with
         one set of members and one state of its table only.
     home: where identity and journal are; by default VEILGP_HOME or ~/.veilgp.
@@ -64,7 +69,7 @@ def join(
         progress,
         Patience(deadline_s, outage_s),
     )
-    effects = plan.joined(data, source, once=once, on_model=on_model)
+    effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
     return run(effects, plan.link.origin, ca=_path(ca), transport=transport)
 
 
@@ -73,6 +78,8 @@ async def join_async(
     data: object,
     policy: Policy | str | Path | None = None,
     *,
+    added: object = None,
+    removed: object = None,
     source: str = "table",
     home: PathLike | None = None,
     roster: PathLike | Mapping[str, bytes] | None = None,
@@ -94,7 +101,7 @@ async def join_async(
         progress,
         Patience(deadline_s, outage_s),
     )
-    effects = plan.joined(data, source, once=once, on_model=on_model)
+    effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
     return await run_async(effects, plan.link.origin, ca=_path(ca), transport=transport)
 
 
@@ -129,6 +136,7 @@ class _Plan:
     def joined(
         self,
         data: object,
+        changes: Changes,
         source: str,
         *,
         once: bool,
@@ -150,6 +158,7 @@ class _Plan:
                 self.link,
                 policy=self.policy,
                 data=data,
+                changes=changes,
                 source=source,
                 roster=self.roster,
                 watch=watch,

@@ -61,7 +61,7 @@ from client_sdk.progress import (
 )
 from client_sdk.rosters import confirmed_by
 from client_sdk.runs import check_run
-from client_sdk.sites import HospitalTable, site_of
+from client_sdk.sites import Changes, HospitalTable, site_of
 from client_sdk.store import KnownRun, KnownSession
 from kernels.errors import KernelsError
 from kernels.rounds.program import Program
@@ -122,6 +122,7 @@ class Member:
         *,
         policy: Policy,
         data: object = None,
+        changes: Changes | None = None,
         source: str = "table",
         roster: Mapping[str, bytes] | None = None,
         watch: Watch,
@@ -133,6 +134,7 @@ class Member:
         self._id = str(link.session)
         self._policy = policy
         self._data = data
+        self._changes = changes
         self._source = source
         self._roster = roster or {}
         self._watch = watch
@@ -212,7 +214,13 @@ class Member:
                 "upgrade veilgp here"
             )
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
-        table = site_of(program, self._data, offer.membership.seed, consents=self._policy.consents)
+        table = site_of(
+            program,
+            self._data,
+            offer.membership.seed,
+            consents=self._policy.consents,
+            changes=self._changes,
+        )
         self._policy.check_session(program, offer.terms, table.summary, today=self._today())
         return table
 

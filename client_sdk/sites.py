@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from client_sdk.tables import TableSummary, read_site, summarise
+from client_sdk.tables import TableSummary, read_records, read_site, summarise
 from kernels.rounds.program import Program
-from kernels.rounds.site import Site
+from kernels.rounds.site import Part, Site
 
 
 @dataclass(frozen=True)
@@ -17,9 +17,30 @@ class HospitalTable:
     summary: TableSummary
 
 
+@dataclass(frozen=True)
+class Changes:
+    """Rows that an update adds to a model and takes from it: tables of any kind, or None."""
+
+    added: object = None
+    removed: object = None
+
+
 def site_of(
-    program: Program, data: object, seed: int, *, consents: Iterable[str] = ()
+    program: Program,
+    data: object,
+    seed: int,
+    *,
+    consents: Iterable[str] = (),
+    changes: Changes | None = None,
 ) -> HospitalTable:
-    """Check a table against the program's schema, all of it, and deal its rows."""
+    """Check a table against the program's schema, all of it, and deal its rows.
+
+    The digest is that of the table without changes: what was summed before is still the same.
+    """
     site = read_site(data, program.schema, held_out=program.held_out, seed=seed, consents=consents)
-    return HospitalTable(site, site.digest, summarise(site))
+    digest, summary = site.digest, summarise(site)
+    changes = changes or Changes()
+    for part, table in ((Part.ADDED, changes.added), (Part.REMOVED, changes.removed)):
+        if table is not None:
+            site.parts[part] = read_records(table, program.schema)
+    return HospitalTable(site, digest, summary)

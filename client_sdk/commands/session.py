@@ -44,6 +44,12 @@ def join_command(
     roster: Annotated[
         Path | None, typer.Option(help="Keys of all members, confirmed out of band, JSON.")
     ] = None,
+    added: Annotated[
+        str | None, typer.Option(help="Rows that an update run takes in: a table of its own.")
+    ] = None,
+    removed: Annotated[
+        str | None, typer.Option(help="Rows that an update run forgets: a table of its own.")
+    ] = None,
     save: Annotated[
         Path | None, typer.Option(help="Write each run's model into a folder under this one.")
     ] = None,
@@ -68,6 +74,8 @@ def join_command(
             link,
             table,
             policy,
+            added=added,
+            removed=removed,
             source=source,
             home=home,
             roster=roster,

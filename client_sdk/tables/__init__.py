@@ -15,7 +15,7 @@ draft         a first schema for a table, to be edited
 
 from client_sdk.tables.draft import Draft, draft
 from client_sdk.tables.opening import open_table
-from client_sdk.tables.reading import SchemaStream, read_site
+from client_sdk.tables.reading import SchemaStream, read_records, read_site
 from client_sdk.tables.source import Source
 from client_sdk.tables.summary import TableSummary, summarise
 
@@ -26,6 +26,7 @@ __all__ = [
     "TableSummary",
     "draft",
     "open_table",
+    "read_records",
     "read_site",
     "summarise",
 ]

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from client_sdk.tables.arrow_cells import as_labels, as_numbers
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import Source
+from kernels.records import Records, read_in_pieces
 from kernels.rounds.site import Site
 from kernels.schema import Numeric, Schema, Target
 
@@ -38,6 +39,11 @@ class SchemaStream:
                 name: as_numbers(column, text=text) if name in self._numbers else as_labels(column)
                 for name, column in batch.items()
             }
+
+
+def read_records(data: object, schema: Schema) -> Records:
+    """Read a table that is small enough for memory, all of it checked against the schema."""
+    return Records.concatenate([*read_in_pieces(schema, SchemaStream(open_table(data), schema))])
 
 
 def read_site(

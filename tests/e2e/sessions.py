@@ -46,24 +46,26 @@ def policy(**changed: object) -> str:
     return "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
 
 
-def create(federation: Federation, name: str = "study", **changed: object) -> Mapping[str, Any]:
-    session: Mapping[str, Any] = federation.admin(
-        "POST",
-        "/sessions",
-        {
-            "name": name,
-            "schema": hospitals.SCHEMA,
-            "kernel": {"hidden": [8], "samples": 20, "seed": 1},
-            "stages": STAGES,
-            "max_rows": 1000,
-            "held_out": 0.2,
-            "seed": SEED,
-            "members": len(TABLES),
-            "privacy": {"differential_privacy": False},
-            **changed,
-        },
-    )
+NEW: Mapping[str, Any] = {
+    "name": "study",
+    "schema": hospitals.SCHEMA,
+    "kernel": {"hidden": [8], "samples": 20, "seed": 1},
+    "stages": STAGES,
+    "max_rows": 1000,
+    "held_out": 0.2,
+    "seed": SEED,
+    "members": len(TABLES),
+    "privacy": {"differential_privacy": False},
+}
+
+
+def create(federation: Federation) -> Mapping[str, Any]:
+    session: Mapping[str, Any] = federation.admin("POST", "/sessions", NEW)
     return session
+
+
+def program_text(session: Mapping[str, Any]) -> str:
+    return json.dumps(session["program"])
 
 
 def files(folder: Path) -> dict[str, Path]:
@@ -75,7 +77,7 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def simulated(session: Mapping[str, Any]) -> Model:
-    program = Program.from_json(json.dumps(session["program"]))
+    program = Program.from_json(program_text(session))
     tables = [dict(table) for table in TABLES.values()]
     return simulate(program, tables, SEED, secure=False).model
 
@@ -94,3 +96,7 @@ def assert_same(one: Model, other: Model) -> None:
 
 def pooled_table() -> dict[str, np.ndarray[Any, Any]]:
     return hospitals.pooled([dict(table) for table in TABLES.values()])
+
+
+def more_patients() -> dict[str, np.ndarray[Any, Any]]:
+    return hospitals.patients(hospitals.MIXES[0], ROWS, 4)

@@ -1,0 +1,143 @@
+"""Every kind of run, between the real coordinator and the real SDK, in one process."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from client_sdk import GlobalModel, Policy, join_async, simulate
+from client_sdk.errors import ClientError
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.rounds.site import Part, Site
+from kernels.rounds.storage import encode
+from kernels.schema import Schema
+from privacy.identity import Identity
+from service import tokens
+from service.app import create_app
+from service.settings import Settings
+from tests.e2e import sessions
+
+NAMES = [*sessions.TABLES]
+
+
+class Study:
+    """A coordinator, and three hospitals that join it within this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.app = create_app(Settings(data_dir=folder / "coordinator"))
+        self.roster: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
+
+    async def admin(self, method: str, path: str, body: object = None) -> Any:
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            headers = {"Authorization": f"Bearer {self.token}"}
+            response = await http.request(method, path, json=body, headers=headers)
+        assert response.status_code < 400, response.text
+        return response.json()
+
+    async def begin(self) -> None:
+        database = self.app.state.context.database
+        with database.changing() as connection:
+            self.token = tokens.reset_admin(connection, now=time.time()).secret
+        self.session = await self.admin("POST", "/sessions", sessions.NEW)
+        self.path = f"/sessions/{self.session['id']}"
+        for name in NAMES:
+            home = self.folder / name
+            home.mkdir(mode=0o700)
+            identity = Identity.generate()
+            key = home / "identity.key"
+            key.write_bytes(identity.to_bytes())
+            key.chmod(0o600)
+            self.roster[name] = identity.key
+            invited = await self.admin("POST", f"{self.path}/invitations", {"name": name})
+            self.links[name] = invited["link"]
+
+    async def join(self, name: str, policy: Policy, **more: Any) -> GlobalModel:
+        return await join_async(
+            self.links[name],
+            sessions.TABLES[name],
+            policy,
+            home=self.folder / name,
+            roster=self.roster,
+            progress="silent",
+            transport=httpx.ASGITransport(self.app),
+            **more,
+        )
+
+    async def run(
+        self, body: object, policy: Policy, changes: dict[str, Any] | None = None
+    ) -> Model:
+        """Run with all hospitals; the new model is the same at each of them."""
+        joining = [
+            asyncio.create_task(self.join(name, policy, **(changes or {}).get(name, {})))
+            for name in NAMES
+        ]
+        while len(members := await self.admin("GET", f"{self.path}/members")) < len(NAMES):
+            await asyncio.sleep(0.02)
+        for member in members:
+            if member["status"] == "pending":
+                await self.admin(
+                    "PATCH", f"{self.path}/members/{member['name']}", {"status": "approved"}
+                )
+        await self.admin("POST", f"{self.path}/runs", body)
+        models = await asyncio.gather(*joining)
+        assert len({model.id for model in models}) == 1
+        self.model = models[0].id
+        return models[0].artifact.model
+
+
+async def whole_study(folder: Path) -> None:
+    study = Study(folder)
+    async with study.app.router.lifespan_context(study.app):
+        await study.begin()
+        program = Program.from_json(sessions.program_text(study.session))
+        schema: Schema = program.schema
+        policy = Policy.from_toml(sessions.policy(algorithms=[*sessions.ALGORITHMS, "update"]))
+        trained = await study.run({"kind": "train"}, policy)
+        tables = [dict(table) for table in sessions.TABLES.values()]
+        assert encode(trained) == encode(
+            simulate(program, tables, sessions.SEED, secure=False).model
+        )
+        first = study.model
+
+        again = await study.run({"kind": "linear", "model": first}, policy)
+        assert encode(again) == encode(trained)
+        evaluated = await study.run({"kind": "evaluate", "model": first}, policy)
+        assert encode(evaluated) == encode(trained)
+
+        new = {name: column[:7] for name, column in sessions.more_patients().items()}
+        update = {"kind": "update", "model": first}
+        with pytest.raises(ClientError) as refused:
+            await study.run(update, policy, {NAMES[0]: {"added": new}})
+        assert "update" in str(refused.value)
+
+        consenting = Policy.from_toml(
+            sessions.policy(algorithms=[*sessions.ALGORITHMS, "update"], consents=["update"])
+        )
+        updated = await study.run(update, consenting, {NAMES[0]: {"added": new}})
+        sites = [Site.of_table(schema, table, held_out=0.2, seed=sessions.SEED) for table in tables]
+        added = Site.of_table(schema, new, held_out=0.0, seed=sessions.SEED)
+        sites[0].parts[Part.ADDED] = added.parts[Part.TRAINING]
+        refitted = simulate(
+            Program(schema, program.kernel, program.stages[2:3], program.max_rows, 0.2),
+            [site.updated() for site in sites],
+            sessions.SEED,
+            secure=False,
+            model=trained,
+        ).model
+        assert updated.statistics is not None
+        assert refitted.statistics is not None
+        assert updated.statistics.count == refitted.statistics.count
+        assert np.allclose(updated.statistics.scatter, refitted.statistics.scatter, rtol=1e-9)
+        assert np.allclose(updated.posterior.mean, refitted.posterior.mean, rtol=1e-6)
+
+
+def test_train_linear_evaluate_and_update(tmp_path: Path) -> None:
+    asyncio.run(whole_study(tmp_path))
