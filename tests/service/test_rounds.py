@@ -63,6 +63,24 @@ def test_a_run_goes_on_from_an_earlier_ones_model(coordinator: Coordinator, kind
     assert stored_model(coordinator, sites[0]) == model_bytes(expected)
 
 
+@pytest.mark.parametrize("by_alias", [False, True])
+def test_a_run_starts_from_its_own_sessions_models_only(
+    coordinator: Coordinator, by_alias: bool
+) -> None:
+    sites, others = session_of(coordinator), session_of(coordinator)
+    start(coordinator, others[0].session)
+    work(others)
+    assert others[0].outcome is not None
+    name = model = others[0].outcome["model"]
+    if by_alias:
+        name = "stay"
+        coordinator.admin("PUT", f"/models/aliases/{name}", {"model": model})
+    run = {"kind": "evaluate", "model": name}
+    response = coordinator.admin("POST", f"/sessions/{sites[0].session}/runs", run)
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
+    start(coordinator, others[0].session, "evaluate", model=name)
+
+
 def test_what_is_repeated_reordered_or_anothers_changes_nothing(coordinator: Coordinator) -> None:
     stop_engine(coordinator)
     sites = session_of(coordinator)
