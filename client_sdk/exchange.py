@@ -8,7 +8,7 @@ a few lines; a test is a third.
     Call   → Reply | Lost
     Pause  → None
 
-What is lost on the way (no connection, a timeout, 5xx of a coordinator that restarts) is asked
+What is lost on the way (no connection, a timeout, 408, 5xx of a coordinator that restarts) is asked
 again with growing waits, for as long as `Patience` says, each time newly signed with a fresh nonce.
 A 4xx is an answer: it is never asked again. Every answer names the protocol's version, so a proxy's
 page is told from the coordinator whatever its status is.
@@ -313,4 +313,5 @@ def _why_again(answer: Reply | Lost) -> str | None:
     """Say why a request is to be asked again, if it is."""
     if isinstance(answer, Lost):
         return answer.reason
-    return f"status {answer.status}" if answer.status >= 500 else None
+    again = answer.status >= 500 or answer.status == 408
+    return f"status {answer.status}" if again else None

@@ -13,7 +13,7 @@ from privacy.errors import BadSignature, ClockSkew, InvalidKey, PrivacyError, Re
 from privacy.requests import SCHEME
 from privacy.securesum.errors import AdvertForAnotherEpoch, Conflict, OutOfOrder
 from service.context import Context
-from service.errors import RateExceeded, ServiceError
+from service.errors import BodyTooSlow, NoRoom, RateExceeded, ServiceError
 from service.times import iso_time
 
 _TOO_LATE = (OutOfOrder, Conflict, AdvertForAnotherEpoch)
@@ -56,6 +56,10 @@ def add_problem_handlers(app: FastAPI) -> None:
             headers = _challenge('Bearer realm="veilgp"')
         elif isinstance(error, RateExceeded):
             headers = {"Retry-After": str(error.retry_after_s)}
+        elif isinstance(error, NoRoom):
+            headers = {"Retry-After": "1"}
+        elif isinstance(error, BodyTooSlow):
+            headers = {"Connection": "close"}  # or it would go on arriving
         return problem(
             error.status, error.code, str(error), headers=headers, problems=_parts(error)
         )

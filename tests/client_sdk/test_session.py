@@ -175,9 +175,7 @@ def test_a_broadcast_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
 
 def test_a_broadcast_that_is_never_there_is_an_error_in_the_end(make: Make) -> None:
     coordinator, hospitals = make()
-    coordinator.meddle = lambda what, reply: (
-        problem(404, "not_found") if len(what) == 64 else reply
-    )
+    coordinator.meddle = lambda what, reply: problem(404, "not_found") if len(what) == 64 else reply
     drive(hospitals, coordinator)
     assert {getattr(h.error, "code", None) for h in hospitals} == {"not_found"}
 
