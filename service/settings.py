@@ -53,6 +53,8 @@ class Settings(BaseSettings):
     tls_key: Path | None = None
     behind_tls_proxy: bool = False
     """Something in front of this coordinator speaks TLS: then it may listen without."""
+    max_connections: Positive = 1000
+    """More are answered 503, and come again; each member that waits for what is next has one."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     max_body: Positive = 1 << 20
     """The most octets of a JSON body, where a route does not say more."""
