@@ -65,6 +65,17 @@ def test_the_deadline_names_whose_answer_is_missing(quiet: Coordinator, kind: st
     assert outcomes(sites) == {("failed", "run.deadline")}
 
 
+@pytest.mark.parametrize(("said", "until_s"), [({}, 77), ({"deadline_s": 5}, 5)])
+def test_the_settings_say_when_a_run_ends_that_does_not(
+    tmp_path: Path, said: dict[str, int], until_s: int
+) -> None:
+    with Coordinator(tmp_path, run_deadline_s=77) as coordinator:
+        sites = session_of(coordinator)
+        run = start(coordinator, sites[0].session, **said)
+        deadline = loaded(coordinator, run).plan.deadline_at
+        assert deadline == coordinator.clock() + until_s
+
+
 def test_the_engine_keeps_deadlines_by_itself(coordinator: Coordinator) -> None:
     sites = session_of(coordinator)
     run = start(coordinator, sites[0].session, deadline_s=1000)
