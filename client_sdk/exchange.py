@@ -145,12 +145,14 @@ class Exchange:
         self,
         identity: Identity,
         *,
+        host: str,
         patience: Patience | None = None,
         clock: Clock | None = None,
         entropy: Randomness = os.urandom,
         notice: Callable[[str, float], None] | None = None,
     ) -> None:
         self._identity = identity
+        self._host = host
         self._patience = patience or Patience()
         self.clock = clock or Clock()
         self._entropy = entropy
@@ -259,6 +261,7 @@ class Exchange:
             "Authorization": sign_request(
                 self._identity,
                 method=method,
+                host=self._host,
                 target=target,
                 digest=digest,
                 now_ms=now_ms,

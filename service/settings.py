@@ -132,7 +132,7 @@ class Settings(BaseSettings):
     def _secure(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key belong together: give both, or neither")
-        if self.tls_certificate or self.behind_tls_proxy or _is_loopback(self.host):
+        if self.tls_certificate or self.behind_tls_proxy or is_loopback(self.host):
             return self
         raise ValueError(
             f"listening on {self.host} without TLS would show tokens to the network: give "
@@ -218,7 +218,8 @@ def _explained(error: ValidationError) -> str:
     return f"The settings are refused: {'; '.join(wrong)}."
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
