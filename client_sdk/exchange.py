@@ -8,7 +8,7 @@ a few lines; a test is a third.
     Call   → Reply | Lost
     Pause  → None
 
-What is lost on the way (no connection, a timeout, 5xx of a coordinator that restarts) is asked
+What is lost on the way (no connection, a timeout, 408, 5xx of a coordinator that restarts) is asked
 again with growing waits, for as long as `Patience` says, each time newly signed with a fresh nonce.
 A 4xx is an answer: it is never asked again. Every answer names the protocol's version, so a proxy's
 page is told from the coordinator whatever its status is.
@@ -49,8 +49,8 @@ _OCTETS = "application/octet-stream"
 T = TypeVar("T")
 
 
-class _Conflict(Exception):
-    """The coordinator's refusal of octets that came too late."""
+class TooLate(Exception):
+    """The coordinator's word that the run has gone on; `error` is what it said."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -145,12 +145,14 @@ class Exchange:
         self,
         identity: Identity,
         *,
+        host: str,
         patience: Patience | None = None,
         clock: Clock | None = None,
         entropy: Randomness = os.urandom,
         notice: Callable[[str, float], None] | None = None,
     ) -> None:
         self._identity = identity
+        self._host = host
         self._patience = patience or Patience()
         self.clock = clock or Clock()
         self._entropy = entropy
@@ -164,6 +166,13 @@ class Exchange:
     ) -> Effects[bytes]:
         """Get octets."""
         reply = yield from self._ask("GET", target, (), limit=limit, timeout_s=timeout_s)
+        return reply.body
+
+    def get_current(self, target: str, *, limit: int, timeout_s: float) -> Effects[bytes]:
+        """Get octets that are there only while they are needed; `TooLate` if they no longer are."""
+        reply = yield from self._ask(
+            "GET", target, (), limit=limit, timeout_s=timeout_s, too_late=(404, 409)
+        )
         return reply.body
 
     def get_json(self, target: str) -> Effects[dict[str, Any]]:
@@ -192,9 +201,11 @@ class Exchange:
         """
         target = f"{target}?wait={LONGEST_POLL_S}"
         try:
-            reply = yield from self._ask("POST", target, parts, kind=_OCTETS, timeout_s=600.0)
-        except _Conflict as conflict:
-            return Sent(conflict=conflict.error)
+            reply = yield from self._ask(
+                "POST", target, parts, kind=_OCTETS, timeout_s=600.0, too_late=(409,)
+            )
+        except TooLate as late:
+            return Sent(conflict=late.error)
         return Sent(following=None if reply.status == 204 else plain_object(reply.body))
 
     # -- one request, until there is an answer
@@ -209,6 +220,7 @@ class Exchange:
         limit: int = MAX_PLAIN,
         timeout_s: float = 60.0,
         once: bool = False,
+        too_late: tuple[int, ...] = (),
     ) -> Effects[Reply]:
         digest = hashlib.sha256()
         for part in parts:
@@ -220,7 +232,7 @@ class Exchange:
             answer = yield Call(method, target, headers, parts, limit, timeout_s)
             reason = _why_again(answer)
             if reason is None:
-                return self._accepted(answer, sending=kind == _OCTETS)
+                return self._accepted(answer, too_late)
             waited = self.clock.monotonic() - began
             if once or waited > self._patience.outage_s:
                 raise Unreachable(
@@ -249,6 +261,7 @@ class Exchange:
             "Authorization": sign_request(
                 self._identity,
                 method=method,
+                host=self._host,
                 target=target,
                 digest=digest,
                 now_ms=now_ms,
@@ -259,7 +272,7 @@ class Exchange:
         }
         return headers if kind is None else {**headers, "Content-Type": kind}
 
-    def _accepted(self, reply: Reply, *, sending: bool) -> Reply:
+    def _accepted(self, reply: Reply, too_late: tuple[int, ...]) -> Reply:
         """Give an answer that is the coordinator's and says yes; raise what it says otherwise."""
         spoken = reply.headers.get(HEADER)
         if spoken is None:
@@ -277,7 +290,7 @@ class Exchange:
                 )
             error = error_of(reply.status, reply.headers, reply.body, self.clock.now())
             error.add_note(SAID)
-            raise _Conflict(error) if sending and reply.status == 409 else error
+            raise TooLate(error) if reply.status in too_late else error
         if not 200 <= reply.status < 300 or reply.headers.get("content-encoding", "identity") != (
             "identity"
         ):
@@ -303,4 +316,5 @@ def _why_again(answer: Reply | Lost) -> str | None:
     """Say why a request is to be asked again, if it is."""
     if isinstance(answer, Lost):
         return answer.reason
-    return f"status {answer.status}" if answer.status >= 500 else None
+    again = answer.status >= 500 or answer.status == 408
+    return f"status {answer.status}" if again else None

@@ -22,6 +22,7 @@ from client_sdk.session import Finished, Member, Offer
 from client_sdk.sites import Changes
 from client_sdk.transport import run, run_async
 from privacy.identity import Identity
+from privacy.requests import host_of
 
 PathLike = str | os.PathLike[str]
 
@@ -176,6 +177,7 @@ class _Plan:
     def _exchange(self, identity: Identity, watch: Watch) -> Exchange:
         return Exchange(
             identity,
+            host=host_of(self.link.origin),
             patience=self.patience,
             clock=self.clock,
             notice=lambda reason, again_in_s: watch(Trouble(reason, again_in_s)),

@@ -44,6 +44,7 @@ from client_sdk.exchange import (
     Exchange,
     Pause,
     Sent,
+    TooLate,
 )
 from client_sdk.home import OpenHome
 from client_sdk.links import Link
@@ -374,13 +375,16 @@ class Member:
             seed=offer.membership.seed,
         )
         door = Door(self._home, self._exchange, self._policy, table, run, self._watch)
-        sent = yield from door.leave(
-            task, item.whole("stage"), lambda: self._broadcast(item.run, item.broadcast)
-        )
+        try:
+            sent = yield from door.leave(
+                task, item.whole("stage"), lambda: self._broadcast(item.run, item.broadcast)
+            )
+        except TooLate as late:
+            sent = Sent(conflict=late.error)
         yield from self._judge(sent)
 
     def _broadcast(self, run: object, address: str) -> Effects[bytes]:
-        data = yield from self._exchange.get(
+        data = yield from self._exchange.get_current(
             f"/sessions/{self._id}/runs/{run}/broadcasts/{address}",
             limit=MAX_BROADCAST,
             timeout_s=600.0,

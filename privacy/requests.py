@@ -3,19 +3,26 @@
     Authorization: Veilgp key="…", time="…", nonce="…", digest="…", signature="…"
 
 All values are lower-case hexadecimal, but for the time: milliseconds since 1970. The signature,
-under a label of its own, covers the method, the path with its query, time, nonce and the SHA-256 of
-the body. So a request can neither be changed, nor sent elsewhere, nor much later; within the window
+under a label of its own, covers the method, the host as HTTP's Host names it, the path with its
+query, time, nonce and the SHA-256 of the body. So a request can neither be changed, nor passed on
+to another coordinator that knows its own name, nor sent much later; within the window
 its receiver remembers the nonces it has seen (`Replayed` is for it to raise). Who has stolen a link
 or a token, but not the key, can ask for nothing.
 
 >>> from privacy.identity import Identity
 >>> identity = Identity.from_bytes(bytes(range(32)))
 >>> header = sign_request(
-...     identity, method="GET", target="/sessions", digest=EMPTY, now_ms=1000, nonce=bytes(16)
+...     identity,
+...     method="GET",
+...     host="gp.example",
+...     target="/sessions",
+...     digest=EMPTY,
+...     now_ms=1000,
+...     nonce=bytes(16),
 ... )
 >>> request = SignedRequest.parse(header)
->>> request.check(method="GET", target="/sessions", now_ms=1500)
->>> request.check(method="POST", target="/sessions", now_ms=1500)
+>>> request.check(method="GET", host="gp.example", target="/sessions", now_ms=1500)
+>>> request.check(method="GET", host="other.example", target="/sessions", now_ms=1500)
 Traceback (most recent call last):
 privacy.errors.BadSignature: ...
 """
@@ -69,7 +76,7 @@ class SignedRequest:
             bytes.fromhex(signature),
         )
 
-    def check(self, *, method: str, target: str, now_ms: int) -> None:
+    def check(self, *, method: str, host: str, target: str, now_ms: int) -> None:
         """Refuse a request that is not signed by its key, is another one, or too old or new."""
         check_key(self.key)
         if abs(self.time_ms - now_ms) > WINDOW_MS:
@@ -82,22 +89,49 @@ class SignedRequest:
             self.key,
             self.signature,
             Label.REQUEST,
-            *_parts(method, target, self.time_ms, self.nonce, self.digest),
+            *_parts(method, host, target, self.time_ms, self.nonce, self.digest),
         )
 
 
 def sign_request(
-    identity: Identity, *, method: str, target: str, digest: bytes, now_ms: int, nonce: bytes
+    identity: Identity,
+    *,
+    method: str,
+    host: str,
+    target: str,
+    digest: bytes,
+    now_ms: int,
+    nonce: bytes,
 ) -> str:
     """Give the header of one request; `target` is its path with the query, `nonce` fresh."""
-    signature = identity.sign(Label.REQUEST, *_parts(method, target, now_ms, nonce, digest))
+    signature = identity.sign(Label.REQUEST, *_parts(method, host, target, now_ms, nonce, digest))
     return (
         f'{SCHEME} key="{identity.key.hex()}", time="{now_ms}", nonce="{nonce.hex()}", '
         f'digest="{digest.hex()}", signature="{signature.hex()}"'
     )
 
 
+def host_of(origin: str) -> str:
+    """Give the host of an origin as the Host header of its requests has it.
+
+    >>> host_of("https://GP.example:443"), host_of("http://127.0.0.1:8000")
+    ('gp.example', '127.0.0.1:8000')
+    >>> host_of("https://münchen.example")
+    'xn--mnchen-3ya.example'
+    """
+    scheme, _, host = origin.lower().partition("://")
+    host = host.removesuffix(":443" if scheme == "https" else ":80")
+    return host if host.isascii() else host.encode("idna").decode()
+
+
 def _parts(
-    method: str, target: str, time_ms: int, nonce: bytes, digest: bytes
+    method: str, host: str, target: str, time_ms: int, nonce: bytes, digest: bytes
 ) -> tuple[bytes, ...]:
-    return (method.encode(), target.encode(), time_ms.to_bytes(8, "big"), nonce, digest)
+    return (
+        method.encode(),
+        host.encode(),
+        target.encode(),
+        time_ms.to_bytes(8, "big"),
+        nonce,
+        digest,
+    )

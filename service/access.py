@@ -12,22 +12,29 @@ names its session `{session_id}`. A session that the one who asks is no member o
 one that does not exist.
 """
 
+import re
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 from sqlalchemy import select
 
-from privacy.requests import SCHEME, SignedRequest
+from privacy.errors import BadSignature
+from privacy.requests import SCHEME, SignedRequest, host_of
 from service import tokens
 from service.context import Context, Here
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.nonces import remember
+from service.settings import is_loopback
 from service.tables import members
 from service.tokens import Role, Token
 
 PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"
 """A member's status."""
+_HOST = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -147,8 +154,31 @@ def _token(request: Request, here: Context) -> Token:
 
 def _signed(request: Request, here: Context) -> SignedRequest:
     signed = SignedRequest.parse(request.headers.get("Authorization", ""))
-    signed.check(method=request.method, target=_target(request), now_ms=_now_ms(here))
+    check = partial(
+        signed.check, method=request.method, target=_target(request), now_ms=_now_ms(here)
+    )
+    *others, own = _own_hosts(request, here)
+    for host in others:
+        with suppress(BadSignature):
+            check(host=host)
+            return signed
+    check(host=own)
     return signed
+
+
+def _own_hosts(request: Request, here: Context) -> list[str]:
+    """Give what members may call this coordinator in what they sign.
+
+    With a `public_url` that is its host, whatever a proxy makes of the header: what a member has
+    signed for another coordinator is worthless here. On this machine itself it has another name.
+    Without, it does not know its name, and takes the header's word.
+    """
+    asked = request.headers.get("Host", "").lower()
+    public = here.settings.public_url
+    if public is None:
+        return [asked]
+    local = urlsplit(f"//{asked}").hostname if _HOST.fullmatch(asked) else None
+    return [*([asked] if local and is_loopback(local) else []), host_of(public)]
 
 
 def _once(signed: SignedRequest, here: Context) -> None:

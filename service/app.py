@@ -29,6 +29,7 @@ from service.routes import (
 )
 from service.runs import Runs
 from service.settings import Settings
+from service.spool import Spool
 
 
 def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
@@ -44,6 +45,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         torch.set_num_threads(1)
         app.state.predictor = Predictor(settings, database, clock)
         app.state.runs = Runs(database, settings, Bell(), clock)
+        app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)
         engine.start()
         yield

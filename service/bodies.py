@@ -1,4 +1,4 @@
-"""Bodies of requests: never read beyond a limit, never believed before their digest is checked.
+"""Bodies of requests: read within a limit and a deadline, believed once their digest is checked.
 
 A route names the JSON that it takes after the one who asks, and FastAPI resolves parameters in
 order: nothing is read for whom the first one refuses.
@@ -6,8 +6,11 @@ order: nothing is read for whom the first one refuses.
     def create(admin: Admin, new: Annotated[NewSession, sent(NewSession)]) -> …
 """
 
+import asyncio
 import hashlib
 import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fastapi import Depends, Request
@@ -17,8 +20,8 @@ from pydantic import ValidationError
 from privacy.errors import WrongBody
 from privacy.requests import SCHEME, SignedRequest
 from service.access import MemberAccess
-from service.context import Here
-from service.errors import BodyTooLarge
+from service.context import Context, Here
+from service.errors import BodyTooLarge, BodyTooSlow
 from service.sent import Sent
 
 T = TypeVar("T", bound=Sent)
@@ -57,11 +60,25 @@ async def read_unsigned(request: Request, limit: int) -> bytes:
     """Read a body of at most `limit` octets, of a sender who shows a token."""
     announced = request.headers.get("Content-Length", "0")
     _refuse_longer(int(announced) if announced.isdecimal() else 0, limit)
+    here: Context = request.app.state.context
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        _refuse_longer(len(body), limit)
+    async with in_time(here.settings.body_deadline_s):
+        async for piece in request.stream():
+            body += piece
+            _refuse_longer(len(body), limit)
     return bytes(body)
+
+
+@asynccontextmanager
+async def in_time(seconds: float) -> AsyncIterator[None]:
+    """Refuse a body that is not here by then: a connection that dribbles holds memory, or disk."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise BodyTooSlow(
+            f"The body did not arrive within {seconds:g} s; send it again, over a faster line."
+        ) from None
 
 
 def _refuse_longer(length: int, limit: int) -> None:

@@ -12,6 +12,7 @@ import uvicorn
 
 from service import data_directory, tokens
 from service.app import create_app
+from service.connections import Prompt
 from service.database import Database
 from service.errors import ServiceError
 from service.settings import Settings, load
@@ -44,6 +45,8 @@ def server(settings: Settings) -> uvicorn.Server:
         log_level=settings.log_level,
         # Long polls would fill it; nothing secret is ever in a path, but it says who asks when.
         access_log=settings.log_level == "debug",
+        http=Prompt,
+        limit_concurrency=settings.max_connections,
         server_header=False,
         # Who is asked for is what was signed, not what a header says.
         proxy_headers=False,

@@ -19,7 +19,7 @@ from service.runs import Runs
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 5.0
-"""How long a run that another replica has left behind may wait."""
+"""How long a run may wait that another replica, or a database that failed, has left behind."""
 
 
 class Engine:
@@ -66,6 +66,10 @@ class Engine:
         due_at = None
         try:
             due_at = self._runs.advance(run_id)
+        except SQLAlchemyError:
+            # Nothing is lost: the truth is in the rows, and the run's own deadline bounds this.
+            log.exception("run %s: the database does not answer; the engine tries again", run_id)
+            due_at = self._clock() + LOOK_AGAIN_S
         except Exception as error:
             log.exception("run %s: the coordinator failed", run_id)
             self._give_up(run_id, error)

@@ -21,7 +21,11 @@
     ├── LengthRequired            request.length            411
     ├── RunRefused                run.refused               422
     ├── BodyTooLarge              request.too_large         413
+    ├── BodyTooSlow               request.too_slow          408
     ├── RateExceeded              rate.exceeded             429, with `retry_after_s`
+    ├── NoRoom                    upload.no_room            503: the same again, later
+    │   ├── UploadUnderWay        upload.under_way
+    │   └── SpoolFull             upload.spool_full
     ├── TableTooLong              table.too_long            413
     ├── AliasInvalid              alias.invalid             422
     ├── ModelDamaged              model.damaged             500
@@ -171,6 +175,32 @@ class BodyTooLarge(ServiceError):
 
     code = "request.too_large"
     status = 413
+
+
+class BodyTooSlow(ServiceError):
+    """A request's body took longer to arrive than this coordinator waits."""
+
+    code = "request.too_slow"
+    status = 408
+
+
+class NoRoom(ServiceError):
+    """A vector that cannot arrive now; its sender keeps it and tries again."""
+
+    code = "upload.no_room"
+    status = 503
+
+
+class UploadUnderWay(NoRoom):
+    """A second vector of a member, while its first is arriving."""
+
+    code = "upload.under_way"
+
+
+class SpoolFull(NoRoom):
+    """More vectors at once than there is room for."""
+
+    code = "upload.spool_full"
 
 
 class RateExceeded(ServiceError):

@@ -11,9 +11,13 @@ from starlette.exceptions import HTTPException
 from kernels.errors import KernelsError
 from privacy.errors import BadSignature, ClockSkew, InvalidKey, PrivacyError, RequestError
 from privacy.requests import SCHEME
+from privacy.securesum.errors import AdvertForAnotherEpoch, Conflict, OutOfOrder
 from service.context import Context
-from service.errors import RateExceeded, ServiceError
+from service.errors import BodyTooSlow, NoRoom, RateExceeded, ServiceError
 from service.times import iso_time
+
+_TOO_LATE = (OutOfOrder, Conflict, AdvertForAnotherEpoch)
+"""The run has gone on, or has another answer: nobody's fault, and the member asks what is next."""
 
 
 def problem(
@@ -52,6 +56,10 @@ def add_problem_handlers(app: FastAPI) -> None:
             headers = _challenge('Bearer realm="veilgp"')
         elif isinstance(error, RateExceeded):
             headers = {"Retry-After": str(error.retry_after_s)}
+        elif isinstance(error, NoRoom):
+            headers = {"Retry-After": "1"}
+        elif isinstance(error, BodyTooSlow):
+            headers = {"Connection": "close"}  # or it would go on arriving
         return problem(
             error.status, error.code, str(error), headers=headers, problems=_parts(error)
         )
@@ -63,7 +71,8 @@ def add_problem_handlers(app: FastAPI) -> None:
     @app.exception_handler(PrivacyError)
     def of_privacy(request: Request, error: PrivacyError) -> JSONResponse:
         if not isinstance(error, RequestError | BadSignature | InvalidKey):
-            return problem(422, error.code, str(error))
+            status = 409 if isinstance(error, _TOO_LATE) else 422
+            return problem(status, error.code, str(error))
         more: dict[str, Any] = {}
         if isinstance(error, ClockSkew):
             here: Context = request.app.state.context

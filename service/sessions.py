@@ -233,6 +233,10 @@ def _order_problems(names: list[str]) -> Iterator[ProgramError]:
             yield ProgramError(
                 f"stages[{index}], {name}, needs the stage {' or '.join(needs)} before it"
             )
+    if set(names) <= ALGORITHMS.keys() and not set(_LAYERS) & set(names):
+        yield ProgramError(
+            f"no stage of the program is {' or '.join(_LAYERS)}: without one a run gives no model"
+        )
 
 
 def _text(plain: dict[str, Any]) -> str:

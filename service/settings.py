@@ -19,12 +19,16 @@ from pydantic_settings import TomlConfigSettingsSource as TomlFile
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
+from privacy.securesum.masking import body_bytes
 from service.errors import SettingsError
 
 PREFIX = "VEILGP_"
 FILE = "veilgp.toml"
 _OF_OTHERS = ("VEILGP_CONFIG", "VEILGP_HOME")
 """Known in the environment, and no settings: the file's own place, and the SDK's home."""
+
+MAX_UPLOAD_HEADER = 4 + (1 << 20)
+"""Octets of what comes before a vector in its request: a header, after its length."""
 
 Positive = Annotated[int, Field(gt=0)]
 
@@ -49,11 +53,19 @@ class Settings(BaseSettings):
     tls_key: Path | None = None
     behind_tls_proxy: bool = False
     """Something in front of this coordinator speaks TLS: then it may listen without."""
+    max_connections: Positive = 1000
+    """More are answered 503, and come again; each member that waits for what is next has one."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     max_body: Positive = 1 << 20
     """The most octets of a JSON body, where a route does not say more."""
     max_vector: Positive = 1 << 24
     """The most numbers of one uploaded vector."""
+    max_spool: Positive = 4 << 30
+    """The most octets of vectors that are arriving at one time; the others wait their turn."""
+    body_deadline_s: Annotated[float, Field(gt=0)] = 30
+    """How long a body may take to arrive."""
+    vector_deadline_s: Annotated[float, Field(gt=0)] = 600
+    """The same of a vector."""
     repair_after_s: Annotated[float, Field(gt=0)] = 20
     """How long a survivor may keep silent before the others open their shares of its key."""
     restart_after_s: Annotated[float, Field(gt=0)] = 300
@@ -120,12 +132,22 @@ class Settings(BaseSettings):
     def _secure(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key belong together: give both, or neither")
-        if self.tls_certificate or self.behind_tls_proxy or _is_loopback(self.host):
+        if self.tls_certificate or self.behind_tls_proxy or is_loopback(self.host):
             return self
         raise ValueError(
             f"listening on {self.host} without TLS would show tokens to the network: give "
             "tls_certificate and tls_key, or say behind_tls_proxy where a proxy speaks TLS"
         )
+
+    @model_validator(mode="after")
+    def _room_for_one(self) -> Self:
+        least = MAX_UPLOAD_HEADER + body_bytes(self.max_vector)
+        if self.max_spool < least:
+            raise ValueError(
+                f"max_spool is {self.max_spool} octets, and one vector of max_vector numbers "
+                f"arrives in up to {least}: raise the one, or lower the other"
+            )
+        return self
 
     @classmethod
     def settings_customise_sources(
@@ -196,7 +218,8 @@ def _explained(error: ValidationError) -> str:
     return f"The settings are refused: {'; '.join(wrong)}."
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine itself."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -94,7 +94,7 @@ class Summation:
         self._certifications: dict[int, Certification] = {}
         self._abandonments: dict[int, Abandonment] = {}
         self._reveals: dict[int, Reveal] = {}
-        self._repairs: dict[tuple[int, tuple[int, ...]], Repair] = {}
+        self._repairs: dict[_Answered, Repair] = {}
         self._shares: dict[int, dict[int, bytes]] = {}
         self._weights: dict[tuple[int, ...], dict[int, int]] = {}
 
@@ -300,13 +300,17 @@ class Summation:
 
     def has_repaired(self, rank: int) -> bool:
         """Whether a survivor has answered for its shares of all who are silent but itself."""
+        return not self._unanswered(rank)
+
+    def _unanswered(self, rank: int) -> set[int]:
+        """Whom a survivor can still answer for: each silent one once, and not itself."""
         answered = {
             dealer
             for repair in self._repairs.values()
             if repair.rank == rank
             for dealer in (*repair.silent, *repair.unreadable)
         }
-        return answered.issuperset(set(self.silent) - {rank})
+        return set(self.silent) - answered - {rank}
 
     @property
     def has_all_keys(self) -> bool:
@@ -317,14 +321,26 @@ class Summation:
         return all(len(self._shares.get(rank, {})) >= self.epoch.quorum for rank in silent)
 
     def add_repair(self, message: Repair) -> bool:
-        """Take opened shares; one that its dealer did not declare is its returner's fault."""
+        """Take opened shares; one that its dealer did not declare is its returner's fault.
+
+        A survivor answers for each silent one once, so what it says does not grow without end: an
+        answer that adds nothing is not kept, one that says more than it was asked for is refused.
+        """
         certificate = self._need_certificate()
-        if self._repairs.get((message.rank, message.silent)) == message:
+        if self._repairs.get(_answered(message)) == message:
             return False
         self._check_sender(message, certificate.survivors)
         message.check_signed_by(self._key(message.rank), ForgedMessage, f"Rank {message.rank}")
         for dealer, share in zip(message.silent, message.shares, strict=True):
             self._check_share(dealer, message.rank, share)
+        said, wanted = {*message.silent, *message.unreadable}, self._unanswered(message.rank)
+        if said.isdisjoint(wanted):
+            return False
+        if not said <= wanted:
+            raise OutOfOrder(
+                f"Rank {message.rank} answers for ranks {_few(tuple(sorted(said - wanted)))} too, "
+                "who have spoken since, or for whom it has answered: it may ask what is next."
+            )
         self._take_repair(message)
         return True
 
@@ -337,7 +353,7 @@ class Summation:
             raise WrongShare(f"Rank {returner} returned another share than rank {dealer} dealt.")
 
     def _take_repair(self, message: Repair) -> None:
-        self._repairs[message.rank, message.silent] = message
+        self._repairs[_answered(message)] = message
         for dealer, share in zip(message.silent, message.shares, strict=True):
             self._shares.setdefault(dealer, {})[message.rank] = share
 
@@ -475,6 +491,14 @@ class Summation:
         for repair in state.repairs:
             summation._take_repair(repair)
         return summation
+
+
+_Answered = tuple[int, tuple[int, ...], tuple[int, ...]]
+
+
+def _answered(repair: Repair) -> _Answered:
+    """Give who answers for whom: what no two repairs of a slot have in common."""
+    return repair.rank, repair.silent, repair.unreadable
 
 
 def _few(ranks: tuple[int, ...]) -> str:

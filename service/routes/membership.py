@@ -17,6 +17,9 @@ from service.runs import Running
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["for members"])
 
+MAX_ENROLMENT = 4096
+"""Octets that are read from whoever has a key, which is anyone."""
+
 
 @dataclass(frozen=True)
 class Known:
@@ -60,7 +63,7 @@ class Membership:
 def enrol(
     session_id: str,
     signed: Enrolling,
-    new: Annotated[NewMember, sent(NewMember)],
+    new: Annotated[NewMember, sent(NewMember, limit=MAX_ENROLMENT)],
     here: Here,
     response: Response,
 ) -> Own:

@@ -9,8 +9,7 @@ import base64
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from tempfile import SpooledTemporaryFile
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
@@ -22,22 +21,22 @@ from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service import run_rows
 from service.access import Member
-from service.bodies import read_body
+from service.bodies import in_time, read_body
 from service.context import Here
 from service.errors import BodyTooLarge, LengthRequired
 from service.runs import Asked, Running
+from service.settings import MAX_UPLOAD_HEADER
+from service.spool import Arriving
 from service.times import iso_time
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["rounds"])
 
 MAX_WAIT_S = 30
 MAX_MESSAGE = 1 << 20
-MAX_HEADER = 1 << 20
 _LENGTH_OCTETS = 4
+_MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
 _LOOK_AGAIN_S = 2.0
 """How long a change that another replica made may stay unseen."""
-_SPOOL_IN_MEMORY = 256 << 10
-"""Of each vector that is arriving; what is longer waits on disk."""
 _DRAINED = 64 << 20
 """Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
@@ -121,43 +120,65 @@ async def _after(
     "/runs/{run_id}/vectors", status_code=204, summary="Upload a masked vector", responses=_NEXT
 )
 async def upload(
-    member: Member, run_id: UUID, request: Request, here: Here, runs: Running, wait: Wait = 0.0
+    member: Member,
+    run_id: UUID,
+    request: Request,
+    here: Here,
+    runs: Running,
+    spool: Arriving,
+    wait: Wait = 0.0,
 ) -> Response:
     """Take 4 octets with the length of the header, the header, and the vector.
 
     Sizes, and the signed header, are checked before the vector is read. It is then spooled, and
     added to the running total once all of it is here and is what was signed: added while it
     arrives, an upload that breaks off would leave its half in the total. So memory is that of one
-    total, however many upload at once. With `wait` the answer is the next item.
+    total, however many upload at once, and disk that of the spool. With `wait` the answer is the
+    next item.
     """
     size = _announced(request, here.settings.max_vector)
-    stream = _Octets(request.stream())
-    head = int.from_bytes(await stream.take(_LENGTH_OCTETS), "big")
-    if head > MAX_HEADER or head > size - _LENGTH_OCTETS:
-        raise BodyTooLarge(f"A header has at most {MAX_HEADER} octets, within the body.")
-    raw = await stream.take(head)
     where = member.session_id, str(run_id), member.key
+    with spool.room(member.session_id, member.key, size) as file:
+        async with in_time(here.settings.vector_deadline_s):
+            arrived = await _arrived(_Octets(request.stream()), size, member, where, runs, file)
+        if arrived is not None:
+            header, vector = arrived
+            file.seek(0)
+            await run_in_threadpool(runs.add_vector, *where, header, size=vector, read=file.read)
+    return await _after(request, here, runs, member, wait, run_id)
+
+
+async def _arrived(
+    stream: "_Octets",
+    size: int,
+    member: Member,
+    where: tuple[str, str, bytes],
+    runs: Running,
+    file: IO[bytes],
+) -> tuple[Upload, int] | None:
+    """Read a vector into the file; give its header and size, or None if it is here already."""
+    head = int.from_bytes(await stream.take(_LENGTH_OCTETS), "big")
+    if head > _MAX_HEADER or head > size - _LENGTH_OCTETS:
+        raise BodyTooLarge(f"A header has at most {_MAX_HEADER} octets, within the body.")
+    raw = await stream.take(head)
     vector = size - _LENGTH_OCTETS - head
     try:
         header = Upload.decode(raw)
         length = await run_in_threadpool(runs.expects, *where, header)
         if length is None:
             await stream.drain(_DRAINED)
-            return await _after(request, here, runs, member, wait, run_id)
+            return None
         check_body(header, length, vector)
     except Exception:
         await stream.drain(_DRAINED)
         raise
     digest = hashlib.sha256(len(raw).to_bytes(_LENGTH_OCTETS, "big") + raw)
-    with SpooledTemporaryFile(_SPOOL_IN_MEMORY, dir=str(here.settings.data_dir)) as spool:
-        async for piece in stream.rest(vector):
-            digest.update(piece)
-            spool.write(piece)
-        if not hmac.compare_digest(digest.digest(), member.digest):
-            raise WrongRequestBody("The vector is not the one that was signed; send it again.")
-        spool.seek(0)
-        await run_in_threadpool(runs.add_vector, *where, header, size=vector, read=spool.read)
-    return await _after(request, here, runs, member, wait, run_id)
+    async for piece in stream.rest(vector):
+        digest.update(piece)
+        file.write(piece)
+    if not hmac.compare_digest(digest.digest(), member.digest):
+        raise WrongRequestBody("The vector is not the one that was signed; send it again.")
+    return header, vector
 
 
 class _Octets:
@@ -210,7 +231,7 @@ def _announced(request: Request, max_vector: int) -> int:
     announced = request.headers.get("Content-Length", "")
     if not announced.isascii() or not announced.isdigit():
         raise LengthRequired("A vector's request says its Content-Length.")
-    size, most = int(announced), _LENGTH_OCTETS + MAX_HEADER + body_bytes(max_vector)
+    size, most = int(announced), MAX_UPLOAD_HEADER + body_bytes(max_vector)
     if size > most:
         raise BodyTooLarge(f"A vector's request has at most {most} octets; this one has more.")
     if size < _LENGTH_OCTETS:

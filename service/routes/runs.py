@@ -27,7 +27,8 @@ class RunIn(Sent):
 
     kind: Annotated[Kind, Field(strict=False)]
     model: str | None = None
-    deadline_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_S, strict=False)] = 3600.0
+    deadline_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_S, strict=False)] | None = None
+    """That of the settings if absent."""
 
 
 class ProgressOut(BaseModel):
@@ -74,7 +75,7 @@ def start(
             session_id=str(session_id),
             kind=new.kind,
             model=new.model,
-            deadline_s=new.deadline_s,
+            deadline_s=new.deadline_s or here.settings.run_deadline_s,
             now=here.clock(),
         )
     runs.started(str(session_id), run_id)

@@ -37,7 +37,8 @@ from privacy.securesum.messages import (
 from privacy.securesum.terms import Terms, default_terms
 
 PROTOCOL = {"veilgp-protocol": "1", "content-type": "application/json"}
-ORIGIN = "https://veil.example"
+HOST = "veil.example"
+ORIGIN = f"https://{HOST}"
 
 
 def problem(status: int, code: str, detail: str = "no", **more: object) -> Reply:
@@ -105,7 +106,7 @@ class SmallCoordinator:
     def answer(self, call: Call) -> Reply | Lost:
         body = b"".join(bytes(part) for part in call.parts)
         signed = SignedRequest.parse(call.headers["Authorization"])
-        signed.check(method=call.method, target=call.target, now_ms=signed.time_ms)
+        signed.check(method=call.method, host=HOST, target=call.target, now_ms=signed.time_ms)
         assert signed.digest == hashlib.sha256(body).digest()
         assert signed.nonce not in self.nonces
         self.nonces.add(signed.nonce)

@@ -15,7 +15,7 @@ from client_sdk.progress import Event
 from client_sdk.session import Finished, Member
 from kernels.rounds.program import Program
 from privacy.securesum.terms import default_terms
-from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.coordinator import HOST, SmallCoordinator
 
 
 def permissive(program: Program, **changes: Any) -> Policy:
@@ -52,7 +52,7 @@ class Hospital:
         with Home(self.path).open() as home:
             yield Member(
                 home,
-                Exchange(home.identity, patience=Patience(outage_s=60)),
+                Exchange(home.identity, host=HOST, patience=Patience(outage_s=60)),
                 Link.parse(self.link),
                 policy=self.policy,
                 data=self.data,

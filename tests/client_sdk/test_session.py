@@ -16,7 +16,7 @@ from kernels.rounds import storage
 from kernels.rounds.program import Program
 from privacy.securesum.coordinator import Coordinator
 from tests.client_sdk.conftest import Make
-from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.coordinator import SmallCoordinator, problem
 from tests.client_sdk.hospitals import Hospital, Killed, drive
 from tests.rounds.tables import tables
 
@@ -153,6 +153,31 @@ def test_a_lost_answer_is_followed_by_the_same_octets(make: Make, program: Progr
     for sent in bodies.values():
         assert len(sent) >= 2
         assert len(set(sent)) == 1
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_a_broadcast_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
+    make: Make, program: Program, status: int
+) -> None:
+    coordinator, hospitals = make()
+    gone: set[int] = set()
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        if "/broadcasts/" in call.target and i not in gone:
+            gone.add(i)
+            return problem(status, "not_found", "The run has gone on.")
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert gone == {0, 1, 2}
+    check_all_done(coordinator, hospitals, program)
+
+
+def test_a_broadcast_that_is_never_there_is_an_error_in_the_end(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.meddle = lambda what, reply: problem(404, "not_found") if len(what) == 64 else reply
+    drive(hospitals, coordinator)
+    assert {getattr(h.error, "code", None) for h in hospitals} == {"not_found"}
 
 
 def test_nothing_secret_is_left_on_the_disk_after_a_run(make: Make, program: Program) -> None:

@@ -33,7 +33,9 @@ PROTOCOL = {"Veilgp-Protocol": "1"}
 
 
 def exchange(**patience: Any) -> Exchange:
-    return Exchange(Identity.from_bytes(bytes(range(32))), patience=Patience(**patience))
+    return Exchange(
+        Identity.from_bytes(bytes(range(32))), host="here", patience=Patience(**patience)
+    )
 
 
 def answer(status: int, body: bytes = b"") -> httpx.Response:

@@ -13,30 +13,44 @@ from privacy.requests import EMPTY, WINDOW_MS, SignedRequest, sign_request
 
 IDENTITY = Identity.from_bytes(bytes(range(32)))
 OTHER = Identity.from_bytes(bytes(range(1, 33)))
+HOST = "gp.example:8443"
 NOW = 1_800_000_000_000
 
 
 def header(identity: Identity = IDENTITY) -> str:
     return sign_request(
-        identity, method="POST", target="/a?b=c", digest=EMPTY, now_ms=NOW, nonce=bytes(16)
+        identity,
+        method="POST",
+        host=HOST,
+        target="/a?b=c",
+        digest=EMPTY,
+        now_ms=NOW,
+        nonce=bytes(16),
     )
 
 
 def test_a_request_is_accepted_within_the_window_only() -> None:
     request = SignedRequest.parse(header())
     for apart in (-WINDOW_MS, 0, WINDOW_MS):
-        request.check(method="POST", target="/a?b=c", now_ms=NOW + apart)
+        request.check(method="POST", host=HOST, target="/a?b=c", now_ms=NOW + apart)
     for apart in (-WINDOW_MS - 1, WINDOW_MS + 1):
         with pytest.raises(ClockSkew):
-            request.check(method="POST", target="/a?b=c", now_ms=NOW + apart)
+            request.check(method="POST", host=HOST, target="/a?b=c", now_ms=NOW + apart)
 
 
 @pytest.mark.parametrize(
-    ("method", "target"), [("GET", "/a?b=c"), ("POST", "/a?b=d"), ("POST", "/a")]
+    ("method", "host", "target"),
+    [
+        ("GET", HOST, "/a?b=c"),
+        ("POST", HOST, "/a?b=d"),
+        ("POST", HOST, "/a"),
+        ("POST", "gp.example", "/a?b=c"),
+        ("POST", "other.example:8443", "/a?b=c"),
+    ],
 )
-def test_a_request_is_for_its_own_place_only(method: str, target: str) -> None:
+def test_a_request_is_for_its_own_place_only(method: str, host: str, target: str) -> None:
     with pytest.raises(BadSignature):
-        SignedRequest.parse(header()).check(method=method, target=target, now_ms=NOW)
+        SignedRequest.parse(header()).check(method=method, host=host, target=target, now_ms=NOW)
 
 
 @pytest.mark.parametrize("part", ["key", "time", "nonce", "digest", "signature"])
@@ -50,13 +64,13 @@ def test_no_part_can_be_exchanged(part: str) -> None:
     }
     forged = re.sub(f'{part}="[^"]*"', f'{part}="{changed[part]}"', header())
     with pytest.raises(BadSignature):
-        SignedRequest.parse(forged).check(method="POST", target="/a?b=c", now_ms=NOW)
+        SignedRequest.parse(forged).check(method="POST", host=HOST, target="/a?b=c", now_ms=NOW)
 
 
 def test_a_key_that_signs_everything_is_refused() -> None:
     forged = re.sub('key="[^"]*"', 'key="01' + "00" * 31 + '"', header())
     with pytest.raises(InvalidKey):
-        SignedRequest.parse(forged).check(method="POST", target="/a?b=c", now_ms=NOW)
+        SignedRequest.parse(forged).check(method="POST", host=HOST, target="/a?b=c", now_ms=NOW)
 
 
 @given(st.text())

@@ -21,6 +21,7 @@ from service.context import Context
 from service.settings import Settings
 
 Json = Mapping[str, Any]
+HOST = "coordinator"
 
 SCHEMA: Json = {
     "features": [{"kind": "numeric", "name": "age", "unit": "a", "lower": 0, "upper": 120}],
@@ -56,7 +57,7 @@ class Coordinator:
         self._runner = asyncio.Runner()
         self._lifespan = self.app.router.lifespan_context(self.app)
         transport = httpx.ASGITransport(self.app)
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://coordinator")
+        self._http = httpx.AsyncClient(transport=transport, base_url=f"http://{HOST}")
 
     def __enter__(self) -> Self:
         self._runner.run(self._lifespan.__aenter__())
@@ -121,10 +122,13 @@ class Hospital:
     coordinator: Coordinator
     identity: Identity = field(default_factory=Identity.generate)
 
+    host = HOST
+
     def header(self, method: str, target: str, body: bytes = b"") -> str:
         return sign_request(
             self.identity,
             method=method,
+            host=self.host,
             target=target,
             digest=hashlib.sha256(body).digest(),
             now_ms=int(self.coordinator.clock() * 1000),

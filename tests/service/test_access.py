@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import insert, select
@@ -203,6 +204,39 @@ class TestSignedRequests:
         assert coordinator.admin("PATCH", path, {"status": "approved"}).status_code == 200
         assert hospital.send("GET", f"/sessions/{session}/probe").json() == "Bonn"
 
+    @pytest.mark.parametrize(
+        ("public_url", "signed", "asked", "status"),
+        [
+            (None, "gp.example", "gp.example", 200),
+            (None, "gp.example", "other.example", 401),
+            ("https://GP.example:443", "gp.example", "gp.example", 200),
+            ("https://gp.example", "gp.example", "127.0.0.1:8000", 200),  # a proxy's own header
+            ("https://gp.example", "127.0.0.1:8000", "127.0.0.1:8000", 200),
+            ("https://gp.example", "[::1]:8000", "[::1]:8000", 200),
+            ("https://gp.example", "other.example", "other.example", 401),
+            ("https://gp.example", "other.example", "gp.example", 401),
+            ("https://gp.example", "other.example", "127.0.0.1:8000", 401),
+            ("https://gp.example", "127.0.0.1@other.example", "127.0.0.1@other.example", 401),
+        ],
+    )
+    def test_a_request_to_another_coordinator_cannot_be_passed_on(
+        self,
+        coordinator: Coordinator,
+        hospital: Hospital,
+        session: str,
+        public_url: str | None,
+        signed: str,
+        asked: str,
+        status: int,
+    ) -> None:
+        here = coordinator.context
+        settings = here.settings.model_copy(update={"public_url": public_url})
+        coordinator.app.state.context = replace(here, settings=settings)
+        hospital.host = signed
+        target = f"/sessions/{session}/membership"
+        headers = {"Authorization": hospital.header("GET", target), "Host": asked}
+        assert coordinator.request("GET", target, headers=headers).status_code == status
+
     def test_old_nonces_are_forgotten_and_young_ones_are_not(
         self, coordinator: Coordinator, hospital: Hospital
     ) -> None:
@@ -212,7 +246,13 @@ class TestSignedRequests:
             for age in (WINDOW_MS, 2 * WINDOW_MS + 1)
         ]
         header = sign_request(
-            hospital.identity, method="GET", target="/", digest=EMPTY, now_ms=now, nonce=bytes(16)
+            hospital.identity,
+            method="GET",
+            host=hospital.host,
+            target="/",
+            digest=EMPTY,
+            now_ms=now,
+            nonce=bytes(16),
         )
         with coordinator.context.database.changing() as connection:
             connection.execute(insert(nonces), rows)

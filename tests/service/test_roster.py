@@ -55,6 +55,12 @@ def test_an_invitation_is_for_one_key(coordinator: Coordinator, session: str) ->
     assert thief.membership(session).status_code == 404
 
 
+def test_a_stranger_is_read_no_more_than_an_invitation(
+    coordinator: Coordinator, session: str
+) -> None:
+    assert code(Hospital(coordinator).enrol(session, "x" * 4096)) == (413, "request.too_large")
+
+
 def test_an_invitation_expires(coordinator: Coordinator, session: str) -> None:
     secret = coordinator.invite(session, "Kiel", expires_in_s=60)
     used = coordinator.invite(session, "Bonn", expires_in_s=60)

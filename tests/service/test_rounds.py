@@ -63,6 +63,24 @@ def test_a_run_goes_on_from_an_earlier_ones_model(coordinator: Coordinator, kind
     assert stored_model(coordinator, sites[0]) == model_bytes(expected)
 
 
+@pytest.mark.parametrize("by_alias", [False, True])
+def test_a_run_starts_from_its_own_sessions_models_only(
+    coordinator: Coordinator, by_alias: bool
+) -> None:
+    sites, others = session_of(coordinator), session_of(coordinator)
+    start(coordinator, others[0].session)
+    work(others)
+    assert others[0].outcome is not None
+    name = model = others[0].outcome["model"]
+    if by_alias:
+        name = "stay"
+        coordinator.admin("PUT", f"/models/aliases/{name}", {"model": model})
+    run = {"kind": "evaluate", "model": name}
+    response = coordinator.admin("POST", f"/sessions/{sites[0].session}/runs", run)
+    assert (response.status_code, response.json()["code"]) == (404, "not_found")
+    start(coordinator, others[0].session, "evaluate", model=name)
+
+
 def test_what_is_repeated_reordered_or_anothers_changes_nothing(coordinator: Coordinator) -> None:
     stop_engine(coordinator)
     sites = session_of(coordinator)
@@ -73,13 +91,13 @@ def test_what_is_repeated_reordered_or_anothers_changes_nothing(coordinator: Coo
         before = rows(coordinator)
         for site in sites:
             for target, body in site.sent:
-                assert site.post(target, body).status_code in (204, 422)
+                assert site.post(target, body).status_code in (204, 409)
                 stranger = sites[(sites.index(site) + 1) % 3]
-                assert stranger.post(target, body).status_code == 422
-                # Of a vector that is here the header is enough to know that it is.
-                known = 204 if target.endswith("vectors") else 422
-                assert site.post(target, body[:-1]).status_code in (known, 422)
-                assert site.post(target, body + b"x").status_code in (known, 422)
+                assert stranger.post(target, body).status_code in (409, 422)
+                # Of a vector the header is enough to know that it is here, or too late.
+                known = (204, 409) if target.endswith("vectors") else (422,)
+                assert site.post(target, body[:-1]).status_code in known
+                assert site.post(target, body + b"x").status_code in known
                 seen += 1
         assert rows(coordinator) == before
     assert seen > 30
@@ -96,6 +114,31 @@ def test_a_repeat_of_what_was_just_accepted_is_acknowledged(coordinator: Coordin
         assert sites[0].post(target, body).status_code == 204
     advance(coordinator, run)
     assert sites[0].next() is None
+
+
+def test_what_comes_too_late_is_a_conflict_after_which_a_member_asks_what_is_next(
+    coordinator: Coordinator,
+) -> None:
+    stop_engine(coordinator)
+    sites = session_of(coordinator)
+    run = start(coordinator, sites[0].session)
+    for kind in ("adverts", "task", "proposal", "certificate", "task"):
+        until(sites, kind, run)
+    answers = [sites[0].post(*sent) for sent in sites[0].sent]
+    late = [answer.json()["code"] for answer in answers if answer.status_code == 409]
+    assert {answer.status_code for answer in answers} == {204, 409}
+    # The vector, the signature and the keys of the first sum; advert and boxes are still known.
+    assert late == ["collection.out_of_order"] * 3
+
+
+def test_an_advert_of_an_epoch_that_was_given_up_is_too_late(coordinator: Coordinator) -> None:
+    stop_engine(coordinator)
+    sites = session_of(coordinator)
+    run = start(coordinator, sites[0].session)
+    until(sites, "adverts", run)
+    advance(coordinator, run, seconds=coordinator.context.settings.restart_after_s + 1)
+    response = sites[0].post(*sites[0].sent[0])
+    assert (response.status_code, response.json()["code"]) == (409, "epoch.other_advert")
 
 
 def test_a_vector_is_refused_by_its_sizes_and_header_before_it_is_read(

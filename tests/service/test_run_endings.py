@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.exc import OperationalError
 
+from service import engine as engine_module
+from service import run_storage
 from service.routes import rounds as rounds_routes
 from service.tables import runs
 from tests.service.coordinator import Coordinator
@@ -60,6 +63,17 @@ def test_the_deadline_names_whose_answer_is_missing(quiet: Coordinator, kind: st
     assert "site-0" not in ended["detail"]
     assert ended["waiting_for"] == []
     assert outcomes(sites) == {("failed", "run.deadline")}
+
+
+@pytest.mark.parametrize(("said", "until_s"), [({}, 77), ({"deadline_s": 5}, 5)])
+def test_the_settings_say_when_a_run_ends_that_does_not(
+    tmp_path: Path, said: dict[str, int], until_s: int
+) -> None:
+    with Coordinator(tmp_path, run_deadline_s=77) as coordinator:
+        sites = session_of(coordinator)
+        run = start(coordinator, sites[0].session, **said)
+        deadline = loaded(coordinator, run).plan.deadline_at
+        assert deadline == coordinator.clock() + until_s
 
 
 def test_the_engine_keeps_deadlines_by_itself(coordinator: Coordinator) -> None:
@@ -197,6 +211,26 @@ def test_a_run_that_cannot_be_read_fails_and_the_engine_lives(coordinator: Coord
     ended = shown(coordinator, run)
     assert (ended["status"], ended["code"]) == ("failed", "run.internal")
     engine.stop()
+
+
+def test_a_database_that_fails_for_a_while_ends_no_run(
+    coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_module, "LOOK_AGAIN_S", 0.05)
+    failures = iter(range(3))
+    storing = run_storage.write_prepared
+
+    def failing(*arguments: Any) -> None:
+        if next(failures, None) is not None:
+            raise OperationalError("UPDATE", {}, OSError("disk I/O error"))
+        storing(*arguments)
+
+    monkeypatch.setattr(run_storage, "write_prepared", failing)
+    sites = session_of(coordinator)
+    start(coordinator, sites[0].session)
+    work(sites)
+    assert next(failures, None) is None
+    assert stored_model(coordinator, sites[0]) == model_bytes(simulated(TINY))
 
 
 def test_a_whole_roster_waits_without_a_thread_and_is_woken_by_the_start(

@@ -72,10 +72,20 @@ def test_terms_can_be_stated(coordinator: Coordinator) -> None:
         ({"kernel": {"colour": 2}}, "spec.invalid"),
         ({"stages": []}, "request.fields"),
         ({"stages": [{"algorithm": "magic"}]}, "program.unknown_algorithm"),
-        ({"stages": [{"algorithm": "moments", "version": 9}]}, "program.unknown_algorithm"),
-        ({"stages": [{"algorithm": "moments", "parameters": {"x": 1}}]}, "program.invalid"),
+        (
+            {"stages": [{"algorithm": "moments"}, {"algorithm": "linear", "version": 9}]},
+            "program.unknown_algorithm",
+        ),
+        (
+            {"stages": [{"algorithm": "moments", "parameters": {"x": 1}}, {"algorithm": "linear"}]},
+            "program.invalid",
+        ),
+        ({"stages": [{"algorithm": "moments"}]}, "program.invalid"),
         ({"stages": [{"algorithm": "linear"}]}, "program.invalid"),
-        ({"stages": [{"algorithm": "moments"}, {"algorithm": "evaluation"}]}, "program.invalid"),
+        (
+            {"stages": [{"algorithm": name} for name in ("moments", "evaluation", "linear")]},
+            "program.invalid",
+        ),
         ({"max_rows": 0}, "program.invalid"),
         ({"held_out": 1.0}, "program.invalid"),
     ],
@@ -86,6 +96,13 @@ def test_what_is_wrong_is_refused_and_nothing_is_written(
     status, problem = create(coordinator, **changes)
     assert (status, problem["code"]) == (422, code)
     assert coordinator.admin("GET", "/sessions").json() == []
+
+
+def test_a_program_that_would_give_no_model_is_refused_before_anyone_gives_a_sum(
+    coordinator: Coordinator,
+) -> None:
+    _, problem = create(coordinator, stages=[{"algorithm": "moments"}, {"algorithm": "exact"}])
+    assert "without one a run gives no model" in problem["detail"]
 
 
 def test_all_problems_are_told_at_once(coordinator: Coordinator) -> None:
@@ -152,6 +169,7 @@ def test_a_session_that_has_run_stays(coordinator: Coordinator) -> None:
 DISTILLED = [
     {"algorithm": "moments"},
     {"algorithm": "distillation", "parameters": {"public": "wards", "rounds": 2}},
+    {"algorithm": "linear"},
 ]
 
 

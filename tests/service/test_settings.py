@@ -64,6 +64,7 @@ def test_unknown_keys_are_errors_that_list_the_known(
         ({"database_url": "mysql://root:hunter2@x"}, "sqlite"),
         ({"log_level": "loud"}, "log_level"),
         ({"max_body": 0}, "max_body"),
+        ({"max_spool": 1000}, "max_spool"),
     ],
 )
 def test_what_is_impossible_is_named(flags: dict[str, object], says: str) -> None:

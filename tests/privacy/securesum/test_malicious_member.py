@@ -159,6 +159,53 @@ def test_shares_that_nobody_dealt_are_refused(six, markers):
             slot.add_repair(repair)
 
 
+def test_a_member_answers_once_for_each_who_is_silent(six, markers):
+    """Or one member alone could have the coordinator keep messages without end."""
+    vectors = markers.vectors(N)
+    certificate = certified(six, vectors, None, None)
+    slot = six.coordinator.slot
+    for site in range(2, N):
+        step = six.sites[site].client.reveal(certificate)
+        six.sites[site].persist(step)
+        slot.add_reveal(step.message)
+    own = six.sites[3].client.repair(slot.repair_request(3)).message
+    assert own.silent == (0, 1)
+
+    def said(silent, unreadable):
+        kept = tuple(share for dealer, share in zip((0, 1), own.shares, strict=True)
+                     if dealer in silent)  # fmt: skip
+        return signed_again(six, 3, own, silent=silent, shares=kept, unreadable=unreadable)
+
+    assert slot.add_repair(said((), (0,)))
+    before = six.coordinator.save()
+    for silent, unreadable in [
+        ((), ()),
+        ((), (0,)),
+        ((0,), ()),
+        ((), (2,)),
+        ((), (3,)),
+        ((), (7,)),
+    ]:
+        assert not slot.add_repair(said(silent, unreadable))
+    for silent, unreadable in [
+        ((0, 1), ()),
+        ((1,), (0,)),
+        ((1,), (2,)),
+        ((1,), (7,)),
+        ((1,), (3,)),
+    ]:
+        with pytest.raises(OutOfOrder, match="Rank 3 answers for"):
+            slot.add_repair(said(silent, unreadable))
+    assert six.coordinator.save() == before
+    assert slot.add_repair(said((1,), ()))
+    assert slot.has_repaired(3)
+    assert not slot.add_repair(said((), (1,)))
+    for site in (2, 4, 5):
+        slot.add_repair(six.sites[site].client.repair(slot.repair_request(site)).message)
+    slot.add_reveal(six.sites[0].client.reveal(certificate).message)
+    np.testing.assert_array_equal(slot.ring_total(), sum(vectors))
+
+
 # -- keys
 
 
