@@ -103,7 +103,15 @@ class Disclosure:
             if self.terms.differential_privacy
             else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own, "
             "but what a sum over all members says about a rare patient it says to everyone; two "
-            "sums that differ by a patient show that patient, so members and table stay the same."
+            "sums that differ by a patient show that patient, so the table stays the same."
+        )
+        lines.append(
+            "  members that fall silent: the session GOES ON WITHOUT THEM (allow_shrinking). The "
+            "sum with this hospital minus a sum without it is this hospital's own, and the "
+            "coordinator can ask for both."
+            if self.terms.allow_shrinking
+            else "  members that fall silent: the run waits for them. Exact sums have the same "
+            "members every time, so no difference of two is one hospital's."
         )
         return "\n".join(lines)
 

@@ -15,6 +15,8 @@
     │       ├── AlgorithmForbidden    policy.algorithm
     │       ├── ColumnForbidden       policy.column
     │       ├── PrivacyRequired       policy.without_differential_privacy
+    │       ├── ShrinkingForbidden    policy.shrinking
+    │       ├── TooFewColluders       policy.colluders
     │       ├── CohortTooSmall        policy.cohort
     │       ├── TooFewRows            policy.rows
     │       ├── TooFewRowsPerFeature  policy.rows_per_feature
@@ -159,6 +161,18 @@ class PrivacyRequired(PolicyRefusal):
     """The site's policy does not allow sums without differential privacy."""
 
     code = "policy.without_differential_privacy"
+
+
+class ShrinkingForbidden(PolicyRefusal):
+    """The site's policy does not allow a session to give the steady-cohort rule up."""
+
+    code = "policy.shrinking"
+
+
+class TooFewColluders(PolicyRefusal):
+    """The site's policy asks for sums that are safe from more colluding members."""
+
+    code = "policy.colluders"
 
 
 class CohortTooSmall(PolicyRefusal):

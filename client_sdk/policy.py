@@ -27,6 +27,8 @@ from client_sdk.errors import (
     PolicyRefused,
     PrivacyRequired,
     RareLevel,
+    ShrinkingForbidden,
+    TooFewColluders,
     TooFewRows,
     TooFewRowsPerFeature,
     TooManySums,
@@ -36,6 +38,8 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms
 
+_COUNTS = ("least_rows", "least_level_rows", "max_sums")
+
 
 @dataclass(frozen=True)
 class Policy:
@@ -43,6 +47,12 @@ class Policy:
 
     least_cohort: int = 5
     """Members with confirmed keys in every sum, this hospital among them."""
+    least_colluders: int | None = None
+    """Members that may work together with the coordinator and learn no more than the sum; without
+    this line a third of the others, ⌊(n − 1)/3⌋ of n."""
+    allow_shrinking: bool = False
+    """Whether a session may go on without a member that fell silent, and so give up the rule that
+    exact sums have the same members: the difference of two sums is the one that was left out."""
     least_rows: int = 50
     """Training rows that this hospital must have."""
     rows_per_feature: float = 3.0
@@ -72,14 +82,16 @@ class Policy:
             if not all(isinstance(each, str) and each for each in given):
                 raise PolicyFileError(f"{name} is a list of names, and one of them is none")
             object.__setattr__(self, name, tuple(given))
-        for name in ("least_cohort", "least_rows", "least_level_rows", "max_sums"):
+        for name in ("least_cohort", "least_colluders", *_COUNTS):
             number = getattr(self, name)
+            if name == "least_colluders" and number is None:
+                continue
             if type(number) is not int or number < 0:
                 raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
         number = self.rows_per_feature
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
             raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
-        for name in ("without_differential_privacy", "trust_first_use"):
+        for name in ("without_differential_privacy", "trust_first_use", "allow_shrinking"):
             if type(getattr(self, name)) is not bool:
                 raise PolicyFileError(f"{name} is true or false")
         if self.expires is not None and (
@@ -128,6 +140,8 @@ class Policy:
             *self._algorithms(program),
             self._columns(program),
             self._privacy(terms),
+            self._shrinking(terms),
+            self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
             *self._rows(program, summary),
             *self._levels(summary),
             self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
@@ -147,6 +161,12 @@ class Policy:
                 public=f"the site asks for at least {self.least_cohort} members with confirmed "
                 f"keys, and the run has {confirmed}",
             )
+
+    def check_members(self, terms: Terms, members: int) -> None:
+        """Refuse a run of so many members whose terms tolerate too few colluders among them."""
+        problem = self._colluders(terms, members)
+        if problem is not None:
+            raise problem
 
     def check_task(
         self, program: Program, stage: int, *, confirmed: int, sums: int, today: date
@@ -220,6 +240,36 @@ class Policy:
             public="the site does not allow sums without differential privacy",
         )
 
+    def _shrinking(self, terms: Terms) -> PolicyRefusal | None:
+        if self.allow_shrinking or not terms.allow_shrinking:
+            return None
+        return ShrinkingForbidden(
+            "The session goes on without members that fall silent, and this site does not allow "
+            "that.",
+            line="allow_shrinking = true",
+            because="A coordinator can always pretend that a hospital fell silent. Without "
+            "differential privacy the sum with it minus the sum without it is that hospital's own.",
+            public="the site does not allow a session that gives the steady-cohort rule up",
+        )
+
+    def _colluders(self, terms: Terms, members: int) -> PolicyRefusal | None:
+        least = self.least_colluders
+        if least is None:
+            least = (members - 1) // 3
+        if terms.max_colluders >= least:
+            return None
+        return TooFewColluders(
+            f"The session is safe from a coordinator that works together with "
+            f"{terms.max_colluders} members, and this site asks for {least}"
+            f"{'' if self.least_colluders is not None else f', a third of the others of {members}'}"
+            ".",
+            line=f"least_colluders = {terms.max_colluders}",
+            because="With more colluders than that, two sets of survivors can be certified, and "
+            "the masks of one hospital come off.",
+            public=f"the site asks for sums that are safe from {least} colluding members, and the "
+            f"session's are from {terms.max_colluders}",
+        )
+
     def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
         rows, features = summary.training_rows, program.kernel.features
         problems: list[PolicyRefusal] = []
@@ -281,6 +331,15 @@ class Policy:
             f" That is below {standard.least_cohort}, this software's advice." if few else ""
         }
 least_cohort = {terms.min_cohort}
+# Members that may work together with the coordinator and still learn nothing but the sum.
+least_colluders = {terms.max_colluders}
+# {
+            "The session goes on without members that fall silent: two sums, with and without "
+            "this hospital, show its own numbers. This accepts that."
+            if terms.allow_shrinking
+            else "Exact sums always have the same members; a session that gives this up is refused."
+        }
+allow_shrinking = {"true" if terms.allow_shrinking else "false"}
 # Training rows this hospital must have, in all, for each of the {program.kernel.features} features
 # of the kernel, and of each level of a categorical column. Below, sums come close to being data.
 least_rows = {standard.least_rows}

@@ -318,9 +318,11 @@ class Member:
                 yield from self._task(item, known, offer, table)
             case "proposal":
                 proposal = self._of_run(item, Proposal.decode(item.message))
+                self._check_survivors(proposal)
                 yield from self._keep_and_send(item, self._client.certify(proposal))
             case "certificate":
                 certificate = self._of_run(item, Certificate.decode(item.message))
+                self._check_survivors(certificate)
                 yield from self._keep_and_send(item, self._client.reveal(certificate))
             case "repair":
                 request = self._of_run(item, RepairRequest.decode(item.message))
@@ -354,8 +356,14 @@ class Member:
         strangers = tuple(m.name for m in roster.members if m.key not in trusted)
         if strangers:
             self._watch(Unpinned(strangers))
+        self._policy.check_members(offer.terms, len(adverts.adverts))
         self._policy.check_cohort(sum(advert.identity in trusted for advert in adverts.adverts))
         return self._client.agree(adverts, roster, pins)
+
+    def _check_survivors(self, claim: Proposal | Certificate) -> None:
+        """Ask of those whose vectors would be summed what the policy asked of those who began."""
+        entry, _ = self._client.journal.entry(claim.epoch_id)
+        self._policy.check_cohort(len(entry.trusted.intersection(claim.survivors)))
 
     def _task(
         self, item: Item, known: KnownRun, offer: Offer, table: HospitalTable

@@ -20,6 +20,8 @@ from client_sdk.errors import (
     NoiseNotInstalled,
     PolicyExpired,
     SessionChanged,
+    ShrinkingForbidden,
+    TooFewColluders,
     TooManySums,
     WrongRun,
     WrongTask,
@@ -35,7 +37,7 @@ from privacy.errors import PinConflict, PrivacyError
 from privacy.framing import Label, digest
 from privacy.identity import Identity
 from privacy.securesum.errors import TableChanged, WrongBroadcast
-from privacy.securesum.messages import Opening, Task
+from privacy.securesum.messages import Certificate, Opening, Proposal, Task
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.coordinator import SmallCoordinator, said
@@ -364,6 +366,54 @@ def test_a_coordinator_that_asks_for_more_sums_than_the_program_has_is_stopped_a
     error = refused(hospitals, coordinator)
     assert isinstance(error, TooManySums)
     assert left(hospitals[0].path) == hospitals[0].policy.max_sums
+
+
+def test_a_session_that_gives_the_steady_cohort_rule_up_is_not_joined_in_silence(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make()
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, allow_shrinking=True)
+    coordinator.start()
+    drive(hospitals, coordinator)
+    assert all(isinstance(h.error, ShrinkingForbidden) for h in hospitals)
+    assert [left(h.path) for h in hospitals] == [0, 0, 0]
+
+
+def test_a_run_with_more_members_than_its_terms_have_colluders_for_is_not_agreed_to(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(names=("A", "B", "C", "D"))
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, max_colluders=0, min_cohort=3)
+    coordinator.start()
+    assert isinstance(refused(hospitals, coordinator), TooFewColluders)
+    assert coordinator.refusals[0]["code"] == "policy.colluders"
+    assert coordinator.uploads == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("proposal", Proposal), ("certificate", Certificate)]
+)
+def test_survivors_below_the_sites_least_are_neither_certified_nor_unmasked(
+    make: Make, program: Program, kind: str, message: Any
+) -> None:
+    policy = permissive(program, least_cohort=4, allow_shrinking=True)
+    coordinator, hospitals = make(policy, names=("A", "B", "C", "D"))
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, min_cohort=3, allow_shrinking=True)
+    coordinator.start()
+
+    def change(plain: dict[str, Any]) -> None:
+        claim = message.decode(base64.b64decode(plain["message"]))
+        with_message(plain, replace(claim, survivors=claim.survivors[:3]).encode())
+
+    meddling(coordinator, kind, change)
+    assert isinstance(refused(hospitals, coordinator), CohortTooSmall)
+    with Home(hospitals[0].path).open() as home:
+        (entry,) = home.client.journal.epochs.values()
+        assert entry.slots[0].certified is None
+        assert (entry.slots[0].certify is None) == (kind == "proposal")
 
 
 def test_an_expired_policy_answers_nothing(make: Make, program: Program) -> None:

@@ -17,6 +17,8 @@ from client_sdk.errors import (
     PolicyRefused,
     PrivacyRequired,
     RareLevel,
+    ShrinkingForbidden,
+    TooFewColluders,
     TooFewRows,
     TooFewRowsPerFeature,
     TooManySums,
@@ -103,6 +105,33 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
     enough = TableSummary(200_000, summary.training_rows + 1, {"ward": {"surgical": 10}})
     later = {"expires": TODAY} if "expires" in changes else changes
     check(permissive(program, **later), program, enough)
+
+
+def test_terms_are_the_sites_to_accept_not_only_the_sessions_to_set(program: Program) -> None:
+    policy = permissive(program, least_cohort=5)
+    shrinking, naive = replace(TERMS, allow_shrinking=True), replace(TERMS, max_colluders=0)
+    for terms, error, line in (
+        (shrinking, ShrinkingForbidden, {"allow_shrinking": True}),
+        (naive, TooFewColluders, {"least_colluders": 0}),
+    ):
+        with pytest.raises(error):
+            policy.check_session(program, terms, PLENTY, today=TODAY)
+        replace(policy, **line).check_session(program, terms, PLENTY, today=TODAY)
+    with pytest.raises(TooFewColluders):
+        check(replace(policy, least_colluders=2), program)
+    with pytest.raises(TooFewColluders):
+        policy.check_members(TERMS, 7)
+    policy.check_members(TERMS, 6)
+
+
+def test_the_disclosure_says_what_a_session_gives_up(program: Program) -> None:
+    shown = [
+        str(Disclosure.of(program, terms))
+        for terms in (TERMS, replace(TERMS, allow_shrinking=True), replace(TERMS, max_colluders=0))
+    ]
+    assert len(set(shown)) == 3
+    assert "GOES ON WITHOUT" in shown[1]
+    assert "same members" not in shown[1]
 
 
 def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
