@@ -455,6 +455,20 @@ def test_another_table_in_the_same_source_needs_the_operators_approval(
     assert coordinator.refusals[0]["code"] == "cohort.table"
 
 
+def test_a_second_session_that_deals_the_same_rows_otherwise_gets_none_of_them(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    second = SmallCoordinator(program, coordinator.names, seed=coordinator.seed + 1)
+    second.members.update(coordinator.members)
+    second.start()
+    for i, hospital in enumerate(hospitals):
+        hospital.link = second.link(i)
+    assert isinstance(refused(hospitals, second), TableChanged)
+    assert second.uploads == []
+
+
 # -- pins
 
 

@@ -30,6 +30,7 @@ from client_sdk.sites import TableSummary, site_of
 from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of
+from kernels.rounds.site import Part
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.hospitals import permissive
 from tests.rounds.tables import KERNEL, SCHEMA, table, tables
@@ -227,6 +228,25 @@ def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Prog
     digests = [site_of(program, data, 7).digest for data in (own, back, fewer)]
     assert digests[0] == digests[1] != digests[2]
     assert len(digests[0]) == 32
+
+
+def test_a_table_whose_rows_are_dealt_otherwise_is_another_table(program: Program) -> None:
+    """The sums of two dealings differ by the patients that moved: here by one of 800."""
+    data = table(800, seed=1)
+    own = site_of(program, data, 7)
+    others = (
+        site_of(replace(program, held_out=program.held_out + step * 2e-4), data, 7)
+        for step in range(1, 100)
+    )
+    moved = next(
+        other
+        for other in others
+        if own.site.count(Part.TRAINING) - other.site.count(Part.TRAINING) == 1
+    )
+    assert own.site.digest == moved.site.digest
+    assert own.digest != moved.digest
+    assert own.digest != site_of(program, data, 8).digest
+    assert own.digest == site_of(program, data, 7).digest
 
 
 def test_bounded_columns_save_a_sum_and_the_disclosure_knows() -> None:
