@@ -16,6 +16,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.recalibration import Spec as RecalibrationSpec
 from kernels.rounds.recalibration import State as RecalibrationState
 from kernels.rounds.recalibration import layout as recalibration_layout
+from kernels.rounds.site import Part
 from kernels.rounds.sufficient import statistics_blocks
 from kernels.schema import Schema
 from kernels.urk import weight_count
@@ -138,6 +139,21 @@ def most_sums(spec: Any, program: Program) -> int:
             return 2
         case _:
             return 1
+
+
+def parts_read(spec: Any) -> tuple[Part, ...]:
+    """Give the parts of a table that are held out of training and that a stage scores."""
+    match spec:
+        case exact.Spec():
+            return (Part.STOPPING,)
+        case fedavg.Spec() | distillation.Spec():
+            return (Part.STOPPING,) if spec.validate else ()
+        case RecalibrationSpec():
+            return (Part.CALIBRATION,)
+        case EvaluationSpec():
+            return (spec.part,)
+        case _:
+            return ()
 
 
 def _most_numbers(spec: Any, model: Model) -> int:

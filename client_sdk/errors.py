@@ -20,6 +20,7 @@
     │       ├── CohortTooSmall        policy.cohort
     │       ├── TooFewRows            policy.rows
     │       ├── TooFewRowsPerFeature  policy.rows_per_feature
+    │       ├── TooFewRowsHeldOut     policy.rows_held_out
     │       ├── RareLevel             policy.level_rows
     │       ├── TooManySums           policy.sums
     │       └── PolicyExpired         policy.expired
@@ -191,6 +192,12 @@ class TooFewRowsPerFeature(PolicyRefusal):
     """The site's policy asks for more rows for each feature of the kernel."""
 
     code = "policy.rows_per_feature"
+
+
+class TooFewRowsHeldOut(PolicyRefusal):
+    """The site's policy asks for more rows, or none, in a part that is held out of training."""
+
+    code = "policy.rows_held_out"
 
 
 class RareLevel(PolicyRefusal):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
 
-from client_sdk.disclosure import Disclosure, columns_read, most_sums
+from client_sdk.disclosure import Disclosure, columns_read, most_sums, parts_read
 from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
@@ -30,6 +30,7 @@ from client_sdk.errors import (
     ShrinkingForbidden,
     TooFewColluders,
     TooFewRows,
+    TooFewRowsHeldOut,
     TooFewRowsPerFeature,
     TooManySums,
 )
@@ -38,7 +39,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms
 
-_COUNTS = ("least_rows", "least_level_rows", "max_sums")
+_COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,9 @@ class Policy:
     exact sums have the same members: the difference of two sums is the one that was left out."""
     least_rows: int = 50
     """Training rows that this hospital must have."""
+    least_rows_held_out: int = 5
+    """Rows in each part that is held out and scored, if there are any. Only their total leaves, but
+    a cohort may have no other such rows, and the error of one patient is that patient's outcome."""
     rows_per_feature: float = 3.0
     """Training rows for each feature of the kernel."""
     least_level_rows: int = 10
@@ -131,10 +135,8 @@ class Policy:
 
     # -- checks
 
-    def check_session(
-        self, program: Program, terms: Terms, summary: TableSummary, *, today: date
-    ) -> None:
-        """Refuse, before anything leaves, all of a program that this policy does not allow."""
+    def check_session(self, program: Program, terms: Terms, *, today: date) -> None:
+        """Refuse, before the table is opened, all that is asked for and is not allowed."""
         checks = (
             self._expiry(today),
             *self._algorithms(program),
@@ -142,11 +144,19 @@ class Policy:
             self._privacy(terms),
             self._shrinking(terms),
             self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
-            *self._rows(program, summary),
-            *self._levels(summary),
             self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
         )
         _raise([problem for problem in checks if problem is not None])
+
+    def check_table(self, program: Program, summary: TableSummary) -> None:
+        """Refuse, before anything leaves, a program over too few of this hospital's rows."""
+        _raise(
+            [
+                *self._rows(program, summary),
+                *self._held_out(program, summary),
+                *self._levels(summary),
+            ]
+        )
 
     def check_cohort(self, confirmed: int) -> None:
         """Refuse a cohort with too few members whose keys are confirmed."""
@@ -297,6 +307,21 @@ class Policy:
             )
         return problems
 
+    def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
+        read = {part for spec in program.stages for part in parts_read(spec)}
+        return [
+            TooFewRowsHeldOut(
+                f"The table has {rows} rows for {part}, and this site asks for "
+                f"{self.least_rows_held_out}, or none.",
+                line=f"least_rows_held_out = {rows}",
+                because="The error of a model on few patients says what became of them. Ask for "
+                "a session that holds a larger share out, or none.",
+                public="the site has too few rows in a part that is held out",
+            )
+            for part, rows in summary.held_out_rows.items()
+            if part in read and 0 < rows < self.least_rows_held_out
+        ]
+
     def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
         return [
             RareLevel(
@@ -345,6 +370,8 @@ allow_shrinking = {"true" if terms.allow_shrinking else "false"}
 least_rows = {standard.least_rows}
 rows_per_feature = {standard.rows_per_feature}
 least_level_rows = {standard.least_level_rows}
+# Rows in each part that is held out of training and scored, where there are any.
+least_rows_held_out = {standard.least_rows_held_out}
 # What may be computed: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
 # What may be read for it.

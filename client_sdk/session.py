@@ -214,6 +214,7 @@ class Member:
                 "upgrade veilgp here"
             )
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
+        self._policy.check_session(program, offer.terms, today=self._today())
         table = site_of(
             program,
             self._data,
@@ -221,7 +222,7 @@ class Member:
             consents=self._policy.consents,
             changes=self._changes,
         )
-        self._policy.check_session(program, offer.terms, table.summary, today=self._today())
+        self._policy.check_table(program, table.summary)
         return table
 
     def _approved(self, membership: Membership) -> Effects[None]:
@@ -297,7 +298,8 @@ class Member:
             self._watch(RunOpened(str(item.run), run.kind))
             if run.text != offer.membership.program:
                 self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
-            self._policy.check_session(run.program, offer.terms, table.summary, today=self._today())
+            self._policy.check_session(run.program, offer.terms, today=self._today())
+            self._policy.check_table(run.program, table.summary)
         elif (known.session, known.kind, known.program) != (self._id, run.kind, run.text):
             raise WrongRun("the run has another program than when this hospital entered it")
         self._end_epochs(lambda other: other != item.run.bytes)

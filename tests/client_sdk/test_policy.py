@@ -20,6 +20,7 @@ from client_sdk.errors import (
     ShrinkingForbidden,
     TooFewColluders,
     TooFewRows,
+    TooFewRowsHeldOut,
     TooFewRowsPerFeature,
     TooManySums,
     public_detail,
@@ -42,7 +43,8 @@ PLENTY = TableSummary(200_000, 100_000, {"ward": {"medical": 900, "surgical": 90
 
 
 def check(policy: Policy, program: Program, summary: TableSummary = PLENTY) -> None:
-    policy.check_session(program, TERMS, summary, today=TODAY)
+    policy.check_session(program, TERMS, today=TODAY)
+    policy.check_table(program, summary)
 
 
 def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: Program) -> None:
@@ -78,6 +80,12 @@ def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Prog
             TableSummary(200_000, 3 * KERNEL.features - 1, {}),
             TooFewRowsPerFeature,
             "policy.rows_per_feature",
+        ),
+        (
+            {"least_rows_held_out": 5},
+            TableSummary(200_000, 1234, {}, {Part.STOPPING: 4}),
+            TooFewRowsHeldOut,
+            "policy.rows_held_out",
         ),
         (
             {"least_level_rows": 10},
@@ -116,8 +124,8 @@ def test_terms_are_the_sites_to_accept_not_only_the_sessions_to_set(program: Pro
         (naive, TooFewColluders, {"least_colluders": 0}),
     ):
         with pytest.raises(error):
-            policy.check_session(program, terms, PLENTY, today=TODAY)
-        replace(policy, **line).check_session(program, terms, PLENTY, today=TODAY)
+            policy.check_session(program, terms, today=TODAY)
+        replace(policy, **line).check_session(program, terms, today=TODAY)
     with pytest.raises(TooFewColluders):
         check(replace(policy, least_colluders=2), program)
     with pytest.raises(TooFewColluders):
@@ -133,6 +141,22 @@ def test_the_disclosure_says_what_a_session_gives_up(program: Program) -> None:
     assert len(set(shown)) == 3
     assert "GOES ON WITHOUT" in shown[1]
     assert "same members" not in shown[1]
+
+
+def test_a_share_that_holds_one_patient_out_is_refused_by_the_standard_policy() -> None:
+    """Whose squared error would leave, exactly, if no other member holds anyone out."""
+    made = program_with(exact.Spec(steps=1, penalties=(3.0,)), held_out=0.004)
+    policy = permissive(made, least_rows_held_out=Policy().least_rows_held_out)
+    own = site_of(made, table(800, seed=3), 7)
+    assert 0 < own.site.count(Part.STOPPING) < 5
+    with pytest.raises(TooFewRowsHeldOut):
+        policy.check_table(made, own.summary)
+    # Where no stage scores them, or there are none, nothing of them leaves.
+    policy.check_table(program_with(held_out=0.004), own.summary)
+    policy.check_table(made, site_of(replace(made, held_out=0.0), table(800, seed=3), 7).summary)
+    # The usual share of an ordinary table is enough.
+    usual = replace(made, held_out=0.2)
+    policy.check_table(usual, site_of(usual, table(160, seed=3), 7).summary)
 
 
 def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
