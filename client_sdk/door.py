@@ -31,10 +31,20 @@ from kernels.rounds.program import Program
 from privacy.encoding import Encoding
 from privacy.securesum.checks import check_broadcast
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.journal import EpochEntry
+from privacy.securesum.journal import EpochEntry, Journal
 from privacy.securesum.messages import Task
 
 _LENGTH_BYTES = 4
+
+
+def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
+    """Give the runs of a session that a data source was summed in; what was abandoned was not."""
+    return frozenset(
+        entry.name[1]
+        for entry in journal.of_session(session.bytes)
+        if entry.source == source
+        and any(slot.uploaded is not None and not slot.abandoned for slot in entry.slots.values())
+    )
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,7 @@ class Door:
             stage,
             confirmed=len(entry.trusted.intersection(task.active)),
             sums=self._sums(entry, task.slot),
+            runs=len(runs_of(client.journal, entry.source, self.run.session) | {entry.name[1]}),
             today=self.exchange.clock.now().date(),
         )
         slot = entry.slots.get(task.slot)

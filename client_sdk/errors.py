@@ -23,6 +23,7 @@
     │       ├── TooFewRowsHeldOut     policy.rows_held_out
     │       ├── RareLevel             policy.level_rows
     │       ├── TooManySums           policy.sums
+    │       ├── TooManyRuns           policy.runs
     │       └── PolicyExpired         policy.expired
     ├── TransportError                transport.invalid
     │   ├── Unreachable               transport.unreachable
@@ -35,6 +36,7 @@
     ├── SessionError                  session.invalid
     │   ├── SessionChanged            session.changed
     │   ├── WrongRun                  session.wrong_run
+    │   ├── AnotherRun                session.another_run
     │   ├── WrongTask                 session.wrong_task
     │   ├── NoiseNotInstalled         session.noise
     │   ├── Suspended                 session.suspended
@@ -212,6 +214,12 @@ class TooManySums(PolicyRefusal):
     code = "policy.sums"
 
 
+class TooManyRuns(PolicyRefusal):
+    """The site's policy does not allow so many runs over one table in a session."""
+
+    code = "policy.runs"
+
+
 class PolicyExpired(PolicyRefusal):
     """The site's policy has expired."""
 
@@ -302,6 +310,12 @@ class WrongRun(SessionError):
     """A run does not compute what its kind says, or over another schema than its session's."""
 
     code = "session.wrong_run"
+
+
+class AnotherRun(SessionError):
+    """A run is opened before the one that this hospital came for has ended."""
+
+    code = "session.another_run"
 
 
 class WrongTask(SessionError):

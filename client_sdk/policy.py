@@ -32,6 +32,7 @@ from client_sdk.errors import (
     TooFewRows,
     TooFewRowsHeldOut,
     TooFewRowsPerFeature,
+    TooManyRuns,
     TooManySums,
 )
 from client_sdk.tables import TableSummary
@@ -39,7 +40,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms
 
-_COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums")
+_COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", "max_runs")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,8 @@ class Policy:
     """Columns that may be read for them."""
     max_sums: int = 0
     """Sums that one run may ask for."""
+    max_runs: int = 10
+    """Runs of one session that may sum one table: with `max_sums`, how many sums there ever are."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
     trust_first_use: bool = False
@@ -179,9 +182,13 @@ class Policy:
             raise problem
 
     def check_task(
-        self, program: Program, stage: int, *, confirmed: int, sums: int, today: date
+        self, program: Program, stage: int, *, confirmed: int, sums: int, runs: int, today: date
     ) -> None:
-        """Refuse one sum at the door: `sums` counts those of the run, this one included."""
+        """Refuse one sum at the door.
+
+        `sums` counts those of the run, `runs` those of the session that have summed this table;
+        this one is included.
+        """
         expired = self._expiry(today)
         if expired is not None:
             raise expired
@@ -190,6 +197,19 @@ class Policy:
         too_many = self._sums(sums, "so far")
         if too_many is not None:
             raise too_many
+        self.check_runs(runs)
+
+    def check_runs(self, runs: int) -> None:
+        """Refuse a run more than this site allows over one table."""
+        if runs > self.max_runs:
+            raise TooManyRuns(
+                f"This would be the session's run {runs} over this table, and this site allows "
+                f"{self.max_runs}.",
+                line=f"max_runs = {runs}",
+                because="Every run asks for all its sums again, from another start: further exact "
+                "equations about the same rows.",
+                public=f"the site allows {self.max_runs} runs of a session over one table",
+            )
 
     def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
         if sums <= self.max_sums:
@@ -378,6 +398,8 @@ algorithms = {json.dumps(names)}
 columns = {json.dumps(list(asked.columns), ensure_ascii=False)}
 # Sums that a run may ask for; the program needs at most {asked.sums}.
 max_sums = {asked.sums}
+# Runs of the session that may sum this hospital's table, each with so many sums at most.
+max_runs = {standard.max_runs}
 # {
             "The session has differential privacy."
             if terms.differential_privacy

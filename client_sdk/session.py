@@ -21,8 +21,9 @@ from uuid import UUID
 
 from client_sdk.answers import Item, Membership, Outcome
 from client_sdk.disclosure import Disclosure
-from client_sdk.door import Door, RunInHand
+from client_sdk.door import Door, RunInHand, runs_of
 from client_sdk.errors import (
+    AnotherRun,
     ClientError,
     MalformedAnswer,
     NoiseNotInstalled,
@@ -82,7 +83,7 @@ from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 
-_REFUSALS = (PolicyError, SessionChanged, WrongRun, WrongTask, NoiseNotInstalled)
+_REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask, NoiseNotInstalled)
 _APPROVAL_WAITS_S = (2.0, 3.0, 5.0, 10.0)
 _MOST_CONFLICTS = 8
 _LONGEST_REPEAT_S = 5.0
@@ -154,7 +155,7 @@ class Member:
             yield from self._approved(offer.membership)
             self._home.keep(self._client.join(offer.terms))
             while True:
-                over = yield from self._one_run(offer, table)
+                over = yield from self._one_run(offer, table, once=once)
                 if over.model is not None:
                     done = yield from self._fetched(over, over.model)
                     finished(done)
@@ -239,7 +240,7 @@ class Member:
 
     # -- runs
 
-    def _one_run(self, offer: Offer, table: HospitalTable) -> Effects[KnownRun]:
+    def _one_run(self, offer: Offer, table: HospitalTable, *, once: bool) -> Effects[KnownRun]:
         """Take part until a run is over, whose model has not been fetched yet."""
         store, waiting = self._home.store, False
         while True:
@@ -258,6 +259,12 @@ class Member:
             if item.kind == "ended":
                 return self._ended(item)
             if item.kind == "opening":
+                if once and last is not None and going and last.run != str(item.run):
+                    raise AnotherRun(
+                        f"run {item.run} is opened, and run {last.run}, which this hospital is in, "
+                        "has not ended. It came for one run: ask the session's admin to end that "
+                        "one, or stay for all runs to come (once=False; no --once)"
+                    )
                 yield from self._opening(item, offer, table)
             else:
                 yield from self._answer(item, offer, table)
@@ -299,6 +306,8 @@ class Member:
             if run.text != offer.membership.program:
                 self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
             self._policy.check_session(run.program, offer.terms, today=self._today())
+            summed = runs_of(self._client.journal, self._source, self._link.session)
+            self._policy.check_runs(len(summed | {item.run.bytes}))
             self._policy.check_table(run.program, table.summary)
         elif (known.session, known.kind, known.program) != (self._id, run.kind, run.text):
             raise WrongRun("the run has another program than when this hospital entered it")

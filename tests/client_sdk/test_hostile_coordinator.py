@@ -14,6 +14,7 @@ import pytest
 
 from client_sdk.errors import (
     AlgorithmForbidden,
+    AnotherRun,
     ClientError,
     CohortTooSmall,
     MalformedAnswer,
@@ -22,6 +23,7 @@ from client_sdk.errors import (
     SessionChanged,
     ShrinkingForbidden,
     TooFewColluders,
+    TooManyRuns,
     TooManySums,
     WrongRun,
     WrongTask,
@@ -350,7 +352,7 @@ def test_a_cohort_below_the_sites_least_is_refused_before_seeds_are_sealed(
     make: Make, program: Program
 ) -> None:
     coordinator, hospitals = make()
-    hospitals[0].policy = permissive(program, least_cohort=5)
+    hospitals[0].policy = permissive(program, least_cohort=5, least_colluders=0)
     error = refused(hospitals, coordinator)
     assert isinstance(error, CohortTooSmall)
     assert coordinator.refusals[0]["run"] == str(coordinator.run)
@@ -366,6 +368,37 @@ def test_a_coordinator_that_asks_for_more_sums_than_the_program_has_is_stopped_a
     error = refused(hospitals, coordinator)
     assert isinstance(error, TooManySums)
     assert left(hospitals[0].path) == hospitals[0].policy.max_sums
+
+
+def test_one_join_answers_one_run_however_many_are_opened(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    allowed = permissive(program).max_sums
+    runs = 1
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        nonlocal runs
+        # Never says that a run has ended; opens the next one before the limit is reached.
+        if coordinator.done_sums == allowed - 1 and runs < 4:
+            runs += 1
+            coordinator.start()
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert max(left(h.path) for h in hospitals) <= allowed
+    assert any(isinstance(h.error, AnotherRun) for h in hospitals)
+    assert "session.another_run" in {told["code"] for told in coordinator.refusals}
+
+
+def test_a_session_does_not_sum_one_table_in_more_runs_than_the_policy_allows(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make(permissive(program, max_runs=1))
+    drive(hospitals, coordinator)
+    before = left(hospitals[0].path)
+    coordinator.start()
+    coordinator.sums.seen = frozenset(coordinator.members.values())
+    assert isinstance(refused(hospitals, coordinator), TooManyRuns)
+    assert left(hospitals[0].path) == before
 
 
 def test_a_session_that_gives_the_steady_cohort_rule_up_is_not_joined_in_silence(

@@ -22,6 +22,7 @@ from client_sdk.errors import (
     TooFewRows,
     TooFewRowsHeldOut,
     TooFewRowsPerFeature,
+    TooManyRuns,
     TooManySums,
     public_detail,
 )
@@ -57,7 +58,7 @@ def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: P
 def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Program) -> None:
     policy = Policy.from_toml(Policy.draft(program, TERMS))
     check(policy, program)
-    policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, today=TODAY)
+    policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, runs=1, today=TODAY)
     assert set(policy.columns) == set(columns_read(program.schema))
     assert policy.max_sums == Disclosure.of(program, TERMS).sums
     for narrower, error in (
@@ -160,11 +161,13 @@ def test_a_share_that_holds_one_patient_out_is_refused_by_the_standard_policy() 
 
 
 def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
-    policy = permissive(program, max_sums=3, least_cohort=5)
-    task = {"confirmed": 5, "sums": 3, "today": TODAY}
+    policy = permissive(program, max_sums=3, max_runs=2, least_cohort=5)
+    task = {"confirmed": 5, "sums": 3, "runs": 2, "today": TODAY}
     policy.check_task(program, 1, **task)
     with pytest.raises(TooManySums):
         policy.check_task(program, 1, **{**task, "sums": 4})
+    with pytest.raises(TooManyRuns):
+        policy.check_task(program, 1, **{**task, "runs": 3})
     with pytest.raises(CohortTooSmall) as refused:
         policy.check_task(program, 1, **{**task, "confirmed": 4})
     assert "at least 5 members" in public_detail(refused.value)
