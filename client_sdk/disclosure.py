@@ -162,8 +162,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
     weights = weight_count(model.kernel) + 2 * model.targets + 3
     match spec:
         case moments.Spec():
-            first, last = moments.initial(spec, model), moments.State(model, model.schema)
-            return max(moments.layout(first).length, moments.layout(last).length)
+            first = moments.layout(moments.initial(spec, model))
+            return max(first.length, moments.layout_of_moments(model).length)
         case fedavg.Spec() | exact.Spec():
             return max(statistics, weights)
         case distillation.Spec():

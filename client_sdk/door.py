@@ -17,7 +17,7 @@ from uuid import UUID
 
 import numpy as np
 
-from client_sdk.errors import WrongTask
+from client_sdk.errors import WrongTask, about_the_table
 from client_sdk.exchange import Effects, Exchange, Sent
 from client_sdk.home import OpenHome
 from client_sdk.policy import Policy
@@ -33,6 +33,7 @@ from privacy.securesum.checks import check_broadcast
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.journal import EpochEntry, Journal
 from privacy.securesum.messages import Task
+from privacy.securesum.steady import bind_for_upload
 
 _LENGTH_BYTES = 4
 
@@ -103,7 +104,11 @@ class Door:
             check_broadcast(task, broadcast)
             state = received(broadcast, self.run.program, stage)
             encoding = self._encoding(task, algorithm, state, epoch)
-            vector = encoding.encode(algorithm.contribute(state, self.table.site))
+            # What the rows cannot change is checked before they are looked at: which of two
+            # refusals is given must not depend on them.
+            bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
+            with about_the_table():
+                vector = encoding.encode(algorithm.contribute(state, self.table.site))
             blocks = tuple(block.name for block in encoding.layout.blocks)
         step = client.upload(task, vector, table=self.table.digest, broadcast=broadcast)
         header = step.message.encode()

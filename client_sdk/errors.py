@@ -60,10 +60,14 @@
         └── PlotUnavailable           global_model.plot
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
-nor key material, nor the secret of a link. `public_detail` is what the coordinator hears of one.
+nor key material, nor the secret of a link. `public_code` and `public_detail` are what the
+coordinator hears of one. Whatever was raised while this hospital's own rows were looked at
+(`about_the_table`) is one code and one sentence to it, `site.refused`: told apart, refusals would
+answer questions about the rows, and the one who asks chooses the questions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -456,12 +460,35 @@ class PlotUnavailable(ModelError):
     code = "global_model.plot"
 
 
+SITE_REFUSED = "site.refused"
+_OWN_ROWS = "This is about this hospital's own rows: the coordinator hears only that it refuses."
+
+
+@contextmanager
+def about_the_table() -> Iterator[None]:
+    """Mark whatever is raised inside as something that depends on this hospital's rows."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(_OWN_ROWS)
+        raise
+
+
+def public_code(error: Exception) -> str:
+    """Return the code that the coordinator may hear of an error."""
+    if _OWN_ROWS in getattr(error, "__notes__", ()):
+        return SITE_REFUSED
+    return str(getattr(error, "code", ClientError.code))
+
+
 def public_detail(error: Exception) -> str:
     """Return what the coordinator may hear of an error: nothing about the table or other sessions.
 
     An error's own sentence is for the hospital: it may count rows. The coordinator gets the first
     line of the class's description, or what a refusal of the policy says in public.
     """
+    if public_code(error) == SITE_REFUSED:
+        return "the site refuses, for a reason that is about its own table and stays there"
     if isinstance(error, PolicyRefused):
         return "; ".join(f"{problem.code}: {problem.public}" for problem in error.problems)
     if isinstance(error, PolicyRefusal):

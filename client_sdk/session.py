@@ -34,6 +34,8 @@ from client_sdk.errors import (
     Suspended,
     WrongRun,
     WrongTask,
+    about_the_table,
+    public_code,
     public_detail,
 )
 from client_sdk.exchange import (
@@ -216,14 +218,15 @@ class Member:
             )
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
         self._policy.check_session(program, offer.terms, today=self._today())
-        table = site_of(
-            program,
-            self._data,
-            offer.membership.seed,
-            consents=self._policy.consents,
-            changes=self._changes,
-        )
-        self._policy.check_table(program, table.summary)
+        with about_the_table():
+            table = site_of(
+                program,
+                self._data,
+                offer.membership.seed,
+                consents=self._policy.consents,
+                changes=self._changes,
+            )
+            self._policy.check_table(program, table.summary)
         return table
 
     def _approved(self, membership: Membership) -> Effects[None]:
@@ -308,7 +311,8 @@ class Member:
             self._policy.check_session(run.program, offer.terms, today=self._today())
             summed = runs_of(self._client.journal, self._source, self._link.session)
             self._policy.check_runs(len(summed | {item.run.bytes}))
-            self._policy.check_table(run.program, table.summary)
+            with about_the_table():
+                self._policy.check_table(run.program, table.summary)
         elif (known.session, known.kind, known.program) != (self._id, run.kind, run.text):
             raise WrongRun("the run has another program than when this hospital entered it")
         self._end_epochs(lambda other: other != item.run.bytes)
@@ -471,7 +475,7 @@ class Member:
 
     def _report(self, error: Exception) -> Effects[None]:
         """Tell the coordinator that this hospital refuses, by its code and without data."""
-        code = str(getattr(error, "code", "client"))
+        code = public_code(error)
         body = {"run": self._at_run, "code": code, "detail": public_detail(error)}
         try:
             yield from self._exchange.post(f"/sessions/{self._id}/refusals", body, once=True)

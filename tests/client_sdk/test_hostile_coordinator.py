@@ -19,7 +19,9 @@ from client_sdk.errors import (
     CohortTooSmall,
     MalformedAnswer,
     NoiseNotInstalled,
+    PolicyError,
     PolicyExpired,
+    RunFailed,
     SessionChanged,
     ShrinkingForbidden,
     TooFewColluders,
@@ -32,7 +34,7 @@ from client_sdk.exchange import Call, Lost, Reply
 from client_sdk.home import Home
 from client_sdk.progress import RefusalReported, Unpinned
 from kernels.errors import KernelsError, StateError, TableRefused
-from kernels.rounds import exact, linear, storage
+from kernels.rounds import exact, linear, moments, storage
 from kernels.rounds.program import Program
 from privacy.encoding import Encoding
 from privacy.errors import PinConflict, PrivacyError
@@ -470,9 +472,46 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_leaves_without_a_w
     paths = [path.rsplit("/", 1)[-1] for _, path in coordinator.log]
     assert paths == ["members", "membership", "refusals"]
     told = json.dumps(coordinator.refusals)
-    assert coordinator.refusals[0]["code"] == "table.refused"
+    assert coordinator.refusals[0]["code"] == "site.refused"
     for word in ("1234", "age", "row 7", "40"):
         assert word not in told
+
+
+@pytest.mark.parametrize(
+    "line", [{"least_rows": 10**6}, {"rows_per_feature": 1e6}, {"least_level_rows": 10**6}]
+)
+def test_every_refusal_that_depends_on_the_rows_sounds_the_same(
+    make: Make, program: Program, line: dict[str, Any]
+) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].policy = permissive(program, **line)
+    assert isinstance(refused(hospitals[:1], coordinator), PolicyError)
+    assert coordinator.refusals == [
+        {
+            "run": None,
+            "code": "site.refused",
+            "detail": "the site refuses, for a reason that is about its own table and stays there",
+        }
+    ]
+
+
+def test_a_crafted_state_is_refused_by_the_door_in_the_same_words(make: Make) -> None:
+    """A power of two below a hospital's largest value: which one it is stays at the hospital."""
+    coordinator, hospitals = make()
+    begin = coordinator._begin
+
+    def begin_crafted() -> None:
+        state = coordinator.state
+        if isinstance(state, moments.State) and state.bounded is not None:
+            stay = replace(state.bounded.targets[0], lower=-(2.0**-20), upper=2.0**-20)
+            targets = (stay, *state.bounded.targets[1:])
+            coordinator.state = replace(state, bounded=replace(state.bounded, targets=targets))
+        begin()
+
+    coordinator._begin = begin_crafted  # type: ignore[method-assign]
+    drive(hospitals, coordinator)
+    assert all(isinstance(h.error, KernelsError | PrivacyError | RunFailed) for h in hospitals)
+    assert {refusal["code"] for refusal in coordinator.refusals} == {"site.refused"}
 
 
 def test_another_table_in_the_same_source_needs_the_operators_approval(
