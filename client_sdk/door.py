@@ -199,4 +199,5 @@ class Door:
             elements=task.length,
             octets=sum(memoryview(part).nbytes for part in parts),
             sha256=digest.hexdigest(),
+            rows=self.table.journalled.hex(),
         )

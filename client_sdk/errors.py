@@ -13,6 +13,7 @@
     │   ├── PolicyRefused             policy.refused, with all its `problems`:
     │   └── PolicyRefusal             policy.refusal
     │       ├── AlgorithmForbidden    policy.algorithm
+    │       ├── ConsentMissing        policy.consent
     │       ├── ColumnForbidden       policy.column
     │       ├── PrivacyRequired       policy.without_differential_privacy
     │       ├── ShrinkingForbidden    policy.shrinking
@@ -156,6 +157,12 @@ class AlgorithmForbidden(PolicyRefusal):
     """The site's policy does not allow an algorithm."""
 
     code = "policy.algorithm"
+
+
+class ConsentMissing(PolicyRefusal):
+    """The site's policy does not consent to an algorithm that may show this site's own numbers."""
+
+    code = "policy.consent"
 
 
 class ColumnForbidden(PolicyRefusal):

@@ -21,6 +21,7 @@ from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
     ColumnForbidden,
+    ConsentMissing,
     PolicyExpired,
     PolicyFileError,
     PolicyRefusal,
@@ -36,6 +37,7 @@ from client_sdk.errors import (
     TooManySums,
 )
 from client_sdk.tables import TableSummary
+from kernels.rounds import update
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms
@@ -198,6 +200,18 @@ class Policy:
         if too_many is not None:
             raise too_many
         self.check_runs(runs)
+
+    def check_changes(self, program: Program) -> None:
+        """Refuse a run that would sum this hospital's rows to add and remove without consent."""
+        names = [algorithm.NAME for algorithm, _ in program.algorithms()]
+        if update.NAME in names and update.NAME not in self.consents:
+            raise ConsentMissing(
+                f"This hospital has rows to add or remove, and where it alone has, the sum of "
+                f"{update.NAME!r} is their statistics: this site has not consented to that.",
+                line=f"consents = [..., {json.dumps(update.NAME)}]",
+                because="Few rows say much about each patient among them.",
+                public=f"the site has not consented to {update.NAME}",
+            )
 
     def check_runs(self, runs: int) -> None:
         """Refuse a run more than this site allows over one table."""

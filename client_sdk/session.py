@@ -311,6 +311,8 @@ class Member:
             self._policy.check_session(run.program, offer.terms, today=self._today())
             summed = runs_of(self._client.journal, self._source, self._link.session)
             self._policy.check_runs(len(summed | {item.run.bytes}))
+            if self._changes:
+                self._policy.check_changes(run.program)
             with about_the_table():
                 self._policy.check_table(run.program, table.summary)
         elif (known.session, known.kind, known.program) != (self._id, run.kind, run.text):

@@ -17,11 +17,15 @@ from privacy.framing import Label, digest
 
 @dataclass(frozen=True)
 class HospitalTable:
-    """Rows in parts, 32 bytes that are others if any row or its part is, and counts for policies."""
+    """Rows in parts, 32 bytes that are others if any row or its part is, and counts for policies.
+
+    journalled: 32 bytes of table and changes together, written beside all that leaves.
+    """
 
     site: Site
     digest: bytes
     summary: TableSummary
+    journalled: bytes
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,10 @@ class Changes:
 
     added: object = None
     removed: object = None
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self.added is not None or self.removed is not None
 
 
 def site_of(
@@ -51,4 +59,8 @@ def site_of(
     for part, table in ((Part.ADDED, changes.added), (Part.REMOVED, changes.removed)):
         if table is not None:
             site.parts[part] = read_records(table, program.schema)
-    return HospitalTable(site, bound, summary)
+    changed = (
+        Site({Part.TRAINING: site.parts[part]}).digest if part in site.parts else b""
+        for part in (Part.ADDED, Part.REMOVED)
+    )
+    return HospitalTable(site, bound, summary, digest(Label.TABLE, bound, *changed))

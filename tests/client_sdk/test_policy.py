@@ -11,6 +11,7 @@ from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
     ColumnForbidden,
+    ConsentMissing,
     PolicyExpired,
     PolicyFileError,
     PolicyRefusal,
@@ -28,8 +29,9 @@ from client_sdk.errors import (
 )
 from client_sdk.policy import Policy, policy_of
 from client_sdk.simulation import simulate
-from client_sdk.sites import TableSummary, site_of
-from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from client_sdk.sites import Changes, site_of
+from client_sdk.tables import TableSummary
+from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, update
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of
 from kernels.rounds.site import Part
@@ -274,6 +276,27 @@ def test_a_table_whose_rows_are_dealt_otherwise_is_another_table(program: Progra
     assert own.digest != moved.digest
     assert own.digest != site_of(program, data, 8).digest
     assert own.digest == site_of(program, data, 7).digest
+
+
+def test_rows_to_add_and_remove_need_consent_and_are_in_the_journal(program: Program) -> None:
+    policy = permissive(program)
+    policy.check_changes(program)
+    updating = replace(program, stages=(update.Spec(),))
+    with pytest.raises(ConsentMissing):
+        policy.check_changes(updating)
+    replace(policy, consents=("update",)).check_changes(updating)
+
+    tables = [
+        site_of(program, table(40), 7, changes=changes)
+        for changes in (
+            None,
+            Changes(added=table(5, seed=1)),
+            Changes(added=table(6, seed=1)),
+            Changes(removed=table(5, seed=1)),
+        )
+    ]
+    assert len({each.digest for each in tables}) == 1, "what was summed before is the same"
+    assert len({each.journalled for each in tables}) == 4
 
 
 def test_bounded_columns_save_a_sum_and_the_disclosure_knows() -> None:
