@@ -7,6 +7,7 @@ stops early asks for fewer sums.
 from dataclasses import dataclass
 from typing import Any
 
+from client_sdk.readable import readable
 from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
@@ -84,9 +85,10 @@ class Disclosure:
         return sum(stage.sums * stage.numbers for stage in self.stages)
 
     def __str__(self) -> str:
+        columns = ", ".join(map(readable, self.columns))
         lines = [
             "What would leave the building",
-            f"  columns that are read: {', '.join(self.columns)}. No row and no cell leaves.",
+            f"  columns that are read: {columns}. No row and no cell leaves.",
         ]
         lines += [
             f"  {stage.algorithm}: {stage.words}; at most {stage.sums} "

@@ -36,6 +36,7 @@ from client_sdk.errors import (
     TooManyRuns,
     TooManySums,
 )
+from client_sdk.readable import quoted, readable
 from client_sdk.tables import TableSummary
 from kernels.rounds import update
 from kernels.rounds.program import Program
@@ -267,8 +268,9 @@ class Policy:
         if not missing:
             return None
         return ColumnForbidden(
-            f"The program reads columns that this site does not allow: {', '.join(missing)}.",
-            line=f"columns = [..., {', '.join(map(json.dumps, missing))}]",
+            "The program reads columns that this site does not allow: "
+            f"{', '.join(map(readable, missing))}.",
+            line=f"columns = [..., {', '.join(map(quoted, missing))}]",
             because="A column that the question does not need should not be in the program.",
             public=f"the site does not allow the columns {', '.join(missing)}",
         )
@@ -409,7 +411,7 @@ least_rows_held_out = {standard.least_rows_held_out}
 # What may be computed: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
 # What may be read for it.
-columns = {json.dumps(list(asked.columns), ensure_ascii=False)}
+columns = [{", ".join(map(quoted, asked.columns))}]
 # Sums that a run may ask for; the program needs at most {asked.sums}.
 max_sums = {asked.sums}
 # Runs of the session that may sum this hospital's table, each with so many sums at most.

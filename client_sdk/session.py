@@ -89,6 +89,7 @@ _REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask, Noise
 _APPROVAL_WAITS_S = (2.0, 3.0, 5.0, 10.0)
 _MOST_CONFLICTS = 8
 _LONGEST_REPEAT_S = 5.0
+_LEAST_POLL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,7 @@ class Member:
         self._at_run: str | None = None
         self._answered: tuple[str, bytes] | None = None
         self._repeats = 0
+        self._empty = 0
         self._conflicts = 0
         self._following: dict[str, Any] | None = None
 
@@ -275,10 +277,15 @@ class Member:
     def _next(self) -> Effects[Item | None]:
         plain, self._following = self._following, None
         if plain is None:
+            if self._empty:  # it says at once that there is nothing: do not ask in a hurry
+                yield Pause(min(0.05 * 2.0 ** min(self._empty, 10), _LONGEST_REPEAT_S))
+            began = self._exchange.clock.monotonic()
             run = "" if self._at_run is None else f"&run={self._at_run}"
             plain = yield from self._exchange.poll(
                 f"/sessions/{self._id}/next?wait={LONGEST_POLL_S}{run}"
             )
+            at_once = self._exchange.clock.monotonic() - began < _LEAST_POLL_S
+            self._empty = self._empty + 1 if plain is None and at_once else 0
         if plain is None:
             return None
         item = Item.read(plain)

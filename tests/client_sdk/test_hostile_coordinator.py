@@ -30,7 +30,7 @@ from client_sdk.errors import (
     WrongRun,
     WrongTask,
 )
-from client_sdk.exchange import Call, Lost, Reply
+from client_sdk.exchange import Call, Lost, Pause, Reply
 from client_sdk.home import Home
 from client_sdk.progress import RefusalReported, Unpinned
 from kernels.errors import KernelsError, StateError, TableRefused
@@ -539,6 +539,25 @@ def test_a_second_session_that_deals_the_same_rows_otherwise_gets_none_of_them(
         hospital.link = second.link(i)
     assert isinstance(refused(hospitals, second), TableChanged)
     assert second.uploads == []
+
+
+# -- time
+
+
+def test_a_coordinator_that_has_nothing_to_say_at_once_is_not_asked_in_a_hurry(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.run = None
+    talk, answer, waits = hospitals[0].conversation(), None, []
+    for _ in range(40):
+        effect = talk.send(answer)
+        answer = None if isinstance(effect, Pause) else coordinator.answer(effect)
+        waits += [effect.seconds] if isinstance(effect, Pause) else []
+    talk.close()
+    polls = sum(path.endswith("/next") for _, path in coordinator.log)
+    assert polls - len(waits) <= 1, "every empty answer but the last is followed by a wait"
+    assert waits == sorted(waits)
+    assert waits[0] > 0
+    assert waits[-1] == 5.0
 
 
 # -- pins

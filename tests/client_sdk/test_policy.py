@@ -1,5 +1,6 @@
 """The site's policy denies by default, refuses by name, and never tells the coordinator counts."""
 
+import io
 from dataclasses import replace
 from datetime import date
 from typing import Any
@@ -28,6 +29,7 @@ from client_sdk.errors import (
     public_detail,
 )
 from client_sdk.policy import Policy, policy_of
+from client_sdk.progress import Disclosed, PlainLines, RunOpened, Unpinned
 from client_sdk.simulation import simulate
 from client_sdk.sites import Changes, site_of
 from client_sdk.tables import TableSummary
@@ -297,6 +299,27 @@ def test_rows_to_add_and_remove_need_consent_and_are_in_the_journal(program: Pro
     ]
     assert len({each.digest for each in tables}) == 1, "what was summed before is the same"
     assert len({each.journalled for each in tables}) == 4
+
+
+def test_names_from_the_session_cannot_rewrite_a_screen_or_a_policy(program: Program) -> None:
+    evil = 'age\x1b[2J\x9b\u202e"]\ntrust_first_use = true #'
+    age, *others = program.schema.features
+    schema = replace(program.schema, features=(replace(age, name=evil), *others))
+    crafted = replace(program, schema=schema)
+    shown = [str(Disclosure.of(crafted, TERMS)), draft := Policy.draft(crafted, TERMS)]
+    with pytest.raises(ColumnForbidden) as refused:
+        check(permissive(program), crafted)
+    shown.append(str(refused.value))
+    stream = io.StringIO()
+    for event in (Disclosed(f"two\nlines {evil}"), Unpinned((evil,)), RunOpened("1", evil)):
+        PlainLines(stream)(event)
+    shown.append(stream.getvalue())
+    for text in shown:
+        assert all(letter.isprintable() or letter == "\n" for letter in text)
+    policy = Policy.from_toml(draft)
+    assert policy.columns[0] == evil
+    assert not policy.trust_first_use
+    assert "Not confirmed: the keys of age" in stream.getvalue()
 
 
 def test_bounded_columns_save_a_sum_and_the_disclosure_knows() -> None:
