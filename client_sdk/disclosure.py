@@ -7,6 +7,7 @@ stops early asks for fewer sums.
 from dataclasses import dataclass
 from typing import Any
 
+from client_sdk.readable import readable
 from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
@@ -16,6 +17,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.recalibration import Spec as RecalibrationSpec
 from kernels.rounds.recalibration import State as RecalibrationState
 from kernels.rounds.recalibration import layout as recalibration_layout
+from kernels.rounds.site import Part
 from kernels.rounds.sufficient import statistics_blocks
 from kernels.schema import Schema
 from kernels.urk import weight_count
@@ -83,9 +85,10 @@ class Disclosure:
         return sum(stage.sums * stage.numbers for stage in self.stages)
 
     def __str__(self) -> str:
+        columns = ", ".join(map(readable, self.columns))
         lines = [
             "What would leave the building",
-            f"  columns that are read: {', '.join(self.columns)}. No row and no cell leaves.",
+            f"  columns that are read: {columns}. No row and no cell leaves.",
         ]
         lines += [
             f"  {stage.algorithm}: {stage.words}; at most {stage.sums} "
@@ -103,7 +106,15 @@ class Disclosure:
             if self.terms.differential_privacy
             else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own, "
             "but what a sum over all members says about a rare patient it says to everyone; two "
-            "sums that differ by a patient show that patient, so members and table stay the same."
+            "sums that differ by a patient show that patient, so the table stays the same."
+        )
+        lines.append(
+            "  members that fall silent: the session GOES ON WITHOUT THEM (allow_shrinking). The "
+            "sum with this hospital minus a sum without it is this hospital's own, and the "
+            "coordinator can ask for both."
+            if self.terms.allow_shrinking
+            else "  members that fall silent: the run waits for them. Exact sums have the same "
+            "members every time, so no difference of two is one hospital's."
         )
         return "\n".join(lines)
 
@@ -132,14 +143,29 @@ def most_sums(spec: Any, program: Program) -> int:
             return 1
 
 
+def parts_read(spec: Any) -> tuple[Part, ...]:
+    """Give the parts of a table that are held out of training and that a stage scores."""
+    match spec:
+        case exact.Spec():
+            return (Part.STOPPING,)
+        case fedavg.Spec() | distillation.Spec():
+            return (Part.STOPPING,) if spec.validate else ()
+        case RecalibrationSpec():
+            return (Part.CALIBRATION,)
+        case EvaluationSpec():
+            return (spec.part,)
+        case _:
+            return ()
+
+
 def _most_numbers(spec: Any, model: Model) -> int:
     """Give the most numbers in one sum of a stage."""
     statistics = sum(block.length for block in statistics_blocks(model))
     weights = weight_count(model.kernel) + 2 * model.targets + 3
     match spec:
         case moments.Spec():
-            first, last = moments.initial(spec, model), moments.State(model, model.schema)
-            return max(moments.layout(first).length, moments.layout(last).length)
+            first = moments.layout(moments.initial(spec, model))
+            return max(first.length, moments.layout_of_moments(model).length)
         case fedavg.Spec() | exact.Spec():
             return max(statistics, weights)
         case distillation.Spec():

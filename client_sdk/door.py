@@ -17,7 +17,7 @@ from uuid import UUID
 
 import numpy as np
 
-from client_sdk.errors import WrongTask
+from client_sdk.errors import WrongTask, about_the_table
 from client_sdk.exchange import Effects, Exchange, Sent
 from client_sdk.home import OpenHome
 from client_sdk.policy import Policy
@@ -31,10 +31,21 @@ from kernels.rounds.program import Program
 from privacy.encoding import Encoding
 from privacy.securesum.checks import check_broadcast
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.journal import EpochEntry
+from privacy.securesum.journal import EpochEntry, Journal
 from privacy.securesum.messages import Task
+from privacy.securesum.steady import bind_for_upload
 
 _LENGTH_BYTES = 4
+
+
+def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
+    """Give the runs of a session that a data source was summed in; what was abandoned was not."""
+    return frozenset(
+        entry.name[1]
+        for entry in journal.of_session(session.bytes)
+        if entry.source == source
+        and any(slot.uploaded is not None and not slot.abandoned for slot in entry.slots.values())
+    )
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,7 @@ class Door:
             stage,
             confirmed=len(entry.trusted.intersection(task.active)),
             sums=self._sums(entry, task.slot),
+            runs=len(runs_of(client.journal, entry.source, self.run.session) | {entry.name[1]}),
             today=self.exchange.clock.now().date(),
         )
         slot = entry.slots.get(task.slot)
@@ -92,7 +104,11 @@ class Door:
             check_broadcast(task, broadcast)
             state = received(broadcast, self.run.program, stage)
             encoding = self._encoding(task, algorithm, state, epoch)
-            vector = encoding.encode(algorithm.contribute(state, self.table.site))
+            # What the rows cannot change is checked before they are looked at: which of two
+            # refusals is given must not depend on them.
+            bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
+            with about_the_table():
+                vector = encoding.encode(algorithm.contribute(state, self.table.site))
             blocks = tuple(block.name for block in encoding.layout.blocks)
         step = client.upload(task, vector, table=self.table.digest, broadcast=broadcast)
         header = step.message.encode()
@@ -183,4 +199,5 @@ class Door:
             elements=task.length,
             octets=sum(memoryview(part).nbytes for part in parts),
             sha256=digest.hexdigest(),
+            rows=self.table.journalled.hex(),
         )

@@ -13,13 +13,18 @@
     │   ├── PolicyRefused             policy.refused, with all its `problems`:
     │   └── PolicyRefusal             policy.refusal
     │       ├── AlgorithmForbidden    policy.algorithm
+    │       ├── ConsentMissing        policy.consent
     │       ├── ColumnForbidden       policy.column
     │       ├── PrivacyRequired       policy.without_differential_privacy
+    │       ├── ShrinkingForbidden    policy.shrinking
+    │       ├── TooFewColluders       policy.colluders
     │       ├── CohortTooSmall        policy.cohort
     │       ├── TooFewRows            policy.rows
     │       ├── TooFewRowsPerFeature  policy.rows_per_feature
+    │       ├── TooFewRowsHeldOut     policy.rows_held_out
     │       ├── RareLevel             policy.level_rows
     │       ├── TooManySums           policy.sums
+    │       ├── TooManyRuns           policy.runs
     │       └── PolicyExpired         policy.expired
     ├── TransportError                transport.invalid
     │   ├── Unreachable               transport.unreachable
@@ -32,6 +37,7 @@
     ├── SessionError                  session.invalid
     │   ├── SessionChanged            session.changed
     │   ├── WrongRun                  session.wrong_run
+    │   ├── AnotherRun                session.another_run
     │   ├── WrongTask                 session.wrong_task
     │   ├── NoiseNotInstalled         session.noise
     │   ├── Suspended                 session.suspended
@@ -55,10 +61,14 @@
         └── PlotUnavailable           global_model.plot
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
-nor key material, nor the secret of a link. `public_detail` is what the coordinator hears of one.
+nor key material, nor the secret of a link. `public_code` and `public_detail` are what the
+coordinator hears of one. Whatever was raised while this hospital's own rows were looked at
+(`about_the_table`) is one code and one sentence to it, `site.refused`: told apart, refusals would
+answer questions about the rows, and the one who asks chooses the questions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import ClassVar
 
 
@@ -149,6 +159,12 @@ class AlgorithmForbidden(PolicyRefusal):
     code = "policy.algorithm"
 
 
+class ConsentMissing(PolicyRefusal):
+    """The site's policy does not consent to an algorithm that may show this site's own numbers."""
+
+    code = "policy.consent"
+
+
 class ColumnForbidden(PolicyRefusal):
     """The site's policy does not allow a column to be used."""
 
@@ -159,6 +175,18 @@ class PrivacyRequired(PolicyRefusal):
     """The site's policy does not allow sums without differential privacy."""
 
     code = "policy.without_differential_privacy"
+
+
+class ShrinkingForbidden(PolicyRefusal):
+    """The site's policy does not allow a session to give the steady-cohort rule up."""
+
+    code = "policy.shrinking"
+
+
+class TooFewColluders(PolicyRefusal):
+    """The site's policy asks for sums that are safe from more colluding members."""
+
+    code = "policy.colluders"
 
 
 class CohortTooSmall(PolicyRefusal):
@@ -179,6 +207,12 @@ class TooFewRowsPerFeature(PolicyRefusal):
     code = "policy.rows_per_feature"
 
 
+class TooFewRowsHeldOut(PolicyRefusal):
+    """The site's policy asks for more rows, or none, in a part that is held out of training."""
+
+    code = "policy.rows_held_out"
+
+
 class RareLevel(PolicyRefusal):
     """The site's policy asks for more rows of each level of a categorical column."""
 
@@ -189,6 +223,12 @@ class TooManySums(PolicyRefusal):
     """The site's policy does not allow so many sums in a run."""
 
     code = "policy.sums"
+
+
+class TooManyRuns(PolicyRefusal):
+    """The site's policy does not allow so many runs over one table in a session."""
+
+    code = "policy.runs"
 
 
 class PolicyExpired(PolicyRefusal):
@@ -281,6 +321,12 @@ class WrongRun(SessionError):
     """A run does not compute what its kind says, or over another schema than its session's."""
 
     code = "session.wrong_run"
+
+
+class AnotherRun(SessionError):
+    """A run is opened before the one that this hospital came for has ended."""
+
+    code = "session.another_run"
 
 
 class WrongTask(SessionError):
@@ -421,12 +467,35 @@ class PlotUnavailable(ModelError):
     code = "global_model.plot"
 
 
+SITE_REFUSED = "site.refused"
+_OWN_ROWS = "This is about this hospital's own rows: the coordinator hears only that it refuses."
+
+
+@contextmanager
+def about_the_table() -> Iterator[None]:
+    """Mark whatever is raised inside as something that depends on this hospital's rows."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(_OWN_ROWS)
+        raise
+
+
+def public_code(error: Exception) -> str:
+    """Return the code that the coordinator may hear of an error."""
+    if _OWN_ROWS in getattr(error, "__notes__", ()):
+        return SITE_REFUSED
+    return str(getattr(error, "code", ClientError.code))
+
+
 def public_detail(error: Exception) -> str:
     """Return what the coordinator may hear of an error: nothing about the table or other sessions.
 
     An error's own sentence is for the hospital: it may count rows. The coordinator gets the first
     line of the class's description, or what a refusal of the policy says in public.
     """
+    if public_code(error) == SITE_REFUSED:
+        return "the site refuses, for a reason that is about its own table and stays there"
     if isinstance(error, PolicyRefused):
         return "; ".join(f"{problem.code}: {problem.public}" for problem in error.problems)
     if isinstance(error, PolicyRefusal):

@@ -16,25 +16,34 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
 
-from client_sdk.disclosure import Disclosure, columns_read, most_sums
+from client_sdk.disclosure import Disclosure, columns_read, most_sums, parts_read
 from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
     ColumnForbidden,
+    ConsentMissing,
     PolicyExpired,
     PolicyFileError,
     PolicyRefusal,
     PolicyRefused,
     PrivacyRequired,
     RareLevel,
+    ShrinkingForbidden,
+    TooFewColluders,
     TooFewRows,
+    TooFewRowsHeldOut,
     TooFewRowsPerFeature,
+    TooManyRuns,
     TooManySums,
 )
+from client_sdk.readable import quoted, readable
 from client_sdk.tables import TableSummary
+from kernels.rounds import update
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms
+
+_COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", "max_runs")
 
 
 @dataclass(frozen=True)
@@ -43,8 +52,17 @@ class Policy:
 
     least_cohort: int = 5
     """Members with confirmed keys in every sum, this hospital among them."""
+    least_colluders: int | None = None
+    """Members that may work together with the coordinator and learn no more than the sum; without
+    this line a third of the others, ⌊(n − 1)/3⌋ of n."""
+    allow_shrinking: bool = False
+    """Whether a session may go on without a member that fell silent, and so give up the rule that
+    exact sums have the same members: the difference of two sums is the one that was left out."""
     least_rows: int = 50
     """Training rows that this hospital must have."""
+    least_rows_held_out: int = 5
+    """Rows in each part that is held out and scored, if there are any. Only their total leaves, but
+    a cohort may have no other such rows, and the error of one patient is that patient's outcome."""
     rows_per_feature: float = 3.0
     """Training rows for each feature of the kernel."""
     least_level_rows: int = 10
@@ -55,6 +73,8 @@ class Policy:
     """Columns that may be read for them."""
     max_sums: int = 0
     """Sums that one run may ask for."""
+    max_runs: int = 10
+    """Runs of one session that may sum one table: with `max_sums`, how many sums there ever are."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
     trust_first_use: bool = False
@@ -72,14 +92,16 @@ class Policy:
             if not all(isinstance(each, str) and each for each in given):
                 raise PolicyFileError(f"{name} is a list of names, and one of them is none")
             object.__setattr__(self, name, tuple(given))
-        for name in ("least_cohort", "least_rows", "least_level_rows", "max_sums"):
+        for name in ("least_cohort", "least_colluders", *_COUNTS):
             number = getattr(self, name)
+            if name == "least_colluders" and number is None:
+                continue
             if type(number) is not int or number < 0:
                 raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
         number = self.rows_per_feature
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
             raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
-        for name in ("without_differential_privacy", "trust_first_use"):
+        for name in ("without_differential_privacy", "trust_first_use", "allow_shrinking"):
             if type(getattr(self, name)) is not bool:
                 raise PolicyFileError(f"{name} is true or false")
         if self.expires is not None and (
@@ -119,20 +141,28 @@ class Policy:
 
     # -- checks
 
-    def check_session(
-        self, program: Program, terms: Terms, summary: TableSummary, *, today: date
-    ) -> None:
-        """Refuse, before anything leaves, all of a program that this policy does not allow."""
+    def check_session(self, program: Program, terms: Terms, *, today: date) -> None:
+        """Refuse, before the table is opened, all that is asked for and is not allowed."""
         checks = (
             self._expiry(today),
             *self._algorithms(program),
             self._columns(program),
             self._privacy(terms),
-            *self._rows(program, summary),
-            *self._levels(summary),
+            self._shrinking(terms),
+            self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
             self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
         )
         _raise([problem for problem in checks if problem is not None])
+
+    def check_table(self, program: Program, summary: TableSummary) -> None:
+        """Refuse, before anything leaves, a program over too few of this hospital's rows."""
+        _raise(
+            [
+                *self._rows(program, summary),
+                *self._held_out(program, summary),
+                *self._levels(summary),
+            ]
+        )
 
     def check_cohort(self, confirmed: int) -> None:
         """Refuse a cohort with too few members whose keys are confirmed."""
@@ -148,10 +178,20 @@ class Policy:
                 f"keys, and the run has {confirmed}",
             )
 
+    def check_members(self, terms: Terms, members: int) -> None:
+        """Refuse a run of so many members whose terms tolerate too few colluders among them."""
+        problem = self._colluders(terms, members)
+        if problem is not None:
+            raise problem
+
     def check_task(
-        self, program: Program, stage: int, *, confirmed: int, sums: int, today: date
+        self, program: Program, stage: int, *, confirmed: int, sums: int, runs: int, today: date
     ) -> None:
-        """Refuse one sum at the door: `sums` counts those of the run, this one included."""
+        """Refuse one sum at the door.
+
+        `sums` counts those of the run, `runs` those of the session that have summed this table;
+        this one is included.
+        """
         expired = self._expiry(today)
         if expired is not None:
             raise expired
@@ -160,6 +200,31 @@ class Policy:
         too_many = self._sums(sums, "so far")
         if too_many is not None:
             raise too_many
+        self.check_runs(runs)
+
+    def check_changes(self, program: Program) -> None:
+        """Refuse a run that would sum this hospital's rows to add and remove without consent."""
+        names = [algorithm.NAME for algorithm, _ in program.algorithms()]
+        if update.NAME in names and update.NAME not in self.consents:
+            raise ConsentMissing(
+                f"This hospital has rows to add or remove, and where it alone has, the sum of "
+                f"{update.NAME!r} is their statistics: this site has not consented to that.",
+                line=f"consents = [..., {json.dumps(update.NAME)}]",
+                because="Few rows say much about each patient among them.",
+                public=f"the site has not consented to {update.NAME}",
+            )
+
+    def check_runs(self, runs: int) -> None:
+        """Refuse a run more than this site allows over one table."""
+        if runs > self.max_runs:
+            raise TooManyRuns(
+                f"This would be the session's run {runs} over this table, and this site allows "
+                f"{self.max_runs}.",
+                line=f"max_runs = {runs}",
+                because="Every run asks for all its sums again, from another start: further exact "
+                "equations about the same rows.",
+                public=f"the site allows {self.max_runs} runs of a session over one table",
+            )
 
     def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
         if sums <= self.max_sums:
@@ -203,8 +268,9 @@ class Policy:
         if not missing:
             return None
         return ColumnForbidden(
-            f"The program reads columns that this site does not allow: {', '.join(missing)}.",
-            line=f"columns = [..., {', '.join(map(json.dumps, missing))}]",
+            "The program reads columns that this site does not allow: "
+            f"{', '.join(map(readable, missing))}.",
+            line=f"columns = [..., {', '.join(map(quoted, missing))}]",
             because="A column that the question does not need should not be in the program.",
             public=f"the site does not allow the columns {', '.join(missing)}",
         )
@@ -218,6 +284,36 @@ class Policy:
             because="Exact sums can show that a rare patient is in them, to everyone who sees "
             "the model; with few rows they can show more.",
             public="the site does not allow sums without differential privacy",
+        )
+
+    def _shrinking(self, terms: Terms) -> PolicyRefusal | None:
+        if self.allow_shrinking or not terms.allow_shrinking:
+            return None
+        return ShrinkingForbidden(
+            "The session goes on without members that fall silent, and this site does not allow "
+            "that.",
+            line="allow_shrinking = true",
+            because="A coordinator can always pretend that a hospital fell silent. Without "
+            "differential privacy the sum with it minus the sum without it is that hospital's own.",
+            public="the site does not allow a session that gives the steady-cohort rule up",
+        )
+
+    def _colluders(self, terms: Terms, members: int) -> PolicyRefusal | None:
+        least = self.least_colluders
+        if least is None:
+            least = (members - 1) // 3
+        if terms.max_colluders >= least:
+            return None
+        return TooFewColluders(
+            f"The session is safe from a coordinator that works together with "
+            f"{terms.max_colluders} members, and this site asks for {least}"
+            f"{'' if self.least_colluders is not None else f', a third of the others of {members}'}"
+            ".",
+            line=f"least_colluders = {terms.max_colluders}",
+            because="With more colluders than that, two sets of survivors can be certified, and "
+            "the masks of one hospital come off.",
+            public=f"the site asks for sums that are safe from {least} colluding members, and the "
+            f"session's are from {terms.max_colluders}",
         )
 
     def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
@@ -246,6 +342,21 @@ class Policy:
                 )
             )
         return problems
+
+    def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
+        read = {part for spec in program.stages for part in parts_read(spec)}
+        return [
+            TooFewRowsHeldOut(
+                f"The table has {rows} rows for {part}, and this site asks for "
+                f"{self.least_rows_held_out}, or none.",
+                line=f"least_rows_held_out = {rows}",
+                because="The error of a model on few patients says what became of them. Ask for "
+                "a session that holds a larger share out, or none.",
+                public="the site has too few rows in a part that is held out",
+            )
+            for part, rows in summary.held_out_rows.items()
+            if part in read and 0 < rows < self.least_rows_held_out
+        ]
 
     def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
         return [
@@ -281,17 +392,30 @@ class Policy:
             f" That is below {standard.least_cohort}, this software's advice." if few else ""
         }
 least_cohort = {terms.min_cohort}
+# Members that may work together with the coordinator and still learn nothing but the sum.
+least_colluders = {terms.max_colluders}
+# {
+            "The session goes on without members that fall silent: two sums, with and without "
+            "this hospital, show its own numbers. This accepts that."
+            if terms.allow_shrinking
+            else "Exact sums always have the same members; a session that gives this up is refused."
+        }
+allow_shrinking = {"true" if terms.allow_shrinking else "false"}
 # Training rows this hospital must have, in all, for each of the {program.kernel.features} features
 # of the kernel, and of each level of a categorical column. Below, sums come close to being data.
 least_rows = {standard.least_rows}
 rows_per_feature = {standard.rows_per_feature}
 least_level_rows = {standard.least_level_rows}
+# Rows in each part that is held out of training and scored, where there are any.
+least_rows_held_out = {standard.least_rows_held_out}
 # What may be computed: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
 # What may be read for it.
-columns = {json.dumps(list(asked.columns), ensure_ascii=False)}
+columns = [{", ".join(map(quoted, asked.columns))}]
 # Sums that a run may ask for; the program needs at most {asked.sums}.
 max_sums = {asked.sums}
+# Runs of the session that may sum this hospital's table, each with so many sums at most.
+max_runs = {standard.max_runs}
 # {
             "The session has differential privacy."
             if terms.differential_privacy

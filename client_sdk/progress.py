@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from client_sdk.errors import ClientError
+from client_sdk.readable import readable, readable_lines
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,9 @@ class Unpinned(Event):
     names: tuple[str, ...]
 
     def __str__(self) -> str:
+        names = ", ".join(map(readable, self.names))
         return (
-            f"Not confirmed: the keys of {', '.join(self.names)}. Give a roster file, or compare "
+            f"Not confirmed: the keys of {names}. Give a roster file, or compare "
             "fingerprints by phone and run: veilgp confirm NAME DIGITS"
         )
 
@@ -163,7 +165,7 @@ class PlainLines:
 
     def __call__(self, event: Event) -> None:
         """Write the event."""
-        self._stream.write(f"{event}\n")
+        self._stream.write(f"{readable_lines(str(event))}\n")
         self._stream.flush()
 
 
@@ -200,7 +202,7 @@ class RichProgress:
                     self._progress.remove_task(self._bar)
                     self._bar = None
                 # Text and not markup: names come from the coordinator.
-                self._console.print(Text(str(event)))
+                self._console.print(Text(readable_lines(str(event))))
 
     @contextmanager
     def shown(self) -> Iterator[Watch]:

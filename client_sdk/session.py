@@ -21,8 +21,9 @@ from uuid import UUID
 
 from client_sdk.answers import Item, Membership, Outcome
 from client_sdk.disclosure import Disclosure
-from client_sdk.door import Door, RunInHand
+from client_sdk.door import Door, RunInHand, runs_of
 from client_sdk.errors import (
+    AnotherRun,
     ClientError,
     MalformedAnswer,
     NoiseNotInstalled,
@@ -33,6 +34,8 @@ from client_sdk.errors import (
     Suspended,
     WrongRun,
     WrongTask,
+    about_the_table,
+    public_code,
     public_detail,
 )
 from client_sdk.exchange import (
@@ -83,10 +86,11 @@ from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 
-_REFUSALS = (PolicyError, SessionChanged, WrongRun, WrongTask, NoiseNotInstalled)
+_REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask, NoiseNotInstalled)
 _APPROVAL_WAITS_S = (2.0, 3.0, 5.0, 10.0)
 _MOST_CONFLICTS = 8
 _LONGEST_REPEAT_S = 5.0
+_LEAST_POLL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -142,6 +146,7 @@ class Member:
         self._at_run: str | None = None
         self._answered: tuple[str, bytes] | None = None
         self._repeats = 0
+        self._empty = 0
         self._conflicts = 0
         self._following: dict[str, Any] | None = None
 
@@ -155,7 +160,7 @@ class Member:
             yield from self._approved(offer.membership)
             self._home.keep(self._client.join(offer.terms))
             while True:
-                over = yield from self._one_run(offer, table)
+                over = yield from self._one_run(offer, table, once=once)
                 if over.model is not None:
                     done = yield from self._fetched(over, over.model)
                     finished(done)
@@ -215,14 +220,16 @@ class Member:
                 "upgrade veilgp here"
             )
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
-        table = site_of(
-            program,
-            self._data,
-            offer.membership.seed,
-            consents=self._policy.consents,
-            changes=self._changes,
-        )
-        self._policy.check_session(program, offer.terms, table.summary, today=self._today())
+        self._policy.check_session(program, offer.terms, today=self._today())
+        with about_the_table():
+            table = site_of(
+                program,
+                self._data,
+                offer.membership.seed,
+                consents=self._policy.consents,
+                changes=self._changes,
+            )
+            self._policy.check_table(program, table.summary)
         return table
 
     def _approved(self, membership: Membership) -> Effects[None]:
@@ -239,7 +246,7 @@ class Member:
 
     # -- runs
 
-    def _one_run(self, offer: Offer, table: HospitalTable) -> Effects[KnownRun]:
+    def _one_run(self, offer: Offer, table: HospitalTable, *, once: bool) -> Effects[KnownRun]:
         """Take part until a run is over, whose model has not been fetched yet."""
         store, waiting = self._home.store, False
         while True:
@@ -258,6 +265,12 @@ class Member:
             if item.kind == "ended":
                 return self._ended(item)
             if item.kind == "opening":
+                if once and last is not None and going and last.run != str(item.run):
+                    raise AnotherRun(
+                        f"run {item.run} is opened, and run {last.run}, which this hospital is in, "
+                        "has not ended. It came for one run: ask the session's admin to end that "
+                        "one, or stay for all runs to come (once=False; no --once)"
+                    )
                 yield from self._opening(item, offer, table)
             else:
                 yield from self._answer(item, offer, table)
@@ -265,10 +278,15 @@ class Member:
     def _next(self) -> Effects[Item | None]:
         plain, self._following = self._following, None
         if plain is None:
+            if self._empty:  # it says at once that there is nothing: do not ask in a hurry
+                yield Pause(min(0.05 * 2.0 ** min(self._empty, 10), _LONGEST_REPEAT_S))
+            began = self._exchange.clock.monotonic()
             run = "" if self._at_run is None else f"&run={self._at_run}"
             plain = yield from self._exchange.poll(
                 f"/sessions/{self._id}/next?wait={LONGEST_POLL_S}{run}"
             )
+            at_once = self._exchange.clock.monotonic() - began < _LEAST_POLL_S
+            self._empty = self._empty + 1 if plain is None and at_once else 0
         if plain is None:
             return None
         item = Item.read(plain)
@@ -298,7 +316,13 @@ class Member:
             self._watch(RunOpened(str(item.run), run.kind))
             if run.text != offer.membership.program:
                 self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
-            self._policy.check_session(run.program, offer.terms, table.summary, today=self._today())
+            self._policy.check_session(run.program, offer.terms, today=self._today())
+            summed = runs_of(self._client.journal, self._source, self._link.session)
+            self._policy.check_runs(len(summed | {item.run.bytes}))
+            if self._changes:
+                self._policy.check_changes(run.program)
+            with about_the_table():
+                self._policy.check_table(run.program, table.summary)
         elif (known.session, known.kind, known.program) != (self._id, run.kind, run.text):
             raise WrongRun("the run has another program than when this hospital entered it")
         self._end_epochs(lambda other: other != item.run.bytes)
@@ -319,9 +343,11 @@ class Member:
                 yield from self._task(item, known, offer, table)
             case "proposal":
                 proposal = self._of_run(item, Proposal.decode(item.message))
+                self._check_survivors(proposal)
                 yield from self._keep_and_send(item, self._client.certify(proposal))
             case "certificate":
                 certificate = self._of_run(item, Certificate.decode(item.message))
+                self._check_survivors(certificate)
                 yield from self._keep_and_send(item, self._client.reveal(certificate))
             case "repair":
                 request = self._of_run(item, RepairRequest.decode(item.message))
@@ -355,8 +381,14 @@ class Member:
         strangers = tuple(m.name for m in roster.members if m.key not in trusted)
         if strangers:
             self._watch(Unpinned(strangers))
+        self._policy.check_members(offer.terms, len(adverts.adverts))
         self._policy.check_cohort(sum(advert.identity in trusted for advert in adverts.adverts))
         return self._client.agree(adverts, roster, pins)
+
+    def _check_survivors(self, claim: Proposal | Certificate) -> None:
+        """Ask of those whose vectors would be summed what the policy asked of those who began."""
+        entry, _ = self._client.journal.entry(claim.epoch_id)
+        self._policy.check_cohort(len(entry.trusted.intersection(claim.survivors)))
 
     def _task(
         self, item: Item, known: KnownRun, offer: Offer, table: HospitalTable
@@ -456,7 +488,7 @@ class Member:
 
     def _report(self, error: Exception) -> Effects[None]:
         """Tell the coordinator that this hospital refuses, by its code and without data."""
-        code = str(getattr(error, "code", "client"))
+        code = public_code(error)
         body = {"run": self._at_run, "code": code, "detail": public_detail(error)}
         try:
             yield from self._exchange.post(f"/sessions/{self._id}/refusals", body, once=True)

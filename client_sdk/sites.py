@@ -1,20 +1,31 @@
-"""A hospital's table as its half of the algorithms sees it, and the digest that binds it."""
+"""A hospital's table as its half of the algorithms sees it, and the digest that binds it.
 
+The digest is of the rows and of how they are dealt. Two sessions over one table with another seed,
+or another share held out, sum other training rows: the difference of their sums is the patients
+that moved. So a table that is dealt otherwise is another table, which an operator approves by name.
+"""
+
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from client_sdk.tables import TableSummary, read_records, read_site, summarise
 from kernels.rounds.program import Program
 from kernels.rounds.site import Part, Site
+from privacy.framing import Label, digest
 
 
 @dataclass(frozen=True)
 class HospitalTable:
-    """Rows in parts, 32 bytes that are others if any row is, and what the policy asks for."""
+    """Rows in parts, 32 bytes that are others if any row or its part is, and counts for policies.
+
+    journalled: 32 bytes of table and changes together, written beside all that leaves.
+    """
 
     site: Site
     digest: bytes
     summary: TableSummary
+    journalled: bytes
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,10 @@ class Changes:
 
     added: object = None
     removed: object = None
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return self.added is not None or self.removed is not None
 
 
 def site_of(
@@ -38,9 +53,14 @@ def site_of(
     The digest is that of the table without changes: what was summed before is still the same.
     """
     site = read_site(data, program.schema, held_out=program.held_out, seed=seed, consents=consents)
-    digest, summary = site.digest, summarise(site)
+    dealt = struct.pack(">d", program.held_out), str(seed).encode()
+    bound, summary = digest(Label.TABLE, site.digest, *dealt), summarise(site)
     changes = changes or Changes()
     for part, table in ((Part.ADDED, changes.added), (Part.REMOVED, changes.removed)):
         if table is not None:
             site.parts[part] = read_records(table, program.schema)
-    return HospitalTable(site, digest, summary)
+    changed = (
+        Site({Part.TRAINING: site.parts[part]}).digest if part in site.parts else b""
+        for part in (Part.ADDED, Part.REMOVED)
+    )
+    return HospitalTable(site, bound, summary, digest(Label.TABLE, bound, *changed))

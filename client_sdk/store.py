@@ -23,7 +23,7 @@ from client_sdk.errors import HomeDamaged, HomeNotWritten
 from privacy.identity import Pins
 from privacy.securesum.records import Step
 
-_VERSION = 1
+_VERSION = 2
 _TABLES = """
 CREATE TABLE records (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
@@ -31,6 +31,7 @@ CREATE TABLE departures (
     at TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, epoch INTEGER NOT NULL,
     slot INTEGER NOT NULL, stage INTEGER NOT NULL, algorithm TEXT NOT NULL, blocks TEXT NOT NULL,
     elements INTEGER NOT NULL, octets INTEGER NOT NULL, sha256 TEXT NOT NULL,
+    rows TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, run, epoch, slot)
 ) STRICT;
 CREATE TABLE sessions (
@@ -48,10 +49,15 @@ CREATE TABLE pins (
 ) STRICT;
 """
 
+_FROM_1 = "ALTER TABLE departures ADD COLUMN rows TEXT NOT NULL DEFAULT '';"
+
 
 @dataclass(frozen=True)
 class Departure:
-    """A vector that left: which numbers, how many, and the hash of the octets as they were sent."""
+    """A vector that left: which numbers, how many, and the hash of the octets as they were sent.
+
+    rows: the digest of what it was computed from, rows to add and to remove included.
+    """
 
     at: str
     session: str
@@ -64,13 +70,14 @@ class Departure:
     elements: int
     octets: int
     sha256: str
+    rows: str = ""
 
     def line(self) -> str:
         """Say it in one line."""
         return (
             f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
             f"{self.algorithm}  {', '.join(json.loads(self.blocks))}: {self.elements} numbers, "
-            f"{self.octets} octets, masked  SHA-256 {self.sha256}"
+            f"{self.octets} octets, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
         )
 
 
@@ -121,6 +128,9 @@ class Store:
             if version == 0:
                 db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={_VERSION}; COMMIT;")
                 version = _VERSION
+            elif version == 1:
+                db.executescript(f"BEGIN; {_FROM_1} PRAGMA user_version=2; COMMIT;")
+                version = 2
         except sqlite3.DatabaseError as error:
             raise HomeDamaged(
                 f"{path} cannot be opened as this hospital's journal ({error}). Do not replace it "

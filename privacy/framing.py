@@ -39,6 +39,7 @@ class Label(StrEnum):
     ABANDON = "veilgp/1/abandon"
     REPAIR = "veilgp/1/repair"
     CONSENT = "veilgp/1/consent"
+    TABLE = "veilgp/1/table"
     JOURNAL = "veilgp/1/journal"
     REQUEST = "veilgp/1/request"
 

@@ -1,7 +1,7 @@
 """What a site's policy asks of a table: counts, made and kept at the site."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -14,12 +14,14 @@ class TableSummary:
     """Counts of rows.
 
     rows: of the whole table. training_rows: those dealt to training. level_rows: for each
-    categorical column, the training rows of each level that any of them has.
+    categorical column, the training rows of each level that any of them has. held_out_rows: those
+    dealt to each of the other parts.
     """
 
     rows: int
     training_rows: int
     level_rows: Mapping[str, Mapping[str, int]]
+    held_out_rows: Mapping[Part, int] = field(default_factory=dict)
 
     @property
     def fewest_level_rows(self) -> int | None:
@@ -36,8 +38,9 @@ def summarise(site: Site) -> TableSummary:
     for records in training.in_pieces(CHUNK_ROWS):
         for count, codes in zip(counts, records.levels.unbind(1), strict=True):
             count += torch.bincount(codes[codes >= 0], minlength=len(count))
+    held_out = {part: site.count(part) for part in (Part.STOPPING, Part.CALIBRATION)}
     return TableSummary(
-        rows=sum(site.count(part) for part in (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)),
+        rows=len(training) + sum(held_out.values()),
         training_rows=len(training),
         level_rows={
             column.name: {
@@ -47,4 +50,5 @@ def summarise(site: Site) -> TableSummary:
             }
             for column, count in zip(columns, counts, strict=True)
         },
+        held_out_rows=held_out,
     )

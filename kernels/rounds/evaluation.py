@@ -55,6 +55,9 @@ _ROW_BOUNDS = {
     "widths": WIDTH_BOUND,
     "interval_losses": INTERVAL_LOSS_BOUND,
 }
+# Rows that are added or removed are for `update` alone, which asks for the site's consent: where
+# one site has any, a sum over them is its own.
+_PARTS = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +69,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         check_flag(recalibrated=self.recalibrated)
-        if self.part not in list(Part):
-            raise ProgramError(f"part must be one of {', '.join(Part)}, not {self.part!r}")
+        if self.part not in _PARTS:
+            raise ProgramError(f"part must be one of {', '.join(_PARTS)}, not {self.part!r}")
         object.__setattr__(self, "part", Part(self.part))
 
 

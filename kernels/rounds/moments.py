@@ -14,18 +14,18 @@ update     the standardiser, rounded: other divisions of the same rows get the s
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernels.errors import OutOfBounds, StatisticsError
+from kernels.errors import OutOfBounds, SchemaRefused, StateError, StatisticsError
 from kernels.moments import RESOLUTION, Moments
 from kernels.records import Records
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.model import Model
+from kernels.rounds.model import Model, check_model
 from kernels.rounds.site import Part, Site
 from kernels.schema import Numeric, Schema, Target
 from kernels.standardiser import Scale, Standardiser
@@ -55,6 +55,31 @@ class State:
     model: Model
     bounded: Schema | None
 
+    def __post_init__(self) -> None:
+        """Refuse bounds that no first sum gives.
+
+        By other ones a coordinator would choose the unit that a column is summed in, and learn
+        from a site's refusal whether its own sum is above any number.
+        """
+        check_model(self.model)
+        schema = self.model.schema
+        if self.bounded is None:
+            if not _unbounded(schema):
+                raise StateError("the schema has all bounds, and this state asks for them")
+            return
+        numbers = (*self.bounded.numeric, *self.bounded.targets)
+        filled = {column.name: column for column in numbers}
+        try:
+            reach = {own.name: _reach(own, filled[own.name]) for own in _unbounded(schema)}
+            expected = _filled(schema, reach)
+        except (KeyError, TypeError, SchemaRefused) as error:
+            raise StateError(_NOT_FILLED) from error
+        if self.bounded != expected or not all(map(_is_power, reach.values())):
+            raise StateError(_NOT_FILLED)
+
+
+_NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
+
 
 def initial(spec: Spec, model: Model) -> State:  # noqa: ARG001
     """Start at the second sum where the schema has all bounds."""
@@ -68,8 +93,13 @@ def layout(state: State) -> Layout:
     if state.bounded is None:
         shape = (len(_unbounded(schema)), EXPONENTS)
         return Layout((Block("sites_per_exponent", shape, 1.0, 1.0),))
-    rows = float(state.model.max_rows)
-    shapes = Moments.zero(schema)
+    return layout_of_moments(state.model)
+
+
+def layout_of_moments(model: Model) -> Layout:
+    """Return the moments: of which columns, not within which bounds."""
+    rows = float(model.max_rows)
+    shapes = Moments.zero(model.schema)
     return Layout(
         tuple(
             Block(field.name, tuple(getattr(shapes, field.name).shape), rows, RESOLUTION)
@@ -85,6 +115,7 @@ def contribute(state: State, site: Site) -> Contribution:
         return {"sites_per_exponent": _exponents(state.model.schema, chunks)}
     moments = Moments.zero(state.bounded)
     for records in chunks:
+        _check_reach(state.model.schema, state.bounded, records)
         moments += Moments.of(replace(records, schema=state.bounded))
     return {field.name: getattr(moments, field.name).numpy() for field in fields(Moments)}
 
@@ -155,6 +186,11 @@ def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
         column.name: 2.0 ** (int(np.flatnonzero(own > 0.5).max()) + _LARGEST - EXPONENTS + 1)
         for column, own in zip(columns, sites, strict=True)
     }
+    return _filled(schema, reach)
+
+
+def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
+    """Return the schema with ±2^k where a column has no bound."""
 
     def bounds(column: Numeric | Target) -> tuple[float, float]:
         size = reach.get(column.name, math.inf)
@@ -169,3 +205,32 @@ def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
     )
     targets = tuple(Target(column.name, column.unit, *bounds(column)) for column in schema.targets)
     return Schema(features, targets, schema.patient)
+
+
+def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
+    """Return the 2^k that a column's missing bounds were filled with."""
+    size = filled.upper if column.upper is None else filled.lower
+    if size is None:
+        raise StateError(_NOT_FILLED)
+    return abs(size)
+
+
+def _is_power(size: float) -> bool:
+    mantissa, exponent = math.frexp(size)
+    return mantissa == 0.5 and _LARGEST - EXPONENTS < exponent - 1 <= _LARGEST
+
+
+def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
+    """Refuse a power of two that is below a value of this site: it would have said so."""
+    if len(records) == 0:
+        return
+    names = [column.name for column in (*schema.numeric, *schema.targets)]
+    values = [records.numeric, *([] if records.targets is None else [records.targets])]
+    largest = dict(zip(names, torch.cat(values, 1).abs().amax(0).tolist(), strict=True))
+    filled = {column.name: column for column in (*bounded.numeric, *bounded.targets)}
+    for column in _unbounded(schema):
+        if largest[column.name] > _reach(column, filled[column.name]):
+            raise StateError(
+                f"column {column.name!r} has larger values here than the broadcast says that any "
+                "site has: its bounds are not those of the sites' sum"
+            )

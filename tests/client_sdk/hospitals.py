@@ -23,6 +23,7 @@ def permissive(program: Program, **changes: Any) -> Policy:
     allowed: dict[str, Any] = {
         "least_cohort": 3,
         "least_rows": 10,
+        "least_rows_held_out": 0,
         "rows_per_feature": 0.0,
         "least_level_rows": 0,
         "algorithms": tuple({a.NAME for a, _ in program.algorithms()}),

@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,20 @@ def test_facts_survive(tmp_path: Path) -> None:
     assert store.pins("another") == Pins()
     (line,) = [each.line() for each in store.departures()]
     assert "scatter: 7 numbers, 64 octets, masked" in line
+    store.close()
+
+
+def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
+    Home(tmp_path).identity()
+    departure = Departure("now", "session", "run", 0, 0, 1, "exact/1", '["scatter"]', 7, 64, "ab")
+    store = Home(tmp_path).read()
+    store.commit(Step(None), departure=departure)
+    store.close()
+    spoiled(tmp_path, "ALTER TABLE departures DROP COLUMN rows", "PRAGMA user_version=1")
+    store = Home(tmp_path).read()
+    second = replace(departure, slot=1, rows="cd" * 32)
+    store.commit(Step(None), departure=second)
+    assert list(store.departures()) == [departure, second]
     store.close()
 
 

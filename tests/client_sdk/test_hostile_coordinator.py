@@ -14,28 +14,34 @@ import pytest
 
 from client_sdk.errors import (
     AlgorithmForbidden,
+    AnotherRun,
     ClientError,
     CohortTooSmall,
     MalformedAnswer,
     NoiseNotInstalled,
+    PolicyError,
     PolicyExpired,
+    RunFailed,
     SessionChanged,
+    ShrinkingForbidden,
+    TooFewColluders,
+    TooManyRuns,
     TooManySums,
     WrongRun,
     WrongTask,
 )
-from client_sdk.exchange import Call, Lost, Reply
+from client_sdk.exchange import Call, Lost, Pause, Reply
 from client_sdk.home import Home
 from client_sdk.progress import RefusalReported, Unpinned
 from kernels.errors import KernelsError, StateError, TableRefused
-from kernels.rounds import exact, linear, storage
+from kernels.rounds import exact, linear, moments, storage
 from kernels.rounds.program import Program
 from privacy.encoding import Encoding
 from privacy.errors import PinConflict, PrivacyError
 from privacy.framing import Label, digest
 from privacy.identity import Identity
 from privacy.securesum.errors import TableChanged, WrongBroadcast
-from privacy.securesum.messages import Opening, Task
+from privacy.securesum.messages import Certificate, Opening, Proposal, Task
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.coordinator import SmallCoordinator, said
@@ -348,7 +354,7 @@ def test_a_cohort_below_the_sites_least_is_refused_before_seeds_are_sealed(
     make: Make, program: Program
 ) -> None:
     coordinator, hospitals = make()
-    hospitals[0].policy = permissive(program, least_cohort=5)
+    hospitals[0].policy = permissive(program, least_cohort=5, least_colluders=0)
     error = refused(hospitals, coordinator)
     assert isinstance(error, CohortTooSmall)
     assert coordinator.refusals[0]["run"] == str(coordinator.run)
@@ -364,6 +370,85 @@ def test_a_coordinator_that_asks_for_more_sums_than_the_program_has_is_stopped_a
     error = refused(hospitals, coordinator)
     assert isinstance(error, TooManySums)
     assert left(hospitals[0].path) == hospitals[0].policy.max_sums
+
+
+def test_one_join_answers_one_run_however_many_are_opened(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    allowed = permissive(program).max_sums
+    runs = 1
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        nonlocal runs
+        # Never says that a run has ended; opens the next one before the limit is reached.
+        if coordinator.done_sums == allowed - 1 and runs < 4:
+            runs += 1
+            coordinator.start()
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert max(left(h.path) for h in hospitals) <= allowed
+    assert any(isinstance(h.error, AnotherRun) for h in hospitals)
+    assert "session.another_run" in {told["code"] for told in coordinator.refusals}
+
+
+def test_a_session_does_not_sum_one_table_in_more_runs_than_the_policy_allows(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make(permissive(program, max_runs=1))
+    drive(hospitals, coordinator)
+    before = left(hospitals[0].path)
+    coordinator.start()
+    coordinator.sums.seen = frozenset(coordinator.members.values())
+    assert isinstance(refused(hospitals, coordinator), TooManyRuns)
+    assert left(hospitals[0].path) == before
+
+
+def test_a_session_that_gives_the_steady_cohort_rule_up_is_not_joined_in_silence(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make()
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, allow_shrinking=True)
+    coordinator.start()
+    drive(hospitals, coordinator)
+    assert all(isinstance(h.error, ShrinkingForbidden) for h in hospitals)
+    assert [left(h.path) for h in hospitals] == [0, 0, 0]
+
+
+def test_a_run_with_more_members_than_its_terms_have_colluders_for_is_not_agreed_to(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(names=("A", "B", "C", "D"))
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, max_colluders=0, min_cohort=3)
+    coordinator.start()
+    assert isinstance(refused(hospitals, coordinator), TooFewColluders)
+    assert coordinator.refusals[0]["code"] == "policy.colluders"
+    assert coordinator.uploads == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("proposal", Proposal), ("certificate", Certificate)]
+)
+def test_survivors_below_the_sites_least_are_neither_certified_nor_unmasked(
+    make: Make, program: Program, kind: str, message: Any
+) -> None:
+    policy = permissive(program, least_cohort=4, allow_shrinking=True)
+    coordinator, hospitals = make(policy, names=("A", "B", "C", "D"))
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, min_cohort=3, allow_shrinking=True)
+    coordinator.start()
+
+    def change(plain: dict[str, Any]) -> None:
+        claim = message.decode(base64.b64decode(plain["message"]))
+        with_message(plain, replace(claim, survivors=claim.survivors[:3]).encode())
+
+    meddling(coordinator, kind, change)
+    assert isinstance(refused(hospitals, coordinator), CohortTooSmall)
+    with Home(hospitals[0].path).open() as home:
+        (entry,) = home.client.journal.epochs.values()
+        assert entry.slots[0].certified is None
+        assert (entry.slots[0].certify is None) == (kind == "proposal")
 
 
 def test_an_expired_policy_answers_nothing(make: Make, program: Program) -> None:
@@ -387,9 +472,46 @@ def test_a_table_that_does_not_fit_is_refused_before_anything_leaves_without_a_w
     paths = [path.rsplit("/", 1)[-1] for _, path in coordinator.log]
     assert paths == ["members", "membership", "refusals"]
     told = json.dumps(coordinator.refusals)
-    assert coordinator.refusals[0]["code"] == "table.refused"
+    assert coordinator.refusals[0]["code"] == "site.refused"
     for word in ("1234", "age", "row 7", "40"):
         assert word not in told
+
+
+@pytest.mark.parametrize(
+    "line", [{"least_rows": 10**6}, {"rows_per_feature": 1e6}, {"least_level_rows": 10**6}]
+)
+def test_every_refusal_that_depends_on_the_rows_sounds_the_same(
+    make: Make, program: Program, line: dict[str, Any]
+) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].policy = permissive(program, **line)
+    assert isinstance(refused(hospitals[:1], coordinator), PolicyError)
+    assert coordinator.refusals == [
+        {
+            "run": None,
+            "code": "site.refused",
+            "detail": "the site refuses, for a reason that is about its own table and stays there",
+        }
+    ]
+
+
+def test_a_crafted_state_is_refused_by_the_door_in_the_same_words(make: Make) -> None:
+    """A power of two below a hospital's largest value: which one it is stays at the hospital."""
+    coordinator, hospitals = make()
+    begin = coordinator._begin
+
+    def begin_crafted() -> None:
+        state = coordinator.state
+        if isinstance(state, moments.State) and state.bounded is not None:
+            stay = replace(state.bounded.targets[0], lower=-(2.0**-20), upper=2.0**-20)
+            targets = (stay, *state.bounded.targets[1:])
+            coordinator.state = replace(state, bounded=replace(state.bounded, targets=targets))
+        begin()
+
+    coordinator._begin = begin_crafted  # type: ignore[method-assign]
+    drive(hospitals, coordinator)
+    assert all(isinstance(h.error, KernelsError | PrivacyError | RunFailed) for h in hospitals)
+    assert {refusal["code"] for refusal in coordinator.refusals} == {"site.refused"}
 
 
 def test_another_table_in_the_same_source_needs_the_operators_approval(
@@ -403,6 +525,39 @@ def test_another_table_in_the_same_source_needs_the_operators_approval(
     error = refused(hospitals, coordinator)
     assert isinstance(error, TableChanged)
     assert coordinator.refusals[0]["code"] == "cohort.table"
+
+
+def test_a_second_session_that_deals_the_same_rows_otherwise_gets_none_of_them(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    second = SmallCoordinator(program, coordinator.names, seed=coordinator.seed + 1)
+    second.members.update(coordinator.members)
+    second.start()
+    for i, hospital in enumerate(hospitals):
+        hospital.link = second.link(i)
+    assert isinstance(refused(hospitals, second), TableChanged)
+    assert second.uploads == []
+
+
+# -- time
+
+
+def test_a_coordinator_that_has_nothing_to_say_at_once_is_not_asked_in_a_hurry(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.run = None
+    talk, answer, waits = hospitals[0].conversation(), None, []
+    for _ in range(40):
+        effect = talk.send(answer)
+        answer = None if isinstance(effect, Pause) else coordinator.answer(effect)
+        waits += [effect.seconds] if isinstance(effect, Pause) else []
+    talk.close()
+    polls = sum(path.endswith("/next") for _, path in coordinator.log)
+    assert polls - len(waits) <= 1, "every empty answer but the last is followed by a wait"
+    assert waits == sorted(waits)
+    assert waits[0] > 0
+    assert waits[-1] == 5.0
 
 
 # -- pins

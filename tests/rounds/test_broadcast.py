@@ -11,6 +11,7 @@ from kernels.errors import KernelsError, StateError
 from kernels.rounds import exact, linear, moments, storage
 from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
+from kernels.schema import Schema
 from kernels.standardiser import Scale
 from privacy.encoding import Encoding
 from tests.rounds import tables
@@ -84,6 +85,35 @@ def test_scales_that_single_out_a_patient_are_refused() -> None:
     crafted = replace(FIRST.model, standardiser=replace(standardiser, numeric=scales))
     with pytest.raises(StateError, match="not that of the sites' sum"):
         exact.contribute(replace(FIRST, model=crafted), site)
+
+
+@pytest.mark.parametrize("half", [100.0, 1.0, 0.1])
+def test_the_unit_that_a_column_is_summed_in_is_not_the_coordinators_to_choose(half: float) -> None:
+    """Else a site's refusal says whether its own sum is above a number that the coordinator has."""
+    age, lactate, ward = PROGRAM.schema.features
+    stay, cost = PROGRAM.schema.targets
+
+    def state(**changed: Any) -> moments.State:
+        own = {
+            "age": age,
+            "lactate": replace(lactate, lower=-64.0, upper=64.0),
+            "stay": replace(stay, lower=-1024.0, upper=1024.0),
+            **changed,
+        }
+        bounded = Schema((own["age"], own["lactate"], ward), (own["stay"], cost))
+        return moments.State(PROGRAM.start(), bounded)
+
+    received(storage.encode(state(), broadcast=True), PROGRAM, 0)
+    for changed in (
+        {"age": replace(age, lower=55 - half, upper=55 + half)},
+        {"stay": replace(stay, lower=-half, upper=1024.0)},
+        {"stay": replace(stay, lower=-half * 3, upper=half * 3)},
+        {"stay": replace(stay, lower=-(2.0**33), upper=2.0**33)},
+        {"stay": stay},
+        {"lactate": replace(lactate, name="lactat", lower=-64.0, upper=64.0)},
+    ):
+        with pytest.raises(StateError, match="powers of two"):
+            state(**changed)
 
 
 def test_the_stage_is_the_programs_not_the_coordinators_choice() -> None:

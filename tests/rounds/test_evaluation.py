@@ -143,6 +143,17 @@ def test_it_says_which_stage_is_missing_or_which_part_is_none() -> None:
         evaluation.Spec(part="test")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("part", [Part.ADDED, Part.REMOVED])
+def test_rows_that_a_site_adds_or_removes_are_not_scored(part: Part) -> None:
+    """Where one site has any their scores are its own, and it has consented to `update` only."""
+    with pytest.raises(ProgramError, match="part"):
+        evaluation.Spec(part=part)
+    honest = noisy.program(evaluation.Spec(part=Part.STOPPING, recalibrated=False)).to_json()
+    assert '"stopping"' in honest
+    with pytest.raises(ProgramError, match="part"):
+        Program.from_json(honest.replace('"stopping"', f'"{part}"'))
+
+
 def test_a_program_with_both_survives_json() -> None:
     program = noisy.program(recalibration.Spec(min_rows=7), evaluation.Spec(part=Part.STOPPING))
     assert Program.from_json(program.to_json()) == program
