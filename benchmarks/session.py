@@ -62,6 +62,7 @@ HIDDEN = (132, 132)
 POLICY = """\
 least_cohort = 10
 least_rows = 10
+least_rows_held_out = 0
 rows_per_feature = 0
 least_level_rows = 0
 algorithms = ["moments", "exact", "fedavg", "linear"]

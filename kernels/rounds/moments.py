@@ -67,8 +67,7 @@ class State:
             if not _unbounded(schema):
                 raise StateError("the schema has all bounds, and this state asks for them")
             return
-        numbers = (*self.bounded.numeric, *self.bounded.targets)
-        filled = {column.name: column for column in numbers}
+        filled = {column.name: column for column in _numbers(self.bounded)}
         try:
             reach = {own.name: _reach(own, filled[own.name]) for own in _unbounded(schema)}
             expected = _filled(schema, reach)
@@ -150,14 +149,16 @@ def _rounded(column: Scale) -> Scale:
     return Scale(column.name, round(column.mean / step) * step, round(column.scale / step) * step)
 
 
+def _numbers(schema: Schema) -> tuple[Numeric | Target, ...]:
+    return (*schema.numeric, *schema.targets)
+
+
 def _unbounded(schema: Schema) -> list[Numeric | Target]:
-    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
-    return [column for column in columns if column.lower is None or column.upper is None]
+    return [column for column in _numbers(schema) if column.lower is None or column.upper is None]
 
 
 def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
-    numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
-    names = [column.name for column in numbers]
+    names = [column.name for column in _numbers(schema)]
     largest = torch.zeros(len(names), dtype=torch.float64)
     for records in chunks:
         values = [records.numeric, *([] if records.targets is None else [records.targets])]
@@ -224,10 +225,10 @@ def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
     """Refuse a power of two that is below a value of this site: it would have said so."""
     if len(records) == 0:
         return
-    names = [column.name for column in (*schema.numeric, *schema.targets)]
+    names = [column.name for column in _numbers(schema)]
     values = [records.numeric, *([] if records.targets is None else [records.targets])]
     largest = dict(zip(names, torch.cat(values, 1).abs().amax(0).tolist(), strict=True))
-    filled = {column.name: column for column in (*bounded.numeric, *bounded.targets)}
+    filled = {column.name: column for column in _numbers(bounded)}
     for column in _unbounded(schema):
         if largest[column.name] > _reach(column, filled[column.name]):
             raise StateError(
