@@ -9,9 +9,8 @@ import httpx
 import numpy as np
 
 from client_sdk import GlobalModel, Policy, join_async, simulate
-from client_sdk.errors import RunFailed
+from client_sdk.errors import PolicyError, RunFailed
 from client_sdk.home import Home
-from kernels.errors import ConsentNeeded
 from kernels.rounds.model import Model
 from kernels.rounds.prediction import predict
 from kernels.rounds.program import Program
@@ -115,7 +114,7 @@ async def whole_study(folder: Path) -> None:
         new = {name: column[:7] for name, column in sessions.more_patients().items()}
         update = {"kind": "update", "model": first}
         first_one, *others = await study.outcomes(update, policy, {NAMES[0]: {"added": new}})
-        assert isinstance(first_one, ConsentNeeded)
+        assert isinstance(first_one, PolicyError)
         assert all(isinstance(other, RunFailed) for other in others)
         assert {other.reason for other in others} == {"run.member_refused"}
 
