@@ -151,7 +151,7 @@ def _signed(request: Request, here: Context) -> SignedRequest:
 
 
 def _once(signed: SignedRequest, here: Context) -> None:
-    with here.database.changing(lasting=False) as connection:
+    with here.database.changing(lasting=False, alone=False) as connection:
         remember(connection, signed, now_ms=_now_ms(here))
 
 

@@ -268,7 +268,7 @@ class Runs:
         """End an open run by its rows alone: even one that can no longer be read."""
         with self._holding(run_id) as live:
             live.run = None
-            with self._database.changing() as connection:
+            with self._database.changing(alone=False) as connection:
                 _version(connection, run_id, None, lock=True)
                 session_id = run_storage.give_up(
                     connection, run_id, code=code, detail=detail, now=self._clock()
@@ -306,7 +306,7 @@ class Runs:
         change: _Transaction | None = None
         with self._holding(run_id) as live:
             try:
-                with self._database.changing(lasting=lasting) as connection:
+                with self._database.changing(lasting=lasting, alone=False) as connection:
                     version = _version(connection, run_id, session_id, lock=True)
                     if live.run is None or live.version != version:
                         live.run, live.version = run_storage.load(
