@@ -12,6 +12,7 @@ from service.bell import Bell
 from service.context import Clock, Context
 from service.database import Database
 from service.engine import Engine
+from service.notices import Listener
 from service.prediction import Predictor
 from service.problems import add_problem_handlers
 from service.protocol import Envelope
@@ -45,8 +46,12 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.predictor = Predictor(settings, database, clock)
         app.state.runs = Runs(database, settings, Bell(), clock)
         app.state.engine = engine = Engine(app.state.runs, clock)
+        bell = app.state.runs.bell
+        listener = Listener(database, bell.ring, own=app.state.runs.replica)
         engine.start()
+        listener.start()
         yield
+        listener.stop()
         engine.stop()
         database.close()
 

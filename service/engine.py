@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Lock, Thread
 from time import monotonic
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from service.errors import NotFound, RunEnded
 from service.runs import Runs
@@ -66,6 +66,9 @@ class Engine:
         due_at = None
         try:
             due_at = self._runs.advance(run_id)
+        except OperationalError:
+            # Not the run's fault: a database that was restarted goes on with it.
+            log.exception("run %s: the database does not answer", run_id)
         except Exception as error:
             log.exception("run %s: the coordinator failed", run_id)
             self._give_up(run_id, error)

@@ -58,6 +58,8 @@ class Settings(BaseSettings):
     """How long a survivor may keep silent before the others open their shares of its key."""
     restart_after_s: Annotated[float, Field(gt=0)] = 300
     """How long the keys of a member may be missing before all begin with new ones."""
+    lease_s: Annotated[float, Field(gt=0)] = 10
+    """How long a replica that computes may keep silent before another does its work."""
     max_predict_body: Positive = 16 << 20
     """The most octets of a table to predict."""
     max_predict_rows: Positive = 100_000
