@@ -1,0 +1,80 @@
+"""Two coordinators on one PostgreSQL serve one run together, through the death of each."""
+
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.federation import Federation, Hospital, Process
+from tests.e2e import sessions
+from tests.postgres import Postgres
+
+
+@pytest.fixture
+def federation(tmp_path: Path, postgres: Postgres) -> Iterator[Federation]:
+    with postgres.database() as url:
+        settings = {"VEILGP_DATABASE_URL": url, "VEILGP_LEASE_S": "2"}
+        with Federation.started(tmp_path / "federation", environment=settings) as federation:
+            yield federation
+
+
+@pytest.fixture
+def second(federation: Federation) -> Iterator[Federation]:
+    """The same federation as its other coordinator sees it, with a data directory of its own."""
+    with federation.replica() as second:
+        yield second
+
+
+def test_two_replicas_that_are_each_killed_once_give_the_same_model(
+    federation: Federation, second: Federation, tmp_path: Path
+) -> None:
+    session = sessions.create(federation)
+    members = federation.enrol(
+        session["id"], sessions.files(tmp_path), sessions.policy(), start=False
+    )
+    for hospital in members:
+        hospital.process = _roaming((federation.port, second.port), hospital)
+        hospital.process.start()
+    federation.approve(session["id"])
+    run = federation.admin(
+        "POST", f"/sessions/{session['id']}/runs", {"kind": "train", "deadline_s": 300}
+    )
+    # Each dies in the middle of a sum, and the other goes on; nothing ends before both have died.
+    deaths = [(1, second, federation), (4, federation, second)]
+
+    def kill(seen: Mapping[str, Any]) -> None:
+        federation.check_hospitals()
+        if deaths and seen["progress"]["sums"] >= deaths[0][0]:
+            _, mortal, survivor = deaths.pop(0)
+            assert mortal.coordinator is not None
+            mortal.coordinator.kill()
+            before = survivor.admin("GET", f"/runs/{run['id']}")["progress"]["sums"]
+            survivor.follow_until(run["id"], lambda now: now["progress"]["sums"] > before)
+            _hold(members[0], signal.SIGSTOP)
+            mortal.restart_coordinator()
+            _hold(members[0], signal.SIGCONT)
+
+    ended = federation.follow(run["id"], seen=kill, wait_s=280)
+    assert not deaths, "each was killed once"
+    sessions.assert_same(sessions.trained(second, ended), sessions.simulated(session))
+
+
+def _roaming(ports: tuple[int, int], hospital: Hospital) -> Process:
+    assert hospital.process is not None
+    joining = list(hospital.process.command)
+    link, table = joining[joining.index("join") + 1 : joining.index("join") + 3]
+    roster, policy = (joining[joining.index(o) + 1] for o in ("--roster", "--policy"))
+    command = [sys.executable, "-m", "tests.e2e.roaming", ",".join(map(str, ports))]
+    return replace(
+        hospital.process, command=[*command, link, table, policy, roster, str(hospital.home)]
+    )
+
+
+def _hold(hospital: Hospital, how: signal.Signals) -> None:
+    assert hospital.process is not None
+    assert hospital.process.running is not None
+    hospital.process.running.send_signal(how)
