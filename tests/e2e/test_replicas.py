@@ -43,23 +43,27 @@ def test_two_replicas_that_are_each_killed_once_give_the_same_model(
     run = federation.admin(
         "POST", f"/sessions/{session['id']}/runs", {"kind": "train", "deadline_s": 300}
     )
-    # Each dies in the middle of a sum, and the other goes on; nothing ends before both have died.
-    deaths = [(1, second, federation), (4, federation, second)]
 
-    def kill(seen: Mapping[str, Any]) -> None:
-        federation.check_hospitals()
-        if deaths and seen["progress"]["sums"] >= deaths[0][0]:
-            _, mortal, survivor = deaths.pop(0)
-            assert mortal.coordinator is not None
-            mortal.coordinator.kill()
-            before = survivor.admin("GET", f"/runs/{run['id']}")["progress"]["sums"]
-            survivor.follow_until(run["id"], lambda now: now["progress"]["sums"] > before)
-            _hold(members[0], signal.SIGSTOP)
-            mortal.restart_coordinator()
-            _hold(members[0], signal.SIGCONT)
+    def sums(replica: Federation, least: int) -> int:
+        def as_many(now: Mapping[str, Any]) -> bool:
+            federation.check_hospitals()
+            return bool(now["progress"]["sums"] >= least)
 
-    ended = federation.follow(run["id"], seen=kill, wait_s=280)
-    assert not deaths, "each was killed once"
+        seen = replica.follow_until(run["id"], as_many)
+        return int(seen["progress"]["sums"])
+
+    assert federation.coordinator is not None
+    assert second.coordinator is not None
+    sums(federation, 1)
+    second.coordinator.kill()
+    sums(federation, sums(federation, 0) + 1)
+    _hold(members[0], signal.SIGSTOP)  # or all would be over before the other is back
+    second.restart_coordinator()
+    _hold(members[0], signal.SIGCONT)
+    before = sums(second, 3)
+    federation.coordinator.kill()
+    ended = second.follow(run["id"], wait_s=280)
+    assert ended["progress"]["sums"] > before
     sessions.assert_same(sessions.trained(second, ended), sessions.simulated(session))
 
 
