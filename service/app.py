@@ -19,6 +19,7 @@ from service.protocol import Envelope
 from service.routes import (
     anyone,
     callers,
+    inference,
     membership,
     models,
     predict,
@@ -68,6 +69,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         models,
         callers,
         predict,
+        inference,
         membership,
         rounds,
     ):
