@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 from service.database import Database
 from service.settings import Settings
 from service.tables import metadata, public_sets
+from tests.service.coordinator import Coordinator
 from tests.stores import EVERY_STORE, Store
 
 pytestmark = EVERY_STORE
@@ -89,3 +90,11 @@ def test_replicas_that_start_together_migrate_once(tmp_path: Path, store: Store)
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
     for database in databases:
         database.close()
+
+
+def test_a_character_that_the_database_has_not_is_refused(coordinator: Coordinator) -> None:
+    response = coordinator.admin("DELETE", "/callers/%00")
+    assert (response.status_code, response.json()["code"]) in (
+        (404, "not_found"),
+        (422, "request.fields"),
+    )
