@@ -103,7 +103,7 @@ class Federation:
     ) -> Iterator[Self]:
         """Start a coordinator in a folder; end every process at the end."""
         folder.mkdir(parents=True, exist_ok=True)
-        federation = cls(folder, _free_port())
+        federation = cls(folder, free_port())
         try:
             federation.start_coordinator(environment or {})
             yield federation
@@ -120,7 +120,7 @@ class Federation:
         """Start another coordinator on the same PostgreSQL; its own is what this one drives."""
         if self.coordinator is None:
             raise FederationFailed("there is no coordinator yet")
-        other = type(self)(self.folder, _free_port(), self.threads, self.token)
+        other = type(self)(self.folder, free_port(), self.threads, self.token)
         other.coordinator = Process(
             "replica",
             other._serving("replica"),
@@ -331,7 +331,8 @@ def _check_alive(process: Process) -> None:
         raise FederationFailed(f"{process.name} ended with {code}:\n{process.words()[-3000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Give a port that nobody listens on, just now."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port: int = listening.getsockname()[1]
