@@ -45,7 +45,7 @@ clean:
 
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server,dev,bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server,postgres,dev,bench]'
 	touch $@
 
 # Peers that we are measured against pin versions that contradict ours (flwr: an old FastAPI).

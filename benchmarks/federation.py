@@ -106,7 +106,7 @@ class Federation:
     ) -> Iterator[Self]:
         """Start a coordinator in a folder; end every process at the end."""
         folder.mkdir(parents=True, exist_ok=True)
-        federation = cls(folder, _free_port())
+        federation = cls(folder, free_port())
         try:
             federation.start_coordinator(environment or {})
             yield federation
@@ -118,6 +118,25 @@ class Federation:
                 federation.coordinator.stop()
             federation.http.close()
 
+    @contextmanager
+    def replica(self) -> Iterator[Self]:
+        """Start another coordinator on the same PostgreSQL; its own is what this one drives."""
+        if self.coordinator is None:
+            raise FederationFailed("there is no coordinator yet")
+        other = type(self)(self.folder, free_port(), self.threads, self.token)
+        other.coordinator = Process(
+            "replica",
+            other._serving("replica"),
+            self.folder / "replica.log",
+            self.coordinator.environment,
+        )
+        try:
+            other.restart_coordinator()
+            yield other
+        finally:
+            other.coordinator.stop()
+            other.http.close()
+
     @property
     def url(self) -> str:
         """Where the coordinator listens."""
@@ -127,16 +146,19 @@ class Federation:
 
     def start_coordinator(self, environment: Mapping[str, str]) -> None:
         """Start it for the first time, and read the admin's token from what it prints."""
-        command = [*VEILGP, "serve", "--data-dir", str(self.folder / "coordinator")]
         self.coordinator = Process(
             "coordinator",
-            [*command, "--port", str(self.port)],
+            self._serving("coordinator"),
             self.folder / "coordinator.log",
             {**self._threads(), **environment},
         )
         self.restart_coordinator()
         words = self.coordinator.words().split()
         self.token = next(word for word in words if word.startswith("vgp_admin_"))
+
+    def _serving(self, name: str) -> Sequence[str]:
+        directory = str(self.folder / name)
+        return [*VEILGP, "serve", "--data-dir", directory, "--port", str(self.port)]
 
     def restart_coordinator(self) -> None:
         """Start it, again, and wait until it answers."""
@@ -264,16 +286,31 @@ class Federation:
         every_s: float = 0.1,
     ) -> Mapping[str, Any]:
         """Wait until a run has ended; `seen` is shown it every time."""
-        latest: Mapping[str, Any] = {}
 
-        def ended() -> bool:
-            nonlocal latest
-            latest = self.admin("GET", f"/runs/{run}")
+        def ended(latest: Mapping[str, Any]) -> bool:
             if seen is not None:
                 seen(latest)
             return latest["status"] not in ("waiting", "running")
 
-        wait_until(ended, f"run {run} ends", wait_s=wait_s, every_s=every_s)
+        return self.follow_until(run, ended, wait_s=wait_s, every_s=every_s)
+
+    def follow_until(
+        self,
+        run: str,
+        true: Callable[[Mapping[str, Any]], bool],
+        *,
+        wait_s: float = _PATIENCE_S,
+        every_s: float = 0.2,
+    ) -> Mapping[str, Any]:
+        """Look at a run again and again until this is true of it."""
+        latest: Mapping[str, Any] = {}
+
+        def found() -> bool:
+            nonlocal latest
+            latest = self.admin("GET", f"/runs/{run}")
+            return true(latest)
+
+        wait_until(found, f"run {run} is as far", wait_s=wait_s, every_s=every_s)
         return latest
 
     def _threads(self) -> Mapping[str, str]:
@@ -298,7 +335,8 @@ def _check_alive(process: Process) -> None:
         raise FederationFailed(f"{process.name} ended with {code}:\n{process.words()[-3000:]}")
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Give a port that nobody listens on, just now."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port: int = listening.getsockname()[1]

@@ -182,7 +182,7 @@ def _own_hosts(request: Request, here: Context) -> list[str]:
 
 
 def _once(signed: SignedRequest, here: Context) -> None:
-    with here.database.changing(lasting=False) as connection:
+    with here.database.changing(lasting=False, alone=False) as connection:
         remember(connection, signed, now_ms=_now_ms(here))
 
 

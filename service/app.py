@@ -12,12 +12,14 @@ from service.bell import Bell
 from service.context import Clock, Context
 from service.database import Database
 from service.engine import Engine
+from service.notices import Listener
 from service.prediction import Predictor
 from service.problems import add_problem_handlers
 from service.protocol import Envelope
 from service.routes import (
     anyone,
     callers,
+    inference,
     membership,
     models,
     predict,
@@ -47,8 +49,12 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.runs = Runs(database, settings, Bell(), clock)
         app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)
+        bell = app.state.runs.bell
+        listener = Listener(database, bell.ring, own=app.state.runs.replica)
         engine.start()
+        listener.start()
         yield
+        listener.stop()
         engine.stop()
         database.close()
 
@@ -66,6 +72,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         models,
         callers,
         predict,
+        inference,
         membership,
     ):
         app.include_router(routes.router)

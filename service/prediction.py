@@ -25,7 +25,7 @@ from service import models
 from service.access import ModelAccess
 from service.context import Clock
 from service.database import Database
-from service.errors import TableTooLong, VarianceWithheld
+from service.errors import NotFound, TableTooLong, VarianceWithheld
 from service.loaded import LoadedModels
 from service.rates import Rates
 from service.settings import Settings
@@ -58,14 +58,16 @@ class Predictor:
         """Charge a request before anything is made of its body."""
         self._charge(access, 1)
 
-    def answer(self, access: ModelAccess, name: str, table: Table, *, rows: int) -> Answer:
+    def answer(
+        self, access: ModelAccess, name: str, table: Table, *, rows: int, version: str | None = None
+    ) -> Answer:
         """Predict a table of so many rows by the model that an id or alias stands for now."""
         most = self._settings.max_predict_rows
         if rows > most:
             raise TableTooLong(
                 f"The table has {rows} rows and one request may have {most}: send it in parts."
             )
-        model_id, model = self._find(access, name)
+        model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
         predictions = predict(model, table(model.schema))
         count = known(model.statistics, "linear").count
@@ -75,9 +77,14 @@ class Predictor:
         """Give the memory of a deleted model back."""
         self._models.drop(model_id)
 
-    def _find(self, access: ModelAccess, name: str) -> tuple[str, Model]:
+    def find(
+        self, access: ModelAccess, name: str, *, version: str | None = None
+    ) -> tuple[str, Model]:
+        """Give the model that an id or alias stands for now, if it is this version of it."""
         with self._database.reading() as connection:
             model_id = models.resolve(connection, name, access)
+            if version not in (None, model_id):
+                raise NotFound(f"The model {name!r:.120} has no such version.")
             model = self._models.get(model_id, lambda: models.load(connection, model_id).model)
         return model_id, model
 

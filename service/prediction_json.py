@@ -34,6 +34,7 @@ from service.sent import Sent
 
 Numbers = list[float]
 Kind = Literal["conformal", "student_t", "gaussian"]
+Level = Annotated[float, Field(gt=0, lt=1)]
 
 
 class Asked(Sent):
@@ -51,7 +52,7 @@ class Asked(Sent):
         description="One list for each feature, all of one length.",
         json_schema_extra={"additionalProperties": {"type": "array"}},
     )
-    intervals: list[Annotated[float, Field(gt=0, lt=1)]] = Field(
+    intervals: list[Level] = Field(
         default=[], max_length=20, description="Levels of central intervals.", examples=[[0.9]]
     )
     interval_kind: Kind = Field(
@@ -136,12 +137,12 @@ def read(body: bytes) -> Asked:
         ) from None
 
 
-def write(answer: Answer, asked: Asked) -> bytes:
+def write(answer: Answer, *, intervals: list[float], kind: Kind) -> bytes:
     """Write an answer as `Predicted`; floats survive it to the last bit."""
     predictions, withheld = answer.predictions, answer.withheld
     targets = _means(predictions)
     if withheld is None:
-        _add_variances(targets, predictions, asked)
+        _add_variances(targets, predictions, intervals, kind)
     plain = {
         "model": answer.model_id,
         "rows": len(predictions),
@@ -152,10 +153,21 @@ def write(answer: Answer, asked: Asked) -> bytes:
     try:
         return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
     except ValueError as error:
-        raise PredictionError(
-            "the model has no finite prediction for these rows: they are too far from all that it "
-            "has seen"
-        ) from error
+        raise _not_finite() from error
+
+
+def check_finite(predictions: Predictions) -> None:
+    """Refuse predictions that are no numbers, as JSON would."""
+    for values in (predictions.mean, predictions.variance):
+        if not values.isfinite().all():
+            raise _not_finite()
+
+
+def _not_finite() -> PredictionError:
+    return PredictionError(
+        "the model has no finite prediction for these rows: they are too far from all that it "
+        "has seen"
+    )
 
 
 def _means(predictions: Predictions) -> list[dict[str, Any]]:
@@ -166,9 +178,10 @@ def _means(predictions: Predictions) -> list[dict[str, Any]]:
     ]
 
 
-def _add_variances(targets: list[dict[str, Any]], predictions: Predictions, asked: Asked) -> None:
-    kind = asked.interval_kind
-    intervals = [(level, predictions.interval(level, kind)) for level in asked.intervals]
+def _add_variances(
+    targets: list[dict[str, Any]], predictions: Predictions, levels: list[float], kind: Kind
+) -> None:
+    intervals = [(level, predictions.interval(level, kind)) for level in levels]
     columns = (
         predictions.variance.mT.tolist(),
         predictions.latent_variance.mT.tolist(),

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
 from kernels.errors import KernelsError
@@ -88,6 +89,13 @@ def add_problem_handlers(app: FastAPI) -> None:
         ]
         detail = "; ".join(f"{each['where']}: {each['what']}" for each in problems)
         return problem(422, "request.fields", detail, problems=problems)
+
+    @app.exception_handler(DataError)
+    def of_database(_: Request, error: DataError) -> JSONResponse:
+        if "NUL" not in str(error.orig):
+            raise error
+        # The one character that PostgreSQL's text does not have, in a path or a field.
+        return problem(422, "request.fields", "No name or text here has a NUL character.")
 
     @app.exception_handler(HTTPException)
     def of_framework(_: Request, error: HTTPException) -> JSONResponse:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Annotated
+from uuid import uuid4
 
 from fastapi import Depends, Request
 from sqlalchemy import Connection, select
@@ -32,11 +33,12 @@ from privacy.securesum.messages import (
     Reveal,
     Upload,
 )
-from service import run_storage
+from service import notices, run_storage
 from service.bell import Bell
 from service.database import Database
 from service.errors import NotFound, RunEnded
 from service.items import Item, item_for
+from service.leases import Leases
 from service.run import OPEN, Change, Run, Said
 from service.settings import Settings
 from service.tables import runs
@@ -133,6 +135,9 @@ class Runs:
         self._settings = settings
         self.bell = bell
         self._clock = clock
+        self.replica = str(uuid4())
+        """A name for this process among others on the same database."""
+        self._leases = Leases(database, clock, owner=self.replica, seconds=settings.lease_s)
         self._lock = Lock()
         self._live: dict[str, _Live] = {}
         self.on_change: Callable[[str], None] = lambda _: None
@@ -250,19 +255,22 @@ class Runs:
         """Do all that is due; give when time alone makes something due, None once it has ended.
 
         The slow part runs without any lock: members are answered meanwhile. Its result counts only
-        if nothing has changed the run since.
+        if nothing has changed the run since. Where another replica is at it, it is left to that.
         """
         try:
             while True:
-                with self._looking(run_id) as (run, version):
+                with self._looking(run_id) as (run, _):
                     due_at, work_due = run.due_at, run.work_due
                 if self._clock() >= due_at:
                     with self._changing(run_id) as change:
                         change.advance(self._clock())
-                elif work_due:
-                    self._compute(run_id, run, version)
-                else:
+                    continue
+                if not work_due:
                     return due_at
+                with self._leases.held(run_id) as ours:
+                    if not ours:
+                        return due_at
+                    self._compute(run_id)
         except (RunEnded, NotFound):
             return None
 
@@ -270,14 +278,18 @@ class Runs:
         """End an open run by its rows alone: even one that can no longer be read."""
         with self._holding(run_id) as live:
             live.run = None
-            with self._database.changing() as connection:
+            with self._database.changing(alone=False) as connection:
                 _version(connection, run_id, None, lock=True)
                 session_id = run_storage.give_up(
                     connection, run_id, code=code, detail=detail, now=self._clock()
                 )
+                notices.tell(connection, session_id, sender=self.replica)
         self.bell.ring(session_id)
 
-    def _compute(self, run_id: str, run: Run, version: int) -> None:
+    def _compute(self, run_id: str) -> None:
+        with self._looking(run_id) as (run, version):
+            if not run.work_due:  # another replica has just done it
+                return
         failure: KernelsError | PrivacyError | None = None
         try:
             prepared = run.prepare(self._clock())
@@ -308,7 +320,7 @@ class Runs:
         change: _Transaction | None = None
         with self._holding(run_id) as live:
             try:
-                with self._database.changing(lasting=lasting) as connection:
+                with self._database.changing(lasting=lasting, alone=False) as connection:
                     version = _version(connection, run_id, session_id, lock=True)
                     if live.run is None or live.version != version:
                         live.run, live.version = run_storage.load(
@@ -317,11 +329,14 @@ class Runs:
                     change = _Transaction(connection, live, live.run)
                     phase = live.run.phase
                     yield change
+                    changed = change.run.phase != phase
+                    if changed:
+                        where = change.run.plan.session_id
+                        notices.tell(connection, where, sender=self.replica)
             except BaseException:
                 if change is not None and not change.intact:
                     live.run = None
                 raise
-            changed = change.run.phase != phase
             if change.run.outcome is not None:
                 live.run = None
         if changed:

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from pydantic_settings import TomlConfigSettingsSource as TomlFile
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from privacy.securesum.masking import body_bytes
@@ -40,8 +40,8 @@ class Settings(BaseSettings):
 
     data_dir: Path = Path("veilgp-data")
     """Where everything is kept: the database, and spooled uploads."""
-    database_url: str | None = None
-    """SQLAlchemy's URL; by default SQLite in the data directory."""
+    database_url: str | None = Field(default=None, repr=False)
+    """postgresql://user:password@host/name; by default SQLite in the data directory."""
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
     """Zero for any that is free."""
@@ -70,6 +70,8 @@ class Settings(BaseSettings):
     """How long a survivor may keep silent before the others open their shares of its key."""
     restart_after_s: Annotated[float, Field(gt=0)] = 300
     """How long the keys of a member may be missing before all begin with new ones."""
+    lease_s: Annotated[float, Field(gt=0)] = 10
+    """How long a replica that computes may keep silent before another does its work."""
     max_predict_body: Positive = 16 << 20
     """The most octets of a table to predict."""
     max_predict_rows: Positive = 100_000
@@ -98,14 +100,18 @@ class Settings(BaseSettings):
     @field_validator("database_url")
     @classmethod
     def _known_database(cls, url: str | None) -> str | None:
+        if url is None:
+            return None
         try:
-            name = None if url is None else make_url(url).get_backend_name()
+            parsed = make_url(url)
         except ArgumentError:
-            name = ""
-        if name not in (None, "sqlite", "postgresql"):
+            parsed = URL.create("none")
+        if parsed.drivername in ("postgresql", "postgres"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
             # The URL itself is not repeated: it may have a password in it.
-            raise ValueError("the database is sqlite:///… or postgresql+psycopg://…")
-        return url
+            raise ValueError("the database is sqlite:///… or postgresql://…")
+        return parsed.render_as_string(hide_password=False)
 
     @field_validator("public_url")
     @classmethod

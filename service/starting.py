@@ -26,11 +26,11 @@ from kernels.rounds.model import Model
 from kernels.rounds.program import Program
 from privacy.identity import Member, Roster
 from privacy.securesum.terms import Terms
-from service import models, stages
+from service import models, notices, stages
 from service.access import APPROVED, ModelAccess
 from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
 from service.run import OPEN, Status
-from service.tables import members, run_members, runs, sessions
+from service.tables import leases, members, run_members, runs, sessions
 
 
 class Kind(StrEnum):
@@ -82,10 +82,12 @@ def start(
             state=storage.encode(position.state),
         )
     )
+    connection.execute(insert(leases).values(run_id=run_id, owner="", until=0.0))
     connection.execute(
         insert(run_members),
         [{"run_id": run_id, "key": member.key, "name": member.name} for member in roster.members],
     )
+    notices.tell(connection, session_id)
     return run_id
 
 

@@ -2,7 +2,8 @@
 
     sessions ─┬─ invitations
               ├─ members
-              └─ runs ─┬─ run_members       the roster, fixed when the run starts
+              └─ runs ─┬─ leases            which replica computes its next step
+                       ├─ run_members       the roster, fixed when the run starts
                        ├─ run_metrics       what its algorithms tell of their steps
                        ├─ run_messages      what members have said in the present epoch and slot
                        ├─ slots             the sum under way: its task and how far it is
@@ -41,6 +42,8 @@ metadata = MetaData(
 )
 
 _ID = String(36)
+# SQLite counts by its row's own number, which has the type INTEGER and 64 bits.
+_COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
 sessions = Table(
     "sessions",
@@ -109,6 +112,14 @@ runs = Table(
     Index(None, "session_id", "status"),
 )
 
+leases = Table(
+    "leases",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("owner", _ID, nullable=False),
+    Column("until", Float, nullable=False),
+)
+
 run_members = Table(
     "run_members",
     metadata,
@@ -122,7 +133,7 @@ run_members = Table(
 run_metrics = Table(
     "run_metrics",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", _COUNTER, primary_key=True, autoincrement=True),
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("body", Text, nullable=False),
     Index(None, "run_id"),
@@ -131,7 +142,7 @@ run_metrics = Table(
 run_messages = Table(
     "run_messages",
     metadata,
-    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("id", _COUNTER, primary_key=True, autoincrement=True),
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("epoch", Integer, nullable=False),
     # −1 for what is said about the epoch as a whole.

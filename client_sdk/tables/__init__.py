@@ -7,7 +7,6 @@ frames        pandas, polars, pyarrow
 csv_file      a CSV file, streamed
 parquet_file  a Parquet file, streamed by row groups
 folder        a folder of such files, as one table
-arrow_cells   arrow's columns as cells
 reading       a source by a schema: the site that takes part in a session
 summary       the counts that a site's policy asks for
 draft         a first schema for a table, to be edited

@@ -9,8 +9,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from client_sdk.errors import NotATable
-from client_sdk.tables.arrow_cells import as_array_of
-from client_sdk.tables.source import BATCH_ROWS, Column, check_names
+from client_sdk.tables.source import BATCH_ROWS, check_names
+from kernels.arrow_cells import Column, as_array_of
 from kernels.cells import as_array
 
 _NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})

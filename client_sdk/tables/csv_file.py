@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from client_sdk.errors import EmptySource, UnreadableFile
-from client_sdk.tables.source import Column, check_names
+from client_sdk.tables.source import check_names
+from kernels.arrow_cells import Column
 
 _BLOCK = 1 << 22
 _SEPARATORS = (",", ";", "\t")

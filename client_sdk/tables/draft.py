@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from client_sdk.errors import DraftError
-from client_sdk.tables.arrow_cells import as_labels, as_numbers
 from client_sdk.tables.opening import open_table
-from client_sdk.tables.source import Column
+from kernels.arrow_cells import Column, as_labels, as_numbers
 from kernels.cells import are_dates, read_labels, read_numbers
 from kernels.schema import Categorical, Feature, Numeric, Schema, Target
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from client_sdk.errors import DifferentColumns, EmptySource
-from client_sdk.tables.source import Column, Source
+from client_sdk.tables.source import Source
+from kernels.arrow_cells import Column
 
 
 class Folder:

@@ -6,7 +6,8 @@ from typing import Any
 import narwhals as nw
 
 from client_sdk.tables.arrays import arrow_of
-from client_sdk.tables.source import BATCH_ROWS, Column
+from client_sdk.tables.source import BATCH_ROWS
+from kernels.arrow_cells import Column
 
 
 class Frame:

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from client_sdk.errors import UnreadableFile
-from client_sdk.tables.source import BATCH_ROWS, Column, check_names
+from client_sdk.tables.source import BATCH_ROWS, check_names
+from kernels.arrow_cells import Column
 
 _BUFFER = 1 << 20
 

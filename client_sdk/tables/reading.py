@@ -8,9 +8,9 @@ Site(training: 3, stopping: 0, calibration: 0)
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from client_sdk.tables.arrow_cells import as_labels, as_numbers
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import Source
+from kernels.arrow_cells import as_labels, as_numbers
 from kernels.records import Records, read_in_pieces
 from kernels.rounds.site import Site
 from kernels.schema import Numeric, Schema, Target

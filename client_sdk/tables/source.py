@@ -2,18 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol, TypeAlias
-
-import pyarrow as pa
+from typing import Protocol
 
 from client_sdk.errors import DuplicateColumns
-from kernels.cells import Cells
+from kernels.arrow_cells import Column
 
 BATCH_ROWS = 65_536
 """Rows of a piece at most; a piece of twenty numeric columns is then 10 MB."""
-
-Column: TypeAlias = Cells | pa.Array
-"""A column of a piece: cells as `kernels.cells` reads them, or arrow's, to be turned into such."""
 
 
 class Source(Protocol):

@@ -1,4 +1,4 @@
-"""Runs migrations on the connection that `Database.migrate` gives."""
+"""Runs migrations in the transaction that `Database.migrate` gives and commits."""
 
 from alembic import context
 
@@ -9,8 +9,6 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     render_as_batch=True,
-    transaction_per_migration=True,
 )
 with context.begin_transaction():
     context.run_migrations()
-connection.commit()

@@ -1,13 +1,15 @@
-"""`POST /predict`: predictions by a stored model, as JSON."""
+"""`POST /predict`: predictions by a stored model, as JSON or as Arrow streams."""
 
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
+from service import prediction_arrow, prediction_json
 from service.access import Caller
+from service.arrow_stream import ARROW
 from service.bodies import read_unsigned
 from service.context import Here
 from service.prediction import Predicting
-from service.prediction_json import Asked, Predicted, read, write
+from service.prediction_json import Asked, Predicted
 
 router = APIRouter(tags=["predictions"])
 
@@ -24,16 +26,33 @@ _BODY = {"required": True, "content": {"application/json": {"schema": Asked.mode
 async def predict(caller: Caller, request: Request, here: Here, predictor: Predicting) -> Response:
     """Give mean and variance of every row and target, on request with intervals.
 
-    The table comes as records or as columns; all that is wrong with it is said at once.
+    The table comes as records or as columns; all that is wrong with it is said at once. For tables
+    of many rows it may come as an Arrow stream, with the other fields in the query. The answer has
+    the form that `Accept` names, else that of the table.
     """
     predictor.admit(caller)
     body = await read_unsigned(request, here.settings.max_predict_body)
 
+    is_arrow = _names(request, "Content-Type", ARROW)
+    accepts_json = _names(request, "Accept", "application/json")
+    to_arrow = _names(request, "Accept", ARROW) or (is_arrow and not accepts_json)
+
     def answer() -> bytes:
-        asked = read(body)
-        return write(predictor.answer(caller, asked.model, asked.table, rows=asked.rows), asked)
+        asked = (
+            prediction_arrow.read(body, request.query_params)
+            if is_arrow
+            else prediction_json.read(body)
+        )
+        found = predictor.answer(caller, asked.model, asked.table, rows=asked.rows)
+        write = prediction_arrow.write if to_arrow else prediction_json.write
+        return write(found, intervals=asked.intervals, kind=asked.interval_kind)
 
     # Off the event loop: a table may take seconds, and the coordinator has other guests.
     return Response(
-        await to_thread.run_sync(answer, limiter=predictor.threads), media_type="application/json"
+        await to_thread.run_sync(answer, limiter=predictor.threads),
+        media_type=ARROW if to_arrow else "application/json",
     )
+
+
+def _names(request: Request, header: str, media_type: str) -> bool:
+    return media_type in request.headers.get(header, "").lower()

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.service.coordinator import Coordinator
+from tests.stores import Store
 
 
 @pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path) as running:
+def coordinator(tmp_path: Path, store: Store) -> Iterator[Coordinator]:
+    with Coordinator(tmp_path, **store) as running:
         yield running

@@ -20,11 +20,14 @@ from tests.service.sites import (
     stop_engine,
     stored_model,
 )
+from tests.stores import EVERY_STORE, Store
+
+pytestmark = EVERY_STORE
 
 
 @pytest.fixture
-def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path) as coordinator:
+def coordinator(tmp_path: Path, store: Store) -> Iterator[Coordinator]:
+    with Coordinator(tmp_path, **store) as coordinator:
         stop_engine(coordinator)
         yield coordinator
 
@@ -77,14 +80,14 @@ def test_a_run_read_from_its_rows_is_the_run_in_memory(coordinator: Coordinator)
     assert compared > 30
 
 
-def test_a_closed_application_goes_on_where_it_was(tmp_path: Path) -> None:
-    with Coordinator(tmp_path / "one") as first:
+def test_a_closed_application_goes_on_where_it_was(tmp_path: Path, store: Store) -> None:
+    with Coordinator(tmp_path / "one", **store) as first:
         sites = session_of(first)
         start(first, sites[0].session)
         for _ in range(4):
             for site in sites:
                 site.work(wait=0.1)
-    with Coordinator(tmp_path / "one") as second:
+    with Coordinator(tmp_path / "one", **store) as second:
         for site in sites:
             site.coordinator = second
         while any(site.outcome is None for site in sites):
@@ -93,8 +96,10 @@ def test_a_closed_application_goes_on_where_it_was(tmp_path: Path) -> None:
         assert stored_model(second, sites[0]) == model_bytes(simulated(TINY))
 
 
-def test_another_replicas_change_is_seen(coordinator: Coordinator, tmp_path: Path) -> None:
-    with Coordinator(tmp_path) as replica:
+def test_another_replicas_change_is_seen(
+    coordinator: Coordinator, tmp_path: Path, store: Store
+) -> None:
+    with Coordinator(tmp_path, **store) as replica:
         stop_engine(replica)
         coordinator.token = replica.token
         sites = session_of(coordinator)

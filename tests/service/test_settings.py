@@ -62,6 +62,7 @@ def test_unknown_keys_are_errors_that_list_the_known(
         ({"public_url": "ftp://x"}, "https://host"),
         ({"public_url": "https://x/prefix"}, "without a path"),
         ({"database_url": "mysql://root:hunter2@x"}, "sqlite"),
+        ({"database_url": "postgresql+asyncpg://root:hunter2@x/y"}, "postgresql://"),
         ({"log_level": "loud"}, "log_level"),
         ({"max_body": 0}, "max_body"),
         ({"max_spool": 1000}, "max_spool"),
@@ -71,6 +72,13 @@ def test_what_is_impossible_is_named(flags: dict[str, object], says: str) -> Non
     with pytest.raises(SettingsError, match=says) as caught:
         load(flags)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg"])
+def test_postgresql_is_reached_by_its_usual_address(scheme: str) -> None:
+    settings = load({"database_url": f"{scheme}://me:hunter2@db.example/veilgp"})
+    assert settings.url == "postgresql+psycopg://me:hunter2@db.example/veilgp"
+    assert "hunter2" not in repr(settings)
 
 
 def test_a_file_that_is_no_toml_or_not_there_is_named(tmp_path: Path) -> None:

@@ -9,13 +9,17 @@ without separators of thousands; spaces around it do not matter, and MISSING are
 categorical column is its label as it is: a code 007 stays 007, and only an empty cell is missing.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from client_sdk.tables.source import Column
 from kernels.cells import Cells, Coded, as_array
+
+Column: TypeAlias = Cells | pa.Array
+"""Cells as `kernels.cells` reads them, or arrow's, to be turned into such."""
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null", "None")
 
@@ -29,6 +33,8 @@ def as_numbers(column: Column, *, text: bool = False) -> Cells:
     if not isinstance(column, pa.Array):
         return column
     if pa.types.is_dictionary(column.type):
+        if _is_text(column.type.value_type) and not text:
+            return as_labels(column)  # each text once, however many rows refer to it
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_null(kind):

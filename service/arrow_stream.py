@@ -1,0 +1,111 @@
+"""Arrow streams from outside: read only what can be no more than its octets say.
+
+Arrow's reader checks a stream's structure, and `validate` its contents. Two things are ours to
+refuse. Compressed buffers: a few octets would become gigabytes before anyone could ask how many.
+And types beyond numbers, text and categories: nested ones, views and runs can repeat one piece of
+memory any number of times.
+"""
+
+import struct
+
+import pyarrow as pa
+from fastapi.exceptions import RequestValidationError
+
+ARROW = "application/vnd.apache.arrow.stream"
+
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+
+
+def read_table(body: bytes) -> pa.Table:
+    """Read a stream that is not trusted; its rows are not counted yet, its columns not checked."""
+    try:
+        messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
+        for message in messages:
+            if _is_compressed(message.metadata.to_pybytes()):
+                raise _refused("its buffers are compressed; write it without")
+        return pa.ipc.open_stream(pa.py_buffer(body)).read_all()
+    except (pa.ArrowException, OSError, EOFError, struct.error):
+        # The reader's own words may quote what was sent.
+        raise _refused("it is no Arrow stream") from None
+
+
+def column_of(table: pa.Table, name: str) -> pa.Array:
+    """Give a column in one piece, checked to its last cell."""
+    column = table.column(name)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if not _is_plain(kind):
+        # Its length is all that may be used of it, and whether it is about time.
+        return pa.nulls(len(column), pa.date32() if pa.types.is_temporal(kind) else pa.binary())
+    try:
+        column.validate(full=True)
+        if pa.types.is_dictionary(column.type):
+            column = column.unify_dictionaries()
+        return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    except pa.ArrowException:
+        raise _refused(f"the column {name!r:.120} is damaged") from None
+
+
+def write_table(table: pa.Table) -> bytes:
+    """Write a stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    octets: bytes = sink.getvalue().to_pybytes()
+    return octets
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    numbers = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    text = kind in (pa.string(), pa.large_string())
+    return numbers or text or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+
+
+def _refused(what: str) -> RequestValidationError:
+    return RequestValidationError([{"loc": ("body",), "msg": what}])
+
+
+def _is_compressed(metadata: bytes) -> bool:
+    """Look a message's header up in its flatbuffer: Message.header, [.data], .compression."""
+    message = _uint32(metadata, 0)
+    kind_at, header_at = _field(metadata, message, 1), _field(metadata, message, 2)
+    kind = metadata[kind_at] if 0 < kind_at < len(metadata) else 0
+    if kind not in (_DICTIONARY_BATCH, _RECORD_BATCH) or not header_at:
+        return False
+    header = header_at + _uint32(metadata, header_at)
+    if kind == _DICTIONARY_BATCH:
+        batch_at = _field(metadata, header, 1)
+        if not batch_at:
+            return False
+        header = batch_at + _uint32(metadata, batch_at)
+    return _field(metadata, header, 3) > 0
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Give where a table's field is, 0 if it is absent: by the table's list of offsets."""
+    offsets = table - _int32(data, table)
+    entry = offsets + 4 + 2 * number
+    if entry + 2 > offsets + _uint16(data, offsets):
+        return 0
+    offset = _uint16(data, entry)
+    return table + offset if offset else 0
+
+
+def _uint16(data: bytes, at: int) -> int:
+    return int(_unpacked("<H", data, at))
+
+
+def _uint32(data: bytes, at: int) -> int:
+    return int(_unpacked("<I", data, at))
+
+
+def _int32(data: bytes, at: int) -> int:
+    return int(_unpacked("<i", data, at))
+
+
+def _unpacked(form: str, data: bytes, at: int) -> int:
+    if at < 0:  # Python would count from the end
+        raise struct.error("out of the message")
+    (value,) = struct.unpack_from(form, data, at)
+    return int(value)

@@ -1,0 +1,124 @@
+"""`/v2`: the Open Inference Protocol, for gateways that speak it; models by id or alias.
+
+A model's version is its id. An alias has one version, the model that it stands for now. Errors are
+problem documents, as everywhere here.
+"""
+
+from importlib.metadata import version as installed
+
+from anyio import to_thread
+from fastapi import APIRouter, Request, Response
+from pydantic import BaseModel
+from sqlalchemy import text
+
+from service.access import Caller
+from service.bodies import read_unsigned
+from service.context import Here
+from service.prediction import Predicting
+from service.prediction_v2 import InferIn, InferOut, ModelMetadata, metadata, read, write
+
+router = APIRouter(prefix="/v2", tags=["callers"])
+
+_BODY = {"required": True, "content": {"application/json": {"schema": InferIn.model_json_schema()}}}
+
+
+class ServerOut(BaseModel):
+    """What answers here."""
+
+    name: str
+    version: str
+    extensions: list[str]
+
+
+class LiveOut(BaseModel):
+    """Whether the coordinator lives."""
+
+    live: bool
+
+
+class ReadyOut(BaseModel):
+    """Whether it, or a model, can be asked."""
+
+    ready: bool
+
+
+class ModelReadyOut(ReadyOut):
+    """Whether a model can be asked."""
+
+    name: str
+
+
+@router.get("", summary="Describe the server")
+async def server() -> ServerOut:
+    """Say what answers here."""
+    return ServerOut(name="veilgp", version=installed("veilgp"), extensions=[])
+
+
+@router.get("/health/live", summary="Ask whether it lives")
+async def live() -> LiveOut:
+    """Say that the coordinator lives."""
+    return LiveOut(live=True)
+
+
+@router.get("/health/ready", summary="Ask whether it is ready")
+def ready(here: Here) -> ReadyOut:
+    """Say whether the coordinator and its database answer."""
+    with here.database.reading() as connection:
+        connection.execute(text("SELECT 1"))
+    return ReadyOut(ready=True)
+
+
+@router.get("/models/{name}", summary="Describe a model")
+@router.get("/models/{name}/versions/{version}", summary="Describe a version of a model")
+def describe(
+    caller: Caller, name: str, predictor: Predicting, version: str | None = None
+) -> ModelMetadata:
+    """Say which tensors a model takes and gives."""
+    model_id, model = predictor.find(caller, name, version=version)
+    return metadata(name, model_id, model.schema)
+
+
+@router.get("/models/{name}/ready", summary="Ask whether a model is ready")
+@router.get("/models/{name}/versions/{version}/ready", summary="Ask whether a version is ready")
+def model_ready(
+    caller: Caller, name: str, predictor: Predicting, version: str | None = None
+) -> ModelReadyOut:
+    """Say that a model is here and undamaged."""
+    predictor.find(caller, name, version=version)
+    return ModelReadyOut(name=name, ready=True)
+
+
+@router.post(
+    "/models/{name}/infer",
+    summary="Predict tensors",
+    responses={200: {"model": InferOut}},
+    response_class=Response,
+    openapi_extra={"requestBody": _BODY},
+)
+@router.post(
+    "/models/{name}/versions/{version}/infer",
+    summary="Predict tensors by a version of a model",
+    responses={200: {"model": InferOut}},
+    response_class=Response,
+    openapi_extra={"requestBody": _BODY},
+)
+async def infer(
+    caller: Caller,
+    name: str,
+    request: Request,
+    here: Here,
+    predictor: Predicting,
+    version: str | None = None,
+) -> Response:
+    """Give mean and variance of every row and target."""
+    predictor.admit(caller)
+    body = await read_unsigned(request, here.settings.max_predict_body)
+
+    def answer() -> bytes:
+        asked = read(body)
+        found = predictor.answer(caller, name, asked.table, rows=asked.rows, version=version)
+        return write(name, found, asked)
+
+    return Response(
+        await to_thread.run_sync(answer, limiter=predictor.threads), media_type="application/json"
+    )
