@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk.disclosure import Disclosure, columns_read
+from client_sdk.disclosure import Disclosure
 from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
@@ -26,6 +26,7 @@ from client_sdk.policy import Policy, policy_of
 from client_sdk.simulation import simulate
 from client_sdk.sites import TableSummary, site_of
 from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from kernels.rounds.disclosed import columns_read
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of
 from privacy.securesum.terms import default_terms
