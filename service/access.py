@@ -1,6 +1,7 @@
 """Who asks, as types for the signatures of routes.
 
     Admin       an admin's token
+    Watcher     the same, or a browser in which an admin has signed in: who may see how runs go
     Caller      a caller's token, or an admin's
     Member      an approved member of the session in the path, by a signed request
     Enrolled    the same, or one that still waits for approval
@@ -19,7 +20,7 @@ from fastapi import Depends, Request
 from sqlalchemy import select
 
 from privacy.requests import SCHEME, SignedRequest
-from service import tokens
+from service import sign_in, tokens
 from service.context import Context, Here
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.nonces import remember
@@ -63,6 +64,16 @@ def _admin(request: Request, here: Here) -> Token:
     token = _token(request, here)
     if token.role is not Role.ADMIN:
         raise NotAllowed("This needs the admin's token; a caller's only asks for predictions.")
+    return token
+
+
+def _watcher(request: Request, here: Here) -> Token:
+    if "Authorization" in request.headers:
+        return _admin(request, here)
+    with here.database.reading() as connection:
+        token = sign_in.find(connection, request.cookies, now=here.clock())
+    if token is None:
+        raise _unknown()
     return token
 
 
@@ -124,6 +135,7 @@ def _enrolling(request: Request, here: Here) -> SignedRequest:
 
 
 Admin = Annotated[Token, Depends(_admin)]
+Watcher = Annotated[Token, Depends(_watcher)]
 Caller = Annotated[ModelAccess, Depends(_caller)]
 Reader = Annotated[ModelAccess, Depends(_reader)]
 Member = Annotated[MemberAccess, Depends(_member)]
@@ -135,13 +147,18 @@ def _token(request: Request, here: Context) -> Token:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     with here.database.reading() as connection:
         token = tokens.find(connection, secret.strip(), now=here.clock())
-    if token is None or scheme.lower() != "bearer":
-        raise NotAuthenticated(
-            'This needs a token that is valid: "Authorization: Bearer vgp_…". An admin finds '
-            "theirs where the coordinator was first started, or makes a new one there with "
-            '"veilgp token reset"; a caller asks an admin.'
-        )
+    # What a browser keeps is for its cookie alone.
+    if token is None or scheme.lower() != "bearer" or token.role is Role.PAGE:
+        raise _unknown()
     return token
+
+
+def _unknown() -> NotAuthenticated:
+    return NotAuthenticated(
+        'This needs a token that is valid: "Authorization: Bearer vgp_…". An admin finds '
+        "theirs where the coordinator was first started, or makes a new one there with "
+        '"veilgp token reset"; a caller asks an admin.'
+    )
 
 
 def _signed(request: Request, here: Context) -> SignedRequest:

@@ -18,6 +18,7 @@ from service.protocol import Envelope
 from service.routes import (
     anyone,
     callers,
+    events,
     membership,
     models,
     predict,
@@ -59,6 +60,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         sessions,
         roster,
         runs,
+        events,
         public_sets,
         models,
         callers,
