@@ -21,6 +21,7 @@ from service.routes import (
     events,
     membership,
     models,
+    page,
     predict,
     public_sets,
     roster,
@@ -55,6 +56,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
     app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
+    app.state.templates = page.templates()
     for routes in (
         anyone,
         sessions,
@@ -67,6 +69,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         predict,
         membership,
         rounds,
+        page,
     ):
         app.include_router(routes.router)
     return app

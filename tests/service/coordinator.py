@@ -82,6 +82,9 @@ class Coordinator:
 
         return self._runner.run(wait())
 
+    def forget_cookies(self) -> None:
+        self._http.cookies.clear()
+
     def reset_token(self) -> None:
         with self.context.database.changing() as connection:
             self.token = tokens.reset_admin(connection, now=self.clock()).secret
