@@ -60,7 +60,8 @@ class MemberAccess:
     """The SHA-256 that the body must have."""
 
 
-def _admin(request: Request, here: Here) -> Token:
+def require_admin(request: Request, here: Here) -> Token:
+    """Give an admin's token, or refuse."""
     token = _token(request, here)
     if token.role is not Role.ADMIN:
         raise NotAllowed("This needs the admin's token; a caller's only asks for predictions.")
@@ -69,7 +70,7 @@ def _admin(request: Request, here: Here) -> Token:
 
 def _watcher(request: Request, here: Here) -> Token:
     if "Authorization" in request.headers:
-        return _admin(request, here)
+        return require_admin(request, here)
     with here.database.reading() as connection:
         token = sign_in.find(connection, request.cookies, now=here.clock())
     if token is None:
@@ -134,7 +135,7 @@ def _enrolling(request: Request, here: Here) -> SignedRequest:
     return _signed(request, here)
 
 
-Admin = Annotated[Token, Depends(_admin)]
+Admin = Annotated[Token, Depends(require_admin)]
 Watcher = Annotated[Token, Depends(_watcher)]
 Caller = Annotated[ModelAccess, Depends(_caller)]
 Reader = Annotated[ModelAccess, Depends(_reader)]

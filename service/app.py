@@ -12,6 +12,7 @@ from service.bell import Bell
 from service.context import Clock, Context
 from service.database import Database
 from service.engine import Engine
+from service.metrics import Measured, Metrics
 from service.prediction import Predictor
 from service.problems import add_problem_handlers
 from service.protocol import Envelope
@@ -21,6 +22,7 @@ from service.routes import (
     events,
     membership,
     models,
+    operations,
     page,
     predict,
     public_sets,
@@ -44,7 +46,9 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.context = Context(settings, database, clock)
         # Small matrices, many requests: threads within one would wait for each other.
         torch.set_num_threads(1)
-        app.state.predictor = Predictor(settings, database, clock)
+        app.state.predictor = Predictor(
+            settings, database, clock, count=app.state.metrics.predicted.inc
+        )
         app.state.runs = Runs(database, settings, Bell(), clock)
         app.state.engine = engine = Engine(app.state.runs, clock)
         engine.start()
@@ -54,11 +58,14 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
 
     # The interactive pages load scripts from elsewhere, which a hospital's network may not.
     app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.metrics = Metrics()
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
+    app.add_middleware(Measured, metrics=app.state.metrics)
     add_problem_handlers(app)
     app.state.templates = page.templates()
     for routes in (
         anyone,
+        operations,
         sessions,
         roster,
         runs,

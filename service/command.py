@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 
-from service import data_directory, tokens
+from service import data_directory, logs, tokens
 from service.app import create_app
 from service.database import Database
 from service.errors import ServiceError
@@ -41,9 +41,9 @@ def server(settings: Settings) -> uvicorn.Server:
         create_app(settings),
         host=settings.host,
         port=settings.port,
-        log_level=settings.log_level,
-        # Long polls would fill it; nothing secret is ever in a path, but it says who asks when.
-        access_log=settings.log_level == "debug",
+        log_config=logs.configuration(settings.log_format, settings.log_level),
+        # It would say who asks when, by address; at the level debug there are lines without.
+        access_log=False,
         server_header=False,
         # Who is asked for is what was signed, not what a header says.
         proxy_headers=False,
@@ -62,6 +62,7 @@ def _serve(
     tls_certificate: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     config: _Config = None,
 ) -> None:
     """Run the coordinator; the first time it prints the admin's token, once."""
@@ -73,6 +74,7 @@ def _serve(
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,
         "log_level": log_level,
+        "log_format": log_format,
     }
     settings = _settings(flags, config)
     alone = data_directory.held(settings.data_dir) if settings.is_sqlite else nullcontext()

@@ -50,6 +50,9 @@ class Settings(BaseSettings):
     behind_tls_proxy: bool = False
     """Something in front of this coordinator speaks TLS: then it may listen without."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    open_metrics: bool = False
+    """Whether anyone who reaches this coordinator may read `/metrics`; else only the admin."""
     max_body: Positive = 1 << 20
     """The most octets of a JSON body, where a route does not say more."""
     max_vector: Positive = 1 << 24
