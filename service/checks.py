@@ -15,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from cryptography import x509
 from sqlalchemy import Connection, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.database import Database
@@ -43,9 +44,10 @@ class Check:
 
     def line(self) -> str:
         """Show it to a person."""
+        said = " ".join(self.said.split())
         if self.fix is None:
-            return f"ok    {self.name}: {self.said}"
-        return f"FAIL  {self.name}: {self.said}. Fix: {self.fix}"
+            return f"ok    {self.name}: {said}"
+        return f"FAIL  {self.name}: {said.rstrip('.')}. Fix: {self.fix}"
 
 
 def readiness(settings: Settings, database: Database, *, engine_alive: bool) -> Iterator[Check]:
@@ -57,6 +59,25 @@ def readiness(settings: Settings, database: Database, *, engine_alive: bool) -> 
         "runs are worked on" if engine_alive else "nothing works on runs",
         None if engine_alive else "restart the coordinator; its log says what ended the engine",
     )
+
+
+def everything(settings: Settings, *, now: float) -> Iterator[Check]:
+    """Check a coordinator that need not run; nothing is made that is not there."""
+    directory = of_directory(settings)
+    yield directory
+    if directory.is_well or settings.data_dir.is_dir():
+        yield of_disk(settings)
+    file = make_url(settings.url).database
+    if settings.is_sqlite and not (file and Path(file).is_file()):
+        fix = "start the coordinator once with `veilgp serve`, or correct the setting data_dir"
+        yield Check("database", f"{file} is not there", fix)
+    else:
+        database = Database(settings.url)
+        yield from of_database(database)
+        database.close()
+    yield of_clock(now)
+    yield from of_tls(settings, now=now)
+    yield of_public_url(settings)
 
 
 def of_database(database: Database) -> Iterator[Check]:

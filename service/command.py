@@ -1,8 +1,8 @@
-"""The shell commands `veilgp serve` and `veilgp token`, found by `client_sdk.command` by name."""
+"""The shell commands `veilgp serve`, `token` and `doctor coordinator`, found by name."""
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 
-from service import data_directory, logs, tokens
+from service import checks, data_directory, logs, tokens
 from service.app import create_app
+from service.checks import Check
 from service.database import Database
-from service.errors import ServiceError
+from service.errors import ServiceError, SettingsError
 from service.settings import Settings, load
 
 _DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept.")]
@@ -33,6 +34,13 @@ def token(arguments: Sequence[str]) -> None:
     app.callback()(_about_tokens)
     app.command("reset")(_reset)
     _run(app, "veilgp token", arguments)
+
+
+def doctor(arguments: Sequence[str]) -> None:
+    """Run `veilgp doctor coordinator` with these arguments."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_doctor)
+    _run(app, "veilgp doctor coordinator", arguments)
 
 
 def server(settings: Settings) -> uvicorn.Server:
@@ -98,6 +106,25 @@ def _reset(data_dir: _DataDir = None, config: _Config = None) -> None:
         issued = tokens.reset_admin(connection, now=time.time())
         _show(issued)
     database.close()
+
+
+def _doctor(data_dir: _DataDir = None, config: _Config = None) -> None:
+    """Check settings, data directory, database, disk, clock, TLS and public URL, a line each."""
+    found = list(_checked(data_dir, config))
+    for check in found:
+        typer.echo(check.line())
+    if not all(check.is_well for check in found):
+        raise typer.Exit(1)
+
+
+def _checked(data_dir: Path | None, config: Path | None) -> Iterator[Check]:
+    try:
+        settings = _settings({"data_dir": data_dir}, config)
+    except SettingsError as error:
+        yield Check("settings", str(error), "correct the line, flag or variable named")
+        return
+    yield Check("settings", "all are known and possible")
+    yield from checks.everything(settings, now=time.time())
 
 
 def _announce_first(settings: Settings) -> None:
