@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from client_sdk.commands import card, predict, session, tables
+from client_sdk.commands import card, doctor, predict, session, tables
 
 
 def application() -> typer.Typer:
@@ -32,14 +32,19 @@ def application() -> typer.Typer:
     app.command("card")(card.card)
     session.register(app)
     tables.register(app)
-    for plugin in entry_points(group="veilgp.commands"):
+    _add_plugins(app, "veilgp.commands")
+    _add_plugins(doctor.register(app), "veilgp.doctor")
+    return app
+
+
+def _add_plugins(app: typer.Typer, group: str) -> None:
+    for plugin in entry_points(group=group):
         app.command(
             plugin.name,
             help="Part of the coordinator, which veilgp[server] installs.",
             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
             add_help_option=False,
         )(_of_plugin(plugin))
-    return app
 
 
 def _of_plugin(plugin: EntryPoint) -> Callable[[typer.Context], None]:

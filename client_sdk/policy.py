@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
 
-from client_sdk.disclosure import Disclosure, columns_read, most_sums, parts_read
+from client_sdk.disclosure import Disclosure
 from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
@@ -39,6 +39,7 @@ from client_sdk.errors import (
 from client_sdk.readable import quoted, readable
 from client_sdk.tables import TableSummary
 from kernels.rounds import update
+from kernels.rounds.disclosed import columns_read, most_sums, parts_read
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.securesum.terms import Terms

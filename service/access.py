@@ -1,6 +1,7 @@
 """Who asks, as types for the signatures of routes.
 
     Admin       an admin's token
+    Watcher     the same, or a browser in which an admin has signed in: who may see how runs go
     Caller      a caller's token, or an admin's
     Member      an approved member of the session in the path, by a signed request
     Enrolled    the same, or one that still waits for approval
@@ -24,7 +25,7 @@ from sqlalchemy import select
 
 from privacy.errors import BadSignature
 from privacy.requests import SCHEME, SignedRequest, host_of
-from service import tokens
+from service import sign_in, tokens
 from service.context import Context, Here
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.nonces import remember
@@ -66,10 +67,21 @@ class MemberAccess:
     """The SHA-256 that the body must have."""
 
 
-def _admin(request: Request, here: Here) -> Token:
+def require_admin(request: Request, here: Here) -> Token:
+    """Give an admin's token, or refuse."""
     token = _token(request, here)
     if token.role is not Role.ADMIN:
         raise NotAllowed("This needs the admin's token; a caller's only asks for predictions.")
+    return token
+
+
+def _watcher(request: Request, here: Here) -> Token:
+    if "Authorization" in request.headers:
+        return require_admin(request, here)
+    with here.database.reading() as connection:
+        token = sign_in.find(connection, request.cookies, now=here.clock())
+    if token is None:
+        raise _unknown()
     return token
 
 
@@ -131,7 +143,8 @@ def _enrolling(request: Request, here: Here) -> SignedRequest:
     return _signed(request, here)
 
 
-Admin = Annotated[Token, Depends(_admin)]
+Admin = Annotated[Token, Depends(require_admin)]
+Watcher = Annotated[Token, Depends(_watcher)]
 Caller = Annotated[ModelAccess, Depends(_caller)]
 Reader = Annotated[ModelAccess, Depends(_reader)]
 Member = Annotated[MemberAccess, Depends(_member)]
@@ -143,13 +156,18 @@ def _token(request: Request, here: Context) -> Token:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     with here.database.reading() as connection:
         token = tokens.find(connection, secret.strip(), now=here.clock())
-    if token is None or scheme.lower() != "bearer":
-        raise NotAuthenticated(
-            'This needs a token that is valid: "Authorization: Bearer vgp_…". An admin finds '
-            "theirs where the coordinator was first started, or makes a new one there with "
-            '"veilgp token reset"; a caller asks an admin.'
-        )
+    # What a browser keeps is for its cookie alone.
+    if token is None or scheme.lower() != "bearer" or token.role is Role.PAGE:
+        raise _unknown()
     return token
+
+
+def _unknown() -> NotAuthenticated:
+    return NotAuthenticated(
+        'This needs a token that is valid: "Authorization: Bearer vgp_…". An admin finds '
+        "theirs where the coordinator was first started, or makes a new one there with "
+        '"veilgp token reset"; a caller asks an admin.'
+    )
 
 
 def _signed(request: Request, here: Context) -> SignedRequest:

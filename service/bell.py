@@ -23,6 +23,12 @@ class Bell:
         for listener in listeners:
             listener.wake()
 
+    @property
+    def listeners(self) -> int:
+        """How many wait, in all sessions."""
+        with self._lock:
+            return sum(map(len, self._waiting.values()))
+
     @contextmanager
     def listening(self, session_id: str) -> Iterator["Listener"]:
         """Hear every ring from here on; look what there is after this, not before."""

@@ -1,8 +1,8 @@
-"""The shell commands `veilgp serve` and `veilgp token`, found by `client_sdk.command` by name."""
+"""The shell commands `veilgp serve`, `token` and `doctor coordinator`, found by name."""
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,11 +10,12 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 
-from service import data_directory, tokens
+from service import checks, data_directory, logs, tokens
 from service.app import create_app
+from service.checks import Check
 from service.connections import Prompt
 from service.database import Database
-from service.errors import ServiceError
+from service.errors import ServiceError, SettingsError
 from service.settings import Settings, load
 
 _DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept.")]
@@ -36,15 +37,22 @@ def token(arguments: Sequence[str]) -> None:
     _run(app, "veilgp token", arguments)
 
 
+def doctor(arguments: Sequence[str]) -> None:
+    """Run `veilgp doctor coordinator` with these arguments."""
+    app = typer.Typer(add_completion=False)
+    app.command()(_doctor)
+    _run(app, "veilgp doctor coordinator", arguments)
+
+
 def server(settings: Settings) -> uvicorn.Server:
     """Give the server of one process; it stops gracefully on SIGINT and SIGTERM."""
     config = uvicorn.Config(
         create_app(settings),
         host=settings.host,
         port=settings.port,
-        log_level=settings.log_level,
-        # Long polls would fill it; nothing secret is ever in a path, but it says who asks when.
-        access_log=settings.log_level == "debug",
+        log_config=logs.configuration(settings.log_format, settings.log_level),
+        # It would say who asks when, by address; at the level debug there are lines without.
+        access_log=False,
         http=Prompt,
         limit_concurrency=settings.max_connections,
         server_header=False,
@@ -65,6 +73,7 @@ def _serve(
     tls_certificate: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
+    log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     config: _Config = None,
 ) -> None:
     """Run the coordinator; the first time it prints the admin's token, once."""
@@ -76,6 +85,7 @@ def _serve(
         "tls_certificate": tls_certificate,
         "tls_key": tls_key,
         "log_level": log_level,
+        "log_format": log_format,
     }
     settings = _settings(flags, config)
     alone = data_directory.held(settings.data_dir) if settings.is_sqlite else nullcontext()
@@ -99,6 +109,25 @@ def _reset(data_dir: _DataDir = None, config: _Config = None) -> None:
         issued = tokens.reset_admin(connection, now=time.time())
         _show(issued)
     database.close()
+
+
+def _doctor(data_dir: _DataDir = None, config: _Config = None) -> None:
+    """Check settings, data directory, database, disk, clock, TLS and public URL, a line each."""
+    found = list(_checked(data_dir, config))
+    for check in found:
+        typer.echo(check.line())
+    if not all(check.is_well for check in found):
+        raise typer.Exit(1)
+
+
+def _checked(data_dir: Path | None, config: Path | None) -> Iterator[Check]:
+    try:
+        settings = _settings({"data_dir": data_dir}, config)
+    except SettingsError as error:
+        yield Check("settings", str(error), "correct the line, flag or variable named")
+        return
+    yield Check("settings", "all are known and possible")
+    yield from checks.everything(settings, now=time.time())
 
 
 def _announce_first(settings: Settings) -> None:

@@ -51,6 +51,17 @@ class Engine:
         self._timer.join()
         self._pool.shutdown(cancel_futures=True)
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether runs that are due are seen."""
+        return self._timer.is_alive() and not self._stopping
+
+    @property
+    def at_work(self) -> int:
+        """How many runs are worked on, or wait for a thread."""
+        with self._lock:
+            return len(self._busy)
+
     def wake(self, run_id: str) -> None:
         """Look at a run as soon as a thread is free."""
         with self._lock:
@@ -71,7 +82,7 @@ class Engine:
             log.exception("run %s: the database does not answer; the engine tries again", run_id)
             due_at = self._clock() + LOOK_AGAIN_S
         except Exception as error:
-            log.exception("run %s: the coordinator failed", run_id)
+            log.exception("the coordinator failed at a run", extra={"run": run_id})
             self._give_up(run_id, error)
         finally:
             self._done(run_id, due_at)
@@ -88,7 +99,7 @@ class Engine:
         except (RunEnded, NotFound):
             return
         except Exception:
-            log.exception("run %s: and could not be ended", run_id)
+            log.exception("and the run could not be ended", extra={"run": run_id})
 
     def _done(self, run_id: str, due_at: float | None) -> None:
         with self._lock:

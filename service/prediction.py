@@ -46,7 +46,15 @@ class Answer:
 class Predictor:
     """What predictions need: models in memory, and what each caller has asked for lately."""
 
-    def __init__(self, settings: Settings, database: Database, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        clock: Clock,
+        *,
+        count: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._count = count
         self._settings = settings
         self._database = database
         self._models = LoadedModels(settings.models_in_memory)
@@ -70,6 +78,7 @@ class Predictor:
         model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
         predictions = predict(model, table(model.schema))
+        self._count(rows)
         count = known(model.statistics, "linear").count
         return Answer(model_id, predictions, withheld(access, self._settings, rows=count))
 

@@ -11,6 +11,8 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.logs import about_request
+from service.metrics import route_of
 from service.problems import problem
 
 PROTOCOL = 1
@@ -44,12 +46,16 @@ class Envelope:
             await self._app(scope, receive, send)
             return
         request_id = uuid4().hex
-        started = False
+        with about_request(request_id):
+            await self._answer(scope, receive, send, request_id)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> None:
+        status = None
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal started
+            nonlocal status
             if message["type"] == "http.response.start":
-                started = True
+                status = message["status"]
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
                 for name, value in self._defaults.items():
@@ -63,7 +69,7 @@ class Envelope:
         except Exception:
             # Only the id goes out: what went wrong may quote what was sent.
             _log.exception("request %s failed", request_id)
-            if started:
+            if status is not None:
                 raise
             failed = problem(
                 500,
@@ -72,6 +78,9 @@ class Envelope:
                 "everything that was acknowledged is kept.",
             )
             await failed(scope, receive, send_with_headers)
+        about = scope.get("path_params", {})
+        ids = {"session": about.get("session_id"), "run": about.get("run_id")}
+        _log.debug("%s %s: %s", scope["method"], route_of(scope), status, extra=ids)
 
 
 def _is_spoken(spoken: str) -> bool:

@@ -221,12 +221,13 @@ class Runs:
                     ended = change.run.refused_by(key, code, detail)
                 change.keep([ended], self._clock())
         except RunEnded:
-            log.info("run %s was refused (%s) after its end", run_id, code)
+            log.info("a member refused a run (%s) after its end", code, extra={"run": run_id})
 
     # -- admins
 
     def started(self, session_id: str, run_id: str) -> None:
         """Tell members, and the engine, of a run that has begun."""
+        log.info("a run has started", extra={"run": run_id, "session": session_id})
         self.bell.ring(session_id)
         self.on_change(run_id)
 
@@ -340,9 +341,18 @@ class Runs:
             if change.run.outcome is not None:
                 live.run = None
         if changed:
+            self._tell(change.run)
             self.bell.ring(change.run.plan.session_id)
         if changed or change.run.work_due:
             self.on_change(run_id)
+
+    def _tell(self, run: Run) -> None:
+        """Write how far a run is; why one failed may name a member, so only the code is written."""
+        about = {"run": run.plan.id, "session": run.plan.session_id}
+        if run.outcome is not None:
+            log.info("the run is %s (%s)", run.status, run.outcome.code or "no code", extra=about)
+        else:
+            log.debug("stage %d, %d sums", run.position.stage, run.sums, extra=about)
 
     @contextmanager
     def _looking(self, run_id: str, session_id: str | None = None) -> Iterator[tuple[Run, int]]:

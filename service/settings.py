@@ -56,6 +56,9 @@ class Settings(BaseSettings):
     max_connections: Positive = 1000
     """More are answered 503, and come again; each member that waits for what is next has one."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["text", "json"] = "text"
+    open_metrics: bool = False
+    """Whether anyone who reaches this coordinator may read `/metrics`; else only the admin."""
     max_body: Positive = 1 << 20
     """The most octets of a JSON body, where a route does not say more."""
     max_vector: Positive = 1 << 24

@@ -2,6 +2,7 @@
 
     vgp_admin_…     everything
     vgp_caller_…    `/predict` on the models that it names
+    vgp_page_…      reading the page, in a browser's cookie, for some hours (`service.sign_in`)
 
 The prefix lets secret scanners recognise a token that has strayed into a repository. A token of
 this much entropy needs no slow hash: there is nothing to guess.
@@ -29,6 +30,8 @@ class Role(StrEnum):
     """Whoever runs the coordinator."""
     CALLER = "caller"
     """Who may ask named models for predictions."""
+    PAGE = "page"
+    """A browser in which an admin has signed in; it reads, and no bearer can be made of it."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ def first_admin(connection: Connection, *, now: float) -> Issued | None:
 
 
 def reset_admin(connection: Connection, *, now: float) -> Issued:
-    """Revoke every admin's token and make a new one."""
-    valid = (tokens.c.role == Role.ADMIN) & tokens.c.revoked_at.is_(None)
+    """Revoke every admin's token, and what was signed in with them, and make a new one."""
+    valid = tokens.c.role.in_((Role.ADMIN, Role.PAGE)) & tokens.c.revoked_at.is_(None)
     connection.execute(update(tokens).where(valid).values(revoked_at=now))
     return issue(connection, Role.ADMIN, "admin", now=now)

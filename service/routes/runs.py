@@ -10,7 +10,7 @@ from sqlalchemy import Connection
 from service import run_rows, starting
 from service.access import Admin
 from service.bodies import sent
-from service.context import Here
+from service.context import Context, Here
 from service.run_rows import RunRow
 from service.runs import Running, Runs
 from service.sent import Sent
@@ -79,7 +79,7 @@ def start(
             now=here.clock(),
         )
     runs.started(str(session_id), run_id)
-    return _watched(here, runs, run_id)
+    return watched(here, runs, run_id)
 
 
 @router.get("/sessions/{session_id}/runs", summary="List a session's runs")
@@ -92,14 +92,14 @@ def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
 @router.get("/runs/{run_id}", summary="Watch a run")
 def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Give a run with its metrics, and whose answers it waits for."""
-    return _watched(here, runs, str(run_id))
+    return watched(here, runs, str(run_id))
 
 
 @router.post("/runs/{run_id}/cancel", summary="Cancel a run")
 def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """End an open run; its members are told."""
     runs.cancel(str(run_id))
-    return _watched(here, runs, str(run_id))
+    return watched(here, runs, str(run_id))
 
 
 @router.post("/runs/{run_id}/retry", status_code=201, summary="Start a run again")
@@ -109,10 +109,11 @@ def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
         again = starting.start_again(connection, str(run_id), now=here.clock())
         session_id = run_rows.find(connection, again).session_id
     runs.started(session_id, again)
-    return _watched(here, runs, again)
+    return watched(here, runs, again)
 
 
-def _watched(here: Here, runs: Runs, run_id: str) -> WatchedOut:
+def watched(here: Context, runs: Runs, run_id: str) -> WatchedOut:
+    """Look at a run."""
     progress = runs.progress(run_id)
     with here.database.reading() as connection:
         return _out(connection, run_id, progress.awaited if progress else ())

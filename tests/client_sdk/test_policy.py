@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk.disclosure import Disclosure, columns_read
+from client_sdk.disclosure import Disclosure
 from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
@@ -34,6 +34,7 @@ from client_sdk.simulation import simulate
 from client_sdk.sites import Changes, site_of
 from client_sdk.tables import TableSummary
 from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, update
+from kernels.rounds.disclosed import columns_read
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of
 from kernels.rounds.site import Part

@@ -72,6 +72,20 @@ class Coordinator:
     def request(self, method: str, path: str, **more: Any) -> Response:
         return self._runner.run(self._http.request(method, path, **more))
 
+    def begin(self, method: str, path: str, **more: Any) -> "asyncio.Task[Response]":
+        """Send a request that is answered while others are; `finish` waits for its end."""
+        request = self._http.request(method, path, **more)
+        return self._runner.get_loop().create_task(request)
+
+    def finish(self, answer: "asyncio.Task[Response]") -> Response:
+        async def wait() -> Response:
+            return await answer
+
+        return self._runner.run(wait())
+
+    def forget_cookies(self) -> None:
+        self._http.cookies.clear()
+
     def reset_token(self) -> None:
         with self.context.database.changing() as connection:
             self.token = tokens.reset_admin(connection, now=self.clock()).secret

@@ -1,5 +1,6 @@
 """`veilgp serve` shows the admin's token once, and runs once on a data directory."""
 
+import logging
 import os
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -18,16 +19,19 @@ from service.settings import Settings
 
 @pytest.fixture(autouse=True)
 def never_listening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Everything but the network; and the process's mask for new files as it was."""
+    """Everything but the network; the process's mask and its logging are as they were after."""
 
     def run(server: uvicorn.Server) -> None:
         server.started = True
 
     monkeypatch.setattr(uvicorn.Server, "run", run)
     monkeypatch.chdir(tmp_path)
-    mask = os.umask(0o022)
+    mask, root = os.umask(0o022), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
     yield
     os.umask(mask)
+    root.handlers[:] = handlers
+    root.setLevel(level)
 
 
 def run(capsys: pytest.CaptureFixture[str], call: object, *arguments: str) -> tuple[int, str, str]:

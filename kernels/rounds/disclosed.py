@@ -1,0 +1,124 @@
+"""What each stage of a program sums, in plain words and in numbers: for whoever decides on it.
+
+Computed from the program alone, before anything is sent. The numbers are upper bounds: a run that
+stops early asks for fewer sums.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from kernels.rounds.evaluation import Spec as EvaluationSpec
+from kernels.rounds.evaluation import State as EvaluationState
+from kernels.rounds.evaluation import layout as evaluation_layout
+from kernels.rounds.model import Model
+from kernels.rounds.program import Program
+from kernels.rounds.recalibration import Spec as RecalibrationSpec
+from kernels.rounds.recalibration import State as RecalibrationState
+from kernels.rounds.recalibration import layout as recalibration_layout
+from kernels.rounds.site import Part
+from kernels.rounds.sufficient import statistics_blocks
+from kernels.schema import Schema
+from kernels.urk import weight_count
+
+_WORDS = {
+    "moments": "how many rows there are, sums and sums of squares of each column, counts of "
+    "missing cells and of each level",
+    "fedavg": "how training on the local rows changes the kernel's weights; if it validates, in "
+    "turn with sums of products of features (S, b, yᵀy, n), and the error on held-out rows",
+    "distillation": "the locally trained kernel's similarities of rows of a public table; if it "
+    "validates, in turn with sums of products of features (S, b, yᵀy, n), and the error on "
+    "held-out rows",
+    "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
+    "turn, and the error on held-out rows",
+    "linear": "sums of products of features (S, b, yᵀy, n), once",
+    "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
+    "recalibration": "counts of held-out rows by the size of their error",
+    "evaluation": "sums of scores of held-out rows",
+    "update": "what added and removed rows change in the sums of products of features",
+}
+
+
+@dataclass(frozen=True)
+class StageDisclosure:
+    """One stage: which statistic, at most how many sums, at most how many numbers in each."""
+
+    algorithm: str
+    sums: int
+    numbers: int
+    words: str
+
+
+def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
+    """Work it out from the program."""
+    model = program.start()
+    return tuple(
+        StageDisclosure(
+            f"{algorithm.NAME}/{algorithm.VERSION}",
+            most_sums(spec, program),
+            _most_numbers(spec, model),
+            _WORDS.get(algorithm.NAME, "sums of this statistic"),
+        )
+        for algorithm, spec in program.algorithms()
+    )
+
+
+def columns_read(schema: Schema) -> tuple[str, ...]:
+    """Give the columns of a table that a program reads."""
+    named = [column.name for column in (*schema.features, *schema.targets)]
+    return (*named, *([] if schema.patient is None else [schema.patient]))
+
+
+def most_sums(spec: Any, program: Program) -> int:
+    """Give the most sums that a stage can ask for."""
+    match spec:
+        case moments.Spec():
+            start = moments.initial(spec, program.start())
+            return 1 if start.bounded is not None else 2
+        case fedavg.Spec():
+            return 2 * (spec.rounds + 1) if spec.validate else spec.rounds
+        case distillation.Spec():
+            return 2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds
+        case exact.Spec():
+            return 2 * spec.steps * len(spec.penalties)
+        case linear_two_sums.Spec():
+            return 2
+        case _:
+            return 1
+
+
+def parts_read(spec: Any) -> tuple[Part, ...]:
+    """Give the parts of a table that are held out of training and that a stage scores."""
+    match spec:
+        case exact.Spec():
+            return (Part.STOPPING,)
+        case fedavg.Spec() | distillation.Spec():
+            return (Part.STOPPING,) if spec.validate else ()
+        case RecalibrationSpec():
+            return (Part.CALIBRATION,)
+        case EvaluationSpec():
+            return (spec.part,)
+        case _:
+            return ()
+
+
+def _most_numbers(spec: Any, model: Model) -> int:
+    """Give the most numbers in one sum of a stage."""
+    statistics = sum(block.length for block in statistics_blocks(model))
+    weights = weight_count(model.kernel) + 2 * model.targets + 3
+    match spec:
+        case moments.Spec():
+            first = moments.layout(moments.initial(spec, model))
+            return max(first.length, moments.layout_of_moments(model).length)
+        case fedavg.Spec() | exact.Spec():
+            return max(statistics, weights)
+        case distillation.Spec():
+            gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
+            return max(statistics, gram + 2) if spec.validate else gram
+        case RecalibrationSpec():
+            return recalibration_layout(RecalibrationState(model, spec)).length
+        case EvaluationSpec():
+            judged = () if spec.recalibrated else None
+            return evaluation_layout(EvaluationState(model, spec, judged)).length
+        case _:
+            return statistics

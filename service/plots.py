@@ -1,0 +1,153 @@
+"""Small plots as SVG, drawn by hand: lines over steps, and calibration curves.
+
+No colour and no style is in them, only classes (`pages/page.css`): the page's policy allows no
+inline style, and light and dark stay one place's matter. Every text is escaped.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from markupsafe import Markup
+
+Points = Sequence[tuple[float, float]]
+
+_WIDTH, _HEIGHT = 320, 190
+_SIDE = 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 26, 26
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """A rectangle of the drawing, and the numbers that it stands for."""
+
+    width: float
+    height: float
+    x: tuple[float, float]
+    y: tuple[float, float]
+
+    def at(self, x: float, y: float) -> tuple[float, float]:
+        """Give where a point is drawn."""
+        across = (x - self.x[0]) / (self.x[1] - self.x[0])
+        up = (y - self.y[0]) / (self.y[1] - self.y[0])
+        inner = self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
+        return _LEFT + across * inner[0], self.height - _BOTTOM - up * inner[1]
+
+    def path(self, points: Points) -> str:
+        """Give a polyline's points."""
+        return " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.at(*point) for point in points))
+
+
+def steps_plot(title: str, lines: Sequence[Points]) -> Markup:
+    """Draw one figure over steps, a line for each pass.
+
+    >>> "<script>" in steps_plot("<script>", [[(0, 1.0), (1, 0.5)]])
+    False
+    """
+    known = [[(x, y) for x, y in line if math.isfinite(y)] for line in lines]
+    points = [point for line in known for point in line]
+    if not points:
+        return Markup("")
+    frame = _Frame(
+        _WIDTH, _HEIGHT, _spread(x for x, _ in points), _margin(_spread(y for _, y in points))
+    )
+    last = points[-1]
+    parts = [_text(_LEFT, 15, "title", title)]
+    parts += [_axis_y(frame, y, _number(y)) for y in _ticks(*frame.y)]
+    steps = sorted({math.ceil(frame.x[0]), math.floor(frame.x[1])})
+    parts += [_axis_x(frame, x, str(x)) for x in steps if frame.x[0] <= x <= frame.x[1]]
+    for number, line in enumerate(known):
+        parts.append(f'<polyline class="line line-{number % 4}" points="{frame.path(line)}"/>')
+    x, y = frame.at(*last)
+    parts.append(f'<circle class="last" cx="{x:.1f}" cy="{y:.1f}" r="3"/>')
+    return _svg(_WIDTH, _HEIGHT, f"{title} by step, now {_number(last[1])}", parts)
+
+
+def calibration_plot(
+    title: str, levels: Sequence[float], curves: Mapping[str, Sequence[float]], *, rows: int
+) -> Markup:
+    """Draw how often intervals held what they promise; calibrated models are near the diagonal.
+
+    The band is where a calibrated model's curve is with 95 % probability at each level, for so many
+    held-out rows: p ± 1.96·√(p(1 − p)/n).
+    """
+    frame = _Frame(_SIDE, _SIDE, (0.0, 1.0), (0.0, 1.0))
+    line = [i / 40 for i in range(41)]
+    chance = [1.96 * math.sqrt(p * (1 - p) / max(rows, 1)) for p in line]
+    upper = [(p, min(p + c, 1.0)) for p, c in zip(line, chance, strict=True)]
+    lower = [(p, max(p - c, 0.0)) for p, c in zip(line, chance, strict=True)]
+    parts = [
+        _text(_LEFT, 15, "title", title),
+        f'<polygon class="band" points="{frame.path([*upper, *reversed(lower)])}"/>',
+        f'<polyline class="diagonal" points="{frame.path([(0, 0), (1, 1)])}"/>',
+    ]
+    for tick in (0.0, 0.5, 1.0):
+        parts += [_axis_x(frame, tick, f"{tick:.0%}"), _axis_y(frame, tick, f"{tick:.0%}")]
+    for number, (name, curve) in enumerate(curves.items()):
+        path = frame.path(list(zip(levels, curve, strict=True)))
+        y = _TOP + 14 + 15 * number
+        key = f'x1="{_LEFT + 8}" x2="{_LEFT + 26}" y1="{y - 4}" y2="{y - 4}"'
+        parts += [
+            f'<polyline class="line line-{number}" points="{path}"/>',
+            f'<line class="line line-{number}" {key}/>',
+            _text(_LEFT + 32, y, "label", name),
+        ]
+    said = f"{title}: share of {rows} held-out rows inside their intervals, by the level promised"
+    return _svg(_SIDE, _SIDE, said, parts)
+
+
+def _svg(width: int, height: int, said: str, parts: Iterable[str]) -> Markup:
+    # Every text in `parts` went through `_text`, everything else is numbers.
+    return Markup(  # noqa: S704
+        f'<svg class="plot" viewBox="0 0 {width} {height}" role="img" '
+        f'aria-label="{escape(said)}">{"".join(parts)}</svg>'
+    )
+
+
+def _text(x: float, y: float, kind: str, text: str) -> str:
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+
+
+def _axis_x(frame: _Frame, x: float, label: str) -> str:
+    at, _ = frame.at(x, frame.y[0])
+    return _text(at, frame.height - 8, "tick-x", label)
+
+
+def _axis_y(frame: _Frame, y: float, label: str) -> str:
+    _, at = frame.at(frame.x[0], y)
+    grid = (
+        f'<line class="grid" x1="{_LEFT}" x2="{frame.width - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    )
+    return grid + _text(_LEFT - 6, at + 4, "tick-y", label)
+
+
+def _spread(values: Iterable[float]) -> tuple[float, float]:
+    known = list(values)
+    low, high = min(known), max(known)
+    if high > low:
+        return low, high
+    wide = abs(low) / 10 or 0.5
+    return low - wide, high + wide
+
+
+def _margin(spread: tuple[float, float]) -> tuple[float, float]:
+    wide = (spread[1] - spread[0]) / 12
+    return spread[0] - wide, spread[1] + wide
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Give two to five round numbers between.
+
+    >>> _ticks(0.12, 0.87)
+    [0.2, 0.4, 0.6, 0.8]
+    """
+    rough = (high - low) / 4
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
+    first, last = math.ceil(low / step), math.floor(high / step)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}"

@@ -1,0 +1,88 @@
+"""A run as it goes on, as server-sent events: the present state first, then every change.
+
+    id: <a digest of the state>
+    event: run
+    data: <what GET /runs/{id} gives>
+
+Each event has the whole state, so nothing is lost by a broken connection, a restart or another
+replica: who connects again hears how things are. One that has heard the end, and says so by
+`Last-Event-ID`, is answered 204, on which browsers stop connecting.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from service.access import Watcher
+from service.context import Context, Here
+from service.routes.runs import WatchedOut, watched
+from service.runs import Running, Runs
+
+router = APIRouter(tags=["runs"])
+
+HEARTBEAT_S = 15.0
+"""A comment so often, or proxies think that the connection is dead."""
+LOOK_AGAIN_S = 2.0
+"""How long a change that rings no bell, such as another replica's, may stay unseen."""
+LONGEST_S = 3600.0
+"""Then it ends, and who connects again is asked again who they are."""
+
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"text/event-stream": {}}, "description": "The events."},
+    204: {"description": "The run has ended, and its end was heard."},
+}
+
+
+@router.get(
+    "/runs/{run_id}/events",
+    summary="Follow a run",
+    responses=_EVENTS,
+    response_class=StreamingResponse,
+)
+async def follow(_: Watcher, run_id: UUID, request: Request, here: Here, runs: Running) -> Response:
+    """Give the run's present state, and every further one until it has ended."""
+    now = await run_in_threadpool(watched, here, runs, str(run_id))
+    if now.ended_at is not None and request.headers.get("Last-Event-ID") == _Event(now).id:
+        return Response(status_code=204)
+    return StreamingResponse(
+        _states(now, here, runs),
+        media_type="text/event-stream",
+        # nginx would otherwise keep events until it has a page full.
+        headers={"X-Accel-Buffering": "no"},
+    )
+
+
+async def _states(run: WatchedOut, here: Context, runs: Runs) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + LONGEST_S
+    told, told_at = None, loop.time()
+    with runs.bell.listening(run.session) as listener:
+        while loop.time() < until:
+            event = _Event(run)
+            if event.id != told:
+                told, told_at = event.id, loop.time()
+                yield event.encode()
+            elif loop.time() - told_at >= HEARTBEAT_S:
+                told_at = loop.time()
+                yield b": still here\n\n"
+            if run.ended_at is not None:
+                return
+            await listener.heard(LOOK_AGAIN_S)
+            run = await run_in_threadpool(watched, here, runs, run.id)
+
+
+class _Event:
+    """One state of a run, named by its digest."""
+
+    def __init__(self, run: WatchedOut) -> None:
+        self._data = run.model_dump_json()
+        self.id = hashlib.sha256(self._data.encode()).hexdigest()[:16]
+
+    def encode(self) -> bytes:
+        return f"id: {self.id}\nevent: run\ndata: {self._data}\n\n".encode()

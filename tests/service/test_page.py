@@ -1,0 +1,204 @@
+"""The page shows an admin what goes on, and everyone else a form; nothing in it is one site's."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from httpx import Response
+from sqlalchemy import select
+
+from service import presence, sign_in
+from service.plots import calibration_plot, steps_plot
+from service.tables import tokens as token_table
+from service.tokens import Role, issue
+from tests.service.coordinator import Coordinator
+from tests.service.programs import WHOLE
+from tests.service.sites import Site, session_of, start, stop_engine, until, work
+
+
+def signed_in(coordinator: Coordinator) -> str:
+    """Sign in as a browser does, and give the cookie."""
+    answer = attempt(coordinator, coordinator.token)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+    cookie: str = answer.headers["Set-Cookie"].partition(";")[0]
+    return cookie
+
+
+def attempt(coordinator: Coordinator, token: str) -> Response:
+    return coordinator.request("POST", "/sign-in", data={"token": token})
+
+
+def page(coordinator: Coordinator, path: str, cookie: str | None) -> Response:
+    # By hand: the client's own jar would bring the cookie along in other tests of this file.
+    headers = {} if cookie is None else {"Cookie": cookie}
+    coordinator.forget_cookies()
+    return coordinator.request("GET", path, headers=headers)
+
+
+def trained(coordinator: Coordinator) -> list[Site]:
+    sites = session_of(coordinator, WHOLE)
+    start(coordinator, sites[0].session)
+    work(sites)
+    return sites
+
+
+def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordinator) -> None:
+    sites = trained(coordinator)
+    cookie = signed_in(coordinator)
+    model = sites[0].outcome["model"]  # type: ignore[index]
+    overview = page(coordinator, "/", cookie).text
+    assert sites[0].session in overview
+    assert "<strong>3 present</strong>" in overview
+    assert model[:10] in overview
+    shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
+    for promised in (
+        "exact: evidence",
+        "exact: held out error",
+        "recalibrated",
+        "conformal",
+        "at least 3 hospitals",
+        "no differential privacy",
+        "counts of held-out rows by the size of their error",
+        "site-1",
+        model[:10],
+    ):
+        assert promised in shown, promised
+    assert shown.count('class="plot"') == 3 + 2  # metrics, then a calibration curve a target
+
+
+def test_an_open_run_is_shown_with_its_stage_its_deadline_and_whom_it_waits_for(
+    coordinator: Coordinator,
+) -> None:
+    sites = session_of(coordinator, WHOLE)
+    run = start(coordinator, sites[0].session)
+    stop_engine(coordinator)
+    until(sites, "task", run)
+    sites[1].work()
+    shown = page(coordinator, f"/view/{sites[0].session}", signed_in(coordinator)).text
+    assert f'data-run="{run}"' in shown
+    assert "stage 1 of 5: moments" in shown
+    assert "0 sums of at most 9" in shown
+    assert 'data-deadline="2027-01-15T09:00:00.000Z"' in shown
+    assert "Waits for site-0, site-2." in shown
+
+
+def test_nobody_sees_the_page_without_the_admins_token(coordinator: Coordinator) -> None:
+    sites = trained(coordinator)
+    with coordinator.context.database.changing() as connection:
+        caller = issue(connection, Role.CALLER, "ward", now=coordinator.clock(), models=["m"])
+    assert attempt(coordinator, caller.secret).status_code == 403
+    assert attempt(coordinator, "").status_code == 403
+    for cookie in (None, *(f"{sign_in.COOKIE}={s}" for s in (coordinator.token, caller.secret))):
+        for path in ("/", f"/view/{sites[0].session}"):
+            answer = page(coordinator, path, cookie)
+            assert answer.status_code in (200, 303)
+            assert sites[0].session not in answer.text
+            assert sites[0].name not in answer.text
+
+
+def test_the_browser_keeps_something_lesser_than_the_token(coordinator: Coordinator) -> None:
+    answer = attempt(coordinator, coordinator.token)
+    cookie = answer.headers["Set-Cookie"]
+    assert coordinator.token not in str(answer.headers)
+    for attribute in ("HttpOnly", "SameSite=strict", f"Max-Age={sign_in.LASTS_S}", "Path=/"):
+        assert attribute in cookie
+    secret = cookie.partition("=")[2].partition(";")[0]
+    assert coordinator.bearer(secret, "GET", "/sessions").status_code == 401
+    assert coordinator.bearer(secret, "POST", "/predict").status_code == 401
+    assert page(coordinator, "/sessions", f"{sign_in.COOKIE}={secret}").status_code == 401
+    with coordinator.context.database.reading() as connection:
+        kept = connection.execute(select(token_table).where(token_table.c.role == Role.PAGE)).one()
+    assert secret.encode() not in kept.hash
+
+
+@pytest.mark.parametrize("end", ["time", "sign-out", "reset"])
+def test_signing_in_ends(coordinator: Coordinator, end: str) -> None:
+    cookie = signed_in(coordinator)
+    assert "Sign out" in page(coordinator, "/", cookie).text
+    if end == "time":
+        coordinator.clock.now += sign_in.LASTS_S
+    elif end == "sign-out":
+        coordinator.request("POST", "/sign-out", headers={"Cookie": cookie})
+    else:
+        coordinator.reset_token()
+    assert 'id="token"' in page(coordinator, "/", cookie).text
+
+
+def test_over_tls_the_cookie_is_never_sent_without(tmp_path: Any) -> None:
+    with Coordinator(tmp_path, behind_tls_proxy=True) as coordinator:
+        assert "; Secure" in attempt(coordinator, coordinator.token).headers["Set-Cookie"]
+
+
+class _Inline(HTMLParser):
+    """Finds what a strict policy forbids, and what would be asked of other hosts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        inline = tag == "style" or (tag == "script" and "src" not in given)
+        handlers = [name for name in given if name == "style" or name.startswith("on")]
+        places = [given[name] or "" for name in ("src", "href", "action") if name in given]
+        if inline or handlers or any(not place.startswith("/") for place in places):
+            self.found.append(f"{tag} {given}")
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere(coordinator: Coordinator) -> None:
+    sites = trained(coordinator)
+    cookie = signed_in(coordinator)
+    for path, by in (("/", None), ("/", cookie), (f"/view/{sites[0].session}", cookie)):
+        answer = page(coordinator, path, by)
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        parser = _Inline()
+        parser.feed(answer.text)
+        assert parser.found == []
+        for name in re.findall(r'"(/page/[^"]+)"', answer.text):
+            assert page(coordinator, name, None).status_code == 200
+    assert page(coordinator, "/page/session.html", cookie).status_code == 404
+
+
+def test_names_cannot_write_into_the_page(coordinator: Coordinator) -> None:
+    name = "<script>alert(1)"
+    session = coordinator.session(name=name)
+    coordinator.approved(session, "<b>Kiel")
+    cookie = signed_in(coordinator)
+    for path in ("/", f"/view/{session}"):
+        text = page(coordinator, path, cookie).text
+        assert "<script>alert" not in text
+        assert "<b>Kiel" not in text
+    assert "&lt;b&gt;Kiel" in text
+
+
+def test_plots_escape_their_titles_and_survive_any_figures() -> None:
+    assert "<b>" not in steps_plot("<b>", [[(0, 1.0)]])
+    assert steps_plot("nothing", [[(0, float("nan"))], []]) == ""
+    for values in ([0.0], [5.0, 5.0], [-1e9, 1e-9], [float("inf"), 1.0]):
+        drawn = steps_plot("x", [list(enumerate(values))])
+        assert "nan" not in drawn
+        assert "inf" not in drawn
+    assert "<i>" not in calibration_plot("<i>", [0.5], {"<i>": [0.4]}, rows=10)
+
+
+def test_a_member_is_present_while_it_asks(coordinator: Coordinator) -> None:
+    sites = session_of(coordinator)
+    sites[0].next()
+
+    def there() -> frozenset[str]:
+        with coordinator.context.database.reading() as connection:
+            return presence.present(connection, sites[0].session, now=coordinator.clock())
+
+    assert there() == {"site-0"}
+    coordinator.clock.now += presence.WITHIN_S + 1
+    assert there() == frozenset()
+
+
+def test_an_unknown_session_leads_back_to_all(coordinator: Coordinator) -> None:
+    cookie = signed_in(coordinator)
+    missing = "/view/00000000-0000-0000-0000-000000000001"
+    answer = page(coordinator, missing, cookie)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
