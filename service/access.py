@@ -18,16 +18,23 @@ from typing import Annotated
 from fastapi import Depends, Request
 from sqlalchemy import select
 
+from privacy.errors import BadSignature, InvalidKey, RequestError
 from privacy.requests import SCHEME, SignedRequest
 from service import tokens
 from service.context import Context, Here
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.nonces import remember
+from service.stated import states
 from service.tables import members
 from service.tokens import Role, Token
 
 PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"
 """A member's status."""
+
+ADMIN, CALLER, MEMBER = "admin", "caller", "member"
+"""How the contract calls the ways to say who asks."""
+
+_UNBELIEVED = RequestError, BadSignature, InvalidKey
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,7 @@ class MemberAccess:
     """The SHA-256 that the body must have."""
 
 
+@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _admin(request: Request, here: Here) -> Token:
     token = _token(request, here)
     if token.role is not Role.ADMIN:
@@ -66,6 +74,7 @@ def _admin(request: Request, here: Here) -> Token:
     return token
 
 
+@states(NotAuthenticated, security=(CALLER, ADMIN))
 def _caller(request: Request, here: Here) -> ModelAccess:
     token = _token(request, here)
     if token.role is Role.ADMIN:
@@ -73,6 +82,7 @@ def _caller(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(names=token.models, caller_id=token.id)
 
 
+@states(NotAuthenticated, NotFound, *_UNBELIEVED, security=(CALLER, ADMIN, MEMBER))
 def _reader(request: Request, here: Here) -> ModelAccess:
     if not request.headers.get("Authorization", "").startswith(SCHEME):
         return _caller(request, here)
@@ -90,6 +100,7 @@ def _reader(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(sessions=sessions)
 
 
+@states(*_UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
 def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed = _signed(request, here)
     with here.database.reading() as connection:
@@ -109,6 +120,7 @@ def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     return MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
 
 
+@states(MemberPending)
 def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
     if member.status != APPROVED:
         raise MemberPending(
@@ -118,6 +130,7 @@ def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess
     return member
 
 
+@states(*_UNBELIEVED, security=(MEMBER,))
 def _enrolling(request: Request, here: Here) -> SignedRequest:
     # Its nonce is remembered with the enrolment: a stranger's request writes nothing.
     return _signed(request, here)

@@ -3,13 +3,16 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import torch
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from service import data_directory
 from service.bell import Bell
 from service.context import Clock, Context
+from service.contract import document
 from service.database import Database
 from service.engine import Engine
 from service.prediction import Predictor
@@ -18,6 +21,7 @@ from service.protocol import Envelope
 from service.routes import (
     anyone,
     callers,
+    console,
     membership,
     models,
     predict,
@@ -29,6 +33,35 @@ from service.routes import (
 )
 from service.runs import Runs
 from service.settings import Settings
+
+_ROUTERS = tuple(
+    routes.router
+    for routes in (
+        sessions,
+        roster,
+        runs,
+        models,
+        callers,
+        public_sets,
+        predict,
+        membership,
+        rounds,
+        anyone,
+        console,
+    )
+)
+"""In the order of use."""
+
+
+class _Application(FastAPI):
+    """FastAPI with the contract that the routes state."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Give the contract, made once."""
+        if self.openapi_schema is None:
+            routes = [each for router in _ROUTERS for each in router.routes]
+            self.openapi_schema = document([r for r in routes if isinstance(r, APIRoute)])
+        return self.openapi_schema
 
 
 def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
@@ -50,21 +83,11 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         engine.stop()
         database.close()
 
-    # The interactive pages load scripts from elsewhere, which a hospital's network may not.
-    app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
+    # FastAPI's own pages load scripts from elsewhere; ours are in `routes.console`.
+    app = _Application(lifespan=lifespan, openapi_url=None)
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     add_problem_handlers(app)
-    for routes in (
-        anyone,
-        sessions,
-        roster,
-        runs,
-        public_sets,
-        models,
-        callers,
-        predict,
-        membership,
-        rounds,
-    ):
-        app.include_router(routes.router)
+    for router in _ROUTERS:
+        app.include_router(router)
+    app.mount("/docs", console.ConsoleFiles())
     return app

@@ -20,6 +20,7 @@ from service.access import MemberAccess
 from service.context import Here
 from service.errors import BodyTooLarge
 from service.sent import Sent
+from service.stated import states
 
 T = TypeVar("T", bound=Sent)
 
@@ -35,6 +36,7 @@ async def read_body(request: Request, member: MemberAccess | SignedRequest, limi
 def sent(kind: type[T], *, limit: int | None = None) -> Any:
     """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
 
+    @states(BodyTooLarge, body=kind)
     async def read_json(request: Request, here: Here) -> T:
         most = here.settings.max_body if limit is None else limit
         header = request.headers.get("Authorization", "")

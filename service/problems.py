@@ -15,6 +15,19 @@ from service.context import Context
 from service.errors import RateExceeded, ServiceError
 from service.times import iso_time
 
+Error = ServiceError | KernelsError | PrivacyError
+
+WRONG_FIELDS = "request.fields"
+"""The code of a request whose parameters or body have not the form that the contract states."""
+
+
+def status_of(error: type[Error]) -> int:
+    """Give the HTTP status of an error."""
+    if issubclass(error, ServiceError):
+        return error.status
+    # Who asks cannot be believed; every other error of the two is about what was sent.
+    return 401 if issubclass(error, RequestError | BadSignature | InvalidKey) else 422
+
 
 def problem(
     status: int,
@@ -58,17 +71,18 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(KernelsError)
     def of_kernels(_: Request, error: KernelsError) -> JSONResponse:
-        return problem(422, error.code, str(error), problems=_parts(error))
+        return problem(status_of(type(error)), error.code, str(error), problems=_parts(error))
 
     @app.exception_handler(PrivacyError)
     def of_privacy(request: Request, error: PrivacyError) -> JSONResponse:
-        if not isinstance(error, RequestError | BadSignature | InvalidKey):
-            return problem(422, error.code, str(error))
+        status = status_of(type(error))
+        if status != 401:
+            return problem(status, error.code, str(error))
         more: dict[str, Any] = {}
         if isinstance(error, ClockSkew):
             here: Context = request.app.state.context
             more["time"] = iso_time(here.clock())
-        return problem(401, error.code, str(error), headers=_challenge(SCHEME), **more)
+        return problem(status, error.code, str(error), headers=_challenge(SCHEME), **more)
 
     @app.exception_handler(RequestValidationError)
     def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -78,7 +92,7 @@ def add_problem_handlers(app: FastAPI) -> None:
             for each in error.errors()
         ]
         detail = "; ".join(f"{each['where']}: {each['what']}" for each in problems)
-        return problem(422, "request.fields", detail, problems=problems)
+        return problem(422, WRONG_FIELDS, detail, problems=problems)
 
     @app.exception_handler(HTTPException)
     def of_framework(_: Request, error: HTTPException) -> JSONResponse:

@@ -3,15 +3,16 @@
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
+from kernels.errors import NotFitted, PredictionError, TableError
 from service.access import Caller
 from service.bodies import read_unsigned
 from service.context import Here
+from service.errors import BodyTooLarge, ModelDamaged, NotFound, RateExceeded, TableTooLong
 from service.prediction import Predicting
 from service.prediction_json import Asked, Predicted, read, write
+from service.stated import states
 
-router = APIRouter(tags=["predictions"])
-
-_BODY = {"required": True, "content": {"application/json": {"schema": Asked.model_json_schema()}}}
+router = APIRouter(tags=["callers"])
 
 
 @router.post(
@@ -19,7 +20,17 @@ _BODY = {"required": True, "content": {"application/json": {"schema": Asked.mode
     summary="Predict a table",
     responses={200: {"model": Predicted}},
     response_class=Response,
-    openapi_extra={"requestBody": _BODY},
+)
+@states(
+    NotFound,
+    BodyTooLarge,
+    TableTooLong,
+    RateExceeded,
+    TableError,
+    PredictionError,
+    NotFitted,
+    ModelDamaged,
+    body=Asked,
 )
 async def predict(caller: Caller, request: Request, here: Here, predictor: Predicting) -> Response:
     """Give mean and variance of every row and target, on request with intervals.

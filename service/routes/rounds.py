@@ -9,25 +9,28 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from tempfile import SpooledTemporaryFile
-from typing import Annotated, Any
+from typing import Annotated, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from privacy.errors import WrongBody as WrongRequestBody
+from privacy.securesum.errors import SecureSumError
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service import run_rows
 from service.access import Member
 from service.bodies import read_body
 from service.context import Here
-from service.errors import BodyTooLarge, LengthRequired
+from service.errors import BodyTooLarge, LengthRequired, NotFound, RunEnded
 from service.runs import Asked, Running
+from service.stated import OCTETS, states
 from service.times import iso_time
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["rounds"])
+router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
 
 MAX_WAIT_S = 30
 MAX_MESSAGE = 1 << 20
@@ -40,12 +43,48 @@ _SPOOL_IN_MEMORY = 256 << 10
 _DRAINED = 64 << 20
 """Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
-_OCTETS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "The octets."}
-}
+_OCTETS_IN = {"requestBody": {"required": True, "content": dict(OCTETS)}}
 
 
-@router.get("/next", summary="Wait for the next thing to do", response_model=None)
+class ProgressOut(BaseModel):
+    """How far the run is: the stage by its index, of how many, and the sums so far."""
+
+    stage: int
+    stages: int
+    algorithm: str
+    sums: int
+
+
+class ItemOut(BaseModel):
+    """One thing to do; what else there is depends on its kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal[
+        "opening",
+        "adverts",
+        "task",
+        "proposal",
+        "certificate",
+        "repair",
+        "abandon",
+        "abandoned",
+        "ended",
+    ]
+    run: str
+    number: int
+    message: str | None
+    deadline: str
+    progress: ProgressOut
+
+
+@router.get(
+    "/next",
+    summary="Wait for the next thing to do",
+    response_model=None,
+    responses={200: {"model": ItemOut}, 204: {"description": "Nothing yet."}},
+)
+@states(NotFound)
 async def next_item(
     member: Member,
     request: Request,
@@ -74,23 +113,36 @@ async def next_item(
 @router.get(
     "/runs/{run_id}/broadcasts/{address}",
     summary="Fetch what the present sum is about",
-    responses=_OCTETS,
+    responses={200: {"content": dict(OCTETS)}},
     response_class=Response,
 )
+@states(NotFound, RunEnded)
 def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Response:
     """Give the broadcast whose SHA-256 this is, while its sum is under way."""
     data = runs.broadcast(member.session_id, str(run_id), address)
     return Response(data, media_type="application/octet-stream")
 
 
-@router.post("/runs/{run_id}/messages", status_code=204, summary="Say something in a run")
+@router.post(
+    "/runs/{run_id}/messages",
+    status_code=204,
+    summary="Say something in a run",
+    openapi_extra=_OCTETS_IN,
+)
+@states(BodyTooLarge, NotFound, RunEnded, SecureSumError)
 async def say(member: Member, run_id: UUID, request: Request, runs: Running) -> None:
     """Take one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment."""
     data = await read_body(request, member, MAX_MESSAGE)
     await run_in_threadpool(runs.say, member.session_id, str(run_id), member.key, data)
 
 
-@router.post("/runs/{run_id}/vectors", status_code=204, summary="Upload a masked vector")
+@router.post(
+    "/runs/{run_id}/vectors",
+    status_code=204,
+    summary="Upload a masked vector",
+    openapi_extra=_OCTETS_IN,
+)
+@states(LengthRequired, BodyTooLarge, NotFound, RunEnded, SecureSumError)
 async def upload(member: Member, run_id: UUID, request: Request, here: Here, runs: Running) -> None:
     """Take 4 octets with the length of the header, the header, and the vector.
 
