@@ -37,7 +37,6 @@ SETTINGS = settings(
 )
 
 
-
 class Later:
     """Cases are made when tests are collected; the application only when the first one runs."""
 
