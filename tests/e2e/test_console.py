@@ -1,4 +1,4 @@
-"""The console in a real browser: an admin authorises, makes a session, predicts with the sample.
+"""The console in a real browser: an admin authorises, makes a session, starts a run, predicts.
 
 It needs a Chromium, Debian's for instance; nothing is downloaded. No request leaves the host.
 """
@@ -63,6 +63,7 @@ class Console:
         block.get_by_role("button", name="Execute").click()
         answer = block.locator(".live-responses-table")
         answer.wait_for()
+        answer.scroll_into_view_if_needed()
         self.picture(operation)
         return answer
 
@@ -91,15 +92,18 @@ def console(federation: Federation) -> Iterator[Console]:
         browser.close()
 
 
-def test_an_admin_authorises_makes_a_session_and_predicts(console: Console) -> None:
+def test_an_admin_authorises_makes_a_session_starts_a_run_and_predicts(console: Console) -> None:
     assert "401" in console.execute("sessions_every").inner_text()
     console.authorise("admin", console.federation.token)
     assert "201" in console.execute("sessions_create").inner_text()
     names = [each["name"] for each in console.federation.admin("GET", "/sessions")]
     assert "Length of stay" in names
+    assert "201" in console.execute("runs_start").inner_text()
     predicted = console.execute("predict_predict").inner_text()
     assert "200" in predicted
     assert '"latent_variance"' in predicted
+    assert "Bearer vgp_…" in console.page.locator("body").inner_text()
+    assert console.federation.token not in console.page.content()
     console.page.set_viewport_size({"width": 390, "height": 844})
     console.picture("phone")
     hosts = {urlsplit(url).netloc for url in console.asked if not url.startswith("data:")}
