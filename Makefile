@@ -13,7 +13,7 @@ DEMO ?=
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test mutations lint format bench clean
+.PHONY: demo test mutations lint format contract bench clean
 
 # `make demo DEMO="--keep"` leaves the coordinator running; `--data DIR` takes your own CSV files.
 demo: $(INSTALLED)
@@ -35,6 +35,10 @@ lint: $(INSTALLED)
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Writes the published contract anew; a test compares it with the application.
+contract: $(INSTALLED)
+	$(BIN)/python -m service.export > openapi/openapi.json
 
 # `make bench` lists the benchmarks; `make bench BENCHMARK="statistics --quick"` runs one.
 bench: $(INSTALLED) $(PEERS_INSTALLED)

@@ -102,13 +102,17 @@ class Federation:
     @classmethod
     @contextmanager
     def started(
-        cls, folder: Path, *, environment: Mapping[str, str] | None = None
+        cls,
+        folder: Path,
+        *,
+        environment: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
     ) -> Iterator[Self]:
-        """Start a coordinator in a folder; end every process at the end."""
+        """Start a coordinator in a folder, with these arguments; end every process at the end."""
         folder.mkdir(parents=True, exist_ok=True)
         federation = cls(folder, free_port())
         try:
-            federation.start_coordinator(environment or {})
+            federation.start_coordinator(environment or {}, arguments)
             yield federation
         finally:
             for hospital in federation.hospitals:
@@ -144,11 +148,13 @@ class Federation:
 
     # -- coordinator
 
-    def start_coordinator(self, environment: Mapping[str, str]) -> None:
+    def start_coordinator(
+        self, environment: Mapping[str, str], arguments: Sequence[str] = ()
+    ) -> None:
         """Start it for the first time, and read the admin's token from what it prints."""
         self.coordinator = Process(
             "coordinator",
-            self._serving("coordinator"),
+            [*self._serving("coordinator"), *arguments],
             self.folder / "coordinator.log",
             {**self._threads(), **environment},
         )

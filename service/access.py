@@ -29,13 +29,18 @@ from service import sign_in, tokens
 from service.context import Context, Here
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.nonces import remember
+from service.problems import UNBELIEVED
 from service.settings import is_loopback
+from service.stated import states
 from service.tables import members
 from service.tokens import Role, Token
 
 PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"
 """A member's status."""
 _HOST = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
+
+ADMIN, CALLER, MEMBER = "admin", "caller", "member"
+"""How the contract calls the ways to say who asks."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,7 @@ class MemberAccess:
     """The SHA-256 that the body must have."""
 
 
+@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def require_admin(request: Request, here: Here) -> Token:
     """Give an admin's token, or refuse."""
     token = _token(request, here)
@@ -75,6 +81,7 @@ def require_admin(request: Request, here: Here) -> Token:
     return token
 
 
+@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _watcher(request: Request, here: Here) -> Token:
     if "Authorization" in request.headers:
         return require_admin(request, here)
@@ -85,6 +92,7 @@ def _watcher(request: Request, here: Here) -> Token:
     return token
 
 
+@states(NotAuthenticated, security=(CALLER, ADMIN))
 def _caller(request: Request, here: Here) -> ModelAccess:
     token = _token(request, here)
     if token.role is Role.ADMIN:
@@ -92,6 +100,7 @@ def _caller(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(names=token.models, caller_id=token.id)
 
 
+@states(NotAuthenticated, NotFound, *UNBELIEVED, security=(CALLER, ADMIN, MEMBER))
 def _reader(request: Request, here: Here) -> ModelAccess:
     if not request.headers.get("Authorization", "").startswith(SCHEME):
         return _caller(request, here)
@@ -109,6 +118,7 @@ def _reader(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(sessions=sessions)
 
 
+@states(*UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
 def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed = _signed(request, here)
     with here.database.reading() as connection:
@@ -128,6 +138,7 @@ def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     return MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
 
 
+@states(MemberPending)
 async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
     # No I/O: in the event loop, which spares every request a thread.
     if member.status != APPROVED:
@@ -138,6 +149,7 @@ async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> Member
     return member
 
 
+@states(*UNBELIEVED, security=(MEMBER,))
 def _enrolling(request: Request, here: Here) -> SignedRequest:
     # Its nonce is remembered with the enrolment: a stranger's request writes nothing.
     return _signed(request, here)

@@ -3,13 +3,16 @@
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import torch
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 
 from service import data_directory
 from service.bell import Bell
 from service.context import Clock, Context
+from service.contract import document
 from service.database import Database
 from service.engine import Engine
 from service.metrics import Measured, Metrics
@@ -20,6 +23,7 @@ from service.protocol import Envelope
 from service.routes import (
     anyone,
     callers,
+    console,
     events,
     inference,
     membership,
@@ -36,6 +40,39 @@ from service.routes import (
 from service.runs import Runs
 from service.settings import Settings
 from service.spool import Spool
+
+_ROUTERS = tuple(
+    routes.router
+    for routes in (
+        sessions,
+        roster,
+        runs,
+        events,
+        models,
+        callers,
+        public_sets,
+        predict,
+        inference,
+        membership,
+        rounds,
+        anyone,
+        operations,
+        console,
+        page,
+    )
+)
+"""In the order of use."""
+
+
+class _Application(FastAPI):
+    """FastAPI with the contract that the routes state."""
+
+    def openapi(self) -> dict[str, Any]:
+        """Give the contract, made once."""
+        if self.openapi_schema is None:
+            routes = [each for router in _ROUTERS for each in router.routes]
+            self.openapi_schema = document([r for r in routes if isinstance(r, APIRoute)])
+        return self.openapi_schema
 
 
 def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
@@ -64,28 +101,17 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         engine.stop()
         database.close()
 
-    # The interactive pages load scripts from elsewhere, which a hospital's network may not.
-    app = FastAPI(title="veilgp", lifespan=lifespan, docs_url=None, redoc_url=None)
+    # FastAPI's own pages load scripts from elsewhere; ours are in `routes.console`.
+    app = _Application(lifespan=lifespan, openapi_url=None)
     app.state.metrics = Metrics()
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     app.add_middleware(Measured, metrics=app.state.metrics)
     add_problem_handlers(app)
     app.state.templates = page.templates()
-    for routes in (
-        rounds,  # first, for paths are tried in this order and most requests are these
-        anyone,
-        operations,
-        sessions,
-        roster,
-        runs,
-        events,
-        public_sets,
-        models,
-        callers,
-        predict,
-        inference,
-        membership,
-        page,
-    ):
-        app.include_router(routes.router)
+    # First, for paths are tried in this order and most requests are these.
+    app.include_router(rounds.router)
+    for router in _ROUTERS:
+        if router is not rounds.router:
+            app.include_router(router)
+    app.mount("/docs", console.ConsoleFiles())
     return app

@@ -23,6 +23,7 @@ from service.access import MemberAccess
 from service.context import Context, Here
 from service.errors import BodyTooLarge, BodyTooSlow
 from service.sent import Sent
+from service.stated import states
 
 T = TypeVar("T", bound=Sent)
 
@@ -38,6 +39,7 @@ async def read_body(request: Request, member: MemberAccess | SignedRequest, limi
 def sent(kind: type[T], *, limit: int | None = None) -> Any:
     """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
 
+    @states(BodyTooLarge, BodyTooSlow, body=kind)
     async def read_json(request: Request, here: Here) -> T:
         most = here.settings.max_body if limit is None else limit
         header = request.headers.get("Authorization", "")

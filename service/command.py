@@ -16,6 +16,7 @@ from service.checks import Check
 from service.connections import Prompt
 from service.database import Database
 from service.errors import ServiceError, SettingsError
+from service.sample import seed as seed_sample
 from service.settings import Settings, load
 
 _DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept.")]
@@ -75,6 +76,10 @@ def _serve(
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     config: _Config = None,
+    *,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Begin with a made-up session and its model.")
+    ] = False,
 ) -> None:
     """Run the coordinator; the first time it prints the admin's token, once."""
     flags = {
@@ -91,6 +96,8 @@ def _serve(
     alone = data_directory.held(settings.data_dir) if settings.is_sqlite else nullcontext()
     with alone:
         _announce_first(settings)
+        if sample:
+            _seed(settings)
         running = server(settings)
         running.run()
     if not running.started:
@@ -137,6 +144,13 @@ def _announce_first(settings: Settings) -> None:
         # Shown before it counts: a death in between makes another, never one that nobody knows.
         if issued is not None:
             _show(issued)
+    database.close()
+
+
+def _seed(settings: Settings) -> None:
+    database = _database(settings)
+    with database.changing() as connection:
+        seed_sample(connection, now=time.time())
     database.close()
 
 

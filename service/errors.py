@@ -31,6 +31,7 @@
     ├── ModelDamaged              model.damaged             500
     ├── SessionRefused            session.refused           422, with all its `problems`
     ├── PrivacyNotAvailable       privacy.dp_not_available  422
+    ├── ProtocolMismatch          protocol.mismatch         426, with `newest` and `oldest`
     ├── SettingsError             settings.invalid          (at the start, never over HTTP)
     └── DirectoryInUse            data_dir.in_use           (likewise)
 
@@ -251,6 +252,13 @@ class PrivacyNotAvailable(ServiceError):
 
     code = "privacy.dp_not_available"
     status = 422
+
+
+class ProtocolMismatch(ServiceError):
+    """A request speaks a protocol that this coordinator does not (`Veilgp-Protocol`)."""
+
+    code = "protocol.mismatch"
+    status = 426
 
 
 class SettingsError(ServiceError):

@@ -17,8 +17,25 @@ from service.context import Context
 from service.errors import BodyTooSlow, NoRoom, RateExceeded, ServiceError
 from service.times import iso_time
 
+Error = ServiceError | KernelsError | PrivacyError
+
+WRONG_FIELDS = "request.fields"
+"""The code of a request whose parameters or body have not the form that the contract states."""
+
 _TOO_LATE = (OutOfOrder, Conflict, AdvertForAnotherEpoch)
 """The run has gone on, or has another answer: nobody's fault, and the member asks what is next."""
+UNBELIEVED = (RequestError, BadSignature, InvalidKey)
+"""Who asks cannot be believed."""
+
+
+def status_of(error: type[Error]) -> int:
+    """Give the HTTP status of an error."""
+    if issubclass(error, ServiceError):
+        return error.status
+    if issubclass(error, UNBELIEVED):
+        return 401
+    # Every other error of the two packages is about what was sent.
+    return 409 if issubclass(error, _TOO_LATE) else 422
 
 
 def problem(
@@ -67,18 +84,18 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(KernelsError)
     def of_kernels(_: Request, error: KernelsError) -> JSONResponse:
-        return problem(422, error.code, str(error), problems=_parts(error))
+        return problem(status_of(type(error)), error.code, str(error), problems=_parts(error))
 
     @app.exception_handler(PrivacyError)
     def of_privacy(request: Request, error: PrivacyError) -> JSONResponse:
-        if not isinstance(error, RequestError | BadSignature | InvalidKey):
-            status = 409 if isinstance(error, _TOO_LATE) else 422
+        status = status_of(type(error))
+        if status != 401:
             return problem(status, error.code, str(error))
         more: dict[str, Any] = {}
         if isinstance(error, ClockSkew):
             here: Context = request.app.state.context
             more["time"] = iso_time(here.clock())
-        return problem(401, error.code, str(error), headers=_challenge(SCHEME), **more)
+        return problem(status, error.code, str(error), headers=_challenge(SCHEME), **more)
 
     @app.exception_handler(RequestValidationError)
     def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
@@ -88,14 +105,14 @@ def add_problem_handlers(app: FastAPI) -> None:
             for each in error.errors()
         ]
         detail = "; ".join(f"{each['where']}: {each['what']}" for each in problems)
-        return problem(422, "request.fields", detail, problems=problems)
+        return problem(422, WRONG_FIELDS, detail, problems=problems)
 
     @app.exception_handler(DataError)
     def of_database(_: Request, error: DataError) -> JSONResponse:
         if "NUL" not in str(error.orig):
             raise error
         # The one character that PostgreSQL's text does not have, in a path or a field.
-        return problem(422, "request.fields", "No name or text here has a NUL character.")
+        return problem(422, WRONG_FIELDS, "No name or text here has a NUL character.")
 
     @app.exception_handler(HTTPException)
     def of_framework(_: Request, error: HTTPException) -> JSONResponse:

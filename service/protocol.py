@@ -11,6 +11,7 @@ from uuid import uuid4
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.errors import ProtocolMismatch
 from service.logs import about_request
 from service.metrics import route_of
 from service.problems import problem
@@ -91,8 +92,8 @@ def _mismatch(spoken: str) -> ASGIApp:
     number = int(spoken[:9]) if spoken.isascii() and spoken.isdigit() else 0
     side = "the coordinator" if number > PROTOCOL else "veilgp at the hospital"
     return problem(
-        426,
-        "protocol.mismatch",
+        ProtocolMismatch.status,
+        ProtocolMismatch.code,
         f"The request speaks protocol {spoken[:20]!r}, this coordinator {OLDEST} to {PROTOCOL}: "
         f"upgrade {side}.",
         headers={"Upgrade": f"Veilgp/{PROTOCOL}"},

@@ -87,9 +87,11 @@ class Session:
     created_at: float
 
 
-def create(connection: Connection, new: NewSession, *, now: float) -> Session:
-    """Make a session, or refuse it with all that is wrong."""
-    identifier = uuid4()
+def create(
+    connection: Connection, new: NewSession, *, now: float, identifier: UUID | None = None
+) -> Session:
+    """Make a session, or refuse it with all that is wrong; its id is random unless given."""
+    identifier = identifier or uuid4()
     problems: list[Exception] = []
 
     def attempt(make: Callable[[], T]) -> T | None:

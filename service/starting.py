@@ -50,8 +50,12 @@ def start(
     model: str | None,
     deadline_s: float,
     now: float,
+    run_id: str | None = None,
 ) -> str:
-    """Begin a run of a session, and return its id; `model` is an id or an alias."""
+    """Begin a run of a session, and return its id, random unless given.
+
+    model: an id or an alias.
+    """
     query = select(sessions).where(sessions.c.id == session_id).with_for_update()
     session = connection.execute(query).one_or_none()
     if session is None:
@@ -61,7 +65,7 @@ def start(
     program = program_of(kind, Program.from_json(session.program))
     base_model, base = _base(connection, session_id, kind, model)
     position = stages.start(program, base)
-    run_id = str(uuid4())
+    run_id = run_id or str(uuid4())
     connection.execute(
         insert(runs).values(
             id=run_id,

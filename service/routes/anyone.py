@@ -9,7 +9,7 @@ from sqlalchemy import text
 from service.context import Here
 from service.protocol import OLDEST, PROTOCOL
 
-router = APIRouter(tags=["for anyone"])
+router = APIRouter(tags=["anyone"])
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Health:
     status: str
 
 
-@router.get("/protocol")
+@router.get("/protocol", summary="Say which protocol is spoken")
 async def protocol() -> Protocol:
     """Say which protocol is spoken here."""
     return Protocol(PROTOCOL, OLDEST, version("veilgp"))
 
 
-@router.get("/healthz")
+@router.get("/healthz", summary="Say whether the coordinator lives")
 def healthz(here: Here) -> Health:
     """Say whether the coordinator and its database answer."""
     with here.database.reading() as connection:

@@ -10,9 +10,11 @@ from service.access import Admin
 from service.bodies import sent
 from service.callers import Caller, NewCaller
 from service.context import Here
+from service.errors import NotFound
+from service.stated import states
 from service.times import iso_time
 
-router = APIRouter(prefix="/callers", tags=["callers"])
+router = APIRouter(prefix="/callers", tags=["admins: callers"])
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,8 @@ class CallerWithToken(ShownCaller):
     token: str
 
 
-@router.post("", status_code=status.HTTP_201_CREATED)
+@router.post("", status_code=status.HTTP_201_CREATED, summary="Make a token for a caller")
+@states(NotFound)
 def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> CallerWithToken:
     """Make a token for predictions of these models."""
     with here.database.changing() as connection:
@@ -42,14 +45,17 @@ def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> 
     return CallerWithToken(**vars(_shown(caller)), token=issued.secret)
 
 
-@router.get("")
+@router.get("", summary="List the callers")
 def every(_: Admin, here: Here) -> list[ShownCaller]:
     """List the callers, revoked ones included."""
     with here.database.reading() as connection:
         return [_shown(caller) for caller in callers.every(connection)]
 
 
-@router.delete("/{caller_id}", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete(
+    "/{caller_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Revoke a caller's token"
+)
+@states(NotFound)
 def revoke(_: Admin, caller_id: str, here: Here) -> None:
     """Make a caller's token worthless at once."""
     with here.database.changing() as connection:

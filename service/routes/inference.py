@@ -1,7 +1,8 @@
 """`/v2`: the Open Inference Protocol, for gateways that speak it; models by id or alias.
 
 A model's version is its id. An alias has one version, the model that it stands for now. Errors are
-problem documents, as everywhere here.
+problem documents, as everywhere here. The contract has each operation once, its paths with
+`/versions/{version}` being the same ones.
 """
 
 from importlib.metadata import version as installed
@@ -11,15 +12,24 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from sqlalchemy import text
 
+from kernels.errors import NotFitted, PredictionError, TableError
 from service.access import Caller
 from service.bodies import read_unsigned
 from service.context import Here
+from service.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    ModelDamaged,
+    NotFound,
+    RateExceeded,
+    TableTooLong,
+    VarianceWithheld,
+)
 from service.prediction import Predicting
 from service.prediction_v2 import InferIn, InferOut, ModelMetadata, metadata, read, write
+from service.stated import states
 
 router = APIRouter(prefix="/v2", tags=["callers"])
-
-_BODY = {"required": True, "content": {"application/json": {"schema": InferIn.model_json_schema()}}}
 
 
 class ServerOut(BaseModel):
@@ -69,7 +79,8 @@ def ready(here: Here) -> ReadyOut:
 
 
 @router.get("/models/{name}", summary="Describe a model")
-@router.get("/models/{name}/versions/{version}", summary="Describe a version of a model")
+@router.get("/models/{name}/versions/{version}", include_in_schema=False)
+@states(NotFound, ModelDamaged)
 def describe(
     caller: Caller, name: str, predictor: Predicting, version: str | None = None
 ) -> ModelMetadata:
@@ -79,7 +90,8 @@ def describe(
 
 
 @router.get("/models/{name}/ready", summary="Ask whether a model is ready")
-@router.get("/models/{name}/versions/{version}/ready", summary="Ask whether a version is ready")
+@router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
+@states(NotFound, ModelDamaged)
 def model_ready(
     caller: Caller, name: str, predictor: Predicting, version: str | None = None
 ) -> ModelReadyOut:
@@ -93,14 +105,20 @@ def model_ready(
     summary="Predict tensors",
     responses={200: {"model": InferOut}},
     response_class=Response,
-    openapi_extra={"requestBody": _BODY},
 )
-@router.post(
-    "/models/{name}/versions/{version}/infer",
-    summary="Predict tensors by a version of a model",
-    responses={200: {"model": InferOut}},
-    response_class=Response,
-    openapi_extra={"requestBody": _BODY},
+@router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
+@states(
+    NotFound,
+    VarianceWithheld,
+    BodyTooLarge,
+    BodyTooSlow,
+    TableTooLong,
+    RateExceeded,
+    TableError,
+    PredictionError,
+    NotFitted,
+    ModelDamaged,
+    body=InferIn,
 )
 async def infer(
     caller: Caller,

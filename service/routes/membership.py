@@ -6,16 +6,26 @@ from typing import Annotated
 from fastapi import APIRouter, Response, status
 
 from privacy.identity import fingerprint
+from privacy.securesum.errors import SecureSumError
 from service import invitations, members, sessions
 from service.access import Enrolled, Enrolling
 from service.bodies import sent
 from service.context import Here
+from service.errors import (
+    InvitationInvalid,
+    InvitationUsed,
+    KeyKnown,
+    MemberSuspended,
+    NotFound,
+    RosterFull,
+)
 from service.invitations import NewMember
 from service.members import NewRefusal, Refusal
 from service.protocol import PROTOCOL
 from service.runs import Running
+from service.stated import states
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["for members"])
+router = APIRouter(prefix="/sessions/{session_id}", tags=["members: joining"])
 
 MAX_ENROLMENT = 4096
 """Octets that are read from whoever has a key, which is anyone."""
@@ -59,7 +69,13 @@ class Membership:
     roster: list[Known]
 
 
-@router.post("/members", status_code=status.HTTP_201_CREATED)
+@router.post(
+    "/members",
+    status_code=status.HTTP_201_CREATED,
+    summary="Enrol by an invitation",
+    responses={200: {"model": Own, "description": "Enrolled before, by the same key."}},
+)
+@states(InvitationInvalid, MemberSuspended, InvitationUsed, KeyKnown, RosterFull)
 def enrol(
     session_id: str,
     signed: Enrolling,
@@ -77,7 +93,7 @@ def enrol(
     return _own(enrolment.name, enrolment.key, enrolment.status)
 
 
-@router.get("/membership")
+@router.get("/membership", summary="Show the membership")
 def membership(member: Enrolled, here: Here) -> Membership:
     """Show the session, this member's place in it, and who else is approved."""
     with here.database.reading() as connection:
@@ -98,7 +114,10 @@ def membership(member: Enrolled, here: Here) -> Membership:
     )
 
 
-@router.post("/refusals", status_code=status.HTTP_204_NO_CONTENT)
+@router.post(
+    "/refusals", status_code=status.HTTP_204_NO_CONTENT, summary="Refuse what was asked for"
+)
+@states(NotFound, SecureSumError)
 def refuse(
     member: Enrolled, new: Annotated[NewRefusal, sent(NewRefusal)], here: Here, runs: Running
 ) -> None:

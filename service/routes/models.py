@@ -10,11 +10,13 @@ from service import models
 from service.access import Admin, Reader
 from service.bodies import sent
 from service.context import Here
+from service.errors import AliasInvalid, NotFound, VarianceWithheld
 from service.prediction import Predicting, withheld
 from service.sent import Sent
+from service.stated import OCTETS, states
 from service.times import iso_time
 
-router = APIRouter(prefix="/models", tags=["models"])
+router = APIRouter(prefix="/models", tags=["admins: models"])
 
 
 class ModelOut(BaseModel):
@@ -57,6 +59,7 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
 
 
 @router.put("/aliases/{alias}", summary="Point an alias at a model")
+@states(NotFound, AliasInvalid)
 def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here: Here) -> AliasOut:
     """Let an alias stand for a model from now on, in one step for everyone who uses it."""
     with here.database.changing() as connection:
@@ -65,6 +68,7 @@ def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here
 
 
 @router.delete("/aliases/{alias}", status_code=204, summary="Remove an alias")
+@states(NotFound)
 def delete_alias(_: Admin, alias: str, here: Here) -> None:
     """Let an alias stand for nothing; the model stays."""
     with here.database.changing() as connection:
@@ -74,9 +78,11 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
 @router.get(
     "/{name}",
     summary="Read a model's card",
+    tags=["callers", "members: rounds"],
     response_class=Response,
-    responses={200: {"content": {"application/json": {}}}},
+    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
+@states(NotFound)
 def get_card(reader: Reader, name: str, here: Here) -> Response:
     """Give the card of the model that an id or alias stands for."""
     with here.database.reading() as connection:
@@ -87,9 +93,11 @@ def get_card(reader: Reader, name: str, here: Here) -> Response:
 @router.get(
     "/{name}/artifact",
     summary="Download a model",
+    tags=["callers", "members: rounds"],
     response_class=Response,
-    responses={200: {"content": {"application/octet-stream": {}}}},
+    responses={200: {"content": dict(OCTETS)}},
 )
+@states(NotFound, VarianceWithheld)
 def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     """Give a model as a safetensors file; not to callers where they may not see its variances."""
     with here.database.reading() as connection:
@@ -103,6 +111,7 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
 
 
 @router.delete("/{model_id}", status_code=204, summary="Delete a model")
+@states(NotFound)
 def delete_model(_: Admin, model_id: str, here: Here, predictor: Predicting) -> None:
     """Delete a model, by its id, with every alias that points at it."""
     with here.database.changing() as connection:

@@ -3,25 +3,44 @@
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
+from kernels.errors import NotFitted, PredictionError, TableError
 from service import prediction_arrow, prediction_json
 from service.access import Caller
 from service.arrow_stream import ARROW
 from service.bodies import read_unsigned
 from service.context import Here
+from service.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    ModelDamaged,
+    NotFound,
+    RateExceeded,
+    TableTooLong,
+)
 from service.prediction import Predicting
 from service.prediction_json import Asked, Predicted
+from service.stated import BINARY, states
 
-router = APIRouter(tags=["predictions"])
-
-_BODY = {"required": True, "content": {"application/json": {"schema": Asked.model_json_schema()}}}
+router = APIRouter(tags=["callers"])
 
 
 @router.post(
     "/predict",
     summary="Predict a table",
-    responses={200: {"model": Predicted}},
+    responses={200: {"model": Predicted, "content": {ARROW: {"schema": BINARY}}}},
     response_class=Response,
-    openapi_extra={"requestBody": _BODY},
+)
+@states(
+    NotFound,
+    BodyTooLarge,
+    BodyTooSlow,
+    TableTooLong,
+    RateExceeded,
+    TableError,
+    PredictionError,
+    NotFitted,
+    ModelDamaged,
+    body=Asked,
 )
 async def predict(caller: Caller, request: Request, here: Here, predictor: Predicting) -> Response:
     """Give mean and variance of every row and target, on request with intervals.

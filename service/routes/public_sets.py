@@ -6,15 +6,18 @@ from typing import Annotated
 from fastapi import APIRouter, Path, status
 from pydantic import AfterValidator
 
+from kernels.errors import ProgramError, TableError
 from service import public_sets
 from service.access import Admin
 from service.bodies import sent
 from service.context import Here
+from service.errors import NotFound
 from service.public_sets import NewPublicSet
 from service.sent import checked_name
+from service.stated import states
 from service.times import iso_time
 
-router = APIRouter(prefix="/public-sets", tags=["public sets"])
+router = APIRouter(prefix="/public-sets", tags=["admins: public sets"])
 
 MOST_OCTETS = 64 << 20
 """Of one public set as JSON: 4096 rows of many columns fit well."""
@@ -32,7 +35,8 @@ class ShownPublicSet:
     created_at: str
 
 
-@router.put("/{name}", status_code=status.HTTP_204_NO_CONTENT)
+@router.put("/{name}", status_code=status.HTTP_204_NO_CONTENT, summary="Store a public set")
+@states(ProgramError, TableError)
 def put(
     _: Admin,
     name: _SetName,
@@ -44,7 +48,7 @@ def put(
         public_sets.put(connection, name, new.columns, now=here.clock())
 
 
-@router.get("")
+@router.get("", summary="List the public sets")
 def every(_: Admin, here: Here) -> list[ShownPublicSet]:
     """List the sets."""
     with here.database.reading() as connection:
@@ -54,7 +58,8 @@ def every(_: Admin, here: Here) -> list[ShownPublicSet]:
         ]
 
 
-@router.delete("/{name}", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete("/{name}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a public set")
+@states(NotFound)
 def remove(_: Admin, name: str, here: Here) -> None:
     """Delete a set."""
     with here.database.changing() as connection:

@@ -10,11 +10,13 @@ from service import invitations, members, sessions
 from service.access import Admin
 from service.bodies import sent
 from service.context import Here
+from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.invitations import Invitation, NewInvitation
 from service.members import Member, NewStatus
+from service.stated import states
 from service.times import iso_time
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["members"])
+router = APIRouter(prefix="/sessions/{session_id}", tags=["admins: members"])
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ class RosterFile:
     members: list[Pinned]
 
 
-@router.post("/invitations", status_code=status.HTTP_201_CREATED)
+@router.post("/invitations", status_code=status.HTTP_201_CREATED, summary="Invite a hospital")
+@states(NotFound, NameTaken, RosterFull)
 def invite(
     _: Admin,
     session_id: str,
@@ -95,7 +98,8 @@ def invite(
     )
 
 
-@router.get("/invitations")
+@router.get("/invitations", summary="List the invitations")
+@states(NotFound)
 def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
     """List the invitations, used and expired ones included."""
     with here.database.reading() as connection:
@@ -106,14 +110,20 @@ def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
         ]
 
 
-@router.delete("/invitations/{invitation_id}", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete(
+    "/invitations/{invitation_id}",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Revoke an invitation",
+)
+@states(NotFound, InvitationUsed)
 def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
     """Make an open invitation worthless."""
     with here.database.changing() as connection:
         invitations.revoke(connection, session_id, invitation_id, now=here.clock())
 
 
-@router.get("/members")
+@router.get("/members", summary="List the members")
+@states(NotFound)
 def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
     """List the members with fingerprints, status and last refusal."""
     with here.database.reading() as connection:
@@ -121,7 +131,8 @@ def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
         return [_shown(each) for each in members.roster(connection, session_id)]
 
 
-@router.patch("/members/{name}")
+@router.patch("/members/{name}", summary="Approve or suspend a member")
+@states(NotFound)
 def set_status(
     _: Admin,
     session_id: str,
@@ -136,7 +147,8 @@ def set_status(
     return _shown(member)
 
 
-@router.get("/roster")
+@router.get("/roster", summary="Give the roster file")
+@states(NotFound)
 def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
     """Give the approved members as the file that sites keep as pins."""
     with here.database.reading() as connection:

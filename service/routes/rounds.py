@@ -9,27 +9,38 @@ import base64
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
 from privacy.errors import WrongBody as WrongRequestBody
+from privacy.securesum.errors import SecureSumError
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service import run_rows
 from service.access import Member
 from service.bodies import in_time, read_body
 from service.context import Here
-from service.errors import BodyTooLarge, LengthRequired
+from service.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    LengthRequired,
+    NotFound,
+    RunEnded,
+    SpoolFull,
+    UploadUnderWay,
+)
 from service.runs import Asked, Running
 from service.settings import MAX_UPLOAD_HEADER
 from service.spool import Arriving
+from service.stated import OCTETS, states
 from service.times import iso_time
 
-router = APIRouter(prefix="/sessions/{session_id}", tags=["rounds"])
+router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
 
 MAX_WAIT_S = 30
 MAX_MESSAGE = 1 << 20
@@ -40,16 +51,56 @@ _LOOK_AGAIN_S = 2.0
 _DRAINED = 64 << 20
 """Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
-_OCTETS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"application/octet-stream": {}}, "description": "The octets."}
-}
-
-_NEXT: dict[int | str, dict[str, Any]] = {200: {"description": "The next item."}}
+_OCTETS_IN = {"requestBody": {"required": True, "content": dict(OCTETS)}}
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S)]
 
 
-@router.get("/next", summary="Wait for the next thing to do", response_model=None)
+class ProgressOut(BaseModel):
+    """How far the run is: the stage by its index, of how many, and the sums so far."""
+
+    stage: int
+    stages: int
+    algorithm: str
+    sums: int
+
+
+class ItemOut(BaseModel):
+    """One thing to do; what else there is depends on its kind."""
+
+    model_config = ConfigDict(extra="allow")
+
+    kind: Literal[
+        "opening",
+        "adverts",
+        "task",
+        "proposal",
+        "certificate",
+        "repair",
+        "abandon",
+        "abandoned",
+        "ended",
+    ]
+    run: str
+    number: int
+    message: str | None
+    deadline: str
+    progress: ProgressOut
+
+
+_NEXT: dict[int | str, dict[str, Any]] = {
+    200: {"model": ItemOut, "description": "The next item."},
+    204: {"description": "Nothing yet."},
+}
+
+
+@router.get(
+    "/next",
+    summary="Wait for the next thing to do",
+    response_model=None,
+    responses=_NEXT,
+)
+@states(NotFound)
 async def next_item(
     member: Member,
     request: Request,
@@ -84,9 +135,10 @@ async def _awaited(
 @router.get(
     "/runs/{run_id}/broadcasts/{address}",
     summary="Fetch what the present sum is about",
-    responses=_OCTETS,
+    responses={200: {"content": dict(OCTETS)}},
     response_class=Response,
 )
+@states(NotFound, RunEnded)
 def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Response:
     """Give the broadcast whose SHA-256 this is, while its sum is under way."""
     data = runs.broadcast(member.session_id, str(run_id), address)
@@ -94,8 +146,13 @@ def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Resp
 
 
 @router.post(
-    "/runs/{run_id}/messages", status_code=204, summary="Say something in a run", responses=_NEXT
+    "/runs/{run_id}/messages",
+    status_code=204,
+    summary="Say something in a run",
+    responses=_NEXT,
+    openapi_extra=_OCTETS_IN,
 )
+@states(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError)
 async def say(
     member: Member, run_id: UUID, request: Request, here: Here, runs: Running, wait: Wait = 0.0
 ) -> Response:
@@ -117,7 +174,21 @@ async def _after(
 
 
 @router.post(
-    "/runs/{run_id}/vectors", status_code=204, summary="Upload a masked vector", responses=_NEXT
+    "/runs/{run_id}/vectors",
+    status_code=204,
+    summary="Upload a masked vector",
+    responses=_NEXT,
+    openapi_extra=_OCTETS_IN,
+)
+@states(
+    LengthRequired,
+    BodyTooLarge,
+    BodyTooSlow,
+    UploadUnderWay,
+    SpoolFull,
+    NotFound,
+    RunEnded,
+    SecureSumError,
 )
 async def upload(
     member: Member,

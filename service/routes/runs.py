@@ -11,13 +11,23 @@ from service import run_rows, starting
 from service.access import Admin
 from service.bodies import sent
 from service.context import Context, Here
+from service.errors import (
+    ModelDamaged,
+    NotFound,
+    RunEnded,
+    RunNotEnded,
+    RunOpen,
+    RunRefused,
+    TooFewMembers,
+)
 from service.run_rows import RunRow
 from service.runs import Running, Runs
 from service.sent import Sent
 from service.starting import Kind
+from service.stated import states
 from service.times import iso_time
 
-router = APIRouter(tags=["runs"])
+router = APIRouter(tags=["admins: runs"])
 
 MAX_DEADLINE_S = 30 * 86_400
 
@@ -65,6 +75,7 @@ class WatchedOut(RunOut):
 
 
 @router.post("/sessions/{session_id}/runs", status_code=201, summary="Start a run")
+@states(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged)
 def start(
     _: Admin, session_id: UUID, new: Annotated[RunIn, sent(RunIn)], here: Here, runs: Running
 ) -> WatchedOut:
@@ -90,12 +101,17 @@ def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
 
 
 @router.get("/runs/{run_id}", summary="Watch a run")
+@states(NotFound)
 def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
-    """Give a run with its metrics, and whose answers it waits for."""
+    """Give a run with its metrics, and whose answers it waits for.
+
+    `GET /runs/{run_id}/events` gives the same after every change, as server-sent events.
+    """
     return watched(here, runs, str(run_id))
 
 
 @router.post("/runs/{run_id}/cancel", summary="Cancel a run")
+@states(NotFound, RunEnded)
 def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """End an open run; its members are told."""
     runs.cancel(str(run_id))
@@ -103,6 +119,7 @@ def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
 
 
 @router.post("/runs/{run_id}/retry", status_code=201, summary="Start a run again")
+@states(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged)
 def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Start a new run like one that has ended, with as much time."""
     with here.database.changing() as connection:

@@ -6,14 +6,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, status
 
+from kernels.errors import ProgramError, SchemaError, SpecError, TableError
+from privacy.securesum.errors import TermsError
 from service import members, sessions
 from service.access import Admin
 from service.bodies import sent
 from service.context import Here
+from service.errors import NameTaken, NotFound, PrivacyNotAvailable, SessionHasRuns, SessionRefused
 from service.sessions import NewSession, Session
+from service.stated import states
 from service.times import iso_time
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["admins: sessions"])
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,18 @@ class WholeSession(ShownSession):
     terms: str
 
 
-@router.post("/sessions", status_code=status.HTTP_201_CREATED)
+@router.post("/sessions", status_code=status.HTTP_201_CREATED, summary="Make a session")
+@states(
+    NotFound,
+    NameTaken,
+    SessionRefused,
+    PrivacyNotAvailable,
+    SchemaError,
+    SpecError,
+    ProgramError,
+    TableError,
+    TermsError,
+)
 def create(_: Admin, new: Annotated[NewSession, sent(NewSession)], here: Here) -> WholeSession:
     """Make a session; everything about it is fixed from then on."""
     with here.database.changing() as connection:
@@ -57,7 +72,7 @@ def create(_: Admin, new: Annotated[NewSession, sent(NewSession)], here: Here) -
     return _whole(session, {})
 
 
-@router.get("/sessions")
+@router.get("/sessions", summary="List the sessions")
 def every(_: Admin, here: Here) -> list[ShownSession]:
     """List the sessions."""
     with here.database.reading() as connection:
@@ -67,7 +82,8 @@ def every(_: Admin, here: Here) -> list[ShownSession]:
         ]
 
 
-@router.get("/sessions/{session_id}")
+@router.get("/sessions/{session_id}", summary="Show a session")
+@states(NotFound)
 def one(_: Admin, session_id: str, here: Here) -> WholeSession:
     """Show a session."""
     with here.database.reading() as connection:
@@ -75,7 +91,10 @@ def one(_: Admin, session_id: str, here: Here) -> WholeSession:
         return _whole(session, members.counts(connection, session_id))
 
 
-@router.delete("/sessions/{session_id}", status_code=status.HTTP_204_NO_CONTENT)
+@router.delete(
+    "/sessions/{session_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a session"
+)
+@states(NotFound, SessionHasRuns)
 def remove(_: Admin, session_id: str, here: Here) -> None:
     """Delete a session that has never run."""
     with here.database.changing() as connection:

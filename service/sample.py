@@ -1,0 +1,261 @@
+"""`veilgp serve --sample`: something in every place, for whoever tries the console.
+
+    Sample              five members, a finished training, its model under the alias `sample`, and
+                        the same one of a day before
+    Sample, running     a run that waits for its members
+    Sample, failed      a run that has ended and can be started again
+    Sample, new         an open invitation, a member that waits for approval; no run
+    Sample, deletable   nothing
+
+The rows are made up and the same each time, and so are all names and ids but those of the model.
+Members' keys are random and nobody has them: none of these hospitals can ever speak.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from sqlalchemy import Connection, insert, select, update
+
+from kernels.plain import encode_json
+from kernels.rounds import storage
+from kernels.rounds.artifact import Artifact
+from kernels.rounds.broadcast import received
+from kernels.rounds.card_sections import Privacy
+from kernels.rounds.program import Program
+from kernels.rounds.site import Site
+from privacy.encoding import Encoding
+from privacy.identity import Identity
+from service import models, public_sets, run_storage, sessions, stages, starting, tokens
+from service.access import APPROVED, PENDING, ModelAccess
+from service.errors import NotFound
+from service.run import Status
+from service.sessions import NewSession, Session
+from service.stages import Metrics, Position
+from service.starting import Kind
+from service.tables import invitations, members, run_metrics, runs
+from service.tables import sessions as session_table
+from service.tables import tokens as token_table
+from service.tokens import Role
+
+SESSION, RUNNING, FAILED, NEW, DELETABLE = (
+    f"5a3b1e00-0000-4000-8000-00000000000{n}" for n in range(1, 6)
+)
+"""Ids of the sessions."""
+RUN, OPEN_RUN, FAILED_RUN = (f"5a3b1e00-0000-4000-8000-0000000000a{n}" for n in range(1, 4))
+INVITATION = "5a3b1e00-0000-4000-8000-0000000000b1"
+CALLER = "5a3b1e00-0000-4000-8000-0000000000c1"
+ALIAS, OTHER_ALIAS, OLD_ALIAS = "sample", "sample-other", "sample-old"
+MODEL, OLD_MODEL = "5a3b1e00000040008000000000000001", "5a3b1e00000040008000000000000002"
+"""Stand for the models' ids, which follow from their bytes."""
+PUBLIC_SET = "sample"
+HOSPITALS = "Amrum", "Borkum", "Föhr", "Juist", "Sylt"
+PENDING_HOSPITAL = "Pellworm"
+
+STATED: Mapping[str, Any] = {
+    "schema": {
+        "features": [
+            {"kind": "numeric", "name": "age", "unit": "a", "lower": 0, "upper": 120},
+            {
+                "kind": "numeric",
+                "name": "lactate",
+                "unit": "mmol/L",
+                "lower": 0,
+                "upper": 30,
+                "may_be_missing": True,
+            },
+            {"kind": "categorical", "name": "ward", "levels": ["medical", "surgical"]},
+        ],
+        "targets": [{"name": "stay", "unit": "d", "lower": 0, "upper": 100}],
+    },
+    "kernel": {"hidden": [16], "samples": 32, "seed": 1},
+    "stages": [
+        {"algorithm": "moments"},
+        {"algorithm": "exact", "parameters": {"steps": 12, "penalties": [3.0]}},
+        {"algorithm": "linear"},
+        {"algorithm": "recalibration"},
+        {"algorithm": "evaluation"},
+    ],
+    "max_rows": 10000,
+    "held_out": 0.2,
+    "seed": 7,
+    "members": 5,
+    "privacy": {"differential_privacy": False},
+}
+"""Of every session here, but for its name."""
+
+PUBLIC_COLUMNS: Mapping[str, Sequence[Any]] = {
+    "age": [41, 58, 77],
+    "lactate": [1.1, None, 3.2],
+    "ward": ["medical", "surgical", "medical"],
+    "stay": [3.5, 6.0, 11.5],
+}
+
+_ROWS = 600
+"""Of each hospital: enough for callers to be told variances."""
+_DAY_S = 86_400.0
+_YEAR_S = 366 * 86_400.0
+
+
+def seed(connection: Connection, *, now: float) -> None:
+    """Put the sample into a database, unless it is there."""
+    there = select(session_table.c.id).where(session_table.c.id == SESSION)
+    if connection.execute(there).first() is not None:
+        return
+    trained = _session(connection, SESSION, "Sample", now)
+    _train(connection, trained, now)
+    _session(connection, RUNNING, "Sample, running", now)
+    _start(connection, RUNNING, OPEN_RUN, now)
+    _session(connection, FAILED, "Sample, failed", now)
+    _start(connection, FAILED, FAILED_RUN, now)
+    detail = "Sylt had not answered by the deadline."
+    run_storage.give_up(connection, FAILED_RUN, code="run.deadline", detail=detail, now=now)
+    _session(connection, NEW, "Sample, new", now, approved=())
+    _add_member(connection, NEW, PENDING_HOSPITAL, PENDING, now)
+    connection.execute(
+        insert(invitations).values(
+            id=INVITATION,
+            session_id=NEW,
+            name="Norderney",
+            secret_hash=tokens.hash_secret(tokens.make_secret()),
+            expires_at=now + _YEAR_S,
+        )
+    )
+    _session(connection, DELETABLE, "Sample, deletable", now, approved=())
+    public_sets.put(connection, PUBLIC_SET, PUBLIC_COLUMNS, now=now)
+    # The hash of a secret that is thrown away: the caller can be revoked, and never asks.
+    connection.execute(
+        insert(token_table).values(
+            id=CALLER,
+            role=Role.CALLER,
+            name="Sample",
+            hash=tokens.hash_secret(tokens.make_secret()),
+            created_at=now,
+        )
+    )
+
+
+def model_ids(connection: Connection) -> Mapping[str, str]:
+    """Give the models' ids, by what stands for them, as far as they are there."""
+    found = {}
+    for stand_in, alias in ((MODEL, ALIAS), (OLD_MODEL, OLD_ALIAS)):
+        with suppress(NotFound):
+            found[stand_in] = models.resolve(connection, alias, ModelAccess(everything=True))
+    return found
+
+
+def _session(
+    connection: Connection,
+    identifier: str,
+    name: str,
+    now: float,
+    approved: Sequence[str] = HOSPITALS,
+) -> Session:
+    new = NewSession.model_validate({"name": name, **STATED})
+    session = sessions.create(connection, new, now=now, identifier=UUID(identifier))
+    for hospital in approved:
+        _add_member(connection, identifier, hospital, APPROVED, now)
+    return session
+
+
+def _add_member(
+    connection: Connection, session_id: str, name: str, status: str, now: float
+) -> None:
+    key = Identity.generate().key
+    connection.execute(
+        insert(members).values(
+            session_id=session_id, key=key, name=name, status=status, enrolled_at=now
+        )
+    )
+
+
+def _start(connection: Connection, session_id: str, run_id: str, now: float) -> None:
+    starting.start(
+        connection,
+        session_id=session_id,
+        kind=Kind.TRAIN,
+        model=None,
+        deadline_s=_YEAR_S,
+        now=now,
+        run_id=run_id,
+    )
+
+
+def _train(connection: Connection, session: Session, now: float) -> None:
+    """Write a finished run and its model, as its members would have made them."""
+    program = Program.from_json(session.program)
+    _start(connection, session.id, RUN, now)
+    position, sums, told = _trained(program, session.seed)
+    privacy = Privacy.of(
+        program.schema,
+        min_cohort=session.terms.min_cohort,
+        max_colluders=session.terms.max_colluders,
+    )
+    for made_at, aliases in ((now - _DAY_S, [OLD_ALIAS]), (now, [ALIAS, OTHER_ALIAS])):
+        artifact = Artifact.of(
+            position.state.model,
+            program=program,
+            members=len(HOSPITALS),
+            sums=sums,
+            privacy=privacy,
+            created=datetime.fromtimestamp(made_at, UTC),
+        )
+        model_id = models.store(
+            connection, session_id=session.id, run_id=RUN, artifact=artifact, now=made_at
+        )
+        for alias in aliases:
+            models.point(connection, alias, model_id, now=now)
+    connection.execute(
+        update(runs)
+        .where(runs.c.id == RUN)
+        .values(
+            status=Status.DONE.value,
+            ended_at=now,
+            state=None,
+            stage=position.stage,
+            sums=sums,
+            model_id=model_id,
+        )
+    )
+    connection.execute(
+        insert(run_metrics), [{"run_id": RUN, "body": encode_json(each)} for each in told]
+    )
+
+
+def _trained(program: Program, dealt: int) -> tuple[Position, int, list[Metrics]]:
+    """Run a program over made-up tables: the encoded integers are added without masks."""
+    sites = [
+        Site.of_table(program.schema, _table(number), held_out=program.held_out, seed=dealt)
+        for number in range(len(HOSPITALS))
+    ]
+    position, sums, metrics = stages.start(program, None), 0, list[Metrics]()
+    while not position.finished:
+        algorithm, state = position.algorithm, position.state
+        encoding = Encoding.finest(algorithm.layout(state), max_clients=len(sites))
+        seen = received(storage.encode(state, broadcast=True), program, position.stage)
+        total = np.zeros(encoding.layout.length, dtype="<u8")
+        for site in sites:
+            total += encoding.encode(algorithm.contribute(seen, site))
+        position, told = stages.after(position, encoding.decode(total, contributors=len(sites)))
+        sums += 1
+        metrics += told
+    return position, sums, metrics
+
+
+def _table(number: int) -> Mapping[str, Sequence[Any]]:
+    """Make up the patients of one hospital: the older and the sicker stay longer."""
+    draw = np.random.default_rng(number)
+    age = draw.uniform(18, 95, _ROWS)
+    lactate = draw.gamma(3.0, 0.7, _ROWS).clip(0, 30)
+    surgical = draw.random(_ROWS) < 0.4
+    stay = 1 + 0.08 * age + 1.5 * lactate + 3 * surgical + draw.normal(0, 1.5, _ROWS)
+    missing = draw.random(_ROWS) < 0.1
+    return {
+        "age": age.tolist(),
+        "lactate": [None if gone else cell for cell, gone in zip(lactate, missing, strict=True)],
+        "ward": ["surgical" if each else "medical" for each in surgical],
+        "stay": stay.clip(0, 100).tolist(),
+    }

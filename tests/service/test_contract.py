@@ -1,0 +1,96 @@
+"""The contract is what the coordinator does: published, complete, and true of every answer."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service import sample
+from service.contract import TAGS
+from service.export import exported
+from tests.service.coordinator import Coordinator
+
+PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
+METHODS = {"get", "put", "post", "patch", "delete"}
+
+
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    document = json.loads(PUBLISHED.read_text())
+    return [
+        (path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_the_published_contract_is_that_of_the_application() -> None:
+    assert PUBLISHED.read_text() == exported(), "run: make contract"
+
+
+@pytest.mark.parametrize(
+    "operation", [pytest.param(each, id=each["operationId"]) for *_, each in operations()]
+)
+def test_an_operation_says_what_it_is_for_who_uses_it_and_what_can_go_wrong(
+    operation: dict[str, Any],
+) -> None:
+    assert operation["summary"]
+    assert operation["description"]
+    assert set(operation["tags"]) <= set(TAGS)
+    body = operation.get("requestBody", {"content": {}})["content"].values()
+    required = [each for each in operation.get("parameters", ()) if each["required"]]
+    if required or body:
+        assert all("example" in each for each in [*required, *body])
+    else:
+        assert operation["responses"]["200"]["content"]["application/json"]["example"]
+    for status, response in operation["responses"].items():
+        assert response["description"]
+        if int(status) >= 400:
+            problem = response["content"]["application/problem+json"]["schema"]
+            assert problem["properties"]["code"]["enum"]
+    assert ("401" in operation["responses"]) == ("security" in operation)
+
+
+def test_links_lead_to_operations_with_parameters_of_theirs() -> None:
+    parameters = {
+        each["operationId"]: {parameter["name"] for parameter in each.get("parameters", ())}
+        for *_, each in operations()
+    }
+    links = [
+        link
+        for *_, each in operations()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) > 20
+    for link in links:
+        assert set(link["parameters"]) <= parameters[link["operationId"]]
+
+
+def test_every_example_of_admins_and_callers_succeeds_with_the_sample(
+    coordinator: Coordinator,
+) -> None:
+    with coordinator.context.database.changing() as connection:
+        sample.seed(connection, now=coordinator.clock())
+    document = coordinator.request("GET", "/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if operation.get("security") == [{"member": []}]:
+                continue
+            values = {each["name"]: each["example"] for each in operation.get("parameters", ())}
+            content = operation.get("requestBody", {}).get("content", {})
+            body = content.get("application/json", {}).get("example")
+            answer = coordinator.admin(method.upper(), path.format(**values), body)
+            assert answer.is_success, (operation["operationId"], answer.text)
+
+
+def test_the_sample_is_put_once(coordinator: Coordinator) -> None:
+    for _ in range(2):
+        with coordinator.context.database.changing() as connection:
+            sample.seed(connection, now=coordinator.clock())
+    names = [each["name"] for each in coordinator.admin("GET", "/sessions").json()]
+    assert sorted(set(names)) == sorted(names)
+    run = coordinator.admin("GET", f"/runs/{sample.RUN}").json()
+    assert (run["status"], run["progress"]["algorithm"]) == ("done", "evaluation")
+    open_run = coordinator.admin("GET", f"/runs/{sample.OPEN_RUN}").json()
+    assert sorted(open_run["waiting_for"]) == sorted(sample.HOSPITALS)
