@@ -65,10 +65,10 @@ class Study:
             **more,
         )
 
-    async def outcomes(
+    async def joining(
         self, body: object, policy: Policy, changes: dict[str, Any] | None = None
-    ) -> list[Any]:
-        """Run with all hospitals; give what each gets of it: a model, or an error."""
+    ) -> list[asyncio.Task[GlobalModel]]:
+        """Let all hospitals join, and start a run."""
         joining = [
             asyncio.create_task(self.join(name, policy, **(changes or {}).get(name, {})))
             for name in NAMES
@@ -82,11 +82,14 @@ class Study:
                     "PATCH", f"{self.path}/members/{member['name']}", {"status": "approved"}
                 )
         await self.admin("POST", f"{self.path}/runs", body)
-        return await asyncio.gather(*joining, return_exceptions=True)
+        return joining
 
     async def run(self, *how: Any) -> Model:
         """Run with all hospitals; the new model is the same at each of them."""
-        models = await self.outcomes(*how)
+        joining = await self.joining(*how)
+        done, _ = await asyncio.wait(joining, return_when=asyncio.FIRST_EXCEPTION, timeout=300)
+        models = [task.result() for task in done]
+        assert len(models) == len(NAMES)
         assert len({model.id for model in models}) == 1
         self.model = models[0].id
         return models[0].artifact.model
@@ -113,10 +116,17 @@ async def whole_study(folder: Path) -> None:
 
         new = {name: column[:7] for name, column in sessions.more_patients().items()}
         update = {"kind": "update", "model": first}
-        first_one, *others = await study.outcomes(update, policy, {NAMES[0]: {"added": new}})
-        assert isinstance(first_one, PolicyError)
-        assert all(isinstance(other, RunFailed) for other in others)
-        assert {other.reason for other in others} == {"run.member_refused"}
+        refusing, *others = await study.joining(update, policy, {NAMES[0]: {"added": new}})
+        await asyncio.wait([refusing], timeout=300)
+        assert isinstance(refusing.exception(), PolicyError)
+        # Those who were in it hear of the end; one that comes too late waits for the next run.
+        _, late = await asyncio.wait(others, timeout=20)
+        for other in late:
+            other.cancel()
+        for ended in await asyncio.gather(*others, return_exceptions=True):
+            assert isinstance(ended, RunFailed | asyncio.CancelledError)
+        (latest, *_) = await study.admin("GET", f"{study.path}/runs")
+        assert (latest["status"], latest["code"]) == ("failed", "run.member_refused")
 
         consenting = Policy.from_toml(
             sessions.policy(algorithms=[*sessions.ALGORITHMS, "update"], consents=["update"])
