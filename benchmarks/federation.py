@@ -184,10 +184,9 @@ class Federation:
 
     def admin(self, method: str, path: str, body: object = None) -> Any:
         """Ask the REST API as the admin; the coordinator may be restarting."""
-        response = None
+        responses: list[httpx.Response] = []
 
         def answered() -> bool:
-            nonlocal response
             try:
                 response = self.http.request(
                     method,
@@ -197,10 +196,11 @@ class Federation:
                 )
             except httpx.TransportError:
                 return False
+            responses.append(response)
             return True
 
         wait_until(answered, f"{method} {path} is answered")
-        assert response is not None  # noqa: S101
+        (response,) = responses
         if response.status_code >= 400:
             raise FederationFailed(f"{method} {path}: {response.status_code} {response.text}")
         return response.json() if response.content else None

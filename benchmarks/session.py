@@ -11,6 +11,7 @@ wall clock. The kernel has 200 features and about 20,000 parameters.
     equals_simulate            the session's model is that of `simulate`, bit for bit
     flwr_session_over_ours     federated averaging, ten clients, 20 rounds, vectors of the same
                                length: flwr's simulation engine with SecAgg+ over our session
+    predict_over_empty_route, bulk_over_kernel: see `benchmarks/predict_latency.py`
 
 How far the session has come is asked for five times a second. Its steps are counted from the second
 to the last one of the exact stage, and those of `simulate` likewise.
@@ -40,7 +41,7 @@ import pyarrow.parquet
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import hospitals
+from benchmarks import hospitals, predict_latency
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.registry import Figures
 from benchmarks.secure_sum import PEERS
@@ -116,6 +117,7 @@ def run(options: Namespace) -> Figures:
     torch.set_num_threads(1)
     load = os.getloadavg()[0]
     figures = _exact(6 if options.quick else 20) | _fedavg(5 if options.quick else ROUNDS)
+    figures |= predict_latency.figures(quick=options.quick)
     figures["load_before"] = load
     _print_table(figures)
     return figures

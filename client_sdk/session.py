@@ -20,6 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from client_sdk.answers import Item, Membership, Outcome
+from client_sdk.asking import Asking
 from client_sdk.disclosure import Disclosure
 from client_sdk.door import Door, RunInHand, runs_of
 from client_sdk.errors import (
@@ -39,7 +40,6 @@ from client_sdk.errors import (
     public_detail,
 )
 from client_sdk.exchange import (
-    LONGEST_POLL_S,
     MAX_ARTIFACT,
     MAX_BROADCAST,
     SAID,
@@ -88,9 +88,6 @@ from privacy.securesum.wire import Message
 
 _REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask, NoiseNotInstalled)
 _APPROVAL_WAITS_S = (2.0, 3.0, 5.0, 10.0)
-_MOST_CONFLICTS = 8
-_LONGEST_REPEAT_S = 5.0
-_LEAST_POLL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -144,11 +141,7 @@ class Member:
         self._roster = roster or {}
         self._watch = watch
         self._at_run: str | None = None
-        self._answered: tuple[str, bytes] | None = None
-        self._repeats = 0
-        self._empty = 0
-        self._conflicts = 0
-        self._following: dict[str, Any] | None = None
+        self._asking = Asking(exchange, self._id)
 
     # -- the conversation
 
@@ -255,7 +248,7 @@ class Member:
                 return last
             going = last is not None and last.status == "running"
             self._at_run = last.run if last is not None and going else None
-            item = yield from self._next()
+            item = yield from self._asking.next(self._at_run)
             if item is None:
                 if not (waiting or going):
                     self._watch(Waiting("the next run"))
@@ -274,28 +267,6 @@ class Member:
                 yield from self._opening(item, offer, table)
             else:
                 yield from self._answer(item, offer, table)
-
-    def _next(self) -> Effects[Item | None]:
-        plain, self._following = self._following, None
-        if plain is None:
-            if self._empty:  # it says at once that there is nothing: do not ask in a hurry
-                yield Pause(min(0.05 * 2.0 ** min(self._empty, 10), _LONGEST_REPEAT_S))
-            began = self._exchange.clock.monotonic()
-            run = "" if self._at_run is None else f"&run={self._at_run}"
-            plain = yield from self._exchange.poll(
-                f"/sessions/{self._id}/next?wait={LONGEST_POLL_S}{run}"
-            )
-            at_once = self._exchange.clock.monotonic() - began < _LEAST_POLL_S
-            self._empty = self._empty + 1 if plain is None and at_once else 0
-        if plain is None:
-            return None
-        item = Item.read(plain)
-        said = (item.kind, item.message)
-        self._repeats = self._repeats + 1 if said == self._answered else 0
-        self._answered = said
-        if self._repeats:  # it has our answer, or cannot take it yet: do not ask in a hurry
-            yield Pause(min(0.05 * 2.0 ** min(self._repeats, 10), _LONGEST_REPEAT_S))
-        return item
 
     def _opening(self, item: Item, offer: Offer, table: HospitalTable) -> Effects[None]:
         """Enter an epoch of a run, after checking what the run computes."""
@@ -413,7 +384,7 @@ class Member:
             )
         except TooLate as late:
             sent = Sent(conflict=late.error)
-        yield from self._judge(sent)
+        yield from self._asking.sent(sent)
 
     def _broadcast(self, run: object, address: str) -> Effects[bytes]:
         data = yield from self._exchange.get_current(
@@ -475,16 +446,7 @@ class Member:
         sent = yield from self._exchange.send(
             f"/sessions/{self._id}/runs/{item.run}/messages", message.encode()
         )
-        yield from self._judge(sent)
-
-    def _judge(self, sent: Sent) -> Effects[None]:
-        """Remember what is next; go on after an answer that came too late, but not for ever."""
-        self._following = sent.following
-        self._conflicts = 0 if sent.conflict is None else self._conflicts + 1
-        if sent.conflict is not None:
-            if self._conflicts > _MOST_CONFLICTS:
-                raise sent.conflict
-            yield Pause(min(0.1 * 2.0**self._conflicts, _LONGEST_REPEAT_S))
+        yield from self._asking.sent(sent)
 
     def _report(self, error: Exception) -> Effects[None]:
         """Tell the coordinator that this hospital refuses, by its code and without data."""

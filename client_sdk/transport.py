@@ -8,6 +8,7 @@ import asyncio
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -76,12 +77,14 @@ async def run_async(
 async def _in_thread(
     effects: Effects[T], answer: Reply | Lost | None
 ) -> Call | Pause | StopIteration:
-    """Compute up to the next effect; one who cancels waits for the thread to get there."""
+    """Compute up to the next effect; one who cancels, however often, waits for the thread."""
     step = asyncio.ensure_future(asyncio.to_thread(_advance, effects, answer))
     try:
         return await asyncio.shield(step)
     except asyncio.CancelledError:
-        await asyncio.wait([step])
+        while not step.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait([step])
         raise
 
 

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from fastapi import Depends, Request
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from privacy.errors import WrongBody
@@ -22,7 +21,7 @@ from privacy.requests import SCHEME, SignedRequest
 from service.access import MemberAccess
 from service.context import Context, Here
 from service.errors import BodyTooLarge, BodyTooSlow
-from service.sent import Sent
+from service.sent import Sent, refused
 from service.stated import states
 
 T = TypeVar("T", bound=Sent)
@@ -50,10 +49,7 @@ def sent(kind: type[T], *, limit: int | None = None) -> Any:
         try:
             return kind.model_validate_json(body)
         except ValidationError as error:
-            # What was sent is left out: it may be a patient's value, or a secret.
-            raise RequestValidationError(
-                error.errors(include_input=False, include_url=False, include_context=False)
-            ) from None
+            raise refused(error) from None
 
     return Depends(read_json)
 

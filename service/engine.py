@@ -79,7 +79,9 @@ class Engine:
             due_at = self._runs.advance(run_id)
         except SQLAlchemyError:
             # Nothing is lost: the truth is in the rows, and the run's own deadline bounds this.
-            log.exception("run %s: the database does not answer; the engine tries again", run_id)
+            log.exception(
+                "the database does not answer; the engine tries again", extra={"run": run_id}
+            )
             due_at = self._clock() + LOOK_AGAIN_S
         except Exception as error:
             log.exception("the coordinator failed at a run", extra={"run": run_id})

@@ -13,8 +13,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from kernels.errors import (
     EmptyTable,
@@ -24,13 +23,12 @@ from kernels.errors import (
     TableError,
     TableRefused,
 )
-from kernels.plain import parse_json
 from kernels.problems import ROWS_SHOWN
 from kernels.records import Records
 from kernels.rounds.prediction import Interval, Predictions
 from kernels.schema import Schema
 from service.prediction import Answer
-from service.sent import Sent
+from service.sent import Sent, read_table_json
 
 Numbers = list[float]
 Kind = Literal["conformal", "student_t", "gaussian"]
@@ -121,20 +119,7 @@ class Predicted(BaseModel):
 
 def read(body: bytes) -> Asked:
     """Read a request; the body is not trusted."""
-    wrong: list[str] = []
-    try:
-        plain = parse_json(body.decode(), "the body", wrong, refuse_nan=True)
-    except UnicodeDecodeError:
-        wrong.append("the body is not JSON: it is not in UTF-8")
-    if wrong:
-        raise RequestValidationError([{"loc": ("body",), "msg": "; ".join(wrong)}])
-    try:
-        return Asked.model_validate(plain)
-    except ValidationError as error:
-        # What was sent is left out: it may be a patient's value.
-        raise RequestValidationError(
-            error.errors(include_input=False, include_url=False, include_context=False)
-        ) from None
+    return read_table_json(Asked, body)
 
 
 def write(answer: Answer, *, intervals: list[float], kind: Kind) -> bytes:

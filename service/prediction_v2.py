@@ -11,14 +11,12 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from kernels.plain import parse_json
 from kernels.schema import Numeric, Schema
 from service.prediction import Answer
 from service.prediction_json import check_finite
-from service.sent import Sent
+from service.sent import Sent, read_table_json
 
 Output = Literal["mean", "variance"]
 Parameters = dict[str, str | int | float | bool]
@@ -125,19 +123,7 @@ class ModelMetadata(BaseModel):
 
 def read(body: bytes) -> InferIn:
     """Read a request; the body is not trusted."""
-    wrong: list[str] = []
-    try:
-        plain = parse_json(body.decode(), "the body", wrong, refuse_nan=True)
-    except UnicodeDecodeError:
-        wrong.append("the body is not JSON: it is not in UTF-8")
-    if wrong:
-        raise RequestValidationError([{"loc": ("body",), "msg": "; ".join(wrong)}])
-    try:
-        return InferIn.model_validate(plain)
-    except ValidationError as error:
-        raise RequestValidationError(
-            error.errors(include_input=False, include_url=False, include_context=False)
-        ) from None
+    return read_table_json(InferIn, body)
 
 
 def write(name: str, answer: Answer, asked: InferIn) -> bytes:

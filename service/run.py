@@ -40,6 +40,15 @@ from privacy.securesum.messages import (
 )
 from privacy.securesum.summation import Summation
 from service import stages
+from service.run_changes import (
+    Began,
+    Change,
+    Closed,
+    Ended,
+    Proposed,
+    RepairAsked,
+    Restarted,
+)
 from service.stages import Broadcast, Metrics, Position, SumPlan
 
 Said = Advert | Boxes | Certification | Reveal | Repair | Abandonment
@@ -101,42 +110,6 @@ class Prepared:
     metrics: tuple[Metrics, ...]
     sum: SumPlan | None = None
     artifact: Artifact | None = None
-
-
-# -- what `advance` and `settle` have changed, for whoever stores it
-
-
-@dataclass(frozen=True)
-class Closed:
-    """The members of the epoch are settled."""
-
-
-@dataclass(frozen=True)
-class Restarted:
-    """The epoch is given up for a new one."""
-
-
-@dataclass(frozen=True)
-class Began:
-    """A sum has begun."""
-
-
-@dataclass(frozen=True)
-class Proposed:
-    """No more vectors are taken: the survivors are settled."""
-
-
-@dataclass(frozen=True)
-class RepairAsked:
-    """Survivors are asked for their shares of silent ones' keys."""
-
-
-@dataclass(frozen=True)
-class Ended:
-    """The run is over."""
-
-
-Change = Closed | Restarted | Began | Proposed | RepairAsked | Ended
 
 
 class Run:

@@ -32,18 +32,20 @@ from service import models
 from service.errors import RunEnded
 from service.run import (
     OPEN,
+    Plan,
+    Prepared,
+    Run,
+    Said,
+    Status,
+)
+from service.run_changes import (
     Began,
     Change,
     Closed,
     Ended,
-    Plan,
-    Prepared,
     Proposed,
     RepairAsked,
     Restarted,
-    Run,
-    Said,
-    Status,
 )
 from service.settings import Settings
 from service.stages import Broadcast, Position

@@ -39,7 +39,8 @@ from service.database import Database
 from service.errors import NotFound, RunEnded
 from service.items import Item, item_for
 from service.leases import Leases
-from service.run import OPEN, Change, Run, Said
+from service.run import OPEN, Run, Said
+from service.run_changes import Change
 from service.settings import Settings
 from service.tables import runs
 

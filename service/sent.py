@@ -1,15 +1,46 @@
 """What comes from outside as JSON: strict, with names that people can tell apart."""
 
 import unicodedata
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from fastapi.exceptions import RequestValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from kernels.plain import parse_json
 
 
 class Sent(BaseModel):
     """JSON that comes from outside: unknown fields and types that only resemble are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+T = TypeVar("T", bound=BaseModel)
+
+
+def refused(error: ValidationError) -> RequestValidationError:
+    """Give what the framework answers for wrong JSON.
+
+    What was sent is left out: it may be a patient's value, or a secret.
+    """
+    return RequestValidationError(
+        error.errors(include_input=False, include_url=False, include_context=False)
+    )
+
+
+def read_table_json(kind: type[T], body: bytes) -> T:
+    """Read JSON in which NaN, or a field given twice, is refused: it holds a table's cells."""
+    wrong: list[str] = []
+    try:
+        plain = parse_json(body.decode(), "the body", wrong, refuse_nan=True)
+    except UnicodeDecodeError:
+        wrong.append("the body is not JSON: it is not in UTF-8")
+    if wrong:
+        raise RequestValidationError([{"loc": ("body",), "msg": "; ".join(wrong)}])
+    try:
+        return kind.model_validate(plain)
+    except ValidationError as error:
+        raise refused(error) from None
 
 
 MOST_NAME_BYTES = 200

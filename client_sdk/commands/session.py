@@ -154,10 +154,10 @@ def draft_command(
     """Print the policy that would allow exactly what a session asks for, for a person to review."""
     with reported():
         from client_sdk.joining import offered
-        from client_sdk.policy import Policy
+        from client_sdk.policy_draft import draft
 
         offer = offered(link, home=home, ca=ca, allow_http=allow_http)
-        typer.echo(Policy.draft(offer.program, offer.terms), nl=False)
+        typer.echo(draft(offer.program, offer.terms), nl=False)
 
 
 def log_command(

@@ -225,7 +225,7 @@ def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
                 reply = said({**item, name: junk})
                 before = member._home.store.journal()
                 try:
-                    talk = member._next()
+                    talk = member._asking.next(None)
                     next(talk)
                     parsed = _finish(talk, reply)
                     if parsed is not None and name == "roster":

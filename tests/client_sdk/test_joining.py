@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import client_sdk
+from client_sdk import policy_draft
 from client_sdk.command import application
 from client_sdk.errors import HomeInUse, RosterFileError
 from client_sdk.exchange import Call, Lost, Reply
@@ -152,7 +153,7 @@ def test_a_session_is_offered_before_anything_is_joined(
         hospitals[0].link, home=hospitals[0].path, progress="silent", transport=transport
     )
     assert offer.program == program
-    Policy.from_toml(Policy.draft(offer.program, offer.terms))
+    Policy.from_toml(policy_draft.draft(offer.program, offer.terms))
     with Home(hospitals[0].path).open() as home:
         assert home.client.journal.count == 1
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from client_sdk import policy_draft
 from client_sdk.disclosure import Disclosure
 from client_sdk.errors import (
     AlgorithmForbidden,
@@ -61,7 +62,7 @@ def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: P
 
 
 def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Program) -> None:
-    policy = Policy.from_toml(Policy.draft(program, TERMS))
+    policy = Policy.from_toml(policy_draft.draft(program, TERMS))
     check(policy, program)
     policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, runs=1, today=TODAY)
     assert set(policy.columns) == set(columns_read(program.schema))
@@ -307,7 +308,7 @@ def test_names_from_the_session_cannot_rewrite_a_screen_or_a_policy(program: Pro
     age, *others = program.schema.features
     schema = replace(program.schema, features=(replace(age, name=evil), *others))
     crafted = replace(program, schema=schema)
-    shown = [str(Disclosure.of(crafted, TERMS)), draft := Policy.draft(crafted, TERMS)]
+    shown = [str(Disclosure.of(crafted, TERMS)), draft := policy_draft.draft(crafted, TERMS)]
     with pytest.raises(ColumnForbidden) as refused:
         check(permissive(program), crafted)
     shown.append(str(refused.value))

@@ -1,0 +1,64 @@
+"""A policy that would allow exactly what a session asks for, as TOML for a person to review."""
+
+import json
+
+from client_sdk.disclosure import Disclosure
+from client_sdk.policy import Policy
+from client_sdk.readable import quoted
+from kernels.rounds.program import Program
+from privacy.securesum.terms import Terms
+
+
+def draft(program: Program, terms: Terms) -> str:
+    """Write the policy that would allow exactly this, for a person to review."""
+    asked = Disclosure.of(program, terms)
+    names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
+    standard = Policy()
+    noted = "\n".join(f"# {line}" for line in str(asked).splitlines())
+    few = terms.min_cohort < standard.least_cohort
+    return f"""\
+# A draft for review: it allows exactly what the session asks for. Delete what you do not want.
+#
+{noted}
+
+# Members with confirmed keys in every sum: the session's least number.{
+        f" That is below {standard.least_cohort}, this software's advice." if few else ""
+    }
+least_cohort = {terms.min_cohort}
+# Members that may work together with the coordinator and still learn nothing but the sum.
+least_colluders = {terms.max_colluders}
+# {
+        "The session goes on without members that fall silent: two sums, with and without "
+        "this hospital, show its own numbers. This accepts that."
+        if terms.allow_shrinking
+        else "Exact sums always have the same members; a session that gives this up is refused."
+    }
+allow_shrinking = {"true" if terms.allow_shrinking else "false"}
+# Training rows this hospital must have, in all, for each of the {program.kernel.features} features
+# of the kernel, and of each level of a categorical column. Below, sums come close to being data.
+least_rows = {standard.least_rows}
+rows_per_feature = {standard.rows_per_feature}
+least_level_rows = {standard.least_level_rows}
+# Rows in each part that is held out of training and scored, where there are any.
+least_rows_held_out = {standard.least_rows_held_out}
+# What may be computed: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
+algorithms = {json.dumps(names)}
+# What may be read for it.
+columns = [{", ".join(map(quoted, asked.columns))}]
+# Sums that a run may ask for; the program needs at most {asked.sums}.
+max_sums = {asked.sums}
+# Runs of the session that may sum this hospital's table, each with so many sums at most.
+max_runs = {standard.max_runs}
+# {
+        "The session has differential privacy."
+        if terms.differential_privacy
+        else "The session has NO differential privacy: its sums are exact. This accepts that."
+    }
+without_differential_privacy = {"false" if terms.differential_privacy else "true"}
+# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
+trust_first_use = false
+# The last day on which anything is answered. Set it to the end of the project.
+# expires = 2030-12-31
+# Algorithms that may show this hospital's own numbers; none.
+consents = []
+"""

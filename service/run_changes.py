@@ -1,0 +1,36 @@
+"""What `Run.advance` and `Run.settle` have changed, for whoever stores it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Closed:
+    """The members of the epoch are settled."""
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """The epoch is given up for a new one."""
+
+
+@dataclass(frozen=True)
+class Began:
+    """A sum has begun."""
+
+
+@dataclass(frozen=True)
+class Proposed:
+    """No more vectors are taken: the survivors are settled."""
+
+
+@dataclass(frozen=True)
+class RepairAsked:
+    """Survivors are asked for their shares of silent ones' keys."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The run is over."""
+
+
+Change = Closed | Restarted | Began | Proposed | RepairAsked | Ended
