@@ -19,7 +19,7 @@ _LAYERS = frozenset({"linear", "linear_two_sums"})
 
 def check_run(run: RunInHand, program: Program, text: str, *, seed: int) -> None:
     """Refuse a run that is not what its kind says, over what the session is about."""
-    for part in ("schema", "kernel", "max_rows", "held_out"):
+    for part in ("schema", "kernel", "max_rows", "held_out", "privacy"):
         if getattr(run.program, part) != getattr(program, part):
             raise WrongRun(f"the run has another {part} than its session")
     if run.seed != seed:

@@ -148,7 +148,7 @@ class Encoding:
             raise TotalError(
                 f"the contributors number 1 to {self.max_clients}, not {contributors!r}"
             )
-        arrays, roundings = {}, {}
+        arrays, roundings, noises = {}, {}, {}
         start = 0
         for block, bits in zip(self.layout.blocks, self.fractional_bits, strict=True):
             integers = total[start : start + block.length].view("<i8")
@@ -160,11 +160,16 @@ class Encoding:
                     f"within ±{block.bound:g} can sum to; a member broke its bound"
                 )
             arrays[block.name] = _unpacked(block, packed)
+            noises[block.name] = 0.0
             roundings[block.name] = math.ldexp(contributors, -bits - 1) + (
                 _FLOAT_ROUNDING * math.ldexp(largest, -bits)
             )
         return _release_total(
-            self.layout, contributors=contributors, arrays=arrays, roundings=roundings
+            self.layout,
+            contributors=contributors,
+            arrays=arrays,
+            roundings=roundings,
+            noises=noises,
         )
 
     def to_bytes(self) -> bytes:

@@ -33,7 +33,7 @@ _LEAST, _GREATEST = 1e-100, 1e100
 """Bounds and resolutions outside of these would leave the exactly representable scales."""
 _MAX_DIMENSIONS = 8
 _MAX_BLOCKS = 0xFFFF
-_FORMAT = b"veilgp layout 1\0"
+_FORMAT = b"veilgp layout 2\0"
 
 
 @final
@@ -45,6 +45,8 @@ class Block:
     `resolution`: the coarsest step between representable values that the algorithm can live with.
     `sensitivity`: how far one patient can move the block of one client in Euclidean (for matrices
     Frobenius) norm, by being added or removed; None where the algorithm knows no such number.
+    `weight`: with differential privacy, the block's part of the sum's cost, relative to the other
+    blocks: its noise is proportional to sensitivity / √weight.
     `symmetric`: a square matrix that equals its transpose, packed as the module says.
     """
 
@@ -54,6 +56,7 @@ class Block:
     resolution: float
     sensitivity: float | None = None
     symmetric: bool = False
+    weight: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
@@ -69,7 +72,11 @@ class Block:
                 f"block {self.name}: the shape is a tuple of at most {_MAX_DIMENSIONS} "
                 f"non-negative integers, not {self.shape!r}"
             )
-        for what, number in (("bound", self.bound), ("resolution", self.resolution)):
+        for what, number in (
+            ("bound", self.bound),
+            ("resolution", self.resolution),
+            ("weight", self.weight),
+        ):
             if not _is_positive(number):
                 raise LayoutError(
                     f"block {self.name}: the {what} is a number between {_LEAST} and {_GREATEST}, "
@@ -80,7 +87,7 @@ class Block:
                 f"block {self.name}: the sensitivity is None or a number between {_LEAST} and "
                 f"{_GREATEST}, not {self.sensitivity!r}"
             )
-        for field in ("bound", "resolution", "sensitivity"):
+        for field in ("bound", "resolution", "sensitivity", "weight"):
             number = getattr(self, field)
             object.__setattr__(self, field, None if number is None else float(number))
         if type(self.symmetric) is not bool:
@@ -158,7 +165,7 @@ class Layout:
                 struct.pack(f">B{len(block.shape)}Q", len(block.shape), *block.shape),
                 struct.pack(">dd", block.bound, block.resolution),
                 # Zero is no sensitivity, so it can stand for "none declared".
-                struct.pack(">dB", block.sensitivity or 0.0, block.symmetric),
+                struct.pack(">ddB", block.sensitivity or 0.0, block.weight, block.symmetric),
             ]
         return b"".join(parts)
 
@@ -192,10 +199,11 @@ class SecureTotal:
     accident. A stored sum is stored as its integers, and decoded again.
     """
 
-    __slots__ = ("_arrays", "_contributors", "_layout", "_roundings")
+    __slots__ = ("_arrays", "_contributors", "_layout", "_noises", "_roundings")
     _arrays: Mapping[str, NDArray[np.float64]]
     _contributors: int
     _layout: Layout
+    _noises: Mapping[str, float]
     _roundings: Mapping[str, float]
 
     def __new__(cls, *_: object, **__: object) -> Self:
@@ -228,6 +236,13 @@ class SecureTotal:
         """
         return self._roundings[self._layout.block(name).name]
 
+    def noise(self, name: str) -> float:
+        """Return the standard deviation of the noise in each packed element of a block; 0 if none.
+
+        Off the diagonal of a symmetric block an element of the matrix has it divided by √2.
+        """
+        return self._noises[self._layout.block(name).name]
+
     def __repr__(self) -> str:
         return f"<SecureTotal of {self._contributors} members: {self._layout._names()}>"
 
@@ -247,6 +262,7 @@ def _release_total(
     contributors: int,
     arrays: Mapping[str, NDArray[np.float64]],
     roundings: Mapping[str, float],
+    noises: Mapping[str, float],
 ) -> SecureTotal:
     """Make a total; `Encoding.decode` is the one caller, with a sum whose masks are off."""
     for array in arrays.values():
@@ -257,6 +273,7 @@ def _release_total(
         ("_contributors", contributors),
         ("_arrays", dict(arrays)),
         ("_roundings", dict(roundings)),
+        ("_noises", dict(noises)),
     ):
         object.__setattr__(total, name, value)
     return total
@@ -281,9 +298,18 @@ def _read_blocks(data: bytes) -> tuple[Block, ...]:
         position += 1 + data[position]
         shape = struct.unpack_from(f">{data[position]}Q", data, position + 1)
         position += 1 + 8 * data[position]
-        bound, resolution, sensitivity, symmetric = struct.unpack_from(">dddB", data, position)
-        position += 25
+        numbers = struct.unpack_from(">ddddB", data, position)
+        bound, resolution, sensitivity, weight, symmetric = numbers
+        position += 33
         blocks.append(
-            Block(name, shape, bound, resolution, sensitivity or None, symmetric=bool(symmetric))
+            Block(
+                name,
+                shape,
+                bound,
+                resolution,
+                sensitivity or None,
+                symmetric=bool(symmetric),
+                weight=weight,
+            )
         )
     return tuple(blocks)

@@ -23,7 +23,7 @@ def received(data: bytes, program: Program, stage: int) -> Any:
         raise StateError(f"this broadcast is no state of {algorithm.NAME}, the program's stage")
     state: Any = restored
     check_model(state.model)
-    for name in ("schema", "kernel", "max_rows"):
+    for name in ("schema", "kernel", "max_rows", "privacy"):
         if getattr(state.model, name) != getattr(program, name):
             raise StateError(f"this broadcast has another {name} than the program")
     if getattr(state, "spec", spec) != spec:

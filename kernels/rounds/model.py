@@ -17,6 +17,7 @@ from kernels.errors import NotFitted, ProgramError, StateError
 from kernels.evaluation import Evaluation
 from kernels.linear import Hyperparameters, Posterior
 from kernels.recalibration import Recalibration
+from kernels.rounds.private import Privacy
 from kernels.rounds.storage import check_tensor
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
@@ -32,6 +33,7 @@ class Model:
     """What is known so far.
 
     max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
+    privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
     statistics: (S, b, yᵀy, n) of all rows at these weights.
     recalibration: for each target, what the residuals of rows kept for calibration say.
@@ -41,6 +43,7 @@ class Model:
     schema: Schema
     kernel: KernelSpec
     max_rows: int
+    privacy: Privacy | None = None
     standardiser: Standardiser | None = None
     weights: Tensor | None = None
     hyperparameters: Hyperparameters | None = None
@@ -58,6 +61,8 @@ class Model:
                 f"the schema encodes to {len(self.schema.feature_names)} features and the kernel "
                 f"has {self.kernel.inputs} inputs: make them equal"
             )
+        if self.privacy is not None:
+            _check_kind("privacy", self.privacy, Privacy)
         if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
             raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
         self._check_parts()

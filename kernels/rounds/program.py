@@ -14,6 +14,7 @@ from kernels.errors import NewerProgram, ProgramError
 from kernels.plain import decode_object, encode_json, is_newer, is_number, parse_json
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
+from kernels.rounds.private import Privacy
 from kernels.rounds.registry import algorithm_of, installed
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
@@ -27,6 +28,7 @@ class Program:
     max_rows: the most rows of one site; the fixed-point bounds follow from it.
     held_out: the share of a site's rows kept out of training, half for stopping, half for
         calibration.
+    privacy: the noise in every sum, and what it covers; None for exact sums.
     """
 
     schema: Schema
@@ -34,6 +36,7 @@ class Program:
     stages: tuple[Any, ...]
     max_rows: int = 100_000
     held_out: float = 0.2
+    privacy: Privacy | None = None
 
     VERSION: ClassVar[int] = 1
 
@@ -45,11 +48,25 @@ class Program:
             algorithm_of(stage)
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
             raise ProgramError(f"held_out must be at least 0 and below 1, not {self.held_out!r}")
+        if self.privacy is not None:
+            self._check_privacy(self.privacy)
         self.start()
+
+    def _check_privacy(self, privacy: Privacy) -> None:
+        if len(privacy.multipliers) != len(self.stages):
+            raise ProgramError(
+                f"{len(self.stages)} stages need as many noise multipliers, not "
+                f"{len(privacy.multipliers)}"
+            )
+        if self.schema.patient is None and privacy.max_rows_per_patient != 1:
+            raise ProgramError(
+                "the schema names no patient, so the unit of privacy is the row: leave "
+                "max_rows_per_patient at 1, or name the patient column"
+            )
 
     def start(self) -> Model:
         """Return the model before the first stage."""
-        return Model(self.schema, self.kernel, self.max_rows)
+        return Model(self.schema, self.kernel, self.max_rows, self.privacy)
 
     def algorithms(self) -> Iterator[tuple[Algorithm, Any]]:
         """Yield each stage's algorithm with its parameters."""
@@ -58,6 +75,7 @@ class Program:
 
     def to_json(self) -> str:
         """Return the one canonical JSON form."""
+        privacy = {} if self.privacy is None else {"privacy": asdict(self.privacy)}
         return encode_json(
             {
                 "version": self.VERSION,
@@ -69,6 +87,7 @@ class Program:
                 ],
                 "max_rows": self.max_rows,
                 "held_out": self.held_out,
+                **privacy,
             }
         )
 
@@ -94,6 +113,7 @@ class Program:
             stages,
             document.max_rows,
             document.held_out,
+            _privacy(document.privacy),
         )
 
 
@@ -105,6 +125,7 @@ class _Document:
     stages: object
     max_rows: Any
     held_out: Any
+    privacy: object = None
 
 
 @dataclass(frozen=True)
@@ -118,6 +139,16 @@ def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ProgramError(f"{where} must be the JSON text of one")
     return value
+
+
+def _privacy(plain: object) -> Privacy | None:
+    if plain is None:
+        return None
+    wrong: list[str] = []
+    privacy = decode_object(Privacy, plain, "privacy", wrong)
+    if privacy is None:
+        raise ProgramError("; ".join(wrong))
+    return privacy
 
 
 def _stage(plain: object, where: str) -> object:

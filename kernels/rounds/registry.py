@@ -21,6 +21,7 @@ from kernels.rounds import (
 )
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.model import Model
+from kernels.rounds.private import Privacy
 from kernels.rounds.storage import decode, kinds_of
 from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import KernelSpec
@@ -47,6 +48,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm i
 
 _KINDS = kinds_of(
     Model,
+    Privacy,
     Schema,
     Numeric,
     Categorical,

@@ -67,7 +67,7 @@ def test_cut_or_extended_bytes_are_refused(layout: Layout, data: Any) -> None:
 
 @given(st.binary(max_size=200))
 def test_foreign_bytes_are_refused_by_name(data: bytes) -> None:
-    for prefix in (b"", b"veilgp layout 1\0"):
+    for prefix in (b"", b"veilgp layout 2\0"):
         with pytest.raises(LayoutError):
             Layout.from_bytes(prefix + data[:1] + b"\xff" + data)
 
