@@ -124,8 +124,10 @@ class Ledger:
         return cost([*charged, *releases], delta=self.budget.delta)
 
     def affords(self, releases: Sequence[Release]) -> Cost:
-        """Return what will have been spent after these releases, or refuse them by name."""
-        then = self.after(releases)
+        """Return what at most will have been spent after these releases, or refuse them by name."""
+        charged = [entry.release for entry in self.entries]
+        enough = self.budget.epsilon
+        then = cost([*charged, *releases], delta=self.budget.delta, enough=enough)
         if not then.epsilon <= self.budget.epsilon:
             names = ", ".join(dict.fromkeys(release.statistic for release in releases))
             raise BudgetExceeded(

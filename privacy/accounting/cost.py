@@ -15,7 +15,7 @@ For the releases that a unit pays for, each of these is a proof, and the least c
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import final
@@ -40,8 +40,10 @@ class Cost:
     accountant: str
 
 
-def cost(releases: Iterable[Release], *, delta: float) -> Cost:
+def cost(releases: Iterable[Release], *, delta: float, enough: float = 0.0) -> Cost:
     """Return what these releases cost the unit that pays most, at this δ.
+
+    A proof of `enough` or less is not improved upon, which saves the dearer accountants.
 
     >>> release = Release(statistic="scatter", part="training", multiplier=4.0, dimension=5150,
     ...                   share_deviation=2**30, honest=7)
@@ -55,7 +57,9 @@ def cost(releases: Iterable[Release], *, delta: float) -> Cost:
     for release in listed:
         if type(release) is not Release:
             raise UnknownRelease(f"no accountant here knows what {type(release).__name__} costs")
-    return max((_cheapest(bill, delta) for bill in _bills(listed)), key=lambda it: it.epsilon)
+    return max(
+        (_cheapest(bill, delta, enough) for bill in _bills(listed)), key=lambda it: it.epsilon
+    )
 
 
 @dataclass(frozen=True)
@@ -117,26 +121,30 @@ def _composed(bill: _Bill, *, sampled: bool) -> float:
     return gaussian.composed((z, count) for (z, q), count in bill.sums.items() if q == 1 or sampled)
 
 
-def _cheapest(bill: _Bill, delta: float) -> Cost:
+def _cheapest(bill: _Bill, delta: float, enough: float) -> Cost:
     if not bill.sums:
         return Cost(0.0, delta, "nothing")
+    best = Cost(math.inf, delta, "none")
+    for name, proof in _proofs(bill, delta):
+        if best.epsilon <= enough:
+            break
+        best = min(best, Cost(proof(), delta, name), key=lambda it: it.epsilon)
+    return best
+
+
+def _proofs(bill: _Bill, delta: float) -> Iterator[tuple[str, Callable[[], float]]]:
+    """Give all accountants that know this bill, the quick ones first."""
     mu = _composed(bill, sampled=True)
     divergences = mu**2 / 2 * gaussian.ORDERS + 3 * bill.ratio
-    proven = {
-        "gaussian": _with_gap(partial(gaussian.epsilon, mu), bill.gap, delta),
-        "concentrated": gaussian.from_renyi(gaussian.ORDERS, divergences, delta),
-    }
+    yield "gaussian", partial(_with_gap, partial(gaussian.epsilon, mu), bill.gap, delta)
+    yield "concentrated", partial(gaussian.from_renyi, gaussian.ORDERS, divergences, delta)
     if any(q < 1 for _, q in bill.sums):
         sums = {kind: count for kind, count in bill.sums.items() if kind[1] < 1}
         if rest := _composed(bill, sampled=False):
             sums[1 / rest, 1.0] = 1
-        for name, accountant in (
-            ("renyi", sampled.renyi_epsilon),
-            ("numerical", sampled.numerical_epsilon),
-        ):
-            proven[name] = _with_gap(partial(accountant, sums), bill.gap, delta)
-    accountant_, epsilon = min(proven.items(), key=lambda it: it[1])
-    return Cost(epsilon, delta, accountant_)
+        yield "renyi", partial(_with_gap, partial(sampled.renyi_epsilon, sums), bill.gap, delta)
+        numerical = partial(sampled.numerical_epsilon, sums)
+        yield "numerical", partial(_with_gap, numerical, bill.gap, delta)
 
 
 def _with_gap(proof: Callable[[float], float], gap: float, delta: float) -> float:

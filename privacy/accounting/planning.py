@@ -9,8 +9,8 @@ spend the whole (ε, δ); the stages within a part divide it. In Gaussian terms 
 A stage over all rows, whose part is empty, is in every part: what it spends is taken from each.
 
 Sums over Poisson samples have no such number. Each such stage starts from the z at which it alone
-costs what a Gaussian with its part of μ² would, and then the z of all stages of the plan are raised
-together until the plan costs no more than ε.
+costs what a Gaussian with its part of μ² would; then the z of all such stages are moved together to
+where the parts that have them cost ε.
 """
 
 import math
@@ -84,8 +84,8 @@ def multipliers(
         for stage, fraction in zip(stages, _fractions(stages), strict=True)
     ]
     if any(stage.sampling_rate < 1 for stage in stages):
-        raised = _raised(stages, found, epsilon=epsilon, delta=usable, runs=runs)
-        found = [z * raised for z in found]
+        factor = _factor(stages, found, epsilon=epsilon, delta=usable, runs=runs)
+        found = _moved(stages, found, factor)
     rounded = tuple(float(_DIGITS.create_decimal(Decimal(z))) for z in found)
     if max(rounded) > _MOST:
         raise NoSuchPlan(
@@ -121,14 +121,27 @@ def _alone(stage: Stage, mu: float, *, delta: float) -> float:
     return _least(lambda z: _planned([stage], [z], runs=1, delta=delta) <= target, near, 1.5)
 
 
-def _raised(
+def _factor(
     stages: Sequence[Stage], found: Sequence[float], *, epsilon: float, delta: float, runs: int
 ) -> float:
+    """Return by how much the z of sampled stages are to be multiplied."""
+    parts = {"", *(stage.part for stage in stages if stage.sampling_rate < 1)}
+    if any(stage.sampling_rate < 1 and not stage.part for stage in stages):
+        parts |= {stage.part for stage in stages}
+    affected = [i for i, stage in enumerate(stages) if stage.part in parts]
+
     def affordable(factor: float) -> bool:
-        raised = [z * factor for z in found]
-        return _planned(stages, raised, runs=runs, delta=delta) <= epsilon
+        moved = _moved(stages, found, factor)
+        chosen = [stages[i] for i in affected], [moved[i] for i in affected]
+        return _planned(*chosen, runs=runs, delta=delta) <= epsilon
 
     return _least(affordable, 1.0, 1.02)
+
+
+def _moved(stages: Sequence[Stage], found: Sequence[float], factor: float) -> list[float]:
+    return [
+        z * factor if stage.sampling_rate < 1 else z for stage, z in zip(stages, found, strict=True)
+    ]
 
 
 def _least(affordable: Callable[[float], bool], near: float, step: float) -> float:
@@ -141,6 +154,8 @@ def _least(affordable: Callable[[float], bool], near: float, step: float) -> flo
     else:
         while not affordable(high * step):
             high *= step
+            if high > near * _MOST:
+                raise NoSuchPlan("no noise on its sums over samples keeps this plan within ε")
         low, high = high, high * step
     while high / low > 1 + _SEARCHED:
         middle = math.sqrt(low * high)

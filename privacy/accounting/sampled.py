@@ -13,6 +13,7 @@ Opacus imports torch, so it is imported where it is first needed.
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -26,12 +27,17 @@ Sums = Mapping[tuple[float, float], int]
 
 def renyi_epsilon(sums: Sums, delta: float) -> float:
     """Return ε by Rényi divergences, which add up over sums."""
-    from opacus.accountants.analysis.rdp import compute_rdp
-
     divergences = np.zeros(len(_ORDERS))
     for (z, q), count in sums.items():
-        divergences += compute_rdp(q=q, noise_multiplier=z, steps=count, orders=_ORDERS)
+        divergences += count * _divergences(z, q)
     return from_renyi(_ORDERS, divergences, delta)
+
+
+@lru_cache(maxsize=256)
+def _divergences(z: float, q: float) -> NDArray[np.float64]:
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    return np.asarray(compute_rdp(q=q, noise_multiplier=z, steps=1, orders=_ORDERS))
 
 
 def numerical_epsilon(sums: Sums, delta: float) -> float:
@@ -64,17 +70,18 @@ def _composed(losses: list[Any], sums: Sums, delta: float) -> float:
 
     counts = list(sums.values())
     error = delta * _DELTA_ERROR
-    reach = _EPSILON_ERROR + max(
+    epsilon_error = max(_EPSILON_ERROR * renyi_epsilon(sums, delta), _LEAST_ERROR)
+    reach = epsilon_error + max(
         renyi_epsilon(sums, error / 4),
         *(renyi_epsilon({kind: 1}, error / (8 * sum(counts))) for kind in sums),
     )
-    mesh = _EPSILON_ERROR / math.sqrt(sum(counts) * math.log(12 / error) / 2)
+    mesh = epsilon_error / math.sqrt(sum(counts) * math.log(12 / error) / 2)
     if not reach / mesh < _MOST_POINTS:
         return math.inf
     domain = Domain.create_aligned(-reach - 3, reach + 3, mesh)
     whole = [TruncatedPrivacyRandomVariable(loss, domain.t_min, domain.t_max) for loss in losses]
     total = compose_heterogeneous([discretize(loss, domain) for loss in whole], counts)
-    _, _, upper = total.compute_epsilon(delta, error, _EPSILON_ERROR)
+    _, _, upper = total.compute_epsilon(delta, error, epsilon_error)
     return float(upper) if math.isfinite(upper) else math.inf
 
 
@@ -98,7 +105,9 @@ class _Adding:
         return np.where(ratio > 0, ndtr(-(z * v + 0.5 / z)), 1.0)
 
 
-_EPSILON_ERROR = 0.01
+_EPSILON_ERROR = 2.0**-8
+"""What the grid may add to ε, as a part of it."""
+_LEAST_ERROR = 1e-3
 _DELTA_ERROR = 1e-3
 _MOST_POINTS = 1 << 22
 _ORDERS = [*range(2, 64), *(round(64 * 16 ** (k / 40)) for k in range(40)), 1000]
