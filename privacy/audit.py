@@ -1,0 +1,134 @@
+"""Is it as private as it claims? A game of telling two neighbouring tables apart.
+
+Whoever is (ε, δ)-private keeps any guesser from telling "with the unit" from "without it" well:
+whatever it is that says "with", wrongly with probability α and rightly with 1 − β,
+
+    1 − β ≤ e^ε·α + δ    and    1 − α ≤ e^ε·β + δ.
+
+So a guesser's errors, counted over many games, prove a lower bound on ε: put Clopper and Pearson's
+upper confidence limits in the place of α and β. Where the bound is above the claim, the claim is
+false; where it is below, nothing is proved, but a guesser that knows everything except the noise
+comes close to the truth, so a mechanism that is broken by more than a little is found out.
+
+The guesser knows both tables and the scales of the noise, and scores an output by its likelihood
+ratio; the score from which on it says "with" is chosen on the first half of the games, and its
+errors are counted on the second.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaincinv
+
+from privacy.encoding import Encoding
+from privacy.errors import PrivacyError
+from privacy.noise import Source, draw, exact
+
+Play = Callable[[], float]
+"""One game, to the guesser's score of its output: higher where "with" is likelier."""
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """ε is at least this, with this confidence, or chance has played a trick on us."""
+
+    epsilon: float
+    confidence: float
+    false_alarms: int
+    misses: int
+    games: int
+
+
+def audit(
+    without: Play, with_unit: Play, *, games: int, delta: float, confidence: float = 0.999
+) -> Verdict:
+    """Play `games` without the unit and as many with it, and return what they prove of ε."""
+    half = games // 2
+    if half < 1:
+        raise PrivacyError(f"an audit takes two games or more, not {games}")
+    low = np.array([without() for _ in range(2 * half)])
+    high = np.array([with_unit() for _ in range(2 * half)])
+    threshold = _threshold(low[:half], high[:half], delta=delta, confidence=confidence)
+    false_alarms = int(np.count_nonzero(low[half:] > threshold))
+    misses = int(np.count_nonzero(high[half:] <= threshold))
+    bound = lower_bound(false_alarms, misses, half, delta=delta, confidence=confidence)
+    return Verdict(float(bound), confidence, false_alarms, misses, half)
+
+
+def lower_bound(
+    false_alarms: ArrayLike,
+    misses: ArrayLike,
+    games: int,
+    *,
+    delta: float,
+    confidence: float,
+) -> NDArray[np.float64]:
+    """Return the least ε that explains so many errors, of each kind out of `games`, or less."""
+    alpha = _upper_limit(false_alarms, games, (1 + confidence) / 2)
+    beta = _upper_limit(misses, games, (1 + confidence) / 2)
+    with np.errstate(divide="ignore"):
+        forwards = np.log(np.maximum(1 - delta - beta, 0) / alpha)
+        backwards = np.log(np.maximum(1 - delta - alpha, 0) / beta)
+    return np.maximum(np.maximum(forwards, backwards), 0.0)
+
+
+def sum_game(
+    encoding: Encoding,
+    *,
+    without: Mapping[str, ArrayLike],
+    with_unit: Mapping[str, ArrayLike],
+    honest: int,
+    source: Source = exact,
+) -> tuple[Play, Play]:
+    """Return the game on one sum, without the unit and with it, one of `honest` members having it.
+
+    What other members hold is known to the guesser, so it is nothing; so is the noise of all
+    members beyond `honest`. The arguments are what the one member contributes in both cases.
+    """
+    silent = {block.name: np.zeros(block.shape) for block in encoding.layout.blocks}
+    nothing = np.zeros(encoding.layout.length, dtype="<i8")
+    change = (
+        encoding.encode(with_unit, noise=nothing) - encoding.encode(without, noise=nothing)
+    ).view("<i8")
+    lengths = [block.length for block in encoding.layout.blocks]
+    deviations = np.repeat(np.array(encoding.share_deviations, np.float64), lengths)
+    direction = change / deviations
+    direction /= math.sqrt(float(direction @ direction))
+
+    def play(own: Mapping[str, ArrayLike]) -> float:
+        total = encoding.encode(own, noise=draw(encoding, source=source).once())
+        for _ in range(honest - 1):
+            total += encoding.encode(silent, noise=draw(encoding, source=source).once())
+        return float(direction @ (total.view("<i8") / deviations))
+
+    return partial(play, without), partial(play, with_unit)
+
+
+def _threshold(
+    without: NDArray[np.float64],
+    with_unit: NDArray[np.float64],
+    *,
+    delta: float,
+    confidence: float,
+) -> float:
+    """Return the score that separates these games best."""
+    candidates = np.unique(np.concatenate([without, with_unit]))
+    false_alarms = len(without) - np.searchsorted(np.sort(without), candidates, side="right")
+    misses = np.searchsorted(np.sort(with_unit), candidates, side="right")
+    bounds = lower_bound(false_alarms, misses, len(without), delta=delta, confidence=confidence)
+    return float(candidates[np.argmax(bounds)])
+
+
+def _upper_limit(errors: ArrayLike, games: int, confidence: float) -> NDArray[np.float64]:
+    """Return Clopper and Pearson's upper limit of a probability."""
+    count = np.asarray(errors, np.float64)
+    limit: NDArray[np.float64] = np.where(
+        count >= games, 1.0, betaincinv(count + 1, np.maximum(games - count, 1), confidence)
+    )
+    return limit
