@@ -15,7 +15,6 @@ ratio; the score from which on it says "with" is chosen on the first half of the
 errors are counted on the second.
 """
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -27,10 +26,10 @@ from scipy.special import betaincinv
 
 from privacy.encoding import Encoding
 from privacy.errors import PrivacyError
-from privacy.noise import Source, draw, exact
+from privacy.noise import Source, exact
 
-Play = Callable[[], float]
-"""One game, to the guesser's score of its output: higher where "with" is likelier."""
+Play = Callable[[int], NDArray[np.float64]]
+"""So many games, to the guesser's scores of their outputs: higher where "with" is likelier."""
 
 
 @final
@@ -52,8 +51,7 @@ def audit(
     half = games // 2
     if half < 1:
         raise PrivacyError(f"an audit takes two games or more, not {games}")
-    low = np.array([without() for _ in range(2 * half)])
-    high = np.array([with_unit() for _ in range(2 * half)])
+    low, high = without(2 * half), with_unit(2 * half)
     threshold = _threshold(low[:half], high[:half], delta=delta, confidence=confidence)
     false_alarms = int(np.count_nonzero(low[half:] > threshold))
     misses = int(np.count_nonzero(high[half:] <= threshold))
@@ -88,26 +86,32 @@ def sum_game(
 ) -> tuple[Play, Play]:
     """Return the game on one sum, without the unit and with it, one of `honest` members having it.
 
-    What other members hold is known to the guesser, so it is nothing; so is the noise of all
-    members beyond `honest`. The arguments are what the one member contributes in both cases.
+    `without` and `with_unit` are what that one contributes. What other members hold is known to the
+    guesser, so it is nothing; so is the noise of all members beyond `honest`.
     """
-    silent = {block.name: np.zeros(block.shape) for block in encoding.layout.blocks}
-    nothing = np.zeros(encoding.layout.length, dtype="<i8")
-    change = (
-        encoding.encode(with_unit, noise=nothing) - encoding.encode(without, noise=nothing)
-    ).view("<i8")
-    lengths = [block.length for block in encoding.layout.blocks]
-    deviations = np.repeat(np.array(encoding.share_deviations, np.float64), lengths)
-    direction = change / deviations
-    direction /= math.sqrt(float(direction @ direction))
+    blocks = encoding.layout.blocks
+    shares = encoding.share_deviations
+    silence = np.zeros(encoding.layout.length, dtype="<i8")
+    before, after = (
+        encoding.encode(values, noise=silence).view("<i8") for values in (without, with_unit)
+    )
+    deviations = np.repeat(np.array(shares, np.float64), [block.length for block in blocks])
+    direction = (after - before) / deviations
+    direction /= np.linalg.norm(direction)
 
-    def play(own: Mapping[str, ArrayLike]) -> float:
-        total = encoding.encode(own, noise=draw(encoding, source=source).once())
-        for _ in range(honest - 1):
-            total += encoding.encode(silent, noise=draw(encoding, source=source).once())
-        return float(direction @ (total.view("<i8") / deviations))
+    def play(own: NDArray[np.int64], games: int) -> NDArray[np.float64]:
+        totals = np.tile(own, (games, 1))
+        for _ in range(honest):
+            totals += np.hstack(
+                [
+                    source(share, games * block.length).reshape(games, -1)
+                    for share, block in zip(shares, blocks, strict=True)
+                ]
+            )
+        scores: NDArray[np.float64] = (totals / deviations) @ direction
+        return scores
 
-    return partial(play, without), partial(play, with_unit)
+    return partial(play, before), partial(play, after)
 
 
 def _threshold(
