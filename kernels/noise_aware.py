@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import torch
-from torch import Tensor
 
 from kernels.linear import Hyperparameters, Posterior, Spectrum
 from kernels.refit import refit as refit_exact
@@ -34,8 +33,3 @@ def refit(statistics: Statistics) -> Hyperparameters:
 def posterior(statistics: Statistics, hyperparameters: Hyperparameters) -> Posterior:
     """Return the posterior."""
     return Posterior.of(_repaired(statistics), hyperparameters)
-
-
-def covariance(found: Posterior, target: int) -> Tensor:
-    """Return A⁻¹ of one target, (M, M)."""
-    return (found.eigenvectors * found.variances[:, target]) @ found.eigenvectors.mT

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernels.errors import ProgramError
 from kernels.linear import Hyperparameters
-from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, update
+from kernels.rounds import distillation, elbo, exact, fedavg, linear_two_sums, moments, update
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -33,6 +33,8 @@ _WORDS = {
     "held-out rows",
     "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
     "turn, and the error on held-out rows",
+    "elbo": "the gradient of a bound on the evidence over a random sample of rows, each unit's part "
+    "of it clipped, and how many rows were in the sample",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
     "recalibration": "counts of held-out rows by the size of their error",
@@ -149,6 +151,8 @@ def most_sums(spec: Any, program: Program) -> int:
             return 2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds
         case exact.Spec():
             return 2 * spec.steps * len(spec.penalties)
+        case elbo.Spec():
+            return spec.steps
         case linear_two_sums.Spec():
             return 2
         case _:
@@ -183,6 +187,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
         case distillation.Spec():
             gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
             return max(statistics, gram + 2) if spec.validate else gram
+        case elbo.Spec():
+            return elbo.layout(elbo.initial(spec, model)).length
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():
