@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.hashed import seeded_word
-from kernels.row_hashes import words
+from kernels.row_hashes import mixed, words
 
 
 def kept_rows(
@@ -26,8 +26,7 @@ def kept_rows(
     if not keys:
         return np.zeros(0, dtype=np.bool_)
     patients, contents = words(keys), words(hashes)
-    drawn = contents[:, 0] ^ seeded_word(seed, "rows of a patient")
-    # Words of a hash are uniform, and the exclusive or with another seed is another order.
+    drawn = mixed(contents[:, 0], seeded_word(seed, "rows of a patient"))
     order = np.lexsort((*contents.T, drawn, *patients.T))
     ordered = patients[order]
     begins = np.ones(len(keys), dtype=np.bool_)

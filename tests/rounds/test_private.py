@@ -63,6 +63,7 @@ class TestElbo(PrivateConformance):
 
 class TestRecalibration(PrivateConformance):
     algorithm = recalibration  # type: ignore[assignment]
+    held_out = 0.9
 
     def spec(self) -> Any:
         return recalibration.Spec(min_rows=1)
@@ -71,6 +72,7 @@ class TestRecalibration(PrivateConformance):
 class TestEvaluation(PrivateConformance):
     algorithm = evaluation  # type: ignore[assignment]
     before = (*private.LAYER, recalibration.Spec(min_rows=1))
+    held_out = 0.9
 
     def spec(self) -> Any:
         return evaluation.Spec()
@@ -146,6 +148,7 @@ def test_a_broken_twin_is_noticed(
 
     class Suspect(kind):  # type: ignore[valid-type, misc]
         algorithm = SimpleNamespace(**{**honest, "contribute": broken})
+        derandomize = True
 
     with pytest.raises(AssertionError):
         Suspect().test_one_unit_moves_no_block_further_than_declared(schema)
@@ -166,6 +169,7 @@ def test_a_histogram_that_couples_rows_is_noticed() -> None:
 
     class Suspect(TestRecalibration):
         algorithm = SimpleNamespace(**{**honest, "contribute": from_the_largest})  # type: ignore[assignment]
+        derandomize = True
 
     with pytest.raises(AssertionError):
         Suspect().test_one_unit_moves_no_block_further_than_declared(private.ROWS)
