@@ -222,6 +222,10 @@ class Posterior:
         rotated = self._checked(features) @ self.eigenvectors
         return torch.stack([(rotated * variance) @ rotated.mT for variance in self.variances.mT])
 
+    def covariance(self, target: int) -> Tensor:
+        """Return A⁻¹ of one target, (M, M)."""
+        return (self.eigenvectors * self.variances[:, target]) @ self.eigenvectors.mT
+
     def sample_weights(self, count: int, *, generator: torch.Generator) -> Tensor:
         """Draw w ~ N(w̄, A⁻¹), (count, M, T); φ(x)ᵀw is then one function at every x."""
         shape = (count, *self.weights.shape)

@@ -10,6 +10,7 @@ from kernels.metrics import Scores
 from kernels.recalibration import Recalibration
 from kernels.rounds import (
     distillation,
+    elbo,
     evaluation,
     exact,
     fedavg,
@@ -26,7 +27,7 @@ from kernels.rounds.storage import decode, kinds_of
 from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import KernelSpec
 from kernels.standardiser import Scale, Shares, Standardiser
-from kernels.statistics import Statistics
+from kernels.statistics import Noise, Statistics
 from kernels.student import StudentT
 
 _INSTALLED = cast(
@@ -36,6 +37,7 @@ _INSTALLED = cast(
         fedavg,
         distillation,
         exact,
+        elbo,
         linear,
         linear_two_sums,
         recalibration,
@@ -59,6 +61,7 @@ _KINDS = kinds_of(
     Shares,
     Hyperparameters,
     Statistics,
+    Noise,
     Recalibration,
     StudentT,
     Evaluation,
