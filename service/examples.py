@@ -61,6 +61,7 @@ EXAMPLES: Mapping[str, Example] = {
     "runs_show": Example({"run_id": sample.RUN}),
     "runs_cancel": Example({"run_id": sample.OPEN_RUN}),
     "runs_retry": Example({"run_id": sample.FAILED_RUN}),
+    "events_follow": Example({"run_id": sample.RUN, "last-event-id": "0" * 16}),
     "models_list_models": Example(
         answer=[
             {
@@ -76,7 +77,7 @@ EXAMPLES: Mapping[str, Example] = {
     "models_delete_alias": Example({"alias": sample.OTHER_ALIAS}),
     "models_get_card": Example({"name": sample.ALIAS}),
     "models_get_artifact": Example({"name": sample.ALIAS}),
-    "models_delete_model": Example({"model_id": sample.OLD_MODEL}),
+    "models_delete_model": Example({"name": sample.OLD_MODEL}),
     "callers_create": Example(body={"name": "Ward dashboard", "models": [sample.ALIAS]}),
     "callers_every": Example(
         answer=[
@@ -106,10 +107,7 @@ EXAMPLES: Mapping[str, Example] = {
     "predict_predict": Example(
         body={
             "model": sample.ALIAS,
-            "records": [
-                {"age": 61, "lactate": None, "ward": "medical"},
-                {"age": 78, "lactate": 2.4, "ward": "surgical"},
-            ],
+            "records": sample.PATIENTS,
             "intervals": [0.9],
         }
     ),
@@ -149,5 +147,16 @@ EXAMPLES: Mapping[str, Example] = {
     "rounds_say": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "rounds_upload": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "anyone_protocol": Example(answer={"protocol": 1, "oldest": 1, "version": "0.1.0"}),
-    "anyone_healthz": Example(answer={"status": "ok"}),
+    "operations_healthz": Example(answer={"status": "ok"}),
+    "operations_readyz": Example(
+        answer={
+            "status": "ok",
+            "checks": {"database": "ok", "migrations": "ok", "disk": "ok", "engine": "ok"},
+        }
+    ),
+    "operations_metrics": Example(
+        answer="# HELP veilgp_sums Secure sums of all runs.\n"
+        "# TYPE veilgp_sums gauge\n"
+        "veilgp_sums 28.0\n"
+    ),
 }
