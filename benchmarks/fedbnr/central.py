@@ -31,8 +31,6 @@ def measure(tables: Tables, *, seed: int, steps: int = STEPS) -> Scored:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
     with gpytorch.settings.max_cholesky_size(10_000), gpytorch.settings.cholesky_jitter(1e-6):
         for _ in range(steps):
-            optimiser.zero_grad()
-            model.loss().backward()
-            optimiser.step()
+            model.descend(optimiser)
             schedule.step()
         return follow([[model.believer()]], tables)

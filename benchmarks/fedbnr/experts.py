@@ -1,8 +1,8 @@
 """FedLoc (Yin et al. 2020): hyperparameters by proximal ADMM, predictions by a product of experts.
 
-All clients are to agree on z, a Gaussian kernel's lengthscales and variance and the noise (what
-gpytorch's softplus makes them of). With l_c the negative log evidence of client c's rows (INDUCING inducing points, a
-fixed choice of them), one iteration of proximal ADMM (Xie et al. 2019) is
+All clients are to agree on z, a Gaussian kernel's lengthscales and variance and the noise (as what
+gpytorch's softplus makes them of). With l_c the negative log evidence of client c's rows, by
+INDUCING of them as inducing points, one iteration of proximal ADMM (Xie et al. 2019) is
 
     z    ← mean_c (θ_c + η_c/ρ)
     θ_c  ← z − (∇l_c(z) + η_c)/(ρ + L),   L = 10ρ as in the thesis
@@ -25,6 +25,7 @@ from benchmarks.fedbnr.protocol import Predictor, Table, Tables, by_size, follow
 from benchmarks.fedbnr.scoring import Belief, Scored
 
 INDUCING = 50
+ROUNDS = 20
 ITERATIONS = 5
 """Of ADMM in a round: each is a sum over clients."""
 
@@ -61,7 +62,9 @@ class Consensus:
         """Return the next z, the mean of what clients send."""
         return (self.own + self.duals / rho).mean(0)
 
-    def stepped(self, common: Tensor, gradients: Tensor, *, rho: float, damping: float) -> "Consensus":
+    def stepped(
+        self, common: Tensor, gradients: Tensor, *, rho: float, damping: float
+    ) -> "Consensus":
         """Return θ and η after a step from z along the gradients (K, d) of l_c at z."""
         own = common - (gradients + self.duals) / (rho + damping)
         return Consensus(common, own, self.duals + rho * (own - common))
@@ -77,7 +80,7 @@ def product(means: Tensor, variances: Tensor) -> tuple[Tensor, Tensor]:
     return variance * (means / variances).mean(0), variance
 
 
-def measure(tables: Tables, *, rho: float, rounds: int) -> Scored:
+def measure(tables: Tables, *, rho: float, rounds: int = ROUNDS) -> Scored:
     """Iterate for at most so many rounds."""
     return follow(_rounds(tables, rho, rounds), tables)
 
@@ -124,7 +127,7 @@ class Experts:
         """Set the hyperparameters of all to z."""
         sizes = [each[0].numel() for each in self._parts()]
         with torch.no_grad():
-            for part, value in zip(self._parts(), common.split(sizes), strict=True):
+            for part, value in zip(self._parts(), torch.split(common, sizes), strict=True):
                 part.copy_(value.reshape(part.shape[1:]).expand_as(part))
 
     def gradients(self, common: Tensor) -> Tensor:

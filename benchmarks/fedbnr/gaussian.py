@@ -44,6 +44,12 @@ class Regression(gpytorch.models.ExactGP):
         value: Tensor = -evidence(self(inputs), self.train_targets).sum()
         return value
 
+    def descend(self, optimiser: torch.optim.Optimizer) -> None:
+        """Take one step on the loss."""
+        optimiser.zero_grad()
+        torch.autograd.backward(self.loss())
+        optimiser.step()
+
     def believe(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance, noise included, (…, rows), at x (rows, p) or (…, rows, p)."""
         self.eval()

@@ -21,6 +21,7 @@ from benchmarks.fedbnr.protocol import Predictor, Table, Tables, follow
 from benchmarks.fedbnr.scoring import Belief, Scored
 
 HIDDEN = 128, 128
+ROUNDS = 20
 LOCAL_STEPS = 10
 LEARNING_RATE = 0.005
 
@@ -42,7 +43,7 @@ Weights = list[Tensor]
 """(W₁, b₁, W₂, b₂ …), W (…, out, in) and b (…, out): one network, or one a client in a batch."""
 
 
-def measure(tables: Tables, *, proximal: float, seed: int, rounds: int) -> Scored:
+def measure(tables: Tables, *, proximal: float, seed: int, rounds: int = ROUNDS) -> Scored:
     """Train for at most so many rounds."""
     generator = torch.Generator().manual_seed(seed)
     start = starting(tables.test.x.shape[1], HIDDEN, 1, generator=generator)

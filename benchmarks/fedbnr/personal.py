@@ -20,6 +20,7 @@ from benchmarks.fedbnr.scoring import Belief, Scored
 INDUCING = 50
 HIDDEN = 128, 128
 LATENT = 8
+ROUNDS = 15
 LOCAL_STEPS = 5
 LEARNING_RATE = 0.01
 
@@ -32,7 +33,7 @@ class Shared:
     scales: dict[str, Tensor]
 
 
-def measure(tables: Tables, *, seed: int, rounds: int) -> Scored:
+def measure(tables: Tables, *, seed: int, rounds: int = ROUNDS) -> Scored:
     """Train for at most so many rounds."""
     generator = torch.Generator().manual_seed(seed)
     drawn = starting(tables.test.x.shape[1], HIDDEN, LATENT, generator=generator)
@@ -56,10 +57,8 @@ def _trained(rows: Table, shared: Shared) -> Shared:
     processes = _processes(rows, own, shared)
     optimiser = torch.optim.Adam([*own, *processes.parameters()], lr=LEARNING_RATE)
     for _ in range(LOCAL_STEPS):
-        optimiser.zero_grad()
         processes.set_train_data(outputs(own, rows.x), rows.y[..., 0], strict=False)
-        processes.loss().backward()
-        optimiser.step()
+        processes.descend(optimiser)
     return Shared([each.detach() for each in own], _scales(processes))
 
 

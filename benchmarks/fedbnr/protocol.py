@@ -35,9 +35,10 @@ class Column:
     clients: int
     seed: int
 
-    def split(self, data: Path) -> Split:
+    def split(self, data: Path, *, public: float = 0.0) -> Split:
         """Return the rows as dealt to clients."""
-        return Dataset.load(self.dataset, data).split(clients=self.clients, seed=self.seed)
+        dataset = Dataset.load(self.dataset, data)
+        return dataset.split(clients=self.clients, seed=self.seed, public=public)
 
 
 @dataclass(frozen=True, eq=False)
