@@ -55,8 +55,8 @@ def _rounds(
 ) -> Iterator[Sequence[Predictor]]:
     rows = padded(tables.clients)
     for _ in range(rounds):
-        trained = _trained(weights, *rows, proximal=proximal)
-        weights = [each.mean(0) for each in trained]
+        copies = trained(weights, *rows, proximal=proximal)
+        weights = [each.mean(0) for each in copies]
         yield [_predictor(weights)]
 
 
@@ -99,7 +99,8 @@ def padded(clients: Sequence[Table]) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-def _trained(start: Weights, x: Tensor, y: Tensor, share: Tensor, *, proximal: float) -> Weights:
+def trained(start: Weights, x: Tensor, y: Tensor, share: Tensor, *, proximal: float) -> Weights:
+    """Return each client's network after training from `start`, with a leading dimension."""
     own = [each.expand(len(x), *each.shape).clone().requires_grad_() for each in start]
     optimiser = torch.optim.Adam(own, lr=LEARNING_RATE)
     for _ in range(LOCAL_STEPS):
