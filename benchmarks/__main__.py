@@ -1,4 +1,4 @@
-"""`python -m benchmarks NAME [--quick] [--json] [--data DIR]`; without a name, the list of them.
+"""`python -m benchmarks NAME [--quick] [--json] [--data DIR] …`; without a name, a list.
 
 Each run ends with one JSON line {"name": …, "figures": {…}}, also written to
 `benchmarks/results/NAME.json` (`NAME.quick.json` with --quick); --json prints that line alone.
@@ -28,6 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data", type=Path, default=Path("../shared/data"), help="folder of the real data sets"
     )
+    parser.add_argument("--anew", action="store_true", help="forget cells that are kept (fedbnr)")
+    parser.add_argument("--only", default="", help="measure cells with this in their name (fedbnr)")
     options = parser.parse_args(arguments)
     if options.name is None:
         for name in NAMES:

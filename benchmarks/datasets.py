@@ -54,11 +54,11 @@ class Dataset:
         features = tuple(Numeric(column, "1") for column in header[:-1])
         return cls(name, Schema(features, (Target(header[-1], "1"),)), rows)
 
-    def split(self, *, clients: int, seed: int) -> "Split":
+    def split(self, *, clients: int, seed: int, public: float = 0.0) -> "Split":
         """Split 8:1:1 at random; sort by the most correlated input; deal two chunks to each client.
 
         The validation rows are dealt evenly, each client's half for stopping and half for
-        calibration.
+        calibration; but a share of them, `public`, is nobody's.
         """
         random = np.random.default_rng(seed)
         count = len(self.rows)
@@ -71,7 +71,9 @@ class Dataset:
         rows = rows[np.argsort(rows[:, leading], kind="stable")]
         chunks = np.array_split(rows, 2 * clients)
         dealt = random.permutation(2 * clients)
-        held_out = np.array_split(self.rows[order[training + test :]], 2 * clients)
+        validation = self.rows[order[training + test :]]
+        shared = int(public * len(validation))
+        held_out = np.array_split(validation[shared:], 2 * clients)
         sites = tuple(
             Site(
                 {
@@ -89,9 +91,8 @@ class Dataset:
         edges = [chunk[0, leading] for chunk in chunks[1:]]
         owner = np.empty(2 * clients, dtype=np.int64)
         owner[dealt] = np.arange(2 * clients) // 2
-        return Split(
-            self, sites, tested, owner[np.searchsorted(edges, tested[:, leading], side="right")]
-        )
+        like = owner[np.searchsorted(edges, tested[:, leading], side="right")]
+        return Split(self, sites, tested, like, validation[:shared])
 
     def table(self, rows: Matrix) -> dict[str, Matrix]:
         """Return rows by column name."""
@@ -111,13 +112,14 @@ class Dataset:
 class Split:
     """Sites with their parts, and the test rows that nobody trains on.
 
-    like: for each test row the client that rows like it were dealt to.
+    like: for each test row the client that rows like it were dealt to. public: rows of nobody's.
     """
 
     dataset: Dataset
     sites: tuple[Site, ...]
     test: Matrix
     like: NDArray[np.int64]
+    public: Matrix
 
     def pooled(self) -> Site:
         """Return one site that holds all rows, part by part."""

@@ -27,7 +27,7 @@ def test_the_demos_picture_shows_the_rows(monkeypatch: pytest.MonkeyPatch) -> No
     shown: list[list[int]] = []
 
     def count_points(figure: Figure, *_: object, **__: object) -> Path:
-        lines = [axis.lines[-1] for axis in figure.axes]
+        lines = [axis.lines[-1] for axis in figure.axes[:2]]
         shown.append([len(line.get_xdata()) for line in lines])
         return Path("nowhere")
 
@@ -36,6 +36,17 @@ def test_the_demos_picture_shows_the_rows(monkeypatch: pytest.MonkeyPatch) -> No
     assert figures["federated_over_pooled_gap_sd"] < 1e-9
     ((alone, both),) = shown
     assert 50 < alone < both == 200
+
+
+def test_a_new_client_from_elsewhere_spoils_every_way_but_the_sums(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("benchmarks.synthetic.save", lambda *_, **__: Path("nowhere"))
+    figures = registry.load("synthetic").run(Namespace(quick=True))
+    for rows in (5, 200):
+        ours = figures[f"mse_fedbnr_elsewhere_{rows}"]
+        assert ours < 0.1 * figures[f"mse_pfedgp_elsewhere_{rows}"]
+        assert ours < 0.5 * figures[f"mse_fedloc_elsewhere_{rows}"]
 
 
 def test_a_run_ends_with_one_json_line(

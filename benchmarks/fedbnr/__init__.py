@@ -1,0 +1,22 @@
+"""FedBNR and what it is measured against, on the thesis's five sets with 10 and 100 clients.
+
+The protocol of 004 §3.2.2 (`protocol`), all rows of its tables (`families`), its metrics with its
+own numbers beside ours (`tables`) and whether we hold what we claim (`claims`). Results are kept
+cell by cell in `results/fedbnr.cells.json`: a run that was stopped goes on, and a row is measured
+again only when what decides its numbers has changed (`--anew`: all of them; `--only TEXT`: of the
+missing cells those whose name has this in it, as `exact/sml/10/0`). `--quick` is FedBNR exact
+alone, two seeds of 100 steps.
+
+`rmse_SET_CLIENTS`, `ece_SET_CLIENTS` …: of FedBNR exact, means over seeds, test error in the
+thesis's units at the weights chosen by held-out error, and the calibration error of the
+recalibrated predictive on the ten levels. `exact_over_pooled_cpu_CLIENTS`: CPU seconds of the same
+number of steps through sums of encoded contributions, over those on pooled rows in one place.
+`max_prediction_gap_clients`: the largest difference of the test means of 1, 10 and 100 clients, in
+predictive standard deviations. `coverage_90_SET_CLIENTS`: test rows inside the 90 % conformal
+interval, and of the client with the fewest (rows like its own by the column that clients were cut
+by; computed here, where all rows are at hand, and never sent).
+"""
+
+from benchmarks.fedbnr.command import run
+
+__all__ = ["run"]

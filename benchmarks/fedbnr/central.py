@@ -1,0 +1,36 @@
+"""One place that holds all rows: what federation is measured against.
+
+Central GP: gpytorch, Matérn-5/2 with a lengthscale for each input; above EXACT_ROWS rows Titsias's
+sparse bound with learnt inducing points. Central URK: the program of FedBNR exact over one site.
+"""
+
+import gpytorch
+import torch
+
+from benchmarks.fedbnr.gaussian import Regression, scaled
+from benchmarks.fedbnr.protocol import Tables, follow, joined
+from benchmarks.fedbnr.scoring import Scored
+
+EXACT_ROWS = 3000
+INDUCING = 400
+STEPS = 60
+LEARNING_RATE = 0.1
+
+
+def measure(tables: Tables, *, seed: int, steps: int = STEPS) -> Scored:
+    """Train once, by evidence alone: there are no rounds to choose from."""
+    rows = joined(tables.clients)
+    kernel = scaled(gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=rows.x.shape[1]))
+    kernel.base_kernel.lengthscale = rows.x.shape[1] ** 0.5
+    inducing = None
+    if len(rows.y) > EXACT_ROWS:
+        chosen = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(seed))
+        inducing = rows.x[chosen[:INDUCING]].clone()
+    model = Regression(rows.x, rows.y[:, 0], kernel, inducing=inducing)
+    optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
+    with gpytorch.settings.max_cholesky_size(10_000), gpytorch.settings.cholesky_jitter(1e-6):
+        for _ in range(steps):
+            model.descend(optimiser)
+            schedule.step()
+        return follow([[model.believer()]], tables)

@@ -1,0 +1,115 @@
+"""What the results must show, column by column, and whether they do."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.datasets import FILES
+from benchmarks.fedbnr.anchors import Anchors
+from benchmarks.fedbnr.protocol import CLIENTS
+from benchmarks.fedbnr.tables import Results, number
+
+MOST_RMSE = {"skillcraft": 0.95, "sml": 0.20, "parkinsons": 2.0, "bike": 0.37, "ccpp": 4.0}
+MOST_ECE, MOST_MEAN_ECE = 0.035, 0.025
+WITHIN = 1.1
+"""Of the thesis's RMSE: it trained networks of 2,000 to 5,000 units."""
+ENOUGH_COLUMNS = 5
+
+COLUMNS = [(dataset, clients) for dataset in FILES for clients in CLIENTS]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number that was to be reached: where it was, and where not with the gap."""
+
+    name: str
+    held: int
+    of: int
+    needed: int
+    missed: tuple[str, ...]
+
+    def __str__(self) -> str:
+        said = (
+            f"{'yes' if self.held >= self.needed else 'NO'}: {self.name}: {self.held} of {self.of}"
+        )
+        return said + (f"; not {', '.join(self.missed)}" if self.missed else "")
+
+
+def claims(results: Results, anchors: Anchors) -> Iterator[Claim]:
+    """Yield every claim that the measured cells can decide."""
+    exact = "FedBNR exact"
+    yield from _compared(
+        f"{exact}, RMSE at most {', '.join(f'{k} {v:g}' for k, v in MOST_RMSE.items())}",
+        {
+            column: (results.mean(exact, "rmse", *column), MOST_RMSE[column[0]])
+            for column in COLUMNS
+        },
+    )
+    calibration = {column: results.mean(exact, "ece", *column) for column in COLUMNS}
+    yield from _compared(
+        f"{exact}, ECE at most {MOST_ECE}",
+        {column: (ece, MOST_ECE) for column, ece in calibration.items()},
+    )
+    known = [ece for ece in calibration.values() if ece is not None]
+    if known:
+        mean = float(np.mean(known))
+        held = int(mean <= MOST_MEAN_ECE)
+        name = f"{exact}, mean ECE {mean:.4f} at most {MOST_MEAN_ECE}"
+        yield Claim(name, held, 1, 1, ())
+    yield from _compared(
+        f"{exact}, NLL no higher than the central GP's",
+        {
+            column: (
+                results.mean(exact, "nll", *column),
+                results.mean("Central GP", "nll", *column),
+            )
+            for column in COLUMNS
+        },
+    )
+    for row in ("FedBNR", "FedBNR-KD"):
+        yield from _compared(
+            f"{row}, RMSE within 10 % of the thesis's",
+            {
+                column: (
+                    results.mean(row, "rmse", *column),
+                    _times(WITHIN, anchors.get(("rmse", row, *column))),
+                )
+                for column in COLUMNS
+            },
+            needed=ENOUGH_COLUMNS,
+        )
+    yield from _compared(
+        "FedBNR-KD, ECE below the thesis's",
+        {
+            column: (
+                results.mean("FedBNR-KD", "ece", *column),
+                anchors.get(("ece", "FedBNR-KD", *column)),
+            )
+            for column in COLUMNS
+        },
+    )
+
+
+def _times(factor: float, value: float | None) -> float | None:
+    return None if value is None else factor * value
+
+
+def _compared(
+    name: str,
+    pairs: dict[tuple[str, int], tuple[float | None, float | None]],
+    needed: int | None = None,
+) -> Iterator[Claim]:
+    decided = {
+        column: (value, most)
+        for column, (value, most) in pairs.items()
+        if value is not None and most is not None
+    }
+    missed = tuple(
+        f"{dataset} {clients} ({number(value)} > {number(most)})"
+        for (dataset, clients), (value, most) in decided.items()
+        if value > most
+    )
+    if decided:
+        held = len(decided) - len(missed)
+        yield Claim(name, held, len(decided), len(decided) if needed is None else needed, missed)

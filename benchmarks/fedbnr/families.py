@@ -1,0 +1,183 @@
+"""Which rows there are, and what measures them: rows that share a training are one family.
+
+A family names the sources that decide its numbers: its own file here, the protocol, and of
+`kernels` the mathematics. Plumbing (how a model is stored, a table is read or a program is
+checked) is left out: it changes often, and tests hold that it changes no number.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.datasets import FILES
+from benchmarks.fedbnr import alone, central, experts, networks, personal, programs
+from benchmarks.fedbnr.kept import Result, fingerprint
+from benchmarks.fedbnr.protocol import CLIENTS, Column, Tables
+
+ROOT = Path(__file__).parent.parent.parent
+QUICK_SEEDS, BASELINE_SEEDS, SEEDS = 2, 3, 10
+QUICK_STEPS = 100
+PUBLIC = 0.8
+"""The share of the validation rows that FedBNR-KD distils on."""
+
+_PROTOCOL = (
+    "benchmarks/datasets.py",
+    "benchmarks/fedbnr/protocol.py",
+    "benchmarks/fedbnr/scoring.py",
+    "kernels/evaluation.py",
+    "kernels/metrics.py",
+    "kernels/standardiser.py",
+    "kernels/student.py",
+)
+_KERNEL = (
+    "benchmarks/fedbnr/recipes.py",
+    "kernels/architectures.py",
+    "kernels/hashed.py",
+    "kernels/linear.py",
+    "kernels/urk.py",
+)
+_PROGRAM = (
+    "benchmarks/fedbnr/programs.py",
+    "kernels/recalibration.py",
+    "kernels/refit.py",
+    *_KERNEL,
+)
+_LOCAL = "kernels/local_evidence.py", "kernels/rounds/local_training.py"
+_EXACT = "kernels/evidence.py", "kernels/rounds/exact.py", "kernels/rounds/grid.py"
+
+
+@dataclass(frozen=True)
+class Family:
+    """Rows that one training gives.
+
+    measure: from the column and the folder of data to a result for each of `rows`.
+    """
+
+    rows: tuple[str, ...]
+    measure: Callable[[Column, Path], Result]
+    sources: tuple[str, ...]
+    seeds: int = BASELINE_SEEDS
+    clients: tuple[int, ...] = CLIENTS
+
+    def columns(self) -> list[Column]:
+        """Return what is to be measured, seed by seed."""
+        return [
+            Column(dataset, clients, seed)
+            for seed in range(self.seeds)
+            for dataset in FILES
+            for clients in self.clients
+        ]
+
+    def code(self) -> str:
+        """Return the fingerprint of what decides this family's numbers."""
+        return fingerprint(ROOT / source for source in (*_PROTOCOL, *self.sources))
+
+
+def _central_gp(column: Column, data: Path) -> Result:
+    return {"Central GP": central.measure(Tables.of(column.split(data)), seed=column.seed)}
+
+
+def _central_urk(column: Column, data: Path) -> Result:
+    return programs.measure_central(column.split(data), column)
+
+
+def _exact(column: Column, data: Path) -> Result:
+    return programs.measure_exact(column.split(data), column)
+
+
+def _exact_quickly(column: Column, data: Path) -> Result:
+    return programs.measure_exact(column.split(data), column, steps=QUICK_STEPS)
+
+
+def _averaging(column: Column, data: Path) -> Result:
+    local = column.seed < BASELINE_SEEDS
+    return programs.measure_averaging(column.split(data), column, with_local=local)
+
+
+def _distillation(column: Column, data: Path) -> Result:
+    local = column.seed < BASELINE_SEEDS
+    split = column.split(data, public=PUBLIC)
+    return programs.measure_distillation(split, column, with_local=local)
+
+
+def _alone(column: Column, data: Path) -> Result:
+    return alone.measure(Tables.of(column.split(data)))
+
+
+def _networks(column: Column, data: Path) -> Result:
+    tables, proximal = Tables.of(column.split(data)), networks.PROXIMAL
+    return {
+        name: networks.measure(tables, proximal=mu, seed=column.seed)
+        for name, mu in (
+            ("FedAvg", 0.0),
+            ("FedProx", proximal[column.dataset, column.clients]),
+        )
+    }
+
+
+def _personal(column: Column, data: Path) -> Result:
+    return {"pFedGP": personal.measure(Tables.of(column.split(data)), seed=column.seed)}
+
+
+def _experts(column: Column, data: Path) -> Result:
+    rho = experts.RHO[column.dataset, column.clients]
+    return {"FedLoc": experts.measure(Tables.of(column.split(data)), rho=rho)}
+
+
+_GAUSSIAN = "benchmarks/fedbnr/gaussian.py"
+_NETWORKS = "benchmarks/fedbnr/networks.py"
+
+FAMILIES: Mapping[str, Family] = {
+    "exact": Family(("FedBNR exact",), _exact, (*_PROGRAM, *_EXACT), seeds=SEEDS),
+    "exact_quick": Family(
+        ("FedBNR exact",), _exact_quickly, (*_PROGRAM, *_EXACT), seeds=QUICK_SEEDS
+    ),
+    "averaging": Family(
+        ("FedBNR", "avg+local"),
+        _averaging,
+        (*_PROGRAM, *_LOCAL, "kernels/rounds/fedavg.py"),
+        seeds=SEEDS,
+    ),
+    "distillation": Family(
+        ("FedBNR-KD", "kd+local"),
+        _distillation,
+        (*_PROGRAM, *_LOCAL, "kernels/rounds/distillation.py"),
+        seeds=SEEDS,
+    ),
+    "central_gp": Family(
+        ("Central GP",), _central_gp, ("benchmarks/fedbnr/central.py", _GAUSSIAN), clients=(10,)
+    ),
+    "central_urk": Family(("Central URK",), _central_urk, (*_PROGRAM, *_EXACT), clients=(10,)),
+    "alone": Family(
+        ("local+local", "local+global"),
+        _alone,
+        ("benchmarks/fedbnr/alone.py", *_KERNEL, *_LOCAL),
+    ),
+    "networks": Family(("FedAvg", "FedProx"), _networks, (_NETWORKS,)),
+    "personal": Family(
+        ("pFedGP",), _personal, ("benchmarks/fedbnr/personal.py", _GAUSSIAN, _NETWORKS)
+    ),
+    "experts": Family(("FedLoc",), _experts, ("benchmarks/fedbnr/experts.py", _GAUSSIAN)),
+}
+
+ROWS = (
+    "Central GP",
+    "Central URK",
+    "local+local",
+    "local+global",
+    "avg+local",
+    "kd+local",
+    "FedAvg",
+    "FedProx",
+    "pFedGP",
+    "FedLoc",
+    "FedBNR",
+    "FedBNR-KD",
+    "FedBNR exact",
+)
+"""In the order of the tables."""
+
+
+def measure(family: str, column: Column, data: Path) -> Result:
+    """Measure one cell; what a worker process is asked for."""
+    return FAMILIES[family].measure(column, data)

@@ -1,0 +1,72 @@
+"""Results that stay: measured once, and measured again only when what they depend on has changed.
+
+A cell's result is kept with a fingerprint of the sources that decide its numbers: of their syntax
+trees without docstrings, so that neither a comment nor a change elsewhere costs an hour. Which
+sources those are a family of rows says itself (`families`).
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+Result = Mapping[str, Mapping[str, Any]]
+"""Of one cell: row by row, what was measured."""
+
+_DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def fingerprint(sources: Iterable[Path]) -> str:
+    """Return a digest of what some Python files do, whatever they say about it."""
+    digest = hashlib.sha256()
+    for source in sorted(sources):
+        tree = ast.parse(source.read_text())
+        digest.update(source.name.encode())
+        digest.update(ast.dump(_without_docstrings(tree)).encode())
+    return digest.hexdigest()[:16]
+
+
+def _without_docstrings(tree: ast.Module) -> ast.Module:
+    for node in ast.walk(tree):
+        if isinstance(node, _DOCUMENTED):
+            node.body = [each for each in node.body if not _is_text(each)] or [ast.Pass()]
+    return tree
+
+
+def _is_text(node: ast.stmt) -> bool:
+    """Say whether a statement is a docstring, or a string that documents what stands above it."""
+    return (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Constant)
+        and isinstance(node.value.value, str)
+    )
+
+
+class Kept:
+    """Cells by name in one JSON file, written after each."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._cells: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+
+    def result(self, name: str, code: str) -> Result | None:
+        """Return the result of a cell if that code measured it."""
+        cell = self._cells.get(name)
+        if cell is None or cell["code"] != code:
+            return None
+        found: Result = cell["rows"]
+        return found
+
+    def keep(self, name: str, code: str, result: Result) -> None:
+        """Store a result; a run that is stopped right after has it."""
+        self._cells[name] = {"code": code, "rows": result}
+        lines = [f"{json.dumps(key)}: {json.dumps(self._cells[key])}" for key in self._names()]
+        self._path.parent.mkdir(exist_ok=True)
+        partial = self._path.with_suffix(".partial")
+        partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+        partial.replace(self._path)
+
+    def _names(self) -> Iterator[str]:
+        yield from sorted(self._cells)

@@ -1,0 +1,133 @@
+"""The tables: one for each metric, ours with the thesis's number in brackets, as Markdown."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.datasets import FILES
+from benchmarks.fedbnr.anchors import Anchors
+from benchmarks.fedbnr.families import FAMILIES, ROWS
+from benchmarks.fedbnr.protocol import CLIENTS, Column
+from benchmarks.fedbnr.significance import arrows, log_ratios, probability
+
+TITLES = {
+    "rmse": "RMSE at the round that validation rows choose",
+    "rmse_min": "RMSE, the least of all rounds, as the thesis reports it (it peeks at test rows)",
+    "ece": "Expected calibration error",
+    "mce": "Maximum calibration error",
+    "brier": "Brier score of the ten intervals (0.1675 if calibrated)",
+    "nll": "Negative log predictive density",
+    "width_90": "Mean width of the central 90 % interval",
+}
+_ANCHORED = {"rmse": "rmse", "rmse_min": "rmse", "ece": "ece", "mce": "mce", "brier": "brier"}
+_REFERENCE = {"rmse": "FedBNR", "rmse_min": "FedBNR"}
+"""What a metric's arrows compare with: the thesis's choice; FedBNR-KD for the others."""
+
+CENTRAL = {row for family in FAMILIES.values() for row in family.rows if family.clients != CLIENTS}
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Everything measured: by row and column what was found."""
+
+    cells: Mapping[tuple[str, Column], Mapping[str, Any]]
+
+    def by_seed(self, row: str, metric: str, dataset: str, clients: int) -> dict[int, float]:
+        """Return a metric of a row in one column by seed; a central row stands in both."""
+        held = CLIENTS[0] if row in CENTRAL else clients
+        return {
+            column.seed: float(found[metric])
+            for (name, column), found in sorted(self.cells.items(), key=_order)
+            if name == row
+            and (column.dataset, column.clients) == (dataset, held)
+            and metric in found
+        }
+
+    def mean(self, row: str, metric: str, dataset: str, clients: int) -> float | None:
+        """Return the mean over seeds, or None if nothing was measured."""
+        values = self.by_seed(row, metric, dataset, clients)
+        return float(np.mean(list(values.values()))) if values else None
+
+    def pairs(
+        self, row: str, other: str, metric: str, dataset: str, clients: int
+    ) -> tuple[list[float], list[float]]:
+        """Return two rows' values of one column at the seeds that both have."""
+        ours, theirs = (self.by_seed(name, metric, dataset, clients) for name in (row, other))
+        seeds = sorted(ours.keys() & theirs.keys())
+        return [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+
+
+def _order(item: tuple[tuple[str, Column], object]) -> tuple[str, str, int, int]:
+    (row, column), _ = item
+    return row, column.dataset, column.clients, column.seed
+
+
+def markdown(results: Results, anchors: Anchors) -> str:
+    """Return all tables."""
+    return "\n\n".join(_table(results, anchors, metric) for metric in TITLES) + "\n"
+
+
+def _table(results: Results, anchors: Anchors, metric: str) -> str:
+    reference = _REFERENCE.get(metric, "FedBNR-KD")
+    columns = [(dataset, clients) for dataset in FILES for clients in CLIENTS]
+    header = ["", *(f"{dataset} {clients}" for dataset, clients in columns), f"p, {reference}"]
+    lines = [f"## {TITLES[metric]}", "", _line(header), _line(["---"] * len(header))]
+    for row in ROWS:
+        cells = [_cell(results, anchors, metric, row, reference, *column) for column in columns]
+        if any(cells):
+            overall = _overall(results, metric, row, reference, columns)
+            lines.append(_line([row, *(cell or "–" for cell in cells), overall]))
+    return "\n".join(lines)
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _cell(
+    results: Results,
+    anchors: Anchors,
+    metric: str,
+    row: str,
+    reference: str,
+    dataset: str,
+    clients: int,
+) -> str:
+    mean = results.mean(row, metric, dataset, clients)
+    if mean is None:
+        return ""
+    pairs = results.pairs(row, reference, metric, dataset, clients)
+    mark = arrows(*pairs) if row != reference and len(pairs[0]) > 1 else ""
+    thesis = anchors.get((_ANCHORED.get(metric, ""), row, dataset, clients))
+    beside = "" if thesis is None else f" ({thesis:.3g})"
+    return f"{number(mean)}{' ' if mark else ''}{mark}{beside}"
+
+
+def number(value: float) -> str:
+    """Return three digits.
+
+    >>> number(0.0123), number(3.456), number(17.31), number(-0.5)
+    ('0.012', '3.46', '17.3', '-0.500')
+    """
+    size = abs(value)
+    return f"{value:.3f}" if size < 1 else f"{value:.2f}" if size < 10 else f"{value:.1f}"
+
+
+def _overall(
+    results: Results, metric: str, row: str, reference: str, columns: list[tuple[str, int]]
+) -> str:
+    """Say how surely a row is worse (or better) than the reference over all columns together."""
+    ratios: list[float] = []
+    for column in columns:
+        ours, theirs = results.pairs(row, reference, metric, *column)
+        # An NLL may be negative: its difference is a log ratio of densities already.
+        direct = metric == "nll"
+        ratios += np.subtract(ours, theirs).tolist() if direct else log_ratios(ours, theirs)
+    if row == reference or not ratios:
+        return ""
+    zeros = [0.0] * len(ratios)
+    worse = probability(ratios, zeros, higher=True)
+    better = probability(ratios, zeros, higher=False)
+    return f"worse {worse:.2g}" if worse < better else f"better {better:.2g}"
