@@ -31,6 +31,9 @@ from privacy.noise import Source, exact
 Play = Callable[[int], NDArray[np.float64]]
 """So many games, to the guesser's scores of their outputs: higher where "with" is likelier."""
 
+_AT_A_TIME = 4096
+"""Games, so that memory is bounded."""
+
 
 @final
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def sum_game(
     direction = (after - before) / deviations
     direction /= np.linalg.norm(direction)
 
-    def play(own: NDArray[np.int64], games: int) -> NDArray[np.float64]:
+    def some(own: NDArray[np.int64], games: int) -> NDArray[np.float64]:
         totals = np.tile(own, (games, 1))
         for _ in range(honest):
             totals += np.hstack(
@@ -110,6 +113,10 @@ def sum_game(
             )
         scores: NDArray[np.float64] = (totals / deviations) @ direction
         return scores
+
+    def play(own: NDArray[np.int64], games: int) -> NDArray[np.float64]:
+        firsts = range(0, games, _AT_A_TIME)
+        return np.concatenate([some(own, min(_AT_A_TIME, games - first)) for first in firsts])
 
     return partial(play, before), partial(play, after)
 

@@ -95,9 +95,9 @@ def test_the_mechanism_is_as_private_as_it_claims(epsilon: float) -> None:
 
 def test_so_it_is_with_the_sampler_that_hospitals_use() -> None:
     encoding = Encoding.noisy(
-        layout(UNIT_ROWS), multiplier=planned(4.0), honest=HONEST, max_clients=5
+        layout(UNIT_ROWS), multiplier=planned(8.0), honest=HONEST, max_clients=5
     )
-    assert 0.5 < found(encoding, games=1000, source=exact) <= 4.0
+    assert 0.2 < found(encoding, games=1000, source=exact) <= 8.0
 
 
 @pytest.mark.parametrize(
