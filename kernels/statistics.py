@@ -42,7 +42,9 @@ class Noise:
                 raise StatisticsError(f"the noise of {name} is a positive number, or there is none")
 
     def __add__(self, other: "Noise") -> "Noise":
-        return Noise(**{name: math.hypot(own, getattr(other, name)) for name, own in vars(self).items()})
+        return Noise(
+            **{name: math.hypot(own, getattr(other, name)) for name, own in vars(self).items()}
+        )
 
 
 @dataclass(frozen=True, eq=False)

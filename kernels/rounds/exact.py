@@ -18,8 +18,8 @@ the checkpoint and τ chosen by held-out error) is what prototypes measured. One
 
 With differential privacy both sums of a step have noise, and each is paid for: few and large steps.
 S and b are those of `linear`, and G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t² and G_b = −w̄/σ² are made with
-the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under that
-posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
+the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under
+that posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
 (`kernels.rounds.clipped`). Nothing is judged on held-out rows, which would cost too: one pass over
 `steps` steps, and its last weights are kept.
 """
@@ -310,9 +310,7 @@ def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
     return replace(
         state,
         model=state.model.advanced(hyperparameters=scales),
-        pooled=Broadcast(
-            (second + second.mT) / 2, -weights / noise, weights, statistics.count
-        ),
+        pooled=Broadcast((second + second.mT) / 2, -weights / noise, weights, statistics.count),
         evidence=float(-posterior.log_evidence.sum()) / statistics.count,
     )
 

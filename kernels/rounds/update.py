@@ -85,9 +85,7 @@ def contribute(state: State, site: Site) -> Contribution:
     """Return what the site's rows change; zero from a site without a change."""
     if state.model.privacy is not None:
         return _new_rows(state, site)
-    new, removed = (
-        site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED)
-    )
+    new, removed = (site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED))
     if new.count + removed.count and NAME not in site.consents:
         raise ConsentNeeded(
             "this site has rows to add or remove, and where it alone has, the sum shows their "
