@@ -81,7 +81,7 @@ def _projected(scatter: Tensor, count: int, s: float, kernel: URK, label: str) -
         # Over n, so that the search's tolerances mean the same for every table.
         value = (of(x) - target).square().sum() / count
         (slope,) = torch.autograd.grad(value, x)
-        return float(value), slope.flatten().numpy()
+        return value.item(), slope.flatten().numpy()
 
     found = minimize(
         misfit, points.flatten().numpy(), jac=True, method="L-BFGS-B",
