@@ -30,7 +30,7 @@ integrated here.
 """
 
 import math
-from typing import NamedTuple
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -47,7 +47,8 @@ _DEPTH = 12.0
 _ITERATIONS = 50
 
 
-class _Noisy(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Noisy:
     """Statistics in the eigenbasis of S: Λ (M,), Q (M, M), Qᵀb̃ (M, T)."""
 
     eigenvalues: Tensor

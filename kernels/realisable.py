@@ -39,6 +39,7 @@ from kernels.urk import URK
 POINTS = 400
 _ITERATIONS = 200
 _SEED = 0
+_LEAST = 2.0**-20
 
 
 def repaired(statistics: Statistics, kernel: URK) -> Statistics:
@@ -52,7 +53,8 @@ def repaired(statistics: Statistics, kernel: URK) -> Statistics:
     scatter = _projected(statistics.scatter, statistics.count, noise.scatter, kernel, "repair")
     again = scatter + noise.scatter * symmetric_normals(_SEED, "again", len(scatter))
     second = _projected(again, statistics.count, noise.scatter, kernel, "again")
-    left = min(_deviation(second - scatter), noise.scatter)
+    # Of a tiny noise nothing may be left, and a deviation is positive.
+    left = min(max(_deviation(second - scatter), _LEAST * noise.scatter), noise.scatter)
     return replace(statistics, scatter=scatter, noise=replace(noise, scatter=left))
 
 
@@ -94,4 +96,5 @@ def _projected(scatter: Tensor, count: int, s: float, kernel: URK, label: str) -
     mended = nearest + max(0.0, 1 - explained) * beyond
     # Keeping some of what is beyond can leave an eigenvalue slightly below zero.
     eigenvalues, eigenvectors = torch.linalg.eigh(mended)
-    return (eigenvectors * eigenvalues.clamp_min(0.0)) @ eigenvectors.mT
+    root: Tensor = eigenvectors * eigenvalues.clamp_min(0.0).sqrt()
+    return root @ root.mT
