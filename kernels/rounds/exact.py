@@ -37,6 +37,7 @@ from kernels.chunks import CHUNK_ROWS
 from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
 from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Hyperparameters, Spectrum
+from kernels.realisable import repaired
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.clipped import clipped_gradient, gradient_block
@@ -299,7 +300,7 @@ def _private_contribution(state: State, site: Site) -> Contribution:
 
 
 def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
-    statistics = statistics_of(total, state.model)
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
     scales = fitted_scales(statistics)
     posterior = noise_aware.posterior(statistics, scales)
     noise, weights = scales.noise_variance, posterior.weights

@@ -26,6 +26,7 @@ import torch
 
 from kernels.errors import ConsentNeeded, NotPrivate
 from kernels.linear import Hyperparameters, Spectrum
+from kernels.realisable import repaired
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_flag
@@ -111,6 +112,7 @@ def update(state: State, total: SecureTotal) -> State:
         before.rounding + scatter_rounding(total, state.model.kernel.features),
         added(before.noise, noise_of(total, state.model)),
     )
+    statistics = repaired(statistics, state.model.urk)
     if statistics.noise is None:
         Spectrum.of(statistics)
     hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
