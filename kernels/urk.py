@@ -128,7 +128,7 @@ class URK(Kernel):
         if len(x) == 0:
             raise EmptyTable("x has no rows: features need at least one")
         # A sum is finite if its terms are: one pass without a temporary.
-        if not math.isfinite(float(x.sum())) and not torch.isfinite(x).all():
+        if not math.isfinite(float(x.detach().sum())) and not torch.isfinite(x).all():
             rows = int((~torch.isfinite(x).all(dim=1)).sum())
             raise NotFinite(
                 f"{rows} of {len(x)} rows have NaN or infinite cells: impute or remove them "

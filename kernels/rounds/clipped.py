@@ -6,8 +6,8 @@ by at most C when one is added or removed, however many rows it has.
 
 Gradients of single rows come from `torch.func`: the gradient of the loss of one row, vectorised. It
 is what Opacus does for modules that it has no rule of its own for, and no rule of Opacus fits here:
-the shifter's network is applied to random frequencies, which all rows share, and Opacus's rules take
-a layer's first dimension for the rows. `tests/rounds/test_clipped.py` compares the two.
+the shifter's network is applied to random frequencies, which all rows share, and Opacus's rules
+take a layer's first dimension for the rows. `tests/rounds/test_clipped.py` compares the two.
 """
 
 from collections.abc import Callable

@@ -33,8 +33,8 @@ _WORDS = {
     "held-out rows",
     "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
     "turn, and the error on held-out rows",
-    "elbo": "the gradient of a bound on the evidence over a random sample of rows, each unit's part "
-    "of it clipped, and how many rows were in the sample",
+    "elbo": "the gradient of a bound on the evidence over a random sample of rows, each unit's "
+    "part of it clipped, and how many rows were in the sample",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
     "recalibration": "counts of held-out rows by the size of their error",
@@ -71,8 +71,8 @@ def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
 class Planned:
     """What a stage would release with differential privacy: what it costs follows from this.
 
-    part: whose rows. sums: at most how many. multiplier: z, the noise of each over what one unit can
-    change. sampling_rate: with which chance a unit is in one of them.
+    part: whose rows. sums: at most how many. multiplier: z, the noise of each over what one unit
+    can change. sampling_rate: with which chance a unit is in one of them.
     """
 
     algorithm: str

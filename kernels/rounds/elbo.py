@@ -2,10 +2,12 @@
 
 With q(w) = N(m, diag s²) for each target,
 
-    −ELBO = Σ_rows Σ_t [½ log 2πσ_t² + ((y_t − φᵀm_t)² + Σ_j φ_j² s_tj²)/2σ_t²] + Σ_t KL(q_t ‖ N(0, λ_t²I))
+    −ELBO = Σ_rows Σ_t [½ log 2πσ_t² + ((y_t − φᵀm_t)² + Σ_j φ_j² s_tj²)/2σ_t²]
+            + Σ_t KL(q_t ‖ N(0, λ_t²I))
 
-and λ_t² = (‖m_t‖² + Σ s_tj²)/M is where the KL is least. The rows' part is the hospitals', clipped per
-unit and summed over a Poisson sample of units; the KL is the coordinator's own and costs nothing.
+and λ_t² = (‖m_t‖² + Σ s_tj²)/M is where the KL is least. The rows' part is the hospitals', clipped
+per unit and summed over a Poisson sample of units; the KL is the coordinator's own and costs
+nothing.
 
 broadcast  θ, m, log s, log σ
 local      each unit is in with probability `sampling_rate`, which only the site knows; the gradient
@@ -15,9 +17,9 @@ sum        the gradient of a random sample of all units, with noise, and how man
 update     one step of Adam on −ELBO/n; n from all counts so far
 
 Sampling hides who was in a sum, and with noise of the same size costs less (accounting knows the
-rate). What is kept is θ, σ and λ: `linear`, run after it, finds w in one sum over all rows, with its
-full covariance. Without differential privacy `exact` is the better choice; the algorithm is the same
-then, without noise.
+rate). What is kept is θ, σ and λ: `linear`, run after it, finds w in one sum over all rows, with
+its full covariance. Without differential privacy `exact` is the better choice; the algorithm is the
+same then, without noise.
 """
 
 import math
@@ -185,7 +187,7 @@ def _sizes(model: Model) -> tuple[int, int, int, int]:
 
 
 def _split(model: Model, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    theta, mean, log_deviation, log_noise = parameters.split(_sizes(model))
+    theta, mean, log_deviation, log_noise = torch.split(parameters, list(_sizes(model)))
     return theta, mean, log_deviation, log_noise
 
 

@@ -160,7 +160,7 @@ def finished(state: State) -> bool:
     return state.model.scores is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(spec: Spec, model: Model) -> None:
     """Refuse nothing: every part has a private form."""
 
 
@@ -227,7 +227,9 @@ def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
     rows, clips = max(float(torch.stack(counted).mean()), 1.0), _clips(state.model)
 
     def scores(name: str, laws: list[StudentT]) -> Scores:
-        return clips.scores(laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows)
+        return clips.scores(
+            laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows
+        )
 
     judged = {name: scores(name, laws) for name, laws in _judged(state).items()}
     conformal = inside(sums["conformal.bins"]) * rows if state.judges is not None else None

@@ -18,8 +18,8 @@ the checkpoint and τ chosen by held-out error) is what prototypes measured. One
 
 With differential privacy both sums of a step have noise, and each is paid for: few and large steps.
 S and b are those of `linear`, and G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t² and G_b = −w̄/σ² are made with
-the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under that
-posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
+the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under
+that posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
 (`kernels.rounds.clipped`). Nothing is judged on held-out rows, which would cost too: one pass over
 `steps` steps, and its last weights are kept.
 """
@@ -37,6 +37,7 @@ from kernels.chunks import CHUNK_ROWS
 from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
 from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Hyperparameters, Spectrum
+from kernels.realisable import repaired
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.clipped import clipped_gradient, gradient_block
@@ -299,7 +300,7 @@ def _private_contribution(state: State, site: Site) -> Contribution:
 
 
 def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
-    statistics = statistics_of(total, state.model)
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
     scales = fitted_scales(statistics)
     posterior = noise_aware.posterior(statistics, scales)
     noise, weights = scales.noise_variance, posterior.weights
@@ -310,9 +311,7 @@ def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
     return replace(
         state,
         model=state.model.advanced(hyperparameters=scales),
-        pooled=Broadcast(
-            (second + second.mT) / 2, -weights / noise, weights, statistics.count
-        ),
+        pooled=Broadcast((second + second.mT) / 2, -weights / noise, weights, statistics.count),
         evidence=float(-posterior.log_evidence.sum()) / statistics.count,
     )
 

@@ -12,9 +12,9 @@ A row is in the fold that a hash of its patient says, or of itself where the sch
 
 With differential privacy the histogram has few bins and no folds (`kernels.noisy_recalibration`). A
 row is in one bin of each of T targets, so a unit of k rows moves the histogram by at most k√T. Rows
-are predicted one at a time: in a batch, the last bit of a row's prediction may depend on which other
-rows are in it, and at the edge of a bin a whole count on that bit; then one row more could move
-others.
+are predicted one at a time: in a batch, the last bit of a row's prediction may depend on which
+other rows are in it, and at the edge of a bin a whole count on that bit; then one row more could
+move others.
 """
 
 import math
@@ -107,7 +107,7 @@ def finished(state: State) -> bool:
     return state.model.recalibration is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(spec: Spec, model: Model) -> None:
     """Every histogram has a private form."""
 
 

@@ -80,9 +80,9 @@ class Site:
     """One hospital's records in parts: in memory, or streamed where a table has too many rows.
 
     A part without records has no rows. `consents` names the algorithms that may show this site's
-    own numbers and that its operator has agreed to; by default none. `seed` chooses among a patient's
-    rows where there are too many. `randomness` gives so many octets that nobody can predict: which
-    units are in a sample is the site's secret.
+    own numbers and that its operator has agreed to; by default none. `seed` chooses among a
+    patient's rows where there are too many. `randomness` gives so many octets that nobody can
+    predict: which units are in a sample is the site's secret.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class Site:
         if model.schema.patient is None:
             for x, y, _ in self.chunks(part, model):
                 own = torch.arange(len(x))[self._sample(len(x), sampling_rate)]
-                for some in own.split(rows):
+                for some in torch.split(own, rows):
                     yield Units(x[some], y[some], torch.arange(len(some)))
             return
         x, y = self.table(part, model)
@@ -217,7 +217,7 @@ class Site:
             end = int((unit[order] < last).sum()) if rows < len(order) else len(order)
             end = end or int((unit[order] <= last).sum())
             some, order = order[:end], order[end:]
-            yield Units(x[some], y[some], unit[some].unique(return_inverse=True)[1])
+            yield Units(x[some], y[some], torch.unique(unit[some], return_inverse=True)[1])
 
     def _unit_of(self, part: Part, model: Model) -> Tensor:
         """Say whose each row of a part is, (n,), computed once."""
@@ -259,9 +259,7 @@ class Site:
             training = training.take(torch.tensor([key not in gone for key in row_keys(training)]))
         added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
         records[Part.TRAINING] = Records.concatenate([training, *added])
-        return Site(
-            records, consents=self.consents, seed=self._seed, randomness=self._randomness
-        )
+        return Site(records, consents=self.consents, seed=self._seed, randomness=self._randomness)
 
     def _own(self, part: Part, model: Model) -> Records | Streamed | None:
         """Return the rows of a part that the model's sums read; the choice is made once."""

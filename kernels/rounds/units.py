@@ -14,9 +14,7 @@ from kernels.hashed import seeded_word
 from kernels.row_hashes import mixed, words
 
 
-def kept_rows(
-    keys: list[bytes], hashes: list[bytes], *, most: int, seed: int
-) -> NDArray[np.bool_]:
+def kept_rows(keys: list[bytes], hashes: list[bytes], *, most: int, seed: int) -> NDArray[np.bool_]:
     """Say which rows stay, (n,): at most `most` of each key, by their hashes and the seed.
 
     >>> patients, rows = [b"a" * 32, b"b" * 32, b"a" * 32], [bytes([i]) * 32 for i in range(3)]

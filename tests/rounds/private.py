@@ -41,7 +41,12 @@ def table(rows: int, *, seed: int, patients: int | None = None, outliers: float 
     lactate = random.lognormal(0.3, 0.6, rows)
     stay = 4 + 2 * np.sin(age / 12) + lactate + 0.5 * random.normal(size=rows)
     cost = 900 * stay.clip(0) + 2000
-    for values, ends in ((age, (0, 120)), (lactate, (0, 1000)), (stay, (-50, 400)), (cost, (0, 1e6))):
+    for values, ends in (
+        (age, (0, 120)),
+        (lactate, (0, 1000)),
+        (stay, (-50, 400)),
+        (cost, (0, 1e6)),
+    ):
         far = random.random(rows) < outliers
         values[far] = random.choice(ends, far.sum())
     lactate[random.random(rows) < 0.1] = np.nan

@@ -126,8 +126,9 @@ def _targets_on_the_sites_own_scale(state: Any, site: Site) -> Contribution:
 def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
     """What is right for rows is too much for patients: k rows, each clipped."""
     model = replace(state.model, schema=replace(state.model.schema, patient=None))
-    x, y = site.table(Part.TRAINING, state.model)
-    records = replace(site._in_memory(Part.TRAINING, state.model), schema=model.schema, patients=None)
+    records = replace(
+        site._in_memory(Part.TRAINING, state.model), schema=model.schema, patients=None
+    )
     rows = Site({Part.TRAINING: records})
     return elbo.contribute(replace(state, model=model), rows)
 
@@ -158,7 +159,7 @@ def test_a_histogram_that_couples_rows_is_noticed() -> None:
     def from_the_largest(state: Any, site: Site) -> Contribution:
         model = state.model
         counts = np.zeros(recalibration.layout(state).blocks[0].shape)
-        for x, y, _ in site.chunks(Part.CALIBRATION, model):
+        for _, y, _ in site.chunks(Part.CALIBRATION, model):
             z = y - y.amax(0)
             counts += torch.stack(
                 [recalibration.noisy_recalibration.histogram(own) for own in z.mT]

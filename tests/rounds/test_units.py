@@ -20,7 +20,9 @@ def hashes(numbers: list[int]) -> list[bytes]:
     return [np.random.default_rng(n).bytes(32) for n in numbers]
 
 
-rows_of_patients = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 8)), min_size=1, max_size=40)
+rows_of_patients = st.lists(
+    st.tuples(st.integers(0, 5), st.integers(0, 8)), min_size=1, max_size=40
+)
 
 
 @given(rows_of_patients, st.integers(1, 4), st.integers(0, 3), st.randoms(use_true_random=False))
@@ -65,13 +67,18 @@ def test_a_site_gives_no_more_rows_of_a_patient_than_the_program_allows() -> Non
 
 def test_a_streamed_table_keeps_the_rows_that_one_in_memory_keeps() -> None:
     whole = private.table(300, seed=6, patients=20)
-    pieces = [{name: column[i : i + 37] for name, column in whole.items()} for i in range(0, 300, 37)]
+    pieces = [
+        {name: column[i : i + 37] for name, column in whole.items()} for i in range(0, 300, 37)
+    ]
     how: dict[str, Any] = {"held_out": 0.5, "seed": 1}
     streamed = Site.of_stream(private.PATIENTS, pieces, rows_in_memory=0, **how)
     in_memory = Site.of_stream(private.PATIENTS, pieces, **how)
     for part in (Part.TRAINING, Part.STOPPING, Part.CALIBRATION):
         assert streamed.count(part, MODEL) == in_memory.count(part, MODEL) > 0
-        one, other = (torch.cat([r.numeric for r in s.record_chunks(part, MODEL)]) for s in (streamed, in_memory))
+        one, other = (
+            torch.cat([r.numeric for r in s.record_chunks(part, MODEL)])
+            for s in (streamed, in_memory)
+        )
         assert torch.equal(one, other)
         units = [
             torch.cat([y for _, y, _ in s.units(part, MODEL, rows=7)]).sum(0)
