@@ -18,7 +18,13 @@ from torch import Tensor
 
 from benchmarks.datasets import Split
 from benchmarks.fedbnr.protocol import Column, Predictor, Tables, follow
-from benchmarks.fedbnr.recipes import averaging_of, distillation_of, exact_of, kernel_of
+from benchmarks.fedbnr.recipes import (
+    averaging_of,
+    distillation_of,
+    exact_kernel,
+    exact_of,
+    local_kernel,
+)
 from benchmarks.fedbnr.scoring import Belief, Scored, scored
 from client_sdk.simulation import simulate
 from kernels.linear import Hyperparameters, Posterior
@@ -99,28 +105,32 @@ def program_of(split: Split, kernel: KernelSpec, phase_1: Any) -> Program:
     return Program(split.dataset.schema, kernel, stages, max_rows=20_000)
 
 
-def measure_exact(split: Split, column: Column, **changed: Any) -> dict[str, Scored]:
+def measure_exact(split: Split, column: Column, *, most_steps: int) -> dict[str, Scored]:
     """Measure FedBNR exact."""
-    program = program_of(split, kernel_of(split), exact_of(column.dataset, **changed))
+    program = program_of(
+        split, exact_kernel(split), exact_of(column.dataset, most_steps=most_steps)
+    )
     return {"FedBNR exact": _run(program, split, split.sites, exact.NAME, column)[0]}
 
 
-def measure_central(split: Split, column: Column) -> dict[str, Scored]:
+def measure_central(split: Split, column: Column, *, most_steps: int) -> dict[str, Scored]:
     """Measure the same program where one site holds all rows."""
-    program = program_of(split, kernel_of(split), exact_of(column.dataset))
+    program = program_of(
+        split, exact_kernel(split), exact_of(column.dataset, most_steps=most_steps)
+    )
     return {"Central URK": _run(program, split, (split.pooled(),), exact.NAME, column)[0]}
 
 
 def measure_averaging(split: Split, column: Column, *, with_local: bool) -> dict[str, Scored]:
     """Measure FedBNR, and avg+local from the same kernels."""
-    spec = averaging_of(column.dataset, column.clients)
+    spec = averaging_of(column.clients)
     return _measure_both(split, column, spec, fedavg.NAME, ("FedBNR", "avg+local"), with_local)
 
 
 def measure_distillation(split: Split, column: Column, *, with_local: bool) -> dict[str, Scored]:
     """Measure FedBNR-KD, and kd+local from the same kernels."""
     public = columns_of(split.dataset.table(split.public))
-    spec = distillation_of(column.dataset, column.clients, public)
+    spec = distillation_of(column.clients, public)
     names = ("FedBNR-KD", "kd+local")
     return _measure_both(split, column, spec, distillation.NAME, names, with_local)
 
@@ -128,7 +138,7 @@ def measure_distillation(split: Split, column: Column, *, with_local: bool) -> d
 def _measure_both(
     split: Split, column: Column, spec: Any, phase: str, names: tuple[str, str], with_local: bool
 ) -> dict[str, Scored]:
-    kernel = kernel_of(split)
+    kernel = local_kernel(len(split.dataset.schema.feature_names))
     found, trail = _run(program_of(split, kernel, spec), split, split.sites, phase, column)
     if not with_local:
         return {names[0]: found}
