@@ -32,7 +32,8 @@ _MOST = 1e6
 """The greatest multiplier that an encoding takes."""
 _DEALING = b"planned"
 _SEARCHED = 2.0**-10
-_MOST_TRIES = 50
+_SECANTS = 8
+_MOST_TRIES = 40
 
 
 @final
@@ -116,7 +117,8 @@ def _alone(stage: Stage, mu: float, *, delta: float) -> float:
     plain = math.sqrt(stage.sums) / mu
     if stage.sampling_rate == 1:
         return plain
-    target = gaussian.epsilon(mu, delta)
+    # A hundredth is a start: less than that the numerical accountant cannot tell apart.
+    target = max(gaussian.epsilon(mu, delta), 0.01)
     # Many sums over small samples are nearly Gaussian, with q/z in the place of 1/z.
     near = plain * max(stage.sampling_rate, 2.0**-6)
     return _least(lambda z: _planned([stage], [z], runs=1, delta=delta), target, near)
@@ -148,11 +150,12 @@ def _moved(stages: Sequence[Stage], found: Sequence[float], factor: float) -> li
 def _least(spent: Callable[[float], float], target: float, near: float) -> float:
     """Return where a decreasing function comes to the target, or hardly below, by secants.
 
-    On logarithmic scales it is nearly a straight line: ε is about proportional to 1/z.
+    On logarithmic scales it is nearly a straight line: ε is about proportional to 1/z. Where it is
+    not, as other stages spend most, large steps and halving come to an end too.
     """
     low, high, slope = 0.0, math.inf, -1.0
     z, last = near, (0.0, 0.0)
-    for _ in range(_MOST_TRIES):
+    for attempt in range(_MOST_TRIES):
         epsilon = spent(z)
         if target * (1 - _SEARCHED) <= epsilon <= target:
             return z
@@ -166,7 +169,9 @@ def _least(spent: Callable[[float], float], target: float, near: float) -> float
         last = z, min(epsilon, 1e9)
         aim = target * (1 - _SEARCHED / 2) / max(epsilon, 1e-9)
         z *= min(max(aim ** (1 / slope), 1 / 8), 8.0)
-        if not low < z < high:
+        if attempt > _SECANTS and (low == 0 or high == math.inf):
+            z = high / 4 if low == 0 else low * 4
+        elif attempt > _SECANTS or not low < z < high:
             z = math.sqrt(low * high)
     if high < math.inf:
         return high

@@ -118,6 +118,15 @@ def test_sums_over_samples_are_planned_too() -> None:
     assert noise[0] < math.sqrt(200) * whole[0] / 2
 
 
+def test_a_sampled_stage_with_next_to_no_share_takes_what_the_rounding_left_over() -> None:
+    stages = [
+        Stage(part="training", sums=10, sampling_rate=0.1, share=1e-3),
+        Stage(part="training"),
+    ]
+    noise = multipliers(stages, epsilon=1.0, delta=DELTA)
+    assert 0.99 <= cost(planned(stages, noise), delta=DELTA).epsilon <= 1.0
+
+
 def test_numbers_are_rounded_up_to_four_digits() -> None:
     for z in multipliers([Stage(part="a", sums=n) for n in (1, 7, 300)], epsilon=0.3, delta=1e-7):
         assert float(f"{z:.4g}") == z
