@@ -30,6 +30,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData(
@@ -128,6 +129,9 @@ run_members = Table(
     Column("name", String(200), nullable=False),
     # The first epoch in which it has advertised: later ones of the session say that it has.
     Column("first_epoch", Integer),
+    # With differential privacy: it is done without, or it is back after having been left out.
+    Column("refused", Boolean, nullable=False, server_default=false()),
+    Column("returned", Boolean, nullable=False, server_default=false()),
 )
 
 run_metrics = Table(
