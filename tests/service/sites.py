@@ -6,6 +6,7 @@ requests are signed and cross as bytes.
 
 import base64
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -155,7 +156,8 @@ class Site(Hospital):
         assert hashlib.sha256(broadcast).hexdigest() == item["broadcast"]
         algorithm = algorithm_of(self.program.stages[item["stage"]])
         state = received(broadcast, self.program, item["stage"])
-        encoding = Encoding.finest(algorithm.layout(state), max_clients=len(task.active))
+        _, epoch = self.client.journal.entry(task.epoch_id)
+        encoding = Encoding.finest(algorithm.layout(state), max_clients=epoch.size)
         assert task.statistic == f"{algorithm.NAME}/{algorithm.VERSION}"
         assert task.encoding == encoding.to_bytes()
         expected = {
@@ -170,9 +172,14 @@ class Site(Hospital):
             encoding.encode(algorithm.contribute(state, self.rows)),
             table=hashlib.sha256(self.name.encode()).digest(),
             broadcast=broadcast,
+            noise=os.urandom(16) if self.is_private else b"",
         )
         header = step.message.encode()
         return len(header).to_bytes(4, "big") + header + bytes(step.body)
+
+    @property
+    def is_private(self) -> bool:
+        return self.client.journal.terms(UUID(self.session).bytes).differential_privacy
 
     @cached_property
     def rows(self) -> Rows:
