@@ -34,6 +34,9 @@
     │   ├── UnknownAlgorithm      program.unknown_algorithm
     │   ├── NewerProgram          program.newer_version
     │   ├── TooManyRows           program.too_many_rows
+    │   ├── NotPrivate            program.not_private
+    │   ├── UnboundedFeatures     program.unbounded_features
+    │   ├── UnboundedColumns      program.unbounded_columns
     │   └── ConsentNeeded         program.consent_needed
     ├── StateError                state.invalid
     ├── ArtifactError             artifact.invalid
@@ -269,6 +272,24 @@ class TooManyRows(ProgramError):
     """A site has more rows than the program's bounds were made for."""
 
     code = "program.too_many_rows"
+
+
+class NotPrivate(ProgramError):
+    """An algorithm, or a choice of its parameters, has no differentially private form."""
+
+    code = "program.not_private"
+
+
+class UnboundedFeatures(ProgramError):
+    """With differential privacy a kernel's features need a bound that holds for every row."""
+
+    code = "program.unbounded_features"
+
+
+class UnboundedColumns(ProgramError):
+    """With differential privacy numeric columns and targets need both bounds in the schema."""
+
+    code = "program.unbounded_columns"
 
 
 class ConsentNeeded(ProgramError):

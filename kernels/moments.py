@@ -125,7 +125,7 @@ def mean_and_scale(
     from none, if that is more: then bounds (or narrower ones) are needed to see whether the column
     varies, and a scale of 1 would clip it if it does. Without any cell the mean is the origin.
     """
-    origin, unit = _origin_and_unit(column)
+    origin, unit = origin_and_unit(column)
     mean = total / count if count else 0.0
     square = squares / count if count else 0.0
     bounded = column.lower is not None and column.upper is not None
@@ -140,9 +140,10 @@ def _sums(
     columns: Sequence[Numeric | Target], values: Tensor, missing: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Sum u and u² of each column of `values`, (n, len(columns)), over cells not `missing`."""
-    references = [_origin_and_unit(column) for column in columns]
+    references = [origin_and_unit(column) for column in columns]
     origin, unit = torch.tensor(references, dtype=torch.float64).reshape(-1, 2).unbind(1)
-    u = ((values - origin) / unit).masked_fill(missing, 0.0)
+    reach = torch.tensor([_reach(column) for column in columns], dtype=torch.float64)
+    u = ((values - origin) / unit).clamp(-reach, reach).masked_fill(missing, 0.0)
     sums, squares = u.sum(0), u.square().sum(0)
     for column, square in zip(columns, squares.tolist(), strict=True):
         if not math.isfinite(square):
@@ -153,7 +154,13 @@ def _sums(
     return sums, squares
 
 
-def _origin_and_unit(column: Numeric | Target) -> tuple[float, float]:
+def _reach(column: Numeric | Target) -> float:
+    """Return how far u is from 0: a value at its bound must not be beyond 1 by a rounding."""
+    return math.inf if column.lower is None or column.upper is None else 1.0
+
+
+def origin_and_unit(column: Numeric | Target) -> tuple[float, float]:
+    """Return what u = (x − origin)/unit of a column is made with."""
     lower, upper = column.lower, column.upper
     if lower is not None and upper is not None:
         return lower / 2 + upper / 2, upper / 2 - lower / 2

@@ -128,8 +128,13 @@ def fit(counts: Tensor) -> StudentT:
         mass = law.beyond(lower) - law.beyond(upper)
         return -float(shares @ np.log(np.maximum(mass, _LEAST_MASS)))
 
-    median = min(float(lower[np.searchsorted(shares.cumsum(), 0.5)]), 2.0**_LARGEST)
-    median = max(median, 2.0**_SMALLEST)
+    median = float(lower[np.searchsorted(shares.cumsum(), 0.5)])
+    return likeliest(loss, median=median, rows=rows)
+
+
+def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) -> StudentT:
+    """Return the law of the least loss per row, near a median of |z|; the Gaussian if it will do."""
+    median = min(max(median, 2.0**_SMALLEST), 2.0**_LARGEST)
     gaussian = _descend(loss, [StudentT(None, _scale(None, median))])
     student = _descend(loss, [StudentT(nu, _scale(nu, median)) for nu in _STARTS])
     return student if rows * (loss(gaussian) - loss(student)) > _AKAIKE else gaussian

@@ -15,11 +15,34 @@ from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS
 from kernels.errors import EmptyTable, NotFinite, NotSymmetric, StatisticsError, WrongShape
+from kernels.plain import is_number
 from kernels.urk import URK
 
 _EPSILON = torch.finfo(torch.float64).eps
 _NOTHING = 2.0**-30
 """A sum of squared standardised targets this small is no row's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """Standard deviations of the Gaussian noise that statistics were released with.
+
+    scatter: s, of each diagonal element of S; off the diagonal s/√2, and S stays symmetric.
+    cross, target_squares: of each element of b and of yᵀy. count: of n.
+    """
+
+    scatter: float
+    cross: float
+    target_squares: float
+    count: float
+
+    def __post_init__(self) -> None:
+        for name, deviation in vars(self).items():
+            if not (is_number(deviation) and deviation > 0):
+                raise StatisticsError(f"the noise of {name} is a positive number, or there is none")
+
+    def __add__(self, other: "Noise") -> "Noise":
+        return Noise(**{name: math.hypot(own, getattr(other, name)) for name, own in vars(self).items()})
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +55,7 @@ class Statistics:
     count: n. Not negative; a difference of tables may have fewer rows than features.
     rounding: a bound on the spectral norm of S's error, 0 for statistics that were never rounded;
         it adds up, whatever is done with the statistics, and a difference adds float64's own.
+    noise: with differential privacy, what was added to them; S need not be positive then.
     """
 
     scatter: Tensor
@@ -39,6 +63,7 @@ class Statistics:
     target_squares: Tensor
     count: int
     rounding: float = 0.0
+    noise: Noise | None = None
 
     def __post_init__(self) -> None:
         if self.scatter.ndim != 2 or self.cross.ndim != 2 or 0 in self.cross.shape:
@@ -66,6 +91,8 @@ class Statistics:
             raise StatisticsError(f"n is a count of rows, not {self.count}: was more subtracted?")
         if not (math.isfinite(self.rounding) and self.rounding >= 0):
             raise StatisticsError(f"a rounding is finite and not negative, not {self.rounding}")
+        if not (self.noise is None or isinstance(self.noise, Noise)):
+            raise StatisticsError("the noise of statistics is a Noise, or None")
         if not torch.equal(self.scatter, self.scatter.mT):
             scale = float(self.scatter.diagonal().abs().max())
             asymmetry = float((self.scatter - self.scatter.mT).abs().max())
@@ -149,6 +176,7 @@ class Statistics:
             self.target_squares + other.target_squares,
             self.count + other.count,
             self.rounding + other.rounding,
+            added(self.noise, other.noise),
         )
 
     def __sub__(self, other: Self) -> Self:
@@ -163,6 +191,7 @@ class Statistics:
             squares,
             self.count - other.count,
             self.rounding + other.rounding + rounding,
+            added(self.noise, other.noise),
         )
 
     def _check_compatible(self, other: Self) -> None:
@@ -171,6 +200,11 @@ class Statistics:
                 f"statistics of {self.features} features and {self.targets} targets do not add to "
                 f"{other.features} and {other.targets}: they are of different kernels or schemas"
             )
+
+
+def added(one: Noise | None, other: Noise | None) -> Noise | None:
+    """Return the noise of a sum, or of a difference, of independent releases."""
+    return one + other if one is not None and other is not None else one or other
 
 
 def _checked_chunk(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,14 +10,16 @@ the diagonal of a symmetric matrix it is divided by the packing's √2. The mult
 carried to more than float64's 53 bits, because up to 62 of them are sent. Sums of integers are
 exact; decoding rounds each of them once to a float64.
 
-`Encoding.finest` chooses the scales where no noise is added. With noise they follow from the
-noise, whose tails count in the head-room: another constructor, for the same class.
+`Encoding.finest` chooses the scales where no noise is added. With differential privacy they follow
+from the noise, whose tails count in the head-room: `Encoding.noisy`; privacy/scales.py derives
+both. Noise is added to the integers, before anything else is done with them; an encoding with noise
+gives no integers without it.
 """
 
 import hashlib
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Self, final
@@ -28,6 +30,8 @@ from numpy.typing import ArrayLike, NDArray
 from privacy.errors import (
     BlockMismatch,
     EncodingError,
+    NoHeadRoom,
+    NoiseError,
     NotFinite,
     NotSymmetric,
     OutOfBound,
@@ -37,8 +41,17 @@ from privacy.errors import (
     WrongShape,
 )
 from privacy.layout import Block, Layout, SecureTotal, _release_total
+from privacy.scales import (
+    HEAD_ROOM_BITS,
+    TAILS,
+    finest_bits,
+    fits,
+    integer_sensitivity,
+    largest_integer,
+    noisy_bits,
+    share_deviation,
+)
 
-HEAD_ROOM_BITS = 62
 MAX_CLIENTS = 1 << 20
 """The largest tree of cohorts; one cohort has at most 200 members."""
 
@@ -48,7 +61,7 @@ _SYMMETRY = 2.0**-40
 """Relative difference of the two triangles that counts as rounding of the matrix product."""
 _FLOAT_ROUNDING = 2.0**-51
 """Relative error of decoding: integer to float64, 1/√2 as a float64, and their product."""
-_FORMAT = b"veilgp encoding 1\0"
+_FORMAT = b"veilgp encoding 2\0"
 
 # √2 as a float64, that float64 in pieces of 27 and 26 bits, and what it lacks of √2.
 _ROOT = math.sqrt(2.0)
@@ -63,6 +76,9 @@ _SPLITTER = 2.0**27 + 1.0
 class Encoding:
     """How the blocks of a layout become integers: the fractional bits of each, in order.
 
+    share_deviations: of the discrete Gaussian that each member adds to every element of a block,
+        in integer steps, for each block in order; empty without differential privacy.
+
     >>> layout = Layout((Block("rows", (), bound=1e6, resolution=1.0),))
     >>> encoding = Encoding.finest(layout, max_clients=10)
     >>> encoding.fractional_bits
@@ -76,6 +92,7 @@ class Encoding:
     layout: Layout
     max_clients: int
     fractional_bits: tuple[int, ...]
+    share_deviations: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if type(self.max_clients) is not int or not 1 <= self.max_clients <= MAX_CLIENTS:
@@ -89,19 +106,43 @@ class Encoding:
                 f"{len(self.layout.blocks)} blocks need as many fractional bits, "
                 f"not {len(self.fractional_bits)}"
             )
-        for block, bits in zip(self.layout.blocks, self.fractional_bits, strict=True):
-            if not _fits(block, self.max_clients, bits):
-                raise EncodingError(
-                    f"block {block.name}: {self.max_clients} clients within ±{block.bound:g} can "
-                    f"overflow {HEAD_ROOM_BITS} bits with {bits} of them fractional"
-                )
-            if Fraction(2) ** -bits > Fraction(block.resolution):
-                raise ResolutionTooFine(
-                    f"block {block.name}: {bits} fractional bits are coarser than the resolution "
-                    f"{block.resolution:g} it needs; 64-bit sums of {self.max_clients} clients "
-                    f"within ±{block.bound:g} allow {finest_bits(block, self.max_clients)} bits: "
-                    "lower the bound, or live with a coarser resolution"
-                )
+        if not isinstance(self.share_deviations, tuple) or any(
+            type(share) is not int or share < 1 for share in self.share_deviations
+        ):
+            raise EncodingError("share deviations are a tuple of positive integers")
+        if len(self.share_deviations) not in (0, len(self.layout.blocks)):
+            raise EncodingError(
+                f"{len(self.layout.blocks)} blocks need as many share deviations, or none, "
+                f"not {len(self.share_deviations)}"
+            )
+        for block, bits, share in self._blocks():
+            if share:
+                self._check_noisy(block, bits, share)
+            else:
+                self._check_silent(block, bits)
+
+    def _check_silent(self, block: Block, bits: int) -> None:
+        if not fits(block, self.max_clients, bits):
+            raise EncodingError(
+                f"block {block.name}: {self.max_clients} clients within ±{block.bound:g} can "
+                f"overflow {HEAD_ROOM_BITS} bits with {bits} of them fractional"
+            )
+        if Fraction(2) ** -bits > Fraction(block.resolution):
+            raise ResolutionTooFine(
+                f"block {block.name}: {bits} fractional bits are coarser than the resolution "
+                f"{block.resolution:g} it needs; 64-bit sums of {self.max_clients} clients "
+                f"within ±{block.bound:g} allow {finest_bits(block, self.max_clients)} bits: "
+                "lower the bound, or live with a coarser resolution"
+            )
+
+    def _check_noisy(self, block: Block, bits: int, share: int) -> None:
+        integer_sensitivity(block, bits)
+        if not fits(block, self.max_clients, bits, share):
+            raise NoHeadRoom(
+                f"block {block.name}: {self.max_clients} clients within ±{block.bound:g}, each "
+                f"with noise of deviation {share}, can overflow {HEAD_ROOM_BITS} bits with {bits} "
+                "of them fractional"
+            )
 
     @classmethod
     def finest(cls, layout: Layout, *, max_clients: int) -> Self:
@@ -111,12 +152,54 @@ class Encoding:
         bits = tuple(finest_bits(block, max_clients) for block in layout.blocks)
         return cls(layout, max_clients, bits)
 
-    def encode(self, values: Mapping[str, ArrayLike]) -> NDArray[np.uint64]:
+    @classmethod
+    def noisy(cls, layout: Layout, *, multiplier: float, honest: int, max_clients: int) -> Self:
+        """Take the scales and shares by which a sum has the noise multiplier z, or a little more.
+
+        `honest` of the members suffice for it. privacy/scales.py derives what is done here.
+
+        >>> scatter = Block("scatter", (3, 3), bound=1e5, resolution=1.0, sensitivity=1.0)
+        >>> encoding = Encoding.noisy(Layout((scatter,)), multiplier=4, honest=9, max_clients=10)
+        >>> encoding.fractional_bits, encoding.share_deviations
+        ((30,), (1431657916,))
+        """
+        if type(max_clients) is not int or not 1 <= max_clients <= MAX_CLIENTS:
+            raise EncodingError(f"max_clients is an integer from 1 to {MAX_CLIENTS}")
+        if type(honest) is not int or not 1 <= honest <= max_clients:
+            raise EncodingError(f"honest is an integer from 1 to max_clients = {max_clients}")
+        if type(multiplier) not in (int, float) or not 1e-6 <= multiplier <= 1e6:
+            raise EncodingError("the noise multiplier is a number from 1e-6 to 1e6")
+        weights = math.fsum(block.weight for block in layout.blocks)
+        bits, shares = [], []
+        for block in layout.blocks:
+            noise = multiplier / math.sqrt(block.weight / weights * honest)
+            bits.append(noisy_bits(block, max_clients, noise))
+            shares.append(share_deviation(block, bits[-1], noise))
+        return cls(layout, max_clients, tuple(bits), tuple(shares))
+
+    def multiplier(self, *, honest: int) -> float:
+        """Return z of a sum, by what `honest` members draw and one unit can move of the integers.
+
+        z⁻² = Σ Δ_int²/(h·s²) over the blocks.
+        """
+        if not self.share_deviations:
+            raise NoiseError("this encoding has no noise, so it has no noise multiplier")
+        inverse = math.fsum(
+            (integer_sensitivity(block, bits) / share) ** 2 / honest
+            for block, bits, share in self._blocks()
+        )
+        return 1 / math.sqrt(inverse)
+
+    def encode(
+        self, values: Mapping[str, ArrayLike], *, noise: NDArray[np.int64] | None = None
+    ) -> NDArray[np.uint64]:
         """Return a contribution as a vector of `layout.length` integers modulo 2^64.
 
         Every block is checked before the first is encoded. What is refused is named with its
-        block and its bound, never with its value.
+        block and its bound, never with its value. `noise` is a fresh `privacy.noise.draw`, given
+        exactly if this encoding has noise: there is no way to its integers without.
         """
+        self._check_noise(noise)
         names = {block.name for block in self.layout.blocks}
         if missing := sorted(names - set(values)):
             raise BlockMismatch(f"the contribution lacks the blocks: {', '.join(missing)}")
@@ -131,6 +214,8 @@ class Encoding:
         ):
             _encode_block(block, 2.0**bits, array, integers[start : start + block.length])
             start += block.length
+        if noise is not None:
+            integers += noise
         return vector
 
     def decode(self, total: NDArray[np.uint64], *, contributors: int) -> SecureTotal:
@@ -150,17 +235,18 @@ class Encoding:
             )
         arrays, roundings, noises = {}, {}, {}
         start = 0
-        for block, bits in zip(self.layout.blocks, self.fractional_bits, strict=True):
+        for block, bits, share in self._blocks():
             integers = total[start : start + block.length].view("<i8")
             start += block.length
             packed, largest = _to_floats(integers, 2.0**-bits)
-            if largest > contributors * _largest_integer(block, bits):
+            noise = math.sqrt(contributors) * share
+            if largest > contributors * largest_integer(block, bits) + TAILS * math.ceil(noise):
                 raise TotalOutOfBound(
                     f"block {block.name}: the total is beyond what {contributors} contributions "
                     f"within ±{block.bound:g} can sum to; a member broke its bound"
                 )
             arrays[block.name] = _unpacked(block, packed)
-            noises[block.name] = 0.0
+            noises[block.name] = math.ldexp(noise, -bits)
             roundings[block.name] = math.ldexp(contributors, -bits - 1) + (
                 _FLOAT_ROUNDING * math.ldexp(largest, -bits)
             )
@@ -174,9 +260,10 @@ class Encoding:
 
     def to_bytes(self) -> bytes:
         """Return the one canonical form, layout included, for a task's context."""
-        bits = self.fractional_bits
-        head = struct.pack(f">IH{len(bits)}h", self.max_clients, len(bits), *bits)
-        return _FORMAT + head + self.layout.to_bytes()
+        bits, shares = self.fractional_bits, self.share_deviations
+        head = struct.pack(f">IHH{len(bits)}h", self.max_clients, len(bits), len(shares), *bits)
+        noise = struct.pack(f">{len(shares)}Q", *shares)
+        return _FORMAT + head + noise + self.layout.to_bytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -184,45 +271,42 @@ class Encoding:
         if data[: len(_FORMAT)] != _FORMAT:
             raise EncodingError("these bytes are no encoding of a version that this one reads")
         try:
-            max_clients, count = struct.unpack_from(">IH", data, len(_FORMAT))
-            bits = struct.unpack_from(f">{count}h", data, len(_FORMAT) + 6)
+            max_clients, count, noisy = struct.unpack_from(">IHH", data, len(_FORMAT))
+            position = len(_FORMAT) + 8
+            bits = struct.unpack_from(f">{count}h", data, position)
+            position += 2 * count
+            shares = struct.unpack_from(f">{noisy}Q", data, position)
+            position += 8 * noisy
         except struct.error as error:
             raise EncodingError("these bytes are no encoding: cut short") from error
-        layout = Layout.from_bytes(data[len(_FORMAT) + 6 + 2 * count :])
-        return cls(layout, max_clients, bits)
+        return cls(Layout.from_bytes(data[position:]), max_clients, bits, shares)
 
     def digest(self) -> bytes:
         """Return the SHA-256 of the canonical form."""
         return hashlib.sha256(self.to_bytes()).digest()
 
+    def _blocks(self) -> Iterator[tuple[Block, int, int]]:
+        """Give every block with its fractional bits and share deviation, 0 for no noise."""
+        shares = self.share_deviations or (0,) * len(self.layout.blocks)
+        return zip(self.layout.blocks, self.fractional_bits, shares, strict=True)
 
-def finest_bits(block: Block, max_clients: int) -> int:
-    """Return the largest f with max_clients × packed bound × 2^f below 2^62."""
-    reach = max_clients * block.bound * math.sqrt(_packing_squared(block))
-    bits = HEAD_ROOM_BITS - math.frexp(reach)[1]
-    # The float product may round across a power of two; the exact predicate decides.
-    while not _fits(block, max_clients, bits):
-        bits -= 1
-    while _fits(block, max_clients, bits + 1):
-        bits += 1
-    return bits
-
-
-def _fits(block: Block, max_clients: int, bits: int) -> bool:
-    """Say, exactly, whether max_clients × packed bound × 2^bits is below 2^62."""
-    reach = max_clients * Fraction(block.bound) * Fraction(2) ** bits
-    return bool(_packing_squared(block) * reach * reach < 1 << (2 * HEAD_ROOM_BITS))
-
-
-def _packing_squared(block: Block) -> int:
-    """Return the square of the factor that packing multiplies the block's bound by."""
-    return 2 if block.symmetric and block.shape[0] > 1 else 1
-
-
-def _largest_integer(block: Block, bits: int) -> int:
-    """Return an integer that no encoded element of one client exceeds in absolute value."""
-    squared = _packing_squared(block) * (Fraction(block.bound) * Fraction(2) ** bits) ** 2
-    return math.isqrt(math.ceil(squared)) + 1
+    def _check_noise(self, noise: NDArray[np.int64] | None) -> None:
+        if noise is None:
+            if self.share_deviations:
+                raise NoiseError("this encoding adds noise to what it encodes: draw it first")
+            return
+        if not self.share_deviations:
+            raise NoiseError("this encoding has no noise, and was given some")
+        if noise.dtype != np.dtype("<i8") or noise.shape != (self.layout.length,):
+            raise NoiseError(f"this encoding's noise is {self.layout.length} int64")
+        start = 0
+        for block, _, share in self._blocks():
+            if _largest(noise[start : start + block.length]) > TAILS * share:
+                raise NoiseError(
+                    f"block {block.name}: noise beyond {TAILS} deviations of {share}: no sampler "
+                    "of it draws that, so its source is broken; nothing was sent"
+                )
+            start += block.length
 
 
 def _largest(array: NDArray[np.float64] | NDArray[np.int64]) -> float:

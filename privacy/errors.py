@@ -6,11 +6,20 @@
     │   └── TotalOutOfBound       total.out_of_bound
     ├── EncodingError             encoding.invalid
     │   ├── ResolutionTooFine     encoding.resolution
+    │   ├── NoSensitivity         encoding.sensitivity
+    │   ├── NoHeadRoom            encoding.head_room
     │   ├── BlockMismatch         encoding.blocks
     │   ├── WrongShape            encoding.wrong_shape
     │   ├── NotSymmetric          encoding.not_symmetric
     │   ├── NotFinite             encoding.not_finite
     │   └── OutOfBound            encoding.out_of_bound
+    ├── NoiseError                noise.invalid
+    ├── AccountingError           accounting.invalid
+    │   ├── UnknownRelease        accounting.unknown_release
+    │   └── NoSuchPlan            accounting.no_such_plan
+    ├── LedgerError               ledger.invalid
+    │   ├── AlreadyCharged        ledger.already_charged
+    │   └── BudgetExceeded        ledger.budget_exceeded
     ├── MaskError                 mask.invalid
     ├── IdentityError             identity.invalid
     │   ├── InvalidKey            identity.key
@@ -69,6 +78,18 @@ class ResolutionTooFine(EncodingError):
     code = "encoding.resolution"
 
 
+class NoSensitivity(EncodingError):
+    """A block whose sensitivity nobody knows cannot be covered by noise."""
+
+    code = "encoding.sensitivity"
+
+
+class NoHeadRoom(EncodingError):
+    """A block's bound, its noise and the number of clients do not fit into 64 bits together."""
+
+    code = "encoding.head_room"
+
+
 class BlockMismatch(EncodingError):
     """A contribution lacks a block of its layout, or has one that the layout does not know."""
 
@@ -97,6 +118,48 @@ class OutOfBound(EncodingError):
     """A block holds a value beyond the bound that its layout declares."""
 
     code = "encoding.out_of_bound"
+
+
+class NoiseError(PrivacyError):
+    """Noise was asked for that no encoding plans, or the source of it is broken."""
+
+    code = "noise.invalid"
+
+
+class AccountingError(PrivacyError):
+    """A release, a budget or a plan has a missing, unknown or impossible part."""
+
+    code = "accounting.invalid"
+
+
+class UnknownRelease(AccountingError):
+    """Something whose cost no accountant here knows."""
+
+    code = "accounting.unknown_release"
+
+
+class NoSuchPlan(AccountingError):
+    """No noise that could be drawn keeps these stages within this budget."""
+
+    code = "accounting.no_such_plan"
+
+
+class LedgerError(PrivacyError):
+    """A ledger, or an entry of it, has a missing, unknown or impossible part."""
+
+    code = "ledger.invalid"
+
+
+class AlreadyCharged(LedgerError):
+    """A sum that is in the ledger: what is charged twice has been drawn or sent twice."""
+
+    code = "ledger.already_charged"
+
+
+class BudgetExceeded(LedgerError):
+    """The release would cost more than is left of the budget; nothing was charged."""
+
+    code = "ledger.budget_exceeded"
 
 
 class MaskError(PrivacyError):

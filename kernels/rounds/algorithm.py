@@ -5,6 +5,7 @@
     contribute(state, site)  -> Contribution  at the hospital: named blocks, within their bounds
     update(state, total)     -> State         at the coordinator: takes a SecureTotal, nothing else
     finished(state)          -> bool          then state.model is what the next stage starts from
+    check_private(spec, model)                refuses what has no form with differential privacy
 
 An algorithm is a module of this folder with these functions, its parameters as the frozen
 dataclass `Spec`, its `State`, and its `NAME` and `VERSION`: a hospital runs the algorithm of that
@@ -23,6 +24,22 @@ from kernels.rounds.site import Site
 from privacy.layout import Layout, SecureTotal
 
 Contribution = Mapping[str, NDArray[np.float64]]
+
+
+def contributed(algorithm: "Algorithm", state: Any, site: Site) -> Contribution:
+    """Return what a site contributes: its blocks, and with differential privacy clipped ones.
+
+    A block beyond its bound is refused where it is encoded, and a refusal is seen by everyone. With
+    differential privacy nothing that is seen may depend on the rows but through the noise, so every
+    element is moved to its bound instead. That is a projection onto a convex set, which brings no
+    two points further apart: the sensitivity stays what the layout declares. It happens only where
+    a site has more rows than the program's `max_rows`.
+    """
+    blocks = algorithm.contribute(state, site)
+    if state.model.privacy is None:
+        return blocks
+    bounds = {block.name: block.bound for block in algorithm.layout(state).blocks}
+    return {name: np.clip(own, -bounds[name], bounds[name]) for name, own in blocks.items()}
 
 
 def accepted(total: SecureTotal, layout: Layout) -> SecureTotal:
@@ -67,3 +84,6 @@ class Algorithm(Protocol):
 
     def finished(self, state: Any) -> bool:
         """Say whether there is no further sum."""
+
+    def check_private(self, spec: Any, model: Model) -> None:
+        """Refuse parameters, schema or kernel that it has no private form for, by name."""

@@ -4,10 +4,12 @@ Computed from the program alone, before anything is sent. The numbers are upper 
 stops early asks for fewer sums.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from kernels.errors import ProgramError
+from kernels.linear import Hyperparameters
+from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, update
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -57,10 +59,76 @@ def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
             f"{algorithm.NAME}/{algorithm.VERSION}",
             most_sums(spec, program),
             _most_numbers(spec, model),
-            _WORDS.get(algorithm.NAME, "sums of this statistic"),
+            _words(algorithm.NAME, program, stage),
         )
-        for algorithm, spec in program.algorithms()
+        for stage, (algorithm, spec) in enumerate(program.algorithms())
     )
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What a stage would release with differential privacy: what it costs follows from this.
+
+    part: whose rows. sums: at most how many. multiplier: z, the noise of each over what one unit can
+    change. sampling_rate: with which chance a unit is in one of them.
+    """
+
+    algorithm: str
+    part: Part
+    sums: int
+    multiplier: float
+    sampling_rate: float
+
+    @property
+    def dealt(self) -> bool:
+        """Whether the part is one of those that each unit is dealt to one of.
+
+        Sums over different dealt parts are paid for by different units; others by every unit.
+        """
+        return self.part in _DEALT
+
+
+_DEALT = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
+
+
+def planned(program: Program) -> tuple[Planned, ...]:
+    """Say for each stage of a private program what it would release; a free one has no sums."""
+    if program.privacy is None:
+        raise ProgramError("this program is not private: there is no noise to account for")
+    return tuple(
+        Planned(
+            f"{algorithm.NAME}/{algorithm.VERSION}",
+            _part(spec),
+            most_sums(spec, program),
+            multiplier,
+            getattr(spec, "sampling_rate", 1.0),
+        )
+        for (algorithm, spec), multiplier in zip(
+            program.algorithms(), program.privacy.multipliers, strict=True
+        )
+    )
+
+
+def _part(spec: Any) -> Part:
+    """Give the one part that a private stage reads."""
+    match spec:
+        case RecalibrationSpec():
+            return Part.CALIBRATION
+        case EvaluationSpec():
+            return spec.part
+        case update.Spec():
+            return Part.ADDED
+        case _:
+            return Part.TRAINING
+
+
+def _words(name: str, program: Program, stage: int) -> str:
+    words = _WORDS.get(name, "sums of this statistic")
+    if program.privacy is None or not most_sums(program.stages[stage], program):
+        return words
+    unit = "row" if program.schema.patient is None else "patient"
+    noise = program.privacy.multipliers[stage]
+    return f"{words}; with noise of {noise:g} times what any one {unit} can change in them"
 
 
 def columns_read(schema: Schema) -> tuple[str, ...]:
@@ -74,7 +142,7 @@ def most_sums(spec: Any, program: Program) -> int:
     match spec:
         case moments.Spec():
             start = moments.initial(spec, program.start())
-            return 1 if start.bounded is not None else 2
+            return 0 if moments.finished(start) else 1 if start.bounded is not None else 2
         case fedavg.Spec():
             return 2 * (spec.rounds + 1) if spec.validate else spec.rounds
         case distillation.Spec():
@@ -118,7 +186,9 @@ def _most_numbers(spec: Any, model: Model) -> int:
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():
-            judged = () if spec.recalibrated else None
+            judged = ((),) if spec.recalibrated else None
+            scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=model.targets)
+            model = replace(model, hyperparameters=scales)
             return evaluation_layout(EvaluationState(model, spec, judged)).length
         case _:
             return statistics

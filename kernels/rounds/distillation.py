@@ -29,7 +29,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import ProgramError, StateError, StatisticsError
+from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.local_evidence import negative_log_evidence
 from kernels.refit import refit
@@ -206,7 +206,7 @@ def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its trained kernel's Gram matrix and what it judged."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
-        return contribution_of(site_statistics(model, site, Part.TRAINING))
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
     contribution: dict[str, NDArray[np.float64]] = {}
     if state.round < spec.rounds:
         contribution |= _lesson(state, site)
@@ -255,6 +255,15 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done after one pass for each α."""
     return state.run == len(state.spec.alphas)
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "distillation sums locally trained kernels, of which no row's part is bounded: with "
+        "differential privacy leave phase 1 out, or train with `exact` or `elbo`"
+    )
+
 
 
 def _statistics_are_next(state: State) -> bool:

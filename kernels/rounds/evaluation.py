@@ -14,8 +14,13 @@ sum        the same over all sites: no site's own quality is seen
 update     the scores
 
 Coverage at single sites differs where their patients do, and is theirs to know: never summed here.
+
+With differential privacy there are fewer and clipped sums (`kernels.noisy_evaluation`), the scores
+have noise in them, and calibration rows are judged by what is served: the noise in it already keeps
+it from being fitted to any one of them. Rows are predicted one at a time, as in `recalibration`.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -32,6 +37,7 @@ from kernels.evaluation import (
     score,
 )
 from kernels.metrics import LEVELS, Scores
+from kernels.noisy_evaluation import BINS, Clips, bins, inside
 from kernels.recalibration import FOLDS, Recalibration
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
@@ -86,6 +92,8 @@ class State:
 def layout(state: State) -> Layout:
     """Return the scores of N(μ, v), and of what was recalibrated."""
     model = state.model
+    if model.privacy is not None:
+        return Layout(tuple(_private_blocks(state)))
     blocks = _score_blocks("gaussian", model)
     if state.judges is not None:
         shape = (model.targets, len(LEVELS))
@@ -100,7 +108,7 @@ def initial(spec: Spec, model: Model) -> State:
     judges = None
     if spec.recalibrated:
         own = known(model.recalibration, "recalibration")
-        crossed = spec.part is Part.CALIBRATION
+        crossed = spec.part is Part.CALIBRATION and model.privacy is None
         judges = tuple(
             tuple(each.without(fold) for each in own) if crossed else own for fold in range(FOLDS)
         )
@@ -110,6 +118,8 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Score the site's rows of the part."""
     part, model = state.spec.part, state.model
+    if model.privacy is not None:
+        return _private_contribution(state, site)
     gaussian, recalibrated = Scores.zero(model.targets), Scores.zero(model.targets)
     inside = torch.zeros(model.targets, len(LEVELS), dtype=torch.float64)
     for x, y, records in site.chunks(part, model):
@@ -133,18 +143,97 @@ def update(state: State, total: SecureTotal) -> State:
     """Set the scores."""
     total = accepted(total, layout(state))
     recalibrated = state.judges is not None
-    evaluation = Evaluation(
-        state.spec.part.value,
-        _summed("gaussian", total),
-        _summed("recalibrated", total) if recalibrated else None,
-        torch.tensor(total["conformal_inside"]) if recalibrated else None,
-    )
+    if state.model.privacy is not None:
+        evaluation = _despite_noise(state, total)
+    else:
+        evaluation = Evaluation(
+            state.spec.part.value,
+            _summed("gaussian", total),
+            _summed("recalibrated", total) if recalibrated else None,
+            torch.tensor(total["conformal_inside"]) if recalibrated else None,
+        )
     return replace(state, model=replace(state.model, scores=evaluation))
 
 
 def finished(state: State) -> bool:
     """One sum suffices."""
     return state.model.scores is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse nothing: every part has a private form."""
+
+
+_LAW_BLOCKS = "bins", "log_losses", "ranked_losses"
+
+
+def _judged(state: State) -> dict[str, list[StudentT]]:
+    """Return the laws that rows are judged by, by name."""
+    laws = {"gaussian": [StudentT()] * state.model.targets}
+    if state.judges is not None:
+        laws["recalibrated"] = [judge.law for judge in state.judges[0]]
+    return laws
+
+
+def _clips(model: Model) -> Clips:
+    return Clips.of(known(model.hyperparameters, "linear"))
+
+
+def _private_blocks(state: State) -> Iterator[Block]:
+    model, privacy = state.model, known(state.model.privacy, NAME)
+    targets, clips = (model.targets,), _clips(model)
+    per_row = clips.sensitivities()
+
+    def block(name: str) -> Block:
+        kind = name.rpartition(".")[2]
+        shape = (*targets, BINS) if kind == "bins" else targets
+        sensitivity = privacy.max_rows_per_patient * per_row[kind]
+        # No element moves further than the whole block does.
+        return Block(name, shape, model.max_rows * per_row[kind], SQUARES_RESOLUTION, sensitivity)
+
+    yield block("squared_errors")
+    yield block("deviations")
+    for law in _judged(state):
+        for name in _LAW_BLOCKS:
+            yield block(f"{law}.{name}")
+    if state.judges is not None:
+        yield block("conformal.bins")
+
+
+def _private_contribution(state: State, site: Site) -> Contribution:
+    model, clips = state.model, _clips(state.model)
+    sums = {
+        block.name: torch.zeros(block.shape, dtype=torch.float64)
+        for block in _private_blocks(state)
+    }
+    reach = [[judge.conformal(p) for p in LEVELS] for judge in (state.judges or ((),))[0]]
+    for x, y, _ in site.chunks(state.spec.part, model):
+        predicted = predict_standardised(model, x, chunk_rows=1)
+        residuals, variance = y - predicted.mean, predicted.variance
+        found = clips.of_model(residuals, variance)
+        for name, laws in _judged(state).items():
+            of_laws = clips.of_laws(laws, residuals, variance)
+            found |= {f"{name}.{each}": own for each, own in of_laws.items()}
+        if reach:
+            found["conformal.bins"] = bins(residuals / variance.sqrt(), reach)
+        for name, own in found.items():
+            sums[name] += own
+    return {name: own.numpy() for name, own in sums.items()}
+
+
+def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
+    sums = {block.name: torch.tensor(total[block.name]) for block in total.layout.blocks}
+    counted = [own.sum(1).mean() for name, own in sums.items() if name.endswith("bins")]
+    rows, clips = max(float(torch.stack(counted).mean()), 1.0), _clips(state.model)
+
+    def scores(name: str, laws: list[StudentT]) -> Scores:
+        return clips.scores(laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows)
+
+    judged = {name: scores(name, laws) for name, laws in _judged(state).items()}
+    conformal = inside(sums["conformal.bins"]) * rows if state.judges is not None else None
+    return Evaluation(
+        state.spec.part.value, judged["gaussian"], judged.get("recalibrated"), conformal
+    )
 
 
 def _score_blocks(name: str, model: Model) -> list[Block]:

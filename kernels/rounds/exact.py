@@ -196,7 +196,7 @@ def contribute(state: State, site: Site) -> Contribution:
         features = Features(phi[: len(x)], phi[len(x) :], pullback)
     if pooled is None:
         site.keep(model, features)
-        return contribution_of(gridded(model, [(features.training, y)]))
+        return contribution_of(gridded(model, [(features.training, y)]), model)
     gradient = feature_gradient(
         features.training,
         y,
@@ -216,8 +216,8 @@ def _contribute_in_chunks(state: State, site: Site) -> Contribution:
     if pooled is None:
         if site.count(Part.TRAINING) == 0:
             nothing = Statistics.zero(features=model.kernel.features, targets=model.targets)
-            return contribution_of(nothing)
-        return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)))
+            return contribution_of(nothing, model)
+        return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)), model)
     gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
     for x, y, _ in site.chunks(Part.TRAINING, model):
         gradient += client_gradient(

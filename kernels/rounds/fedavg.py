@@ -26,7 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import NotPrivate, ProgramError, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
@@ -185,7 +185,7 @@ def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or how its training changed θ, weighted, and what it judged."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
-        return contribution_of(site_statistics(model, site, Part.TRAINING))
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
     contribution: dict[str, NDArray[np.float64]] = {}
     if state.round < spec.rounds:
         x, y = site.table(Part.TRAINING, model)
@@ -231,6 +231,15 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done after the last round, or when the held-out error no longer falls."""
     return state.done
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
+        "privacy leave phase 1 out, or train with `exact` or `elbo`"
+    )
+
 
 
 def _statistics_are_next(state: State) -> bool:

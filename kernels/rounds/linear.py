@@ -6,18 +6,21 @@ broadcast  the standardiser, the kernel and its weights θ
 local      S_c = Σ φφᵀ, b_c = Σ φy, y_cᵀy_c, n_c over the training rows
 sum        (S, b, yᵀy, n): what the coordinator sees, of all rows together
 update     σ and λ from the sums (or kept, as the thesis does), and with them the posterior
+
+With differential privacy the sums are noisy, and stay stored with their noise's deviations: σ, λ
+and the posterior are those of `kernels.noise_aware`.
 """
 
 from dataclasses import dataclass, replace
 
-from kernels.linear import Spectrum
-from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model
 from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
 from kernels.rounds.sufficient import (
+    check_features,
     contribution_of,
+    fitted_scales,
     site_statistics,
     statistics_blocks,
     statistics_of,
@@ -58,7 +61,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows."""
-    return contribution_of(site_statistics(state.model, site, Part.TRAINING))
+    return contribution_of(site_statistics(state.model, site, Part.TRAINING), state.model)
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -67,7 +70,7 @@ def update(state: State, total: SecureTotal) -> State:
     statistics = statistics_of(total, state.model)
     hyperparameters = state.model.hyperparameters
     if state.spec.refit or hyperparameters is None:
-        hyperparameters = refit(Spectrum.of(statistics))
+        hyperparameters = fitted_scales(statistics)
     model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
     return replace(state, model=model)
 
@@ -75,3 +78,8 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """One sum suffices."""
     return state.model.statistics is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse a kernel whose features have no bound."""
+    check_features(model)

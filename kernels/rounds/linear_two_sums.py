@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
+from kernels.errors import NotPrivate, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
@@ -111,7 +111,7 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows; b_c stays at the site, only w̄_c leaves it."""
     statistics = site_statistics(state.model, site, Part.TRAINING)
-    blocks = contribution_of(statistics)
+    blocks = contribution_of(statistics, state.model)
     if state.inverse is None:
         return {name: blocks[name] for name in ("scatter", "target_squares", "rows")}
     inverse = state.inverse
@@ -131,6 +131,15 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done when the second sum has completed the statistics."""
     return state.model.statistics is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: its second sum costs as much as the first and says nothing new."""
+    raise NotPrivate(
+        "linear_two_sums would pay for a second sum that says nothing new: with differential privacy "
+        "run `linear`"
+    )
+
 
 
 def _with_inverse(state: State, total: SecureTotal) -> State:

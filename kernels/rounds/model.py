@@ -13,6 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from kernels import noise_aware
 from kernels.errors import NotFitted, ProgramError, StateError
 from kernels.evaluation import Evaluation
 from kernels.linear import Hyperparameters, Posterior
@@ -116,7 +117,11 @@ class Model:
     @cached_property
     def posterior(self) -> Posterior:
         """Return the posterior of the linear layer."""
-        return Posterior.of(known(self.statistics, "linear"), known(self.hyperparameters, "linear"))
+        statistics = known(self.statistics, "linear")
+        scales = known(self.hyperparameters, "linear")
+        if statistics.noise is not None:
+            return noise_aware.posterior(statistics, scales)
+        return Posterior.of(statistics, scales)
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

@@ -11,6 +11,15 @@ broadcast  the schema; after the first sum, the power of two of each column with
 local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels
 sum        how many sites need which power of two; then the moments of all rows
 update     the standardiser, rounded: other divisions of the same rows get the same, to the last bit
+
+With `from_bounds` there is no sum at all: the standardiser is what the schema's bounds say.
+
+With differential privacy every number needs both bounds, so |u| ≤ 1 and there is no first sum. A
+row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns, `missing` by 1 in
+those that may be, `levels` by 1 in each of C columns, and the targets' sums by at most 1 in each of
+T; so k rows change them, in Euclidean norm, by k times 1, √K, √K, √(columns that may be missing),
+√C, √T and √T. Noise of deviation ∝ Δ/√c with c ∝ Δ makes the sum of all variances least. What
+noisy sums are worth `kernels.noisy_moments` decides.
 """
 
 import math
@@ -23,9 +32,11 @@ from numpy.typing import NDArray
 
 from kernels.errors import OutOfBounds, SchemaRefused, StateError, StatisticsError
 from kernels.moments import RESOLUTION, Moments
+from kernels.noisy_moments import check_bounds, from_bounds, from_noisy
 from kernels.records import Records
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, check_model
+from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
 from kernels.schema import Numeric, Schema, Target
 from kernels.standardiser import Scale, Standardiser
@@ -43,9 +54,14 @@ SCALE_BITS = 20
 """Bits of a scale, and of a mean below it: a millionth of a deviation, far above rounding."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Nothing to choose."""
+    """`from_bounds`: standardise by the schema's bounds alone, without a sum."""
+
+    from_bounds: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag(from_bounds=self.from_bounds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +96,10 @@ class State:
 _NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
 
 
-def initial(spec: Spec, model: Model) -> State:  # noqa: ARG001
-    """Start at the second sum where the schema has all bounds."""
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the second sum where the schema has all bounds; or be done by them alone."""
+    if spec.from_bounds:
+        return State(model.advanced(standardiser=from_bounds(model.schema)), model.schema)
     complete = not _unbounded(model.schema)
     return State(model.advanced(standardiser=None), model.schema if complete else None)
 
@@ -98,13 +116,32 @@ def layout(state: State) -> Layout:
 def layout_of_moments(model: Model) -> Layout:
     """Return the moments: of which columns, not within which bounds."""
     rows = float(model.max_rows)
-    shapes = Moments.zero(model.schema)
+    shapes = {f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)}
+    if model.privacy is None:
+        return Layout(tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes))
+    most = model.privacy.max_rows_per_patient
+    sensitivities = {name: most * math.sqrt(per) for name, per in _per_row(model.schema).items()}
     return Layout(
         tuple(
-            Block(field.name, tuple(getattr(shapes, field.name).shape), rows, RESOLUTION)
-            for field in fields(Moments)
+            Block(name, shapes[name], rows, RESOLUTION, own, weight=own)
+            for name, own in sensitivities.items()
+            if own > 0
         )
     )
+
+
+def _per_row(schema: Schema) -> dict[str, int]:
+    """Return how many elements of each block one row can change, each by at most 1."""
+    columns, targets = len(schema.numeric), len(schema.targets)
+    return {
+        "rows": 1,
+        "missing": sum(column.may_be_missing for column in schema.numeric),
+        "sums": columns,
+        "squares": columns,
+        "levels": len(schema.categorical),
+        "target_sums": targets,
+        "target_squares": targets,
+    }
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -114,9 +151,11 @@ def contribute(state: State, site: Site) -> Contribution:
         return {"sites_per_exponent": _exponents(state.model.schema, chunks)}
     moments = Moments.zero(state.bounded)
     for records in chunks:
-        _check_reach(state.model.schema, state.bounded, records)
+        if state.model.privacy is None:
+            _check_reach(state.model.schema, state.bounded, records)
         moments += Moments.of(replace(records, schema=state.bounded))
-    return {field.name: getattr(moments, field.name).numpy() for field in fields(Moments)}
+    names = [block.name for block in layout(state).blocks]
+    return {name: getattr(moments, name).numpy() for name in names}
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -125,6 +164,8 @@ def update(state: State, total: SecureTotal) -> State:
     schema = state.model.schema
     if state.bounded is None:
         return replace(state, bounded=_with_bounds(schema, total["sites_per_exponent"]))
+    if state.model.privacy is not None:
+        return replace(state, model=state.model.advanced(standardiser=_despite_noise(state, total)))
     sums = {field.name: torch.tensor(total[field.name]) for field in fields(Moments)}
     # Counts are whole numbers whatever the fixed point made of them.
     for name in ("rows", "missing", "levels"):
@@ -142,6 +183,21 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done when the standardiser is known."""
     return state.model.standardiser is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse a schema without all bounds."""
+    check_bounds(model.schema)
+
+
+def _despite_noise(state: State, total: SecureTotal) -> Standardiser:
+    schema, names = state.model.schema, [block.name for block in total.layout.blocks]
+    zero = Moments.zero(schema)
+    moments = replace(zero, **{name: torch.tensor(total[name]) for name in names})
+    never = torch.tensor([not column.may_be_missing for column in schema.numeric], dtype=torch.bool)
+    moments = replace(moments, missing=moments.missing.masked_fill(never, 0.0))
+    noise = {f.name: total.noise(f.name) if f.name in names else 0.0 for f in fields(Moments)}
+    return from_noisy(schema, moments, noise)
 
 
 def _rounded(column: Scale) -> Scale:

@@ -63,6 +63,8 @@ class Program:
                 "the schema names no patient, so the unit of privacy is the row: leave "
                 "max_rows_per_patient at 1, or name the patient column"
             )
+        for algorithm, spec in self.algorithms():
+            algorithm.check_private(spec, self.start())
 
     def start(self) -> Model:
         """Return the model before the first stage."""

@@ -9,6 +9,12 @@ sum        the histogram of all sites' rows together: whole numbers, so exact
 update     ν and scale, or N(0, 1) as it is where there are fewer than `min_rows` rows
 
 A row is in the fold that a hash of its patient says, or of itself where the schema names none.
+
+With differential privacy the histogram has few bins and no folds (`kernels.noisy_recalibration`). A
+row is in one bin of each of T targets, so a unit of k rows moves the histogram by at most k√T. Rows
+are predicted one at a time: in a batch, the last bit of a row's prediction may depend on which other
+rows are in it, and at the edge of a bin a whole count on that bit; then one row more could move
+others.
 """
 
 import math
@@ -17,6 +23,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from kernels import noisy_recalibration
 from kernels.recalibration import BINS, FOLDS, Recalibration, histogram
 from kernels.records import Records
 from kernels.rounds.algorithm import Contribution, accepted
@@ -51,11 +58,12 @@ class State:
 
 def layout(state: State) -> Layout:
     """Return the histogram; one row is in one bin of each target."""
-    targets = state.model.targets
-    # Of a patient with several rows the number of rows is not known here.
-    sensitivity = math.sqrt(targets) if state.model.schema.patient is None else None
-    shape = (targets, FOLDS, BINS)
-    return Layout((Block("residuals", shape, float(state.model.max_rows), 1.0, sensitivity),))
+    model, rows = state.model, float(state.model.max_rows)
+    if model.privacy is None:
+        return Layout((Block("residuals", (model.targets, FOLDS, BINS), rows, 1.0),))
+    sensitivity = model.privacy.max_rows_per_patient * math.sqrt(model.targets)
+    shape = (model.targets, noisy_recalibration.BINS)
+    return Layout((Block("residuals", shape, rows, 1.0, sensitivity),))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -67,6 +75,8 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Count the site's calibration rows by fold and |z|."""
     model = state.model
+    if model.privacy is not None:
+        return {"residuals": _few_bins(model, site).numpy()}
     counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
     for x, y, records in site.chunks(Part.CALIBRATION, model):
         predicted = predict_standardised(model, x)
@@ -80,6 +90,13 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Fit each target's law."""
     total = accepted(total, layout(state))
+    if state.model.privacy is not None:
+        noise = total.noise("residuals")
+        fitted = tuple(
+            noisy_recalibration.from_noisy(own, noise=noise, min_rows=state.spec.min_rows)
+            for own in torch.tensor(total["residuals"])
+        )
+        return replace(state, model=replace(state.model, recalibration=fitted))
     counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
     fitted = tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
     return replace(state, model=replace(state.model, recalibration=fitted))
@@ -88,6 +105,19 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """One sum suffices."""
     return state.model.recalibration is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Every histogram has a private form."""
+
+
+def _few_bins(model: Model, site: Site) -> Tensor:
+    counts = torch.zeros(model.targets, noisy_recalibration.BINS, dtype=torch.float64)
+    for x, y, _ in site.chunks(Part.CALIBRATION, model):
+        predicted = predict_standardised(model, x, chunk_rows=1)
+        z = (y - predicted.mean) / predicted.variance.sqrt()
+        counts += torch.stack([noisy_recalibration.histogram(own) for own in z.mT])
+    return counts
 
 
 def folds(records: Records) -> Tensor:

@@ -5,6 +5,11 @@ the intervals are): a model that is judged on rows it was chosen by would look b
 A patient's rows stay together. The parts are a function of the seed and of the patients, or of what
 is in the rows where the schema names no patient: a table that was exported again in another order
 has the same parts.
+
+With differential privacy (`Model.privacy`) every reading gives at most k rows of a patient
+(`kernels.rounds.units`). And nothing that others can see depends on the rows but through the noise:
+no table is refused for how many rows it has or how they lie, because whether a site refuses is seen
+by everyone. What would be refused without noise is clipped with it.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,6 +24,7 @@ from kernels.errors import EmptyTable, StateError, TooManyRows
 from kernels.records import Records
 from kernels.rounds.model import Model, known
 from kernels.rounds.streamed import DEALT, Dealt, Stream, Streamed
+from kernels.rounds.units import kept_rows
 from kernels.row_hashes import Fingerprint, keys_and_hashes, row_keys
 from kernels.schema import Schema
 from kernels.standardiser import CLIP, Rows, Standardiser
@@ -61,7 +67,8 @@ class Site:
     """One hospital's records in parts: in memory, or streamed where a table has too many rows.
 
     A part without records has no rows. `consents` names the algorithms that may show this site's
-    own numbers and that its operator has agreed to; by default none.
+    own numbers and that its operator has agreed to; by default none. `seed` chooses among a patient's
+    rows where there are too many.
     """
 
     def __init__(
@@ -70,13 +77,16 @@ class Site:
         *,
         consents: Iterable[str] = (),
         digest: bytes | None = None,
+        seed: int = 0,
     ) -> None:
         if not records:
             raise EmptyTable("a site has at least one part, be it without rows")
         self.parts = dict(records)
         self.consents = frozenset(consents)
         self._digest = digest
-        self._rows: dict[Part, tuple[Standardiser, Rows]] = {}
+        self._seed = seed
+        self._bounded: dict[Part, tuple[Records | Streamed, int, Records | Streamed]] = {}
+        self._rows: dict[Part, tuple[Records | Streamed | None, Standardiser, Rows]] = {}
         self._kept: tuple[Model, object] | None = None
 
     @classmethod
@@ -111,7 +121,7 @@ class Site:
             watch=watch,
         )
         parts = {part: dealt.part(number) for number, part in enumerate([*Part][:DEALT])}
-        return cls(parts, consents=consents, digest=dealt.fingerprint.digest())
+        return cls(parts, consents=consents, digest=dealt.fingerprint.digest(), seed=seed)
 
     @property
     def records(self) -> dict[Part, Records]:
@@ -128,22 +138,24 @@ class Site:
             self._digest = sum(fingerprints, Fingerprint()).digest()
         return self._digest
 
-    def count(self, part: Part) -> int:
-        """Return the number of rows of a part."""
-        return len(self.parts.get(part, ()))
+    def count(self, part: Part, model: Model | None = None) -> int:
+        """Return the number of rows of a part: those that a model's sums would read, or all."""
+        own = self.parts.get(part) if model is None else self._own(part, model)
+        return 0 if own is None else len(own)
 
     def record_chunks(self, part: Part, model: Model) -> Iterator[Records]:
         """Yield a part as the schema reads it, in bounded pieces."""
         self._check_count(part, model)
-        if part in self.parts:
-            yield from self.parts[part].in_pieces(CHUNK_ROWS)
+        own = self._own(part, model)
+        if own is not None:
+            yield from own.in_pieces(CHUNK_ROWS)
 
     def chunks(self, part: Part, model: Model) -> Iterator[Chunk]:
         """Yield a part as the model's standardiser makes it, in bounded pieces.
 
         Sum over all of them: a streamed part's scales are checked at its end.
         """
-        own = self.parts.get(part)
+        own = self._own(part, model)
         if isinstance(own, Records):
             x, y = self.table(part, model)
             for rows in chunks(len(x), CHUNK_ROWS):
@@ -155,7 +167,8 @@ class Site:
             standardised = standardiser.apply(records)
             clipped += _clipped(standardised)
             yield Chunk(standardised.features, known(standardised.targets, "moments"), records)
-        _check_scales(clipped, self.count(part))
+        if model.privacy is None:
+            _check_scales(clipped, self.count(part))
 
     def table(self, part: Part, model: Model) -> tuple[Tensor, Tensor]:
         """Return the standardised features (n, p) and targets (n, T) of a part, all in memory."""
@@ -185,21 +198,32 @@ class Site:
             training = training.take(torch.tensor([key not in gone for key in row_keys(training)]))
         added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
         records[Part.TRAINING] = Records.concatenate([training, *added])
-        return Site(records, consents=self.consents)
+        return Site(records, consents=self.consents, seed=self._seed)
+
+    def _own(self, part: Part, model: Model) -> Records | Streamed | None:
+        """Return the rows of a part that the model's sums read; the choice is made once."""
+        own = self.parts.get(part)
+        if own is None or model.privacy is None or model.schema.patient is None:
+            return own
+        most = model.privacy.max_rows_per_patient
+        stored = self._bounded.get(part)
+        if stored is None or stored[0] is not own or stored[1] != most:
+            stored = self._bounded[part] = own, most, _bounded(own, most, self._seed)
+        return stored[2]
 
     def _standardised(self, part: Part, model: Model) -> Rows:
         """Return the rows of a part as the model's standardiser makes them, computed once."""
         standardiser = known(model.standardiser, "moments")
         self._check_count(part, model)
-        stored = self._rows.get(part)
-        if stored is None or stored[0] != standardiser:
-            rows = standardiser.apply(self._in_memory(part))
-            _check_scales(_clipped(rows), len(rows))
-            stored = self._rows[part] = standardiser, rows
-        return stored[1]
+        own, stored = self._own(part, model), self._rows.get(part)
+        if stored is None or stored[0] is not own or stored[1] != standardiser:
+            rows = standardiser.apply(self._in_memory(part, own))
+            if model.privacy is None:
+                _check_scales(_clipped(rows), len(rows))
+            stored = self._rows[part] = own, standardiser, rows
+        return stored[2]
 
-    def _in_memory(self, part: Part) -> Records:
-        own = self.parts.get(part)
+    def _in_memory(self, part: Part, own: Records | Streamed | None) -> Records:
         if own is None:
             return Records.none(next(iter(self.parts.values())).schema)
         if isinstance(own, Records):
@@ -213,7 +237,7 @@ class Site:
         return Records.concatenate([Records.none(own.schema), *own.in_pieces(CHUNK_ROWS)])
 
     def _check_count(self, part: Part, model: Model) -> None:
-        if self.count(part) > model.max_rows:
+        if model.privacy is None and self.count(part) > model.max_rows:
             raise TooManyRows(
                 f"{self.count(part)} rows for {part}, and this session allows {model.max_rows} a "
                 "site: ask for a session with a larger max_rows"
@@ -221,6 +245,14 @@ class Site:
 
     def __repr__(self) -> str:
         return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.parts.items())})"
+
+
+def _bounded(own: Records | Streamed, most: int, seed: int) -> Records | Streamed:
+    """Return rows without those beyond a patient's share."""
+    if isinstance(own, Streamed):
+        return own.bounded(most, seed)
+    kept = kept_rows(*keys_and_hashes(own), most=most, seed=seed)
+    return own.take(torch.from_numpy(kept))
 
 
 def _clipped(rows: Rows) -> Tensor:

@@ -9,15 +9,17 @@ anew under a running session would deal other patients' rows by the old bytes.
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from kernels.chunks import CHUNK_ROWS
 from kernels.errors import ChangedTable
 from kernels.hashed import seeded_word
 from kernels.records import Records, read_in_pieces
+from kernels.rounds.units import kept_rows
 from kernels.row_hashes import Fingerprint, keys_and_hashes, words
 from kernels.schema import Schema
 
@@ -25,6 +27,8 @@ Stream = Iterable[Mapping[str, object]]
 
 DEALT = 3
 """Parts that a table's rows are dealt to: training, stopping, calibration, in this order."""
+_LEFT_OUT = 255
+"""The part of rows that are beyond a patient's share."""
 
 
 def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
@@ -114,6 +118,19 @@ class Streamed:
             yield from records.take(torch.from_numpy(own)).in_pieces(rows)
         if first != len(dealt.parts):
             raise ChangedTable(_CHANGED)
+
+    def bounded(self, most: int, seed: int) -> "Streamed":
+        """Return the part with at most so many rows of a patient, after one more reading."""
+        keys: list[bytes] = []
+        hashes: list[bytes] = []
+        for records in self.in_pieces(CHUNK_ROWS):
+            own = keys_and_hashes(records)
+            keys += own[0]
+            hashes += own[1]
+        parts = self._dealt.parts.copy()
+        rows = np.flatnonzero(parts == self._number)
+        parts[rows[~kept_rows(keys, hashes, most=most, seed=seed)]] = _LEFT_OUT
+        return Streamed(replace(self._dealt, parts=parts), self._number)
 
     def __len__(self) -> int:
         return self._rows

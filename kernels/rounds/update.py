@@ -12,27 +12,36 @@ update     the statistics with the change, and σ and λ by them
 The sum of the changes *is* the change of a site that alone has one: without differential privacy
 the coordinator then sees that site's own S and b. A site with a change therefore takes part only
 where its operator has consented to this algorithm by name.
+
+With differential privacy the noise covers that, and no consent is asked for. Rows can then be added
+and not removed. What was released with a row in it stays released; a sum of removed rows would only
+show them once more, and pay for it. Whoever must forget a row runs `linear` again without it. A
+patient whose rows are added may have others in any part of the table, so every unit pays for this
+sum, whatever part it was dealt to.
 """
 
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from kernels.errors import ConsentNeeded
+from kernels.errors import ConsentNeeded, NotPrivate
 from kernels.linear import Hyperparameters, Spectrum
-from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE
 from kernels.rounds.sufficient import (
+    check_features,
     contribution_of,
+    fitted_scales,
+    noise_of,
+    rows_in,
     scatter_rounding,
     site_statistics,
     statistics_blocks,
 )
-from kernels.statistics import Statistics
+from kernels.statistics import Statistics, added
 from privacy.layout import Layout, SecureTotal
 
 NAME = "update"
@@ -74,15 +83,17 @@ def layout(state: State) -> Layout:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return what the site's rows change; zero from a site without a change."""
-    added, removed = (
+    if state.model.privacy is not None:
+        return _new_rows(state, site)
+    new, removed = (
         site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED)
     )
-    if added.count + removed.count and NAME not in site.consents:
+    if new.count + removed.count and NAME not in site.consents:
         raise ConsentNeeded(
             "this site has rows to add or remove, and where it alone has, the sum shows their "
             f"statistics: its operator must consent to {NAME!r} by name first"
         )
-    plus, minus = contribution_of(added), contribution_of(removed)
+    plus, minus = (contribution_of(own, state.model) for own in (new, removed))
     return {name: plus[name] - minus[name] for name in plus}
 
 
@@ -90,15 +101,21 @@ def update(state: State, total: SecureTotal) -> State:
     """Add the change; what cannot be a table's statistics any more is refused."""
     total = accepted(total, layout(state))
     before = known(state.before, "linear")
+    squares = before.target_squares + torch.tensor(total["target_squares"])
+    count = before.count + rows_in(total, state.model)
+    if state.model.privacy is not None:
+        squares, count = squares.clamp_min(0.0), max(1, count)
     statistics = Statistics(
         before.scatter + torch.tensor(total["scatter"]),
         before.cross + torch.tensor(total["cross"]),
-        before.target_squares + torch.tensor(total["target_squares"]),
-        before.count + round(float(total["rows"])),
+        squares,
+        count,
         before.rounding + scatter_rounding(total, state.model.kernel.features),
+        added(before.noise, noise_of(total, state.model)),
     )
-    spectrum = Spectrum.of(statistics)
-    hyperparameters = refit(spectrum) if state.spec.refit else known(state.kept, "linear")
+    if statistics.noise is None:
+        Spectrum.of(statistics)
+    hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
     model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
     return replace(state, model=model, done=True, before=None, kept=None)
 
@@ -106,3 +123,17 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """One sum suffices."""
     return state.done
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse a kernel whose features have no bound."""
+    check_features(model)
+
+
+def _new_rows(state: State, site: Site) -> Contribution:
+    if Part.REMOVED in site.parts:
+        raise NotPrivate(
+            "with differential privacy rows are added and not removed: run `linear` again over the "
+            "table without them"
+        )
+    return contribution_of(site_statistics(state.model, site, Part.ADDED), state.model)

@@ -44,8 +44,8 @@ def test_an_encoding_that_overflows_by_construction_does_not_exist():
     with pytest.raises(EncodingError, match="overflow"):
         replace(encoding, max_clients=1 << 20)
     data = encoding.to_bytes()
-    at = data.index(struct.pack(">IHh", 5, 1, bits))
-    crafted = data[:at] + struct.pack(">IHh", 5, 1, bits + 1) + data[at + 8 :]
+    at = data.index(struct.pack(">IHHh", 5, 1, 0, bits))
+    crafted = data[:at] + struct.pack(">IHHh", 5, 1, 0, bits + 1) + data[at + 10 :]
     lair = Attacker().open()
     with pytest.raises(EncodingError, match="overflow"):
         lair.upload(lair.task(encoding=crafted), 0)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from privacy.encoding import Encoding, finest_bits
+from privacy.encoding import Encoding
 from privacy.errors import (
     BlockMismatch,
     EncodingError,
@@ -26,6 +26,7 @@ from privacy.errors import (
     WrongShape,
 )
 from privacy.layout import Block, Layout
+from privacy.scales import finest_bits
 
 LAYOUT = Layout(
     (
@@ -324,7 +325,7 @@ def test_a_client_checks_the_arithmetic_of_a_plan_when_it_arrives() -> None:
     """A15: bytes that would overflow are refused on arrival, not at the sum."""
     finer = tuple(bits + 1 for bits in ENCODING.fractional_bits)
     data = ENCODING.to_bytes()
-    head = len(b"veilgp encoding 1\0") + 6
+    head = len(b"veilgp encoding 2\0") + 8
     forged = data[:head] + b"".join(bits.to_bytes(2, "big") for bits in finer) + data[head + 6 :]
     with pytest.raises(EncodingError, match="overflow"):
         Encoding.from_bytes(forged)

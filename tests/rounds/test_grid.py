@@ -41,7 +41,7 @@ def test_statistics_on_grids_are_the_same_to_the_last_bit_for_every_division(
     edges = [0, *sorted(cuts), ROWS]
     parts = [gridded(MODEL, [(phi[a:b], y[a:b])]) for a, b in pairwise(edges)]
     encoding = Encoding.finest(Layout(statistics_blocks(MODEL)), max_clients=1000)
-    total = add_plainly(encoding, [contribution_of(part) for part in parts])
+    total = add_plainly(encoding, [contribution_of(part, MODEL) for part in parts])
     summed = regenerated(total, MODEL)
     assert torch.equal(summed.scatter, whole.scatter)
     assert torch.equal(summed.cross, whole.cross)
@@ -64,7 +64,7 @@ def test_a_sum_of_too_many_sites_to_regenerate_declares_its_rounding() -> None:
     model = replace(MODEL, max_rows=400_000)
     phi, y = _rows(0)
     encoding = Encoding.finest(Layout(statistics_blocks(model)), max_clients=250)
-    total = add_plainly(encoding, [contribution_of(gridded(model, [(phi, y)]))] * 250)
+    total = add_plainly(encoding, [contribution_of(gridded(model, [(phi, y)]), model)] * 250)
     assert regenerated(total, model).rounding > 0
 
 

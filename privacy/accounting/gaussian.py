@@ -1,0 +1,99 @@
+"""Closed forms for Gaussian noise: composition, the exact privacy profile, Rényi to (ε, δ).
+
+A sum with ℓ2 sensitivity Δ and noise N(0, σ²) has the multiplier z = σ/Δ, and is as private as the
+choice between N(0, 1) and N(μ, 1) with μ = 1/z is hard (Dong, Roth and Su, Gaussian differential
+privacy, 2022). Sums that are chosen one after the other compose exactly: μ² = Σ 1/z². Its profile
+(Balle and Wang, Improving the Gaussian mechanism, 2018) is
+
+    δ(ε) = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ).
+
+Rényi divergences D_α of the two output distributions, in either order, give for every order α > 1
+(Canonne, Kamath and Steinke, The discrete Gaussian, 2020, proposition 12)
+
+    ε = D_α + log(1 − 1/α) − (log δ + log α)/(α − 1),
+
+and for zero-concentrated privacy, where D_α ≤ ρα with ρ = μ²/2 for every α, the least of these.
+"""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+ORDERS: NDArray[np.float64] = 1.0 + np.geomspace(1.0, 4096.0, 400)
+"""Rényi orders from 2 on, 2 % apart: the best of them is within 1e-4 of the best of all."""
+_HALVINGS = 200
+
+
+def composed(sums: Iterable[tuple[float, int]]) -> float:
+    """Return μ of so many sums with each of these multipliers, chosen one after the other.
+
+    >>> composed([(2.0, 3), (2.0, 1)])
+    1.0
+    """
+    return math.sqrt(math.fsum(count / z**2 for z, count in sums))
+
+
+def delta(mu: float, epsilon: float) -> float:
+    """Return δ(ε) of μ-Gaussian privacy.
+
+    Where e^ε·Φ underflows, the term that it would subtract is left out: δ only grows.
+    """
+    if mu <= 0:
+        return 0.0
+    below, above = mu / 2 - epsilon / mu, -mu / 2 - epsilon / mu
+    subtracted = _cumulative(above)
+    if subtracted > 0:
+        subtracted = math.exp(min(epsilon + math.log(subtracted), 0.0))
+    return max(_cumulative(below) - subtracted, 0.0)
+
+
+def epsilon(mu: float, delta_: float) -> float:
+    """Return the least ε ≥ 0 at which μ-Gaussian privacy is (ε, δ)-private, rounded up.
+
+    >>> round(epsilon(1.0, 1e-5), 4)
+    4.3772
+    """
+    if delta(mu, 0.0) <= delta_:
+        return 0.0
+    low, high = 0.0, 1.0
+    while delta(mu, high) > delta_:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if delta(mu, middle) > delta_:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def most_mu(epsilon_: float, delta_: float) -> float:
+    """Return the greatest μ that is (ε, δ)-private, rounded down: the inverse of `epsilon`."""
+    low, high = 0.0, 1.0
+    while delta(high, epsilon_) <= delta_:
+        low, high = high, 2 * high
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        if delta(middle, epsilon_) > delta_:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def from_renyi(orders: ArrayLike, divergences: ArrayLike, delta_: float) -> float:
+    """Return the least ε that Rényi divergences at these orders prove at δ."""
+    alpha, divergence = np.asarray(orders, np.float64), np.asarray(divergences, np.float64)
+    proven = divergence + np.log1p(-1 / alpha) - (math.log(delta_) + np.log(alpha)) / (alpha - 1)
+    return max(float(np.min(proven)), 0.0)
+
+
+def _cumulative(x: float) -> float:
+    """Φ, to full relative precision in its lower tail."""
+    return math.erfc(-x / math.sqrt(2)) / 2
