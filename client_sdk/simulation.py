@@ -3,27 +3,39 @@
 `secure=True` runs the real secure sum, with real clients and a real coordinator that exchange
 bytes. `secure=False` adds the same encoded integers without masks. Both give the same numbers, to
 the last bit, and those of a session: what a mask hides, it also cancels.
+
+A private program's sums have the noise that a session's would have, a share from every site: drawn
+as at a hospital's door, unless another source is given.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kernels.errors import EmptyTable
 from kernels.rounds import storage
-from kernels.rounds.algorithm import Contribution
+from kernels.rounds.algorithm import Contribution, contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
 from kernels.rounds.site import Site
+from privacy import noise
 from privacy.encoding import Encoding
-from privacy.layout import SecureTotal
-from privacy.simulator import Simulation
+from privacy.layout import Layout, SecureTotal
+from privacy.securesum.errors import KeysMissing
+from privacy.securesum.terms import LEAST_COHORT, default_terms
+from privacy.simulator import Fault, Point, Simulation
 
 Table = Mapping[str, object]
 Watch = Callable[[str, Any], None]
+Vector = NDArray[np.uint64] | None
+"""What a site would send; None from one that falls silent."""
+
+NOBODY: Mapping[int, Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,12 +56,19 @@ def simulate(
     secure: bool = True,
     model: Model | None = None,
     watch: Watch | None = None,
+    honest: int | None = None,
+    dropouts: Mapping[int, Collection[int]] = NOBODY,
+    source: noise.Source = noise.exact,
 ) -> Simulated:
     """Run a program over one table per site, and return what the coordinator would have.
 
     seed: deals each site's rows to training, stopping and calibration; a `Site` has done so.
     model: what the first stage starts from, for a program that goes on with an earlier one's.
     watch: called with the algorithm's name and its state after every sum.
+
+    For a private program: dropouts: the sites, counted from 0, that are missing in a sum, counted
+    from 0 over the run. honest: how many sites' noise is to suffice, by default as many as are ever
+    left; fewer where some may collude. source: of the noise.
     """
     sites = [
         table
@@ -59,22 +78,28 @@ def simulate(
     ]
     if not sites:
         raise EmptyTable("no tables: a program runs over one table for each site")
-    simulation = _opened(len(sites)) if secure else None
-    model, states, sums, released = model or program.start(), [], 0, 0
+    private = program.privacy is not None
+    simulation = _opened(len(sites), private=private) if secure else None
+    left = len(sites) - max(map(len, dropouts.values()), default=0)
+    model = program.start() if model is None else replace(model, privacy=program.privacy)
+    states, sums, released = [], 0, 0
     for stage, (algorithm, spec) in enumerate(program.algorithms()):
         state = algorithm.initial(spec, model)
         while not algorithm.finished(state):
             # Sites see the broadcast's bytes and nothing else of the coordinator's state.
             broadcast = storage.encode(state, broadcast=True)
             seen = received(broadcast, program, stage)
-            encoding = Encoding.finest(algorithm.layout(state), max_clients=len(sites))
-            contributions = (algorithm.contribute(seen, site) for site in sites)
+            layout = algorithm.layout(state)
+            encoding = _encoding(program, stage, layout, members=len(sites), honest=honest or left)
+            silent = dropouts.get(sums, ())
+            vectors = (
+                None if i in silent else _sent(encoding, algorithm, seen, site, source)
+                for i, site in enumerate(sites)
+            )
             if simulation is None:
-                total = add_plainly(encoding, contributions)
+                total = _added(encoding, vectors)
             else:
-                total = simulation.total(
-                    encoding, list(contributions), statistic=algorithm.NAME, broadcast=broadcast
-                )
+                total = _summed(simulation, encoding, list(vectors), algorithm.NAME, broadcast)
             state = algorithm.update(state, total)
             sums, released = sums + 1, released + encoding.layout.length
             if watch is not None:
@@ -86,15 +111,64 @@ def simulate(
 
 def add_plainly(encoding: Encoding, contributions: Iterable[Contribution]) -> SecureTotal:
     """Add what the sites would have sent, without masks, rounded as the encoding rounds."""
+    return _added(encoding, (encoding.encode(contribution) for contribution in contributions))
+
+
+def _encoding(
+    program: Program, stage: int, layout: Layout, *, members: int, honest: int
+) -> Encoding:
+    if program.privacy is None:
+        return Encoding.finest(layout, max_clients=members)
+    return Encoding.noisy(
+        layout,
+        multiplier=program.privacy.multipliers[stage],
+        honest=honest,
+        max_clients=members,
+    )
+
+
+def _sent(
+    encoding: Encoding, algorithm: Any, state: Any, site: Site, source: noise.Source
+) -> NDArray[np.uint64]:
+    """Return what a site sends: noise is drawn before its rows are looked at."""
+    if not encoding.share_deviations:
+        return encoding.encode(contributed(algorithm, state, site))
+    drawn = noise.draw(encoding, source=source)
+    return encoding.encode(contributed(algorithm, state, site), noise=drawn.once())
+
+
+def _added(encoding: Encoding, vectors: Iterable[Vector]) -> SecureTotal:
     total = np.zeros(encoding.layout.length, dtype="<u8")
     contributors = 0
-    for contribution in contributions:
-        total += encoding.encode(contribution)
-        contributors += 1
+    for vector in vectors:
+        if vector is not None:
+            total += vector
+            contributors += 1
     return encoding.decode(total, contributors=contributors)
 
 
-def _opened(sites: int) -> Simulation:
-    simulation = Simulation(sites)
+def _summed(
+    simulation: Simulation, encoding: Encoding, vectors: Sequence[Vector], statistic: str, broadcast: bytes
+) -> SecureTotal:
+    for site, vector in enumerate(vectors):
+        if vector is None:
+            simulation.faults[site, Point.UPLOAD] = Fault.LATE
+    nothing = np.zeros(encoding.layout.length, dtype="<u8")
+    outcome = simulation.sum(
+        [nothing if vector is None else vector for vector in vectors],
+        statistic=statistic,
+        encoding=encoding.to_bytes(),
+        broadcast=broadcast,
+    )
+    if outcome.total is None:
+        raise KeysMissing("The sum did not complete.")
+    return simulation.coordinator.slot.total()
+
+
+def _opened(sites: int, *, private: bool) -> Simulation:
+    terms = default_terms(bytes(16), sites, differential_privacy=private)
+    if private:  # any quorum will do: noise covers the difference that a dropout makes
+        terms = replace(terms, min_cohort=max(LEAST_COHORT, terms.max_colluders + 2))
+    simulation = Simulation(sites, terms=terms)
     simulation.open_epoch()
     return simulation

@@ -121,7 +121,7 @@ def bins(z: Tensor, reach: Sequence[Sequence[float]]) -> Tensor:
     edges = torch.tensor(reach, dtype=torch.float64)
     counted = [
         torch.bincount(torch.bucketize(own, ends), minlength=BINS)
-        for own, ends in zip(z.abs().unbind(1), edges, strict=True)
+        for own, ends in zip(z.mT.abs().contiguous(), edges, strict=True)
     ]
     return torch.stack(counted).double()
 

@@ -29,7 +29,7 @@ BINS = len(EDGES) + 1
 
 def histogram(z: Tensor) -> Tensor:
     """Count |z|, (n,), by bin, (BINS,) float64; one row more or less moves it by 1."""
-    return torch.bincount(torch.bucketize(z.abs(), EDGES), minlength=BINS).double()
+    return torch.bincount(torch.bucketize(z.abs().contiguous(), EDGES), minlength=BINS).double()
 
 
 def from_noisy(counts: Tensor, *, noise: float, min_rows: int) -> Recalibration:

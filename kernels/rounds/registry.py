@@ -26,7 +26,7 @@ from kernels.rounds.storage import decode, kinds_of
 from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import KernelSpec
 from kernels.standardiser import Scale, Shares, Standardiser
-from kernels.statistics import Statistics
+from kernels.statistics import Noise, Statistics
 from kernels.student import StudentT
 
 _INSTALLED = cast(
@@ -59,6 +59,7 @@ _KINDS = kinds_of(
     Shares,
     Hyperparameters,
     Statistics,
+    Noise,
     Recalibration,
     StudentT,
     Evaluation,
