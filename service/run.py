@@ -28,8 +28,9 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from privacy.errors import LayoutError, PrivacyError
+from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.identity import Member, Roster
+from privacy.ledger import Entry, Ledger
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import NotAMember, OutOfOrder
 from privacy.securesum.messages import (
@@ -42,7 +43,7 @@ from privacy.securesum.messages import (
     Upload,
 )
 from privacy.securesum.summation import Summation
-from service import attendance, stages
+from service import attendance, ledgers, stages
 from service.attendance import Attendance
 from service.run_changes import (
     Began,
@@ -134,6 +135,7 @@ class Run:
         broadcast: Broadcast | None = None,
         repairing: bool = False,
         attendance: Attendance | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.plan = plan
         self.epoch = epoch
@@ -145,6 +147,9 @@ class Run:
         """What the sum under way is about."""
         self.repairing = repairing
         self.attendance = attendance or Attendance()
+        self.ledger = ledger
+        """Of the session, which has one run at a time; None without differential privacy."""
+        self._affordable: tuple[int, bool] | None = None
         self.outcome: Outcome | None = None
 
     # -- what it is
@@ -361,7 +366,8 @@ class Run:
     def _lost_at(self) -> float:
         """When a sum is given up, with differential privacy, if another has as much time as this.
 
-        That too few upload is no reason: who comes back can, and a repeat costs as much again.
+        That too few upload is no reason: who comes back can, and a repeat costs as much again. Nor
+        is a sum given up that the budget does not allow twice: it may still be finished.
         """
         slot = self.slot
         if slot is None or not self.is_private or slot.has_all_keys:
@@ -370,7 +376,7 @@ class Run:
             return math.inf if attendance.is_possible(self.attendance, slot) else self.since
         moment = self.since + self.plan.restart_after_s
         in_time = moment + self.plan.restart_after_s <= self.plan.deadline_at
-        return moment if in_time else math.inf
+        return moment if in_time and self._can_repeat else math.inf
 
     def prepare(self, now: float) -> Prepared:
         """Compute what comes next; slow. Its errors are those of the sum or of the algorithm."""
@@ -389,6 +395,7 @@ class Run:
             run_kind=plan.kind,
             seed=plan.seed,
             members=epoch.size,
+            honest=self.epoch.terms.honest,
         )
         if following.length > plan.max_vector:
             raise LayoutError(
@@ -399,7 +406,7 @@ class Run:
         return Prepared(position, metrics, sum=following)
 
     def _artifact(self, position: Position, members: int, now: float) -> Artifact:
-        terms = self.epoch.terms
+        terms, ledger = self.epoch.terms, self.ledger
         return Artifact.of(
             position.state.model,
             program=self.plan.program,
@@ -409,6 +416,10 @@ class Run:
                 self.plan.program.schema,
                 min_cohort=terms.min_cohort,
                 max_colluders=terms.max_colluders,
+                epsilon=None if ledger is None else ledger.spent.epsilon,
+                delta=None if ledger is None else ledger.budget.delta,
+                mechanism=None if ledger is None else ledgers.MECHANISM,
+                releases=None if ledger is None else len(ledger.entries),
             ),
             created=datetime.fromtimestamp(now, UTC),
             parent=self.plan.base_model,
@@ -417,7 +428,9 @@ class Run:
     def settle(self, prepared: Prepared, now: float) -> Began | Restarted | Ended:
         """Take what `prepare` has computed from this very run: the next sum begins, or all ends.
 
-        Where too few of the epoch are left for it, a new epoch begins.
+        Where too few of the epoch are left for it, a new epoch begins. With differential privacy a
+        sum is charged here, before anyone hears of it; one that the budget does not allow ends the
+        run.
         """
         epoch, last = self.epoch.epoch, self.slot
         if epoch is None:
@@ -430,6 +443,10 @@ class Run:
             return Ended()
         if not self.attendance.can_sum(epoch):
             return self._restart(now)
+        try:
+            self._charge(prepared.sum, now)
+        except BudgetExceeded as error:
+            return self.fail_by(error)
         self.broadcast = prepared.sum.broadcast
         active = self.attendance.active(epoch, last) if self.is_private else epoch.everyone
         self.attendance = self.attendance.afresh()
@@ -442,6 +459,31 @@ class Run:
             active=active,
         )
         return Began()
+
+    def _charge(self, sum_plan: SumPlan, now: float) -> None:
+        if self.ledger is None or sum_plan.release is None:
+            if self.is_private:
+                raise OutOfOrder("A private session's sums have noise and are charged.")
+            return
+        plan, slot = self.plan, 0 if self.slot is None else self.slot.task.slot + 1
+        self.ledger = self.ledger.charge(
+            Entry(now, plan.session_id, plan.id, self.epoch.number, slot, sum_plan.release)
+        )
+
+    @property
+    def _can_repeat(self) -> bool:
+        """Whether the budget allows the sum under way once more."""
+        if self.ledger is None or not self.ledger.entries:
+            return False
+        charged = len(self.ledger.entries)
+        if self._affordable is None or self._affordable[0] != charged:
+            try:
+                self.ledger.affords([self.ledger.entries[-1].release])
+            except BudgetExceeded:
+                self._affordable = charged, False
+            else:
+                self._affordable = charged, True
+        return self._affordable[1]
 
     # -- other ends
 

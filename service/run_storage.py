@@ -28,7 +28,7 @@ from privacy.securesum.messages import (
 )
 from privacy.securesum.summation import SummationState
 from privacy.securesum.terms import Terms
-from service import models
+from service import ledgers, models
 from service.attendance import Attendance
 from service.errors import RunEnded
 from service.run import (
@@ -105,6 +105,7 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         broadcast=_load_broadcast(connection, run_id),
         repairing=repairing,
         attendance=_load_attendance(connection, run_id),
+        ledger=ledgers.load(connection, row.session_id),
     )
     return run, row.version
 
@@ -304,6 +305,8 @@ def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: fl
 
 def _begin(connection: Connection, run: Run) -> None:
     run_id, task = run.plan.id, run.epoch.slot.task
+    if run.ledger is not None:
+        ledgers.add(connection, run.ledger.entries[-1])
     connection.execute(delete(slots).where(slots.c.run_id == run_id))
     connection.execute(
         delete(run_messages).where(run_messages.c.run_id == run_id, run_messages.c.slot != _EPOCH)
