@@ -36,9 +36,11 @@ def texts(tree: ast.Module) -> str:
 
 def test_only_the_door_computes_encodes_and_masks_what_leaves() -> None:
     trees = modules()
-    for verb in ("contributed", "upload", "draw"):
+    for verb in ("contributed", "upload"):
         found = {name for name, tree in trees.items() if verb in calls(tree)} - {SIMULATION}
         assert found == ALONE, verb
+    drawing = {name for name, tree in trees.items() if "privacy.noise" in imports(tree)}
+    assert drawing - {SIMULATION} == ALONE
     assert not any("contribute" in calls(tree) for tree in trees.values())
     encoding = {name for name, tree in trees.items() if "privacy.encoding" in imports(tree)}
     assert encoding - {SIMULATION} == ALONE
