@@ -58,7 +58,9 @@ max_runs = {standard.max_runs}
         else "The session has NO differential privacy: its sums are exact. This accepts that."
     }
 without_differential_privacy = {"false" if terms.differential_privacy else "true"}
-{_budget(asked)}# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
+{
+        _budget(asked)
+    }# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
 trust_first_use = false
 # The last day on which anything is answered. Set it to the end of the project.
 # expires = 2030-12-31

@@ -1,8 +1,9 @@
 """With differential privacy nothing leaves a hospital that its own ledger has not paid for."""
 
-
+import base64
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,62 +19,24 @@ from client_sdk.policy import Policy
 from client_sdk.policy_draft import draft
 from client_sdk.progress import Disclosed, Spending
 from client_sdk.store import Store
-from kernels.rounds import linear, moments
-from kernels.rounds.private import Privacy
-from kernels.rounds.program import Program
-from kernels.schema import Categorical, Numeric, Schema, Target
-from kernels.spec import Architecture, KernelSpec
 from privacy.accounting.cost import cost
 from privacy.encoding import Encoding
 from privacy.ledger import Budget
 from privacy.securesum.messages import Task
 from privacy.securesum.records import Uploaded
 from privacy.securesum.terms import default_terms
-from privacy.securesum.wire import Message
-from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.coordinator import SmallCoordinator
-from tests.client_sdk.hospitals import Hospital, Killed, drive, permissive
+from tests.client_sdk.hospitals import Hospital, Killed, drive
+from tests.client_sdk.private import DELTA, PROGRAM, private_session
 from tests.client_sdk.test_hostile_coordinator import meddling, with_message
 from tests.rounds.tables import tables
 
-DELTA = 1e-5
-SCHEMA = Schema(
-    (Numeric("age", "a", 0, 120), Categorical("ward", ("medical", "surgical"))),
-    (Target("stay", "d", 0, 30),),
-)
-PROGRAM = Program.from_json(
-    Program(
-        SCHEMA,
-        KernelSpec(architecture=Architecture.RBF, inputs=3, samples=4, seed=3),
-        (moments.Spec(), linear.Spec()),
-        max_rows=1000,
-        held_out=0.25,
-        privacy=Privacy(multipliers=(8.0, 6.0)),
-    ).to_json()
-)
 Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
 
 
 @pytest.fixture
 def make(homes: Path) -> Make:
-    def made(
-        program: Program = PROGRAM, *, epsilon: float | None = 1.0
-    ) -> tuple[SmallCoordinator, list[Hospital]]:
-        coordinator = SmallCoordinator(program, NAMES)
-        assert coordinator.terms is not None
-        coordinator.terms = replace(coordinator.terms, differential_privacy=True)
-        keys = {name: Home(homes / name).identity().key for name in NAMES}
-        coordinator.members.update(keys)
-        coordinator.start()
-        spending = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}
-        policy = permissive(program, without_differential_privacy=False, **spending)
-        hospitals = [
-            Hospital(coordinator.link(i), homes / name, table, policy, roster=keys)
-            for i, (name, table) in enumerate(zip(NAMES, tables(3), strict=True))
-        ]
-        return coordinator, hospitals
-
-    return made
+    return partial(private_session, homes)
 
 
 def opened(hospital: Hospital) -> Store:
@@ -85,8 +48,8 @@ def uncharged(store: Store) -> set[tuple[Any, ...]]:
     ledger = store.ledger("table", Budget(1000.0, DELTA))
     paid = {entry.sum: entry for entry in ledger.entries}
     left = {(d.session, d.run, d.epoch, d.slot): d for d in store.departures()}
-    journalled = [Message_of(data) for data in store.journal()[0]]
-    uploads = [record for record in journalled if isinstance(record, Uploaded)]
+    records, _ = store.journal()
+    uploads = [Uploaded.decode(data) for data in records if data[1] == Uploaded.kind]
     assert len(uploads) == len(left)
     assert len({record.noise for record in uploads}) == len(uploads), "a draw covers one upload"
     assert all(record.noise for record in uploads)
@@ -95,10 +58,6 @@ def uncharged(store: Store) -> set[tuple[Any, ...]]:
         for sum_, departure in left.items()
         if sum_ not in paid or paid[sum_].release.dimension != departure.elements
     }
-
-
-def Message_of(data: bytes) -> Message | None:  # noqa: N802
-    return Uploaded.decode(data) if data[1] == Uploaded.kind else None
 
 
 def test_everything_that_left_was_charged_before_and_as_much_as_the_run_said(make: Make) -> None:
@@ -190,8 +149,6 @@ def test_a_task_with_less_noise_than_the_program_says_is_refused(make: Make) -> 
     coordinator, hospitals = make()
 
     def quieter(plain: dict[str, Any]) -> None:
-        import base64
-
         task = Task.decode(base64.b64decode(plain["message"]))
         encoding = Encoding.from_bytes(task.encoding)
         less = tuple(max(1, share // 2) for share in encoding.share_deviations)

@@ -4,6 +4,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
+from kernels.rounds.program import Program
+from privacy.accounting.cost import cost
+from privacy.securesum.terms import Terms
+from service import ledgers, sessions, starting
 from tests.rounds import tables
 from tests.service.coordinator import Coordinator
 from tests.service.programs import PRIVATE
@@ -48,9 +53,7 @@ def finish(sites: Sequence[Site], run: str, *, turns: int = 60) -> dict[str, Any
         advance(coordinator, run, seconds=0.0 if any(worked) else 61.0)
         if shown(coordinator, run)["status"] not in ("waiting", "running"):
             break
-    ended = shown(coordinator, run)
-    print(ended["code"], ended["detail"])
-    return ended
+    return shown(coordinator, run)
 
 
 def survivors(coordinator: Coordinator, run: str) -> tuple[str, ...]:
@@ -67,6 +70,13 @@ def active(coordinator: Coordinator, run: str) -> tuple[str, ...]:
     assert live.slot is not None
     names = {member.key: member.name for member in live.roster.members}
     return tuple(sorted(names[live.slot.epoch.members[r]] for r in live.slot.task.active))
+
+
+def charged(coordinator: Coordinator, site: Site) -> list[tuple[int, int]]:
+    with coordinator.context.database.reading() as connection:
+        ledger = ledgers.load(connection, site.session)
+    assert ledger is not None
+    return [(entry.epoch, entry.slot) for entry in ledger.entries]
 
 
 def test_a_run_with_everyone_begins_at_once(quiet: Coordinator) -> None:
@@ -148,7 +158,82 @@ def test_a_silent_survivor_that_owes_a_key_for_a_dropped_member_loses_the_sum(
     advance(quiet, run, seconds=quiet.context.settings.restart_after_s)
     live = loaded(quiet, run)
     assert (live.epoch.number, live.sums, live.slot) == (1, 0, None)
-    assert finish(sites[:3], run)["status"] == "done"
+    until(sites[:3], "task", run)
+    assert charged(quiet, sites[0]) == [(0, 0), (1, 0)], "it counts as released, and is paid again"
+
+
+def test_a_sum_is_charged_before_its_task_goes_out_and_once_however_often_it_is_asked_for(
+    quiet: Coordinator,
+) -> None:
+    sites, run = begun(quiet)
+    rounds(sites, run, 2)
+    assert charged(quiet, sites[0]) == [(0, 0)]
+    assert all(site.next()["kind"] == "task" for site in sites)
+    lose_memory(quiet)
+    advance(quiet, run)
+    assert charged(quiet, sites[0]) == [(0, 0)]
+
+
+def test_a_sum_that_the_budget_does_not_allow_twice_is_waited_for(quiet: Coordinator) -> None:
+    sites = session_of(quiet, PRIVATE, TABLES, epsilon=1.0)
+    run = start(quiet, sites[0].session, deadline_s=100_000)
+    until(sites, "proposal", run)
+    rounds(sites[:2], run)
+    advance(quiet, run, seconds=10 * quiet.context.settings.restart_after_s)
+    live = loaded(quiet, run)
+    assert (live.status, live.epoch.number) == ("running", 0)
+    until(sites, "certificate", run)
+
+
+def test_a_repeat_that_the_budget_does_not_allow_ends_the_run_by_name(quiet: Coordinator) -> None:
+    """Three refuse after a vector of one is in: of the epoch too few are left."""
+    sites = session_of(quiet, PRIVATE, [*TABLES, *TABLES[:1]], epsilon=1.0)
+    run = start(quiet, sites[0].session)
+    rounds(sites[:5], run)
+    advance(quiet, run, seconds=quiet.context.settings.gather_s)
+    until(sites[:5], "task", run)
+    for site in sites[:3]:
+        refuse(site, run)
+    assert loaded(quiet, run).epoch.number == 1
+    for _ in range(4):
+        rounds(sites[3:], run)
+    ended = shown(quiet, run)
+    assert (ended["status"], ended["code"]) == ("failed", "ledger.budget_exceeded")
+    assert "beyond the budget of 1" in ended["detail"]
+
+
+def test_a_second_run_does_not_start_where_the_first_has_spent_all(quiet: Coordinator) -> None:
+    sites = session_of(quiet, PRIVATE, TABLES, epsilon=1.0)
+    run = start(quiet, sites[0].session)
+    rounds(sites, run, 2)
+    quiet.admin("POST", f"/runs/{run}/cancel")
+    again = quiet.admin("POST", f"/sessions/{sites[0].session}/runs", {"kind": "train"})
+    assert (again.status_code, again.json()["code"]) == (409, "ledger.budget_exceeded")
+    assert "is spent" in again.json()["detail"]
+    assert quiet.admin("POST", f"/runs/{run}/retry").json()["code"] == "ledger.budget_exceeded"
+
+
+@pytest.mark.parametrize("kind", ["linear", "evaluate", "update"])
+def test_every_kind_of_run_has_noise_and_a_price(quiet: Coordinator, kind: str) -> None:
+    sites = session_of(quiet, PRIVATE, TABLES, epsilon=1.0)
+    with quiet.context.database.reading() as connection:
+        ledger = ledgers.load(connection, sites[0].session)
+        whole = Program.from_json(sessions.find(connection, sites[0].session).program)
+    assert ledger is not None
+    chosen = starting.program_of(starting.Kind(kind), whole)
+    program = starting._with_noise(chosen, whole, ledger, runs=1)
+    terms = Terms(bytes(16), 0, 3, allow_shrinking=False, differential_privacy=True)
+    assert 0 < cost(ledgers.releases_of(program, terms, 1), delta=1e-5).epsilon <= 1.5
+    assert program.privacy is not None
+    assert whole.privacy is not None
+    assert program.privacy.target_clip == whole.privacy.target_clip
+
+
+def test_the_report_says_what_a_run_costs_before_the_first(quiet: Coordinator) -> None:
+    sites = session_of(quiet, PRIVATE, TABLES, epsilon=1.0)
+    shared = quiet.admin("GET", f"/sessions/{sites[0].session}/privacy").json()
+    assert (shared["spent"], shared["releases"]) == (0.0, [])
+    assert 0.9 < shared["after_another_run"] == shared["budget"]["run_costs"] <= 1.0
 
 
 def test_too_few_left_to_certify_lose_the_sum_and_a_new_epoch_repeats_it(
