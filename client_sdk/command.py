@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from client_sdk.commands import card, doctor, predict, session, tables
+from client_sdk.commands import card, doctor, ledger, predict, session, tables
 
 
 def application() -> typer.Typer:
@@ -30,6 +30,7 @@ def application() -> typer.Typer:
 
     app.command("predict")(predict.predict)
     app.command("card")(card.card)
+    app.command("ledger")(ledger.ledger_command)
     session.register(app)
     tables.register(app)
     _add_plugins(app, "veilgp.commands")

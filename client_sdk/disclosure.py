@@ -1,11 +1,24 @@
 """What a program would take out of the building, under which terms, as a person reads it."""
 
+import math
 from dataclasses import dataclass
 
 from client_sdk.readable import readable
-from kernels.rounds.disclosed import StageDisclosure, columns_read, stages_disclosed
+from kernels.rounds.disclosed import (
+    StageDisclosure,
+    columns_read,
+    dealing,
+    planned,
+    stages_disclosed,
+)
 from kernels.rounds.program import Program
+from privacy.accounting.cost import Cost, cost
+from privacy.accounting.events import Release
+from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
+
+DELTA = 1e-5
+"""At which the cost of a run is told to who has set no budget yet."""
 
 
 @dataclass(frozen=True)
@@ -15,11 +28,23 @@ class Disclosure:
     columns: tuple[str, ...]
     stages: tuple[StageDisclosure, ...]
     terms: Terms
+    unit: str
+    rows: int
+    """Of one patient at most, with differential privacy."""
+    cost: Cost | None
 
     @classmethod
     def of(cls, program: Program, terms: Terms) -> "Disclosure":
         """Work it out from the program."""
-        return cls(columns_read(program.schema), stages_disclosed(program), terms)
+        privacy = program.privacy
+        return cls(
+            columns_read(program.schema),
+            stages_disclosed(program),
+            terms,
+            "row" if program.schema.patient is None else "patient",
+            1 if privacy is None else privacy.max_rows_per_patient,
+            None if privacy is None else cost(releases_of(program, terms, 0), delta=DELTA),
+        )
 
     @property
     def sums(self) -> int:
@@ -49,8 +74,8 @@ class Disclosure:
             f"works together with {self.terms.max_colluders} of them."
         )
         lines.append(
-            "  differential privacy: yes. Noise covers each patient's part in every sum."
-            if self.terms.differential_privacy
+            self._noise(self.cost)
+            if self.cost is not None
             else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own, "
             "but what a sum over all members says about a rare patient it says to everyone; two "
             "sums that differ by a patient show that patient, so the table stays the same."
@@ -60,7 +85,26 @@ class Disclosure:
             "sum with this hospital minus a sum without it is this hospital's own, and the "
             "coordinator can ask for both."
             if self.terms.allow_shrinking
+            else "  members that fall silent: the run goes on without them. Noise covers what the "
+            "difference of two sums would say."
+            if self.terms.differential_privacy
             else "  members that fall silent: the run waits for them. Exact sums have the same "
             "members every time, so no difference of two is one hospital's."
         )
         return "\n".join(lines)
+
+    def _noise(self, cost: Cost) -> str:
+        rows = f", with at most {self.rows} rows of one" if self.unit == "patient" else ""
+        factor = math.exp(min(cost.epsilon, 50.0))
+        return (
+            f"  differential privacy: yes, for each {self.unit}{rows}. Every hospital adds noise "
+            f"to its numbers, enough if {self.terms.honest} of them do. One run costs at most "
+            f"ε = {cost.epsilon:.4g} at δ = {cost.delta:g}: whether any one {self.unit} is in the "
+            f"table makes no outcome more than {factor:.3g} times as likely, but for a probability "
+            f"of {cost.delta:g}. A sum that is lost and asked for again costs again."
+        )
+
+
+def releases_of(program: Program, terms: Terms, seed: int) -> tuple[Release, ...]:
+    """Say what a run of a private program would release at most, if no sum is lost."""
+    return promised(planned(program), honest=terms.honest, dealing=dealing(program, seed))

@@ -1,10 +1,13 @@
 """The one door: the only function through which numbers leave a hospital.
 
     check that the task is what the run's program has at this stage, on the very broadcast
-    → the site's policy → contribute → encode → mask → write the journal, to the disk → send
+    → the site's policy → draw noise → contribute → encode with it → mask
+    → write the journal and the charge, to the disk → send
 
 Whatever is refused on the way changes nothing. What was answered before is sent again, the same
-octets, without being computed anew. The journal has a line for people with every vector: which
+octets, without being computed anew, and without being charged again. With differential privacy the
+noise that a task asks for is worked out here from the run's program, the cost from what is drawn,
+and both before the table is touched. The journal has a line for people with every vector: which
 numbers, how many, and the SHA-256 of the octets exactly as they go out.
 """
 
@@ -23,12 +26,16 @@ from client_sdk.home import OpenHome
 from client_sdk.policy import Policy
 from client_sdk.progress import VectorLeft, Watch
 from client_sdk.sites import HospitalTable
-from client_sdk.store import Departure
+from client_sdk.store import Charge, Departure
 from kernels.plain import encode_json
-from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.broadcast import received
+from kernels.rounds.disclosed import dealing, planned
 from kernels.rounds.program import Program
+from privacy.accounting.promises import released
 from privacy.encoding import Encoding
+from privacy.ledger import Entry
+from privacy.noise import Draw, draw
 from privacy.securesum.checks import check_broadcast
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.journal import EpochEntry, Journal
@@ -99,22 +106,34 @@ class Door:
         again = slot is not None and slot.uploaded is not None
         broadcast, vector = b"", np.zeros(0, dtype=np.uint64)
         blocks: tuple[str, ...] = ()
+        noise: Draw | None = None
+        charge: Charge | None = None
         if not again:
             broadcast = yield from fetch()
             check_broadcast(task, broadcast)
             state = received(broadcast, self.run.program, stage)
-            encoding = self._encoding(task, algorithm, state, epoch)
+            encoding = self._encoding(task, stage, algorithm, state, epoch)
+            charge = self._charge(encoding, entry, epoch, task, stage)
             # What the rows cannot change is checked before they are looked at: which of two
             # refusals is given must not depend on them.
             bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
+            noise = draw(encoding) if encoding.share_deviations else None
             with about_the_table():
-                vector = encoding.encode(algorithm.contribute(state, self.table.site))
+                contribution = contributed(algorithm, state, self.table.site)
+                integers = None if noise is None else noise.once()
+                vector = encoding.encode(contribution, noise=integers)
             blocks = tuple(block.name for block in encoding.layout.blocks)
-        step = client.upload(task, vector, table=self.table.digest, broadcast=broadcast)
+        step = client.upload(
+            task,
+            vector,
+            table=self.table.digest,
+            broadcast=broadcast,
+            noise=b"" if noise is None else noise.name,
+        )
         header = step.message.encode()
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
         departure = self._departure(entry, task, stage, algorithm, blocks, parts)
-        self.home.store.commit(step, departure=None if again else departure)
+        self.home.store.commit(step, departure=None if again else departure, charge=charge)
         sent = yield from self.exchange.send(
             f"/sessions/{self.run.session}/runs/{self.run.run}/vectors", *parts
         )
@@ -150,18 +169,55 @@ class Door:
         if task.parameters != self.run.parameters(stage):
             raise WrongTask("the task is of another program, kind, seed or stage than the run")
         if task.noise:
-            raise WrongTask("the task asks for noise, and the session has none")
+            raise WrongTask("the task asks for noise beside that of its encoding")
         return algorithm
 
-    def _encoding(self, task: Task, algorithm: Algorithm, state: Any, epoch: Epoch) -> Encoding:
-        """Work out the encoding that every member must use; refuse a task with another one."""
-        encoding = Encoding.finest(algorithm.layout(state), max_clients=epoch.size)
+    def _encoding(
+        self, task: Task, stage: int, algorithm: Algorithm, state: Any, epoch: Epoch
+    ) -> Encoding:
+        """Work out the encoding that every member must use; refuse a task with another one.
+
+        With noise or without it follows from the run's program, never from the task.
+        """
+        layout, privacy = algorithm.layout(state), self.run.program.privacy
+        if epoch.terms.differential_privacy != (privacy is not None):
+            raise WrongTask("the session's terms and the run's program disagree about noise")
+        if privacy is None:
+            encoding, kind = Encoding.finest(layout, max_clients=epoch.size), "finest"
+        else:
+            kind = "noisy"
+            encoding = Encoding.noisy(
+                layout,
+                multiplier=privacy.multipliers[stage],
+                honest=epoch.terms.honest,
+                max_clients=epoch.size,
+            )
         if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
             raise WrongTask(
-                f"the task's encoding is not the finest one of {algorithm.NAME} for "
+                f"the task's encoding is not the {kind} one of {algorithm.NAME} for "
                 f"{epoch.size} members"
             )
         return encoding
+
+    def _charge(
+        self, encoding: Encoding, entry: EpochEntry, epoch: Epoch, task: Task, stage: int
+    ) -> Charge | None:
+        """Say what this vector costs by what will be drawn for it; refuse what is too much."""
+        if not encoding.share_deviations:
+            return None
+        program = self.run.program
+        release = released(
+            encoding,
+            planned(program)[stage],
+            honest=epoch.terms.honest,
+            dealing=dealing(program, self.run.seed),
+        )
+        ledger = self.home.store.ledger(entry.source, self.policy.budget)
+        self.policy.check_spending(ledger, [release])
+        at = self.exchange.clock.now().timestamp()
+        session, run = str(self.run.session), str(self.run.run)
+        charged = Entry(at, session, run, entry.name[2], task.slot, release)
+        return Charge.of(entry.source, charged)
 
     def _sums(self, entry: EpochEntry, slot: int) -> int:
         """Count the sums of the run that this hospital has answered, this one included."""

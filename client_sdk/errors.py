@@ -16,6 +16,8 @@
     │       ├── ConsentMissing        policy.consent
     │       ├── ColumnForbidden       policy.column
     │       ├── PrivacyRequired       policy.without_differential_privacy
+    │       ├── BudgetMissing         policy.epsilon
+    │       ├── BudgetSpent           policy.budget
     │       ├── ShrinkingForbidden    policy.shrinking
     │       ├── TooFewColluders       policy.colluders
     │       ├── CohortTooSmall        policy.cohort
@@ -39,7 +41,6 @@
     │   ├── WrongRun                  session.wrong_run
     │   ├── AnotherRun                session.another_run
     │   ├── WrongTask                 session.wrong_task
-    │   ├── NoiseNotInstalled         session.noise
     │   ├── Suspended                 session.suspended
     │   ├── DeadlinePassed            session.deadline
     │   ├── RunFailed                 session.run_failed
@@ -175,6 +176,18 @@ class PrivacyRequired(PolicyRefusal):
     """The site's policy does not allow sums without differential privacy."""
 
     code = "policy.without_differential_privacy"
+
+
+class BudgetMissing(PolicyRefusal):
+    """The site's policy does not say how much privacy may be spent on any one patient."""
+
+    code = "policy.epsilon"
+
+
+class BudgetSpent(PolicyRefusal):
+    """The site's own privacy budget does not cover what is asked for."""
+
+    code = "policy.budget"
 
 
 class ShrinkingForbidden(PolicyRefusal):
@@ -333,12 +346,6 @@ class WrongTask(SessionError):
     """A task is not the one that the run's program has at that stage."""
 
     code = "session.wrong_task"
-
-
-class NoiseNotInstalled(SessionError):
-    """A session with differential privacy, and this version draws no noise."""
-
-    code = "session.noise"
 
 
 class Suspended(SessionError):

@@ -11,7 +11,7 @@ from typing import Any
 
 from client_sdk.readable import readable
 from kernels.rounds.card import Card
-from kernels.rounds.card_sections import explained
+from kernels.rounds.card_sections import Privacy, explained
 from kernels.schema import Categorical, Numeric
 
 LEVEL = 0.9
@@ -97,9 +97,16 @@ def _facts(card: Card) -> dict[str, str]:
             privacy.max_colluders,
             privacy.epsilon,
             privacy.delta,
-        ),
+        )
+        + _noise(privacy),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _noise(privacy: Privacy) -> str:
+    if privacy.mechanism is None or privacy.releases is None:
+        return ""
+    return f" In {privacy.releases:,} sums: {readable(privacy.mechanism)}."
 
 
 def _column(column: Numeric | Categorical) -> str:

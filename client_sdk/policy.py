@@ -10,6 +10,7 @@ data. The cohort counts members whose keys are confirmed.
 """
 
 import json
+import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -18,6 +19,8 @@ from pathlib import Path
 
 from client_sdk.errors import (
     AlgorithmForbidden,
+    BudgetMissing,
+    BudgetSpent,
     CohortTooSmall,
     ColumnForbidden,
     ConsentMissing,
@@ -41,6 +44,9 @@ from kernels.rounds import update
 from kernels.rounds.disclosed import columns_read, most_sums, parts_read
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
+from privacy.accounting.events import Release
+from privacy.errors import BudgetExceeded, LedgerError
+from privacy.ledger import Budget, Ledger
 from privacy.securesum.terms import Terms
 
 _COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", "max_runs")
@@ -77,6 +83,11 @@ class Policy:
     """Runs of one session that may sum one table: with `max_sums`, how many sums there ever are."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
+    epsilon: float | None = None
+    """With differential privacy: the most that is ever spent on any one patient of a data source,
+    over all sessions and coordinators, at `delta`. Without both lines nothing is."""
+    delta: float | None = None
+    """The probability that the promise of `epsilon` does not cover."""
     trust_first_use: bool = False
     """Whether a member's key counts as confirmed when it is met for the first time."""
     expires: date | None = None
@@ -101,6 +112,13 @@ class Policy:
         number = self.rows_per_feature
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
             raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
+        if (self.epsilon is None) != (self.delta is None):
+            raise PolicyFileError("epsilon and delta belong together: give both, or neither")
+        if self.epsilon is not None and self.delta is not None:
+            try:
+                Budget(self.epsilon, self.delta)
+            except LedgerError as error:
+                raise PolicyFileError(f"epsilon and delta are no budget: {error}") from error
         for name in ("without_differential_privacy", "trust_first_use", "allow_shrinking"):
             if type(getattr(self, name)) is not bool:
                 raise PolicyFileError(f"{name} is true or false")
@@ -154,8 +172,43 @@ class Policy:
         )
         _raise([problem for problem in checks if problem is not None])
 
+    @property
+    def budget(self) -> Budget:
+        """What may be spent on any one patient of a data source."""
+        if self.epsilon is None or self.delta is None:
+            raise BudgetMissing(
+                "The session has differential privacy, which spends a part of a budget, and this "
+                "site has set none.",
+                line="epsilon = 1.0 and delta = 1e-5, or what you decide",
+                because="It is the most that is ever spent on any one patient of this table, over "
+                "all sessions: from then on nothing leaves.",
+                public="the site has set no budget for sessions with differential privacy",
+            )
+        return Budget(self.epsilon, self.delta)
+
+    def check_spending(self, ledger: Ledger, releases: Sequence[Release]) -> None:
+        """Refuse what this site's ledger does not have enough left for."""
+        try:
+            ledger.affords(releases)
+        except BudgetExceeded:
+            after, budget = ledger.after(releases).epsilon, ledger.budget
+            raise BudgetSpent(
+                f"This would bring what is spent on any one patient of this table to ε = "
+                f"{after:.4g} at δ = {budget.delta:g}: {ledger.spent.epsilon:.4g} is spent, and "
+                f"this site allows {budget.epsilon:g}.",
+                line=f"epsilon = {math.ceil(after * 100) / 100:g}",
+                because="What was spent does not come back, so this is for good.",
+                public="the site's own privacy budget does not cover this",
+            ) from None
+
     def check_table(self, program: Program, summary: TableSummary) -> None:
-        """Refuse, before anything leaves, a program over too few of this hospital's rows."""
+        """Refuse, before anything leaves, a program over too few of this hospital's rows.
+
+        With differential privacy nothing is: noise covers few rows as it covers many, and a refusal
+        that depends on the rows would say something of them that nobody has paid for.
+        """
+        if program.privacy is not None:
+            return
         _raise(
             [
                 *self._rows(program, summary),
@@ -198,12 +251,18 @@ class Policy:
         _raise(self._algorithms(program, (stage,)))
         self.check_cohort(confirmed)
         too_many = self._sums(sums, "so far")
-        if too_many is not None:
+        # With differential privacy a sum that was lost is asked for again, and paid for again.
+        if too_many is not None and program.privacy is None:
             raise too_many
         self.check_runs(runs)
 
     def check_changes(self, program: Program) -> None:
-        """Refuse a run that would sum this hospital's rows to add and remove without consent."""
+        """Refuse a run that would sum this hospital's rows to add and remove without consent.
+
+        With differential privacy noise covers them, and no consent is asked for.
+        """
+        if program.privacy is not None:
+            return
         names = [algorithm.NAME for algorithm, _ in program.algorithms()]
         if update.NAME in names and update.NAME not in self.consents:
             raise ConsentMissing(
@@ -276,7 +335,13 @@ class Policy:
         )
 
     def _privacy(self, terms: Terms) -> PolicyRefusal | None:
-        if terms.differential_privacy or self.without_differential_privacy:
+        if terms.differential_privacy:
+            try:
+                self.budget  # noqa: B018
+            except BudgetMissing as problem:
+                return problem
+            return None
+        if self.without_differential_privacy:
             return None
         return PrivacyRequired(
             "The session has no differential privacy, and this site does not allow that.",

@@ -1,6 +1,7 @@
 """A policy that would allow exactly what a session asks for, as TOML for a person to review."""
 
 import json
+import math
 
 from client_sdk.disclosure import Disclosure
 from client_sdk.policy import Policy
@@ -32,6 +33,8 @@ least_colluders = {terms.max_colluders}
         "this hospital, show its own numbers. This accepts that."
         if terms.allow_shrinking
         else "Exact sums always have the same members; a session that gives this up is refused."
+        if asked.cost is None
+        else "Of no use with differential privacy: noise covers who is in a sum and who is not."
     }
 allow_shrinking = {"true" if terms.allow_shrinking else "false"}
 # Training rows this hospital must have, in all, for each of the {program.kernel.features} features
@@ -55,10 +58,23 @@ max_runs = {standard.max_runs}
         else "The session has NO differential privacy: its sums are exact. This accepts that."
     }
 without_differential_privacy = {"false" if terms.differential_privacy else "true"}
-# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
+{
+        _budget(asked)
+    }# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
 trust_first_use = false
 # The last day on which anything is answered. Set it to the end of the project.
 # expires = 2030-12-31
 # Algorithms that may show this hospital's own numbers; none.
 consents = []
+"""
+
+
+def _budget(asked: Disclosure) -> str:
+    if asked.cost is None:
+        return ""
+    return f"""\
+# The most that may ever be spent on any one {asked.unit} of this table, over all sessions and
+# coordinators: enough for one run of this session. What is spent does not come back.
+epsilon = {math.ceil(asked.cost.epsilon * 100) / 100:g}
+delta = {asked.cost.delta:g}
 """

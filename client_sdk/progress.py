@@ -17,6 +17,8 @@ from rich.text import Text
 
 from client_sdk.errors import ClientError
 from client_sdk.readable import readable, readable_lines
+from privacy.accounting.cost import Cost
+from privacy.ledger import Budget
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,22 @@ class RunOpened(Event):
 
     def __str__(self) -> str:
         return f"Run {self.run} ({self.kind}) has begun."
+
+
+@dataclass(frozen=True)
+class Spending(Event):
+    """What a run would cost this hospital's own budget."""
+
+    spent: Cost
+    after: Cost
+    budget: Budget
+
+    def __str__(self) -> str:
+        return (
+            f"This site's privacy budget for the table: ε = {self.spent.epsilon:.4g} is spent of "
+            f"{self.budget.epsilon:g} at δ = {self.budget.delta:g}; after this run at most "
+            f"{self.after.epsilon:.4g}, more if a sum is lost and asked for again."
+        )
 
 
 @dataclass(frozen=True)

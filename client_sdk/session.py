@@ -21,13 +21,13 @@ from uuid import UUID
 
 from client_sdk.answers import Item, Membership, Outcome
 from client_sdk.asking import Asking
-from client_sdk.disclosure import Disclosure
+from client_sdk.disclosure import Disclosure, releases_of
 from client_sdk.door import Door, RunInHand, runs_of
 from client_sdk.errors import (
+    SITE_REFUSED,
     AnotherRun,
     ClientError,
     MalformedAnswer,
-    NoiseNotInstalled,
     NoModel,
     PolicyError,
     RunFailed,
@@ -59,6 +59,7 @@ from client_sdk.progress import (
     RefusalReported,
     RunEnded,
     RunOpened,
+    Spending,
     Unpinned,
     Waiting,
     Watch,
@@ -86,7 +87,7 @@ from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 
-_REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask, NoiseNotInstalled)
+_REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask)
 _APPROVAL_WAITS_S = (2.0, 3.0, 5.0, 10.0)
 
 
@@ -163,7 +164,7 @@ class Member:
                 elif once:
                     raise _why_no_model(over)
         except (*_REFUSALS, KernelsError, PrivacyError) as error:
-            if SAID not in getattr(error, "__notes__", ()):
+            if SAID not in getattr(error, "__notes__", ()) and not self._must_keep_quiet(error):
                 yield from self._report(error)
             raise
 
@@ -207,13 +208,12 @@ class Member:
 
     def _checked(self, program: Program, offer: Offer) -> HospitalTable:
         """Say what would leave; check table and policy before anything does."""
-        if offer.terms.differential_privacy:
-            raise NoiseNotInstalled(
-                "the session has differential privacy, and this version of veilgp draws no noise: "
-                "upgrade veilgp here"
-            )
+        if offer.terms.differential_privacy != (program.privacy is not None):
+            raise WrongRun("the session's terms and its program disagree about noise")
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
         self._policy.check_session(program, offer.terms, today=self._today())
+        if self._home.store.last_run(self._id) is None:
+            self._check_spending(program, offer)
         with about_the_table():
             table = site_of(
                 program,
@@ -224,6 +224,15 @@ class Member:
             )
             self._policy.check_table(program, table.summary)
         return table
+
+    def _check_spending(self, program: Program, offer: Offer) -> None:
+        """Refuse a run that this hospital's own ledger has not enough left for, as a whole."""
+        if program.privacy is None:
+            return
+        ledger = self._home.store.ledger(self._source, self._policy.budget)
+        releases = releases_of(program, offer.terms, offer.membership.seed)
+        self._watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))
+        self._policy.check_spending(ledger, releases)
 
     def _approved(self, membership: Membership) -> Effects[None]:
         waits = iter(_APPROVAL_WAITS_S)
@@ -288,6 +297,7 @@ class Member:
             if run.text != offer.membership.program:
                 self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
             self._policy.check_session(run.program, offer.terms, today=self._today())
+            self._check_spending(run.program, offer)
             summed = runs_of(self._client.journal, self._source, self._link.session)
             self._policy.check_runs(len(summed | {item.run.bytes}))
             if self._changes:
@@ -466,6 +476,12 @@ class Member:
             over = replace(known, status="refused", code=code)
             self._home.store.commit(Step(None), run=over)
             self._home.store.erase_traces()
+
+    def _must_keep_quiet(self, error: Exception) -> bool:
+        """Whether a refusal would tell something of the rows that no noise covers."""
+        known = self._home.store.session(self._id)
+        private = known is not None and _program(known.program).privacy is not None
+        return private and public_code(error) == SITE_REFUSED
 
     def _today(self) -> Any:
         return self._exchange.clock.now().date()

@@ -6,6 +6,7 @@
     sessions    address, program and seed of each session, as they were when it was joined
     runs        program and kind of each run, how it ended, and whether its model was fetched
     pins        keys of other members, met or confirmed, in each session
+    charges     what each vector with noise has spent of a data source's privacy budget
 
 `commit` returns when everything is on the disk (WAL with synchronous=FULL): only then may anything
 be sent. Whether a journal is whole, ours and not from a backup is decided by privacy/securesum.
@@ -20,10 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
+from privacy.accounting.events import Release
 from privacy.identity import Pins
+from privacy.ledger import Budget, Entry, Ledger
 from privacy.securesum.records import Step
 
-_VERSION = 2
+_VERSION = 3
 _TABLES = """
 CREATE TABLE records (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
@@ -48,8 +51,20 @@ CREATE TABLE pins (
     PRIMARY KEY (session, name)
 ) STRICT;
 """
+_CHARGES = """
+CREATE TABLE charges (
+    source TEXT NOT NULL, at REAL NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL,
+    epoch INTEGER NOT NULL, slot INTEGER NOT NULL, release TEXT NOT NULL,
+    PRIMARY KEY (session, run, epoch, slot)
+) STRICT;
+"""
 
-_FROM_1 = "ALTER TABLE departures ADD COLUMN rows TEXT NOT NULL DEFAULT '';"
+_STEPS = {
+    0: _TABLES + _CHARGES,
+    1: "ALTER TABLE departures ADD COLUMN rows TEXT NOT NULL DEFAULT '';" + _CHARGES,
+    2: _CHARGES,
+}
+"""From each version that this one brings up to its own."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +94,34 @@ class Departure:
             f"{self.algorithm}  {', '.join(json.loads(self.blocks))}: {self.elements} numbers, "
             f"{self.octets} octets, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
         )
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A sum that was charged to a data source's budget, in the transaction that let it leave.
+
+    release: the JSON of what it releases.
+    """
+
+    source: str
+    at: float
+    session: str
+    run: str
+    epoch: int
+    slot: int
+    release: str
+
+    @classmethod
+    def of(cls, source: str, entry: Entry) -> "Charge":
+        """Keep a ledger's entry."""
+        release = json.dumps(entry.release.to_json())
+        return cls(source, entry.at, *entry.sum, release)
+
+    @property
+    def entry(self) -> Entry:
+        """The ledger's entry."""
+        release = Release.from_json(json.loads(self.release))
+        return Entry(self.at, self.session, self.run, self.epoch, self.slot, release)
 
 
 @dataclass(frozen=True)
@@ -125,12 +168,11 @@ class Store:
             db.execute("PRAGMA secure_delete=ON")
             db.execute("PRAGMA trusted_schema=OFF")
             (version,) = db.execute("PRAGMA user_version").fetchone()
-            if version == 0:
-                db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version={_VERSION}; COMMIT;")
+            if version in _STEPS:
+                db.executescript(
+                    f"BEGIN; {_STEPS[version]} PRAGMA user_version={_VERSION}; COMMIT;"
+                )
                 version = _VERSION
-            elif version == 1:
-                db.executescript(f"BEGIN; {_FROM_1} PRAGMA user_version=2; COMMIT;")
-                version = 2
         except sqlite3.DatabaseError as error:
             raise HomeDamaged(
                 f"{path} cannot be opened as this hospital's journal ({error}). Do not replace it "
@@ -163,10 +205,11 @@ class Store:
         step: Step[Any],
         *,
         departure: Departure | None = None,
+        charge: Charge | None = None,
         run: KnownRun | None = None,
     ) -> None:
         """Make a step durable, with what people will want to read about it; then it may be sent."""
-        if not (step.records or step.vault or departure or run):
+        if not (step.records or step.vault or departure or charge or run):
             return
         with self._writing():
             self._db.executemany(
@@ -179,6 +222,8 @@ class Store:
                     self._db.execute("INSERT OR REPLACE INTO vault VALUES (?, ?)", (name, content))
             if departure is not None:
                 self._insert("OR IGNORE", "departures", departure)
+            if charge is not None:  # never a second time: each sum is charged once
+                self._insert("", "charges", charge)
             if run is not None:
                 self._insert("OR IGNORE", "runs", run)
                 self._db.execute(
@@ -199,6 +244,19 @@ class Store:
         with self._reading():
             rows = self._db.execute("SELECT * FROM departures ORDER BY rowid").fetchall()
         return (Departure(*row) for row in rows)
+
+    def ledger(self, source: str, budget: Budget) -> Ledger:
+        """Give what has been spent on a data source, over all sessions and coordinators."""
+        query = "SELECT * FROM charges WHERE source = ? ORDER BY rowid"
+        with self._reading():
+            rows = self._db.execute(query, (source,)).fetchall()
+        return Ledger(budget, tuple(Charge(*row).entry for row in rows))
+
+    def charged_sources(self) -> list[str]:
+        """Give the data sources that anything has been spent on."""
+        with self._reading():
+            rows = self._db.execute("SELECT DISTINCT source FROM charges ORDER BY source")
+            return [source for (source,) in rows]
 
     def session(self, session: str) -> KnownSession | None:
         """Give what is known of a session."""

@@ -31,7 +31,7 @@
     ├── AliasInvalid              alias.invalid             422
     ├── ModelDamaged              model.damaged             500
     ├── SessionRefused            session.refused           422, with all its `problems`
-    ├── PrivacyNotAvailable       privacy.dp_not_available  422
+    ├── PrivacyIncomplete         privacy.incomplete        422
     ├── ProtocolMismatch          protocol.mismatch         426, with `newest` and `oldest`
     ├── SettingsError             settings.invalid          (at the start, never over HTTP)
     └── DirectoryInUse            data_dir.in_use           (likewise)
@@ -255,10 +255,10 @@ class SessionRefused(ServiceError):
         self.problems = tuple(problems)
 
 
-class PrivacyNotAvailable(ServiceError):
-    """Differential privacy is asked for, and this version has none."""
+class PrivacyIncomplete(ServiceError):
+    """Differential privacy is asked for without saying how much, or how much without asking."""
 
-    code = "privacy.dp_not_available"
+    code = "privacy.incomplete"
     status = 422
 
 

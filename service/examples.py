@@ -47,6 +47,7 @@ EXAMPLES: Mapping[str, Example] = {
         ]
     ),
     "sessions_one": Example(_OF_SAMPLE),
+    "sessions_privacy": Example(_OF_SAMPLE),
     "sessions_remove": Example({"session_id": sample.DELETABLE}),
     "roster_invite": Example(_OF_NEW, body={"name": "Langeoog", "expires_in_s": 604800}),
     "roster_invited": Example(_OF_NEW),

@@ -23,7 +23,7 @@ class Item:
 
 def item_for(run: Run, key: bytes) -> Item | None:
     """Give what a run that is open asks of one member, if anything."""
-    if run.outcome is not None or key not in run.roster.keys:
+    if run.outcome is not None or key not in run.attendance.expected(run.epoch):
         return None
     epoch = run.epoch.epoch
     if epoch is None:

@@ -13,13 +13,13 @@ from markupsafe import Markup
 from sqlalchemy import Connection
 
 from kernels.rounds.card import Card
-from kernels.rounds.card_sections import explained
 from kernels.rounds.disclosed import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
-from service import members, models, presence, run_rows, sessions
+from service import members, models, presence, privacy_report, run_rows, sessions
 from service.access import APPROVED
 from service.members import Member
 from service.plots import calibration_plot, steps_plot
+from service.privacy_report import PrivacyReport
 from service.run_rows import RunRow
 from service.sessions import Session
 
@@ -119,7 +119,7 @@ class View:
     models: tuple[ShownModel, ...]
     columns: tuple[str, ...]
     disclosed: tuple[StageDisclosure, ...]
-    privacy: str
+    privacy: PrivacyReport
 
     @property
     def approved(self) -> int:
@@ -130,6 +130,12 @@ class View:
     def plots(self) -> list[Markup]:
         """The metrics of the newest run by step, a plot for each."""
         return _plots(self.metrics)
+
+    @property
+    def spending(self) -> Markup:
+        """How ε grew by sum; nothing without differential privacy."""
+        points = [(float(each.sums), each.epsilon) for each in self.privacy.over_time]
+        return steps_plot("ε spent, by sum", [[(0.0, 0.0), *points]]) if points else Markup("")
 
     @property
     def steps(self) -> list[tuple[str, list[str], list[list[object]]]]:
@@ -162,8 +168,6 @@ def view(
     session = sessions.find(connection, session_id)
     program = Program.from_json(session.program)
     rows = run_rows.listed(connection, session_id)
-    terms = session.terms
-    unit = "row" if program.schema.patient is None else "patient"
     return View(
         session=session,
         members=tuple(members.roster(connection, session_id)),
@@ -174,7 +178,7 @@ def view(
         models=tuple(m for m in shown_models(connection) if m.session_id == session_id),
         columns=columns_read(program.schema),
         disclosed=stages_disclosed(program),
-        privacy=explained(unit, terms.min_cohort, terms.max_colluders, None, None),
+        privacy=privacy_report.report(connection, session_id),
     )
 
 

@@ -10,7 +10,14 @@ from sqlalchemy.exc import DataError
 from starlette.exceptions import HTTPException
 
 from kernels.errors import KernelsError
-from privacy.errors import BadSignature, ClockSkew, InvalidKey, PrivacyError, RequestError
+from privacy.errors import (
+    BadSignature,
+    BudgetExceeded,
+    ClockSkew,
+    InvalidKey,
+    PrivacyError,
+    RequestError,
+)
 from privacy.requests import SCHEME
 from privacy.securesum.errors import AdvertForAnotherEpoch, Conflict, OutOfOrder
 from service.context import Context
@@ -35,7 +42,7 @@ def status_of(error: type[Error]) -> int:
     if issubclass(error, UNBELIEVED):
         return 401
     # Every other error of the two packages is about what was sent.
-    return 409 if issubclass(error, _TOO_LATE) else 422
+    return 409 if issubclass(error, (*_TOO_LATE, BudgetExceeded)) else 422
 
 
 def problem(

@@ -1,6 +1,6 @@
 """A run of a program over its members, as a machine without I/O: messages and time in, changes out.
 
-    waiting   adverts of the whole roster → epoch closed
+    waiting   adverts of the cohort → epoch closed
     running   boxes of all → (a sum: vectors → proposal → certificate → keys → total → update)*
     ended     done with a model · failed with a code · cancelled
 
@@ -9,7 +9,10 @@
 nothing that others read, so that it can run while members are answered; `settle` takes its result.
 What a member has to do next is a function of all this (`service.items`).
 
-Without differential privacy a run waits for everyone on its roster, and its deadline ends it.
+Without differential privacy a run waits for everyone on its roster, and its deadline ends it. With
+it a run goes on with those that are there (`service.attendance`). A sum that cannot be finished,
+because too few are left to certify it or a survivor keeps its keys, is lost: it counts as released,
+and is asked for again in a new epoch, with fresh noise.
 """
 
 import hashlib
@@ -25,8 +28,9 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from privacy.errors import LayoutError, PrivacyError
+from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.identity import Member, Roster
+from privacy.ledger import Entry, Ledger
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import NotAMember, OutOfOrder
 from privacy.securesum.messages import (
@@ -39,15 +43,18 @@ from privacy.securesum.messages import (
     Upload,
 )
 from privacy.securesum.summation import Summation
-from service import stages
+from service import attendance, ledgers, stages
+from service.attendance import Attendance
 from service.run_changes import (
     Began,
     Change,
     Closed,
     Ended,
     Proposed,
+    Refused,
     RepairAsked,
     Restarted,
+    Returned,
 )
 from service.stages import Broadcast, Metrics, Position, SumPlan
 
@@ -84,6 +91,8 @@ class Plan:
     deadline_at: float
     repair_after_s: float
     restart_after_s: float
+    gather_s: float
+    leave_out_after_s: float
     max_vector: int
     """The most numbers of one sum."""
 
@@ -125,6 +134,8 @@ class Run:
         sums: int = 0,
         broadcast: Broadcast | None = None,
         repairing: bool = False,
+        attendance: Attendance | None = None,
+        ledger: Ledger | None = None,
     ) -> None:
         self.plan = plan
         self.epoch = epoch
@@ -135,6 +146,10 @@ class Run:
         self.broadcast = broadcast or Broadcast()
         """What the sum under way is about."""
         self.repairing = repairing
+        self.attendance = attendance or Attendance()
+        self.ledger = ledger
+        """Of the session, which has one run at a time; None without differential privacy."""
+        self._affordable: tuple[int, bool] | None = None
         self.outcome: Outcome | None = None
 
     # -- what it is
@@ -143,6 +158,11 @@ class Run:
     def roster(self) -> Roster:
         """Whose run this is, fixed when it started."""
         return self.epoch.roster
+
+    @property
+    def is_private(self) -> bool:
+        """Whether noise covers who is in a sum and who is not."""
+        return self.epoch.terms.differential_privacy
 
     @property
     def status(self) -> Status:
@@ -186,13 +206,13 @@ class Run:
             return ()
         epoch, slot = self.epoch.epoch, self.slot
         if epoch is None:
-            return self._named(set(self.roster.keys) - self.epoch.advertised)
+            return self._named(self.attendance.expected(self.epoch) - self.epoch.advertised)
         if slot is None:
             ranks: Iterable[int] = self.epoch.missing_boxes
         elif slot.abandoning:
             ranks = set(epoch.everyone) - slot.abandoned_by
         elif slot.proposal is None:
-            ranks = slot.dropped
+            ranks = self.attendance.missing(slot)
         elif slot.certificate is None:
             ranks = set(slot.proposal.survivors) - slot.certified_by
         else:
@@ -202,7 +222,14 @@ class Run:
     @property
     def due_at(self) -> float:
         """When time alone gives `advance` something to do."""
-        return min(self.plan.deadline_at, self._restart_at, self._repair_at)
+        return min(
+            self.plan.deadline_at,
+            self._gathered_at,
+            self._restart_at,
+            self._settled_at,
+            self._repair_at,
+            self._lost_at,
+        )
 
     # -- what members say
 
@@ -261,20 +288,19 @@ class Run:
         return changes
 
     def _step(self, now: float) -> Change | None:
+        if now >= min(self._restart_at, self._lost_at):
+            return self._restart(now)
         if self.epoch.epoch is None:
-            if not self._cohort_is_here:
+            if now < self._gathered_at:
                 return None
             self.epoch.close_adverts()
             self.since = now
             return Closed()
         slot = self.slot
         if slot is None:
-            if now < self._restart_at:
-                return None
-            self.epoch, self.since = self.epoch.restart(), now
-            return Restarted()
+            return None
         if slot.proposal is None:
-            if slot.dropped or slot.abandoning:
+            if now < self._settled_at:
                 return None
             slot.propose()
             self.since = now
@@ -284,27 +310,73 @@ class Run:
         self.repairing = True
         return RepairAsked()
 
+    def _restart(self, now: float) -> Restarted:
+        """Begin a new epoch; a sum that was under way counts as released."""
+        self.epoch, self.since, self.repairing = self.epoch.restart(), now, False
+        self.broadcast, self.attendance = Broadcast(), self.attendance.afresh()
+        return Restarted()
+
     @property
-    def _cohort_is_here(self) -> bool:
-        """Without differential privacy everyone; with it this is where fewer may do."""
-        return self.epoch.advertised >= self.roster.keys
+    def _gathered_at(self) -> float:
+        """When an epoch opens: with all, at once; with differential privacy with enough, later."""
+        if self.outcome is not None or self.epoch.epoch is not None:
+            return math.inf
+        if self.epoch.advertised >= self.attendance.expected(self.epoch):
+            return self.since
+        few = self.is_private and self.attendance.can_open(self.epoch)
+        return self.since + self.plan.gather_s if few else math.inf
 
     @property
     def _restart_at(self) -> float:
-        """When boxes have been missing for too long, if a new epoch has as much time as this."""
-        moment = self.since + self.plan.restart_after_s
-        in_time = moment + self.plan.restart_after_s <= self.plan.deadline_at
-        missing = self.epoch.epoch is not None and bool(self.epoch.missing_boxes)
+        """When an epoch is not waited for any longer: for its boxes, or because members refuse."""
+        epoch, refused = self.epoch.epoch, self.attendance.refused
+        if epoch is None:
+            return self.since if refused & self.epoch.advertised else math.inf
+        missing = {epoch.members[rank] for rank in self.epoch.missing_boxes}
+        if missing & refused:
+            return self.since
+        patience = self.plan.leave_out_after_s if self.is_private else self.plan.restart_after_s
+        moment = self.since + patience
+        in_time = moment + patience <= self.plan.deadline_at
         return moment if missing and in_time else math.inf
 
     @property
+    def _settled_at(self) -> float:
+        """When the survivors of a sum are settled: with all vectors, or with enough, later."""
+        slot = self.slot
+        if slot is None or slot.proposal is not None or slot.abandoning:
+            return math.inf
+        if not slot.dropped:
+            return self.since
+        if not self.is_private or not attendance.enough(slot):
+            return math.inf
+        waiting = bool(self.attendance.missing(slot))
+        return self.since + self.plan.leave_out_after_s if waiting else self.since
+
+    @property
     def _repair_at(self) -> float:
-        """When a survivor has been silent for too long."""
+        """When a survivor has been silent for too long; shares cannot replace its pair keys."""
         slot = self.slot
         certified = slot is not None and slot.certificate is not None and not slot.has_all_keys
-        return (
-            self.since + self.plan.repair_after_s if certified and not self.repairing else math.inf
-        )
+        if slot is None or not certified or self.repairing or slot.dropped:
+            return math.inf
+        return self.since + self.plan.repair_after_s
+
+    @property
+    def _lost_at(self) -> float:
+        """When a sum is given up, with differential privacy, if another has as much time as this.
+
+        That too few upload is no reason: who comes back can, and a repeat costs as much again. Nor
+        is a sum given up that the budget does not allow twice: it may still be finished.
+        """
+        slot = self.slot
+        if slot is None or not self.is_private or slot.has_all_keys:
+            return math.inf
+        if slot.proposal is None:
+            return math.inf if attendance.is_possible(self.attendance, slot) else self.since
+        moment = self.since + self.plan.restart_after_s
+        in_time = moment + self.plan.restart_after_s <= self.plan.deadline_at
+        return moment if in_time and self._can_repeat else math.inf
 
     def prepare(self, now: float) -> Prepared:
         """Compute what comes next; slow. Its errors are those of the sum or of the algorithm."""
@@ -323,6 +395,7 @@ class Run:
             run_kind=plan.kind,
             seed=plan.seed,
             members=epoch.size,
+            honest=self.epoch.terms.honest,
         )
         if following.length > plan.max_vector:
             raise LayoutError(
@@ -333,7 +406,7 @@ class Run:
         return Prepared(position, metrics, sum=following)
 
     def _artifact(self, position: Position, members: int, now: float) -> Artifact:
-        terms = self.epoch.terms
+        terms, ledger = self.epoch.terms, self.ledger
         return Artifact.of(
             position.state.model,
             program=self.plan.program,
@@ -343,28 +416,74 @@ class Run:
                 self.plan.program.schema,
                 min_cohort=terms.min_cohort,
                 max_colluders=terms.max_colluders,
+                epsilon=None if ledger is None else ledger.spent.epsilon,
+                delta=None if ledger is None else ledger.budget.delta,
+                mechanism=None if ledger is None else ledgers.MECHANISM,
+                releases=None if ledger is None else len(ledger.entries),
             ),
             created=datetime.fromtimestamp(now, UTC),
             parent=self.plan.base_model,
         )
 
-    def settle(self, prepared: Prepared, now: float) -> Began | Ended:
-        """Take what `prepare` has computed from this very run: the next sum begins, or all ends."""
-        if self.slot is not None:
+    def settle(self, prepared: Prepared, now: float) -> Began | Restarted | Ended:
+        """Take what `prepare` has computed from this very run: the next sum begins, or all ends.
+
+        Where too few of the epoch are left for it, a new epoch begins. With differential privacy a
+        sum is charged here, before anyone hears of it; one that the budget does not allow ends the
+        run.
+        """
+        epoch, last = self.epoch.epoch, self.slot
+        if epoch is None:
+            raise OutOfOrder("The run waits for its members.")
+        if last is not None:
             self.sums += 1
         self.position, self.since, self.repairing = prepared.position, now, False
         if prepared.sum is None:
             self.outcome = Outcome(Status.DONE)
             return Ended()
+        if not self.attendance.can_sum(epoch):
+            return self._restart(now)
+        try:
+            self._charge(prepared.sum, now)
+        except BudgetExceeded as error:
+            return self.fail_by(error)
         self.broadcast = prepared.sum.broadcast
+        active = self.attendance.active(epoch, last) if self.is_private else epoch.everyone
+        self.attendance = self.attendance.afresh()
         self.epoch.begin(
             statistic=prepared.sum.statistic,
             length=prepared.sum.length,
             broadcast=prepared.sum.broadcast.data,
             parameters=prepared.sum.parameters,
             encoding=prepared.sum.encoding,
+            active=active,
         )
         return Began()
+
+    def _charge(self, sum_plan: SumPlan, now: float) -> None:
+        if self.ledger is None or sum_plan.release is None:
+            if self.is_private:
+                raise OutOfOrder("A private session's sums have noise and are charged.")
+            return
+        plan, slot = self.plan, 0 if self.slot is None else self.slot.task.slot + 1
+        self.ledger = self.ledger.charge(
+            Entry(now, plan.session_id, plan.id, self.epoch.number, slot, sum_plan.release)
+        )
+
+    @property
+    def _can_repeat(self) -> bool:
+        """Whether the budget allows the sum under way once more."""
+        if self.ledger is None or not self.ledger.entries:
+            return False
+        charged = len(self.ledger.entries)
+        if self._affordable is None or self._affordable[0] != charged:
+            try:
+                self.ledger.affords([self.ledger.entries[-1].release])
+            except BudgetExceeded:
+                self._affordable = charged, False
+            else:
+                self._affordable = charged, True
+        return self._affordable[1]
 
     # -- other ends
 
@@ -377,12 +496,31 @@ class Run:
         """End the run by an error of the sum or of the algorithm, with members by their names."""
         return self.fail(error.code, self._with_names(str(error)))
 
-    def refused_by(self, key: bytes, code: str, detail: str) -> Ended:
-        """End the run because one of its members will not go on."""
+    def refused_by(self, key: bytes, code: str, detail: str) -> Refused | Ended:
+        """Do without a member that will not go on; end where the others are too few for that."""
         if key not in self.roster.keys:
             raise NotAMember("Who is not on the run's roster cannot refuse it.")
         (member,) = self._named([key])
+        self.attendance = self.attendance.with_refusal(key)
+        left = len(self.attendance.expected(self.epoch))
+        if self.is_private and left >= self.epoch.terms.min_cohort:
+            return Refused(key)
         return self.fail("run.member_refused", f"{member.name} refuses ({code}): {detail}")
+
+    def returns(self, key: bytes) -> bool:
+        """Whether a member that asks what is next was left out, and is to be in the next sum."""
+        slot = self.slot
+        return (
+            self.outcome is None
+            and self.is_private
+            and slot is not None
+            and self.attendance.is_left_out(slot, key)
+        )
+
+    def note_return(self, key: bytes) -> Returned:
+        """Have a member that was left out in the next sum."""
+        self.attendance = self.attendance.with_return(key)
+        return Returned(key)
 
     def cancel(self) -> Ended:
         """End the run because the admin says so."""

@@ -10,7 +10,7 @@ class Closed:
 
 @dataclass(frozen=True)
 class Restarted:
-    """The epoch is given up for a new one."""
+    """The epoch is given up for a new one, and any sum under way with it."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,22 @@ class RepairAsked:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """The run goes on without a member that will not."""
+
+    key: bytes
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A member that was left out of the sum under way is in the next one again."""
+
+    key: bytes
+
+
+@dataclass(frozen=True)
 class Ended:
     """The run is over."""
 
 
-Change = Closed | Restarted | Began | Proposed | RepairAsked | Ended
+Change = Closed | Restarted | Began | Proposed | RepairAsked | Refused | Returned | Ended

@@ -28,7 +28,8 @@ from privacy.securesum.messages import (
 )
 from privacy.securesum.summation import SummationState
 from privacy.securesum.terms import Terms
-from service import models
+from service import ledgers, models
+from service.attendance import Attendance
 from service.errors import RunEnded
 from service.run import (
     OPEN,
@@ -44,8 +45,10 @@ from service.run_changes import (
     Closed,
     Ended,
     Proposed,
+    Refused,
     RepairAsked,
     Restarted,
+    Returned,
 )
 from service.settings import Settings
 from service.stages import Broadcast, Position
@@ -88,6 +91,8 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         deadline_at=row.deadline_at,
         repair_after_s=settings.repair_after_s,
         restart_after_s=settings.restart_after_s,
+        gather_s=settings.gather_s,
+        leave_out_after_s=settings.leave_out_after_s,
         max_vector=settings.max_vector,
     )
     summation, repairing = _load_summation(connection, run_id, row.epoch)
@@ -99,6 +104,8 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         sums=row.sums,
         broadcast=_load_broadcast(connection, run_id),
         repairing=repairing,
+        attendance=_load_attendance(connection, run_id),
+        ledger=ledgers.load(connection, row.session_id),
     )
     return run, row.version
 
@@ -180,6 +187,18 @@ def _seen(connection: Connection, row: Row[tuple[object, ...]]) -> tuple[bytes, 
     return tuple(sorted(keys))
 
 
+def _load_attendance(connection: Connection, run_id: str) -> Attendance:
+    found = connection.execute(
+        select(run_members.c.key, run_members.c.refused, run_members.c.returned)
+        .where(run_members.c.run_id == run_id)
+        .where(or_(run_members.c.refused, run_members.c.returned))
+    ).all()
+    return Attendance(
+        refused=frozenset(row.key for row in found if row.refused),
+        returned=frozenset(row.key for row in found if row.returned),
+    )
+
+
 def _load_broadcast(connection: Connection, run_id: str) -> Broadcast | None:
     body = connection.execute(
         select(broadcasts.c.body).where(broadcasts.c.run_id == run_id)
@@ -249,8 +268,13 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
             _update_slot(connection, run, frozen=True)
         case RepairAsked():
             _update_slot(connection, run, repairing=True)
+        case Refused(key):
+            _update_member(connection, run, key, refused=True, returned=False)
+        case Returned(key):
+            _update_member(connection, run, key, returned=True)
         case Restarted():
             _delete_said(connection, run.plan.id)
+            _forget_returns(connection, run)
             _update_run(connection, run, epoch=run.epoch.number, epoch_closed=False)
         case Began():
             _begin(connection, run)
@@ -281,11 +305,15 @@ def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: fl
 
 def _begin(connection: Connection, run: Run) -> None:
     run_id, task = run.plan.id, run.epoch.slot.task
+    if run.ledger is not None:
+        ledgers.add(connection, run.ledger.entries[-1])
     connection.execute(delete(slots).where(slots.c.run_id == run_id))
     connection.execute(
         delete(run_messages).where(run_messages.c.run_id == run_id, run_messages.c.slot != _EPOCH)
     )
-    if task.slot > 0:  # the whole cohort has uploaded, and so has opened its boxes
+    _forget_returns(connection, run)
+    if task.slot > 0 and not run.is_private:
+        # The whole cohort has uploaded, and so has opened its boxes.
         connection.execute(
             delete(run_messages).where(
                 run_messages.c.run_id == run_id, run_messages.c.kind == Boxes.kind
@@ -346,6 +374,17 @@ def _delete_said(connection: Connection, run_id: str) -> None:
 
 def _update_run(connection: Connection, run: Run, **values: object) -> None:
     connection.execute(update(runs).where(runs.c.id == run.plan.id).values(**values))
+
+
+def _update_member(connection: Connection, run: Run, key: bytes, **values: object) -> None:
+    own = and_(run_members.c.run_id == run.plan.id, run_members.c.key == key)
+    connection.execute(update(run_members).where(own).values(**values))
+
+
+def _forget_returns(connection: Connection, run: Run) -> None:
+    if run.is_private:
+        own = and_(run_members.c.run_id == run.plan.id, run_members.c.returned)
+        connection.execute(update(run_members).where(own).values(returned=False))
 
 
 def _update_slot(connection: Connection, run: Run, **values: object) -> None:

@@ -203,9 +203,18 @@ class Runs:
         try:
             with self._holding_at(row.id, row.version) as (run, _):
                 item = item_for(run, key)
-                return None if item is None else Asked(row.id, item, Progress.of(run))
+                returns = run.returns(key)
+                asked = None if item is None else Asked(row.id, item, Progress.of(run))
+            if returns:
+                self._note_return(row.id, key)
         except RunEnded:  # just now
             return None
+        return asked
+
+    def _note_return(self, run_id: str, key: bytes) -> None:
+        with self._changing(run_id) as change:
+            if change.run.returns(key):
+                change.keep([change.run.note_return(key)], self._clock())
 
     def broadcast(self, session_id: str, run_id: str, address: str) -> bytes:
         """Give the bytes that the sum under way is about."""
@@ -215,12 +224,13 @@ class Runs:
             return run.broadcast.data
 
     def refused(self, session_id: str, run_id: str, key: bytes, code: str, detail: str) -> None:
-        """End an open run because one of its members refuses; one that has ended stays as it is."""
+        """Do without a member that refuses, or end the run; one that has ended stays as it is."""
         try:
             with self._changing(run_id, session_id) as change:
                 with change.asking():
-                    ended = change.run.refused_by(key, code, detail)
-                change.keep([ended], self._clock())
+                    refused = change.run.refused_by(key, code, detail)
+                now = self._clock()
+                change.keep([refused, *change.run.advance(now)], now)
         except RunEnded:
             log.info("a member refused a run (%s) after its end", code, extra={"run": run_id})
 

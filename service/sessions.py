@@ -17,12 +17,15 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, ProgramError
 from kernels.plain import decode_object
 from kernels.rounds import distillation
+from kernels.rounds.disclosed import planned
+from kernels.rounds.private import Privacy
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of, public_records
 from kernels.rounds.registry import ALGORITHMS, installed
 from kernels.schema import Schema
 from kernels.spec import VERSION as KERNEL_VERSION
 from kernels.spec import KernelSpec
+from privacy.accounting.promises import planned_noise
 from privacy.errors import PrivacyError
 from privacy.identity import MAX_MEMBERS
 from privacy.securesum.errors import TermsError
@@ -31,7 +34,7 @@ from service import public_sets
 from service.errors import (
     NameTaken,
     NotFound,
-    PrivacyNotAvailable,
+    PrivacyIncomplete,
     ServiceError,
     SessionHasRuns,
     SessionRefused,
@@ -43,12 +46,23 @@ T = TypeVar("T")
 
 
 class NewPrivacy(Sent):
-    """What the session promises; whether it is differentially private must be said."""
+    """What the session promises; whether it is differentially private must be said.
+
+    With it, `epsilon` and `delta` are the most that the session spends on any one patient (any one
+    row, where the schema names no patient), planned for so many `runs`. `shares` say how stages over
+    the same part of the tables divide it, a number for each stage.
+    """
 
     differential_privacy: bool
     max_colluders: int | None = Field(default=None, ge=0, le=MAX_MEMBERS)
     min_cohort: int | None = Field(default=None, ge=LEAST_COHORT, le=MAX_MEMBERS)
     allow_shrinking: bool = False
+    epsilon: float | None = Field(default=None, ge=1e-3, le=100)
+    delta: float | None = Field(default=None, ge=1e-12, le=1e-2)
+    runs: int | None = Field(default=None, ge=1, le=1000)
+    max_rows_per_patient: int | None = Field(default=None, ge=1, le=1_000_000)
+    target_clip: float | None = Field(default=None, gt=0, le=1000)
+    shares: list[float] | None = Field(default=None, max_length=50)
 
 
 class NewStage(Sent):
@@ -85,6 +99,10 @@ class Session:
     terms: Terms
     planned_members: int
     created_at: float
+    epsilon: float | None = None
+    """What it may spend, with differential privacy; planned for so many runs."""
+    delta: float | None = None
+    planned_runs: int | None = None
 
 
 def create(
@@ -104,6 +122,7 @@ def create(
         return None
 
     attempt(lambda: _check_name(connection, new.name))
+    attempt(lambda: _check_stated(new.privacy, patients=new.table.get("patient") is not None))
     terms = attempt(lambda: _terms(identifier, new))
     program = attempt(lambda: _program(connection, new, attempt))
     if len(problems) == 1:
@@ -111,7 +130,16 @@ def create(
     if terms is None or program is None or problems:
         raise SessionRefused(problems)
     session = Session(
-        str(identifier), new.name, program.to_json(), new.seed, terms, new.members, now
+        str(identifier),
+        new.name,
+        program.to_json(),
+        new.seed,
+        terms,
+        new.members,
+        now,
+        epsilon=new.privacy.epsilon,
+        delta=new.privacy.delta,
+        planned_runs=_runs(new.privacy),
     )
     connection.execute(insert(sessions).values({**vars(session), "terms": terms.encode()}))
     return session
@@ -155,13 +183,12 @@ def _check_name(connection: Connection, name: str) -> None:
 
 def _terms(identifier: UUID, new: NewSession) -> Terms:
     wanted = new.privacy
-    if wanted.differential_privacy:
-        raise PrivacyNotAvailable(
-            "This version has no differential privacy, and a promise of it would be false. State "
-            "differential_privacy: false, which every site must allow, or wait for the version "
-            "that has it."
-        )
-    terms = default_terms(identifier.bytes, new.members, allow_shrinking=wanted.allow_shrinking)
+    terms = default_terms(
+        identifier.bytes,
+        new.members,
+        allow_shrinking=wanted.allow_shrinking,
+        differential_privacy=wanted.differential_privacy,
+    )
     if wanted.max_colluders is not None:
         least = max(terms.min_cohort, wanted.max_colluders + 2)
         terms = replace(terms, max_colluders=wanted.max_colluders, min_cohort=least)
@@ -191,10 +218,60 @@ def _program(
     if schema is None or kernel is None or None in stages:
         return None
     program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
+    if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
+        program = private(program, new.privacy)
     for spec in stages:
         if isinstance(spec, distillation.Spec):
             public_records(spec.public, schema)
     return program
+
+
+_OF_PRIVACY = ("epsilon", "delta", "runs", "max_rows_per_patient", "target_clip", "shares")
+
+
+def _check_stated(wanted: NewPrivacy, *, patients: bool) -> None:
+    """Refuse a promise without its numbers, and numbers without the promise."""
+    stated = [name for name in _OF_PRIVACY if getattr(wanted, name) is not None]
+    if not wanted.differential_privacy:
+        if stated:
+            raise PrivacyIncomplete(
+                f"privacy has {', '.join(stated)} and differential_privacy: false; state true, or "
+                "leave them out."
+            )
+        return
+    needed = ["epsilon", "delta", *(["max_rows_per_patient"] if patients else [])]
+    missing = [name for name in needed if name not in stated]
+    if missing:
+        raise PrivacyIncomplete(
+            f"differential_privacy: true needs {', '.join(missing)}: the most that is spent on any "
+            "one patient, and how many rows of one are used."
+        )
+
+
+def _runs(wanted: NewPrivacy) -> int | None:
+    return (wanted.runs or 1) if wanted.differential_privacy else None
+
+
+def private(program: Program, wanted: NewPrivacy) -> Program:
+    """Plan how much noise a program needs for what it may spend; refuse what has no private form.
+
+    What it is refused for does not depend on how much noise there is, so it is asked first.
+    """
+    if wanted.epsilon is None or wanted.delta is None:
+        raise PrivacyIncomplete("How much noise there is follows from epsilon and delta.")
+    privacy = Privacy(
+        multipliers=(1.0,) * len(program.stages),
+        max_rows_per_patient=wanted.max_rows_per_patient or 1,
+        target_clip=wanted.target_clip or Privacy.target_clip,
+    )
+    noise = planned_noise(
+        planned(replace(program, privacy=privacy)),
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        runs=wanted.runs or 1,
+        shares=wanted.shares,
+    )
+    return replace(program, privacy=replace(privacy, multipliers=noise))
 
 
 def _stage(connection: Connection, stage: NewStage, where: str) -> object:

@@ -73,6 +73,11 @@ class Settings(BaseSettings):
     """How long a survivor may keep silent before the others open their shares of its key."""
     restart_after_s: Annotated[float, Field(gt=0)] = 300
     """How long the keys of a member may be missing before all begin with new ones."""
+    gather_s: Annotated[float, Field(gt=0)] = 60
+    """With differential privacy: how long a run waits for all members before it begins with those
+    that are there."""
+    leave_out_after_s: Annotated[float, Field(gt=0)] = 120
+    """With differential privacy: how long a sum waits for a member before it goes on without."""
     lease_s: Annotated[float, Field(gt=0)] = 10
     """How long a replica that computes may keep silent before another does its work."""
     max_predict_body: Positive = 16 << 20

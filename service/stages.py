@@ -7,16 +7,19 @@ The numbers are those of `client_sdk.simulate`: the same functions in the same o
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from kernels.plain import encode_json
 from kernels.rounds import storage
 from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.disclosed import dealing, planned
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
+from privacy.accounting.events import Release
+from privacy.accounting.promises import released
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
 
@@ -48,13 +51,14 @@ class Position:
 
 @dataclass(frozen=True)
 class SumPlan:
-    """What a task says of a sum, but for who takes part."""
+    """What a task says of a sum, but for who takes part; with noise, what it is charged as."""
 
     statistic: str
     parameters: bytes
     encoding: bytes
     length: int
     broadcast: "Broadcast"
+    release: Release | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,11 @@ class Broadcast:
 def start(program: Program, model: Model | None) -> Position:
     """Begin the program, from an earlier one's model where it needs one."""
     algorithm, spec = next(program.algorithms())
-    return _settled(Position(program, 0, algorithm.initial(spec, model or program.start())))
+    if model is None:
+        model = program.start()
+    elif model.privacy != program.privacy:  # each run has the noise that its own program says
+        model = replace(model, privacy=program.privacy)
+    return _settled(Position(program, 0, algorithm.initial(spec, model)))
 
 
 def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metrics, ...]]:
@@ -88,14 +96,23 @@ def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metri
 
 
 def sum_plan(
-    position: Position, *, program: str, run_kind: str, seed: int, members: int
+    position: Position, *, program: str, run_kind: str, seed: int, members: int, honest: int
 ) -> SumPlan:
     """Give the next sum, as every member can work it out again from the program and the state.
 
-    program: the SHA-256 of the run's program text.
+    program: the SHA-256 of the run's program text. honest: whose noise must suffice, if any.
     """
-    algorithm = position.algorithm
-    encoding = Encoding.finest(algorithm.layout(position.state), max_clients=members)
+    algorithm, privacy = position.algorithm, position.program.privacy
+    layout, release = algorithm.layout(position.state), None
+    if privacy is None:
+        encoding = Encoding.finest(layout, max_clients=members)
+    else:
+        stage = planned(position.program)[position.stage]
+        encoding = Encoding.noisy(
+            layout, multiplier=stage.multiplier, honest=honest, max_clients=members
+        )
+        dealt = dealing(position.program, seed)
+        release = released(encoding, stage, honest=honest, dealing=dealt)
     parameters = {
         "program": program,
         "run_kind": run_kind,
@@ -108,6 +125,7 @@ def sum_plan(
         encoding=encoding.to_bytes(),
         length=encoding.layout.length,
         broadcast=Broadcast(storage.encode(position.state, broadcast=True)),
+        release=release,
     )
 
 

@@ -5,6 +5,10 @@
     evaluate   its evaluation, of a model
     update     rows added and removed, and what follows, from a model
 
+With differential privacy a run whose sums would not fit into what the session has left does not
+begin. Its stages have the noise that they have in the session's program; one that is not in it has
+as much as if all were spent on it in the planned number of runs.
+
 Everything is checked before the first row is written, the first stage's start included.
 """
 
@@ -22,11 +26,14 @@ from kernels.rounds import (
     storage,
     update,
 )
+from kernels.rounds.disclosed import planned
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
+from privacy.accounting.promises import planned_noise
 from privacy.identity import Member, Roster
+from privacy.ledger import Ledger
 from privacy.securesum.terms import Terms
-from service import models, notices, stages
+from service import ledgers, models, notices, stages
 from service.access import APPROVED, ModelAccess
 from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
 from service.run import OPEN, Status
@@ -61,8 +68,15 @@ def start(
     if session is None:
         raise NotFound("There is no such session.")
     _check_none_open(connection, session_id)
-    roster = _roster(connection, session_id, Terms.decode(session.terms))
-    program = program_of(kind, Program.from_json(session.program))
+    terms = Terms.decode(session.terms)
+    roster = _roster(connection, session_id, terms)
+    whole = Program.from_json(session.program)
+    program = program_of(kind, whole)
+    ledger = ledgers.load(connection, session_id)
+    if ledger is not None:
+        if kind is not Kind.TRAIN:
+            program = _with_noise(program, whole, ledger, runs=session.planned_runs)
+        ledger.affords(ledgers.releases_of(program, terms, session.seed))
     base_model, base = _base(connection, session_id, kind, model)
     position = stages.start(program, base)
     run_id = run_id or str(uuid4())
@@ -129,7 +143,30 @@ def program_of(kind: Kind, program: Program) -> Program:
         case Kind.UPDATE:
             chosen = _stages(program, update.Spec) or [update.Spec()]
             chosen += _stages(program, recalibration.Spec, evaluation.Spec)
-    return replace(program, stages=tuple(chosen))
+    privacy = program.privacy
+    if privacy is not None:  # as many as there are stages; `start` says how much noise each has
+        privacy = replace(privacy, multipliers=(1.0,) * len(chosen))
+    return replace(program, stages=tuple(chosen), privacy=privacy)
+
+
+def _with_noise(program: Program, whole: Program, ledger: Ledger, *, runs: int) -> Program:
+    """Give a run's program the noise of its stages: the session's, or else a share of its budget."""
+    privacy = whole.privacy
+    if privacy is None:
+        raise RunRefused("The session promises differential privacy, and its program has no noise.")
+    known = dict(zip(map(repr, whole.stages), privacy.multipliers, strict=True))
+    every = (1.0,) * len(program.stages)
+    with_any = replace(program, privacy=replace(privacy, multipliers=every))
+    noise = []
+    for spec, stage in zip(program.stages, planned(with_any), strict=True):
+        (anew,) = planned_noise(
+            [stage],
+            epsilon=ledger.budget.epsilon,
+            delta=ledger.budget.delta,
+            runs=runs,
+        )
+        noise.append(known.get(repr(spec), anew))
+    return replace(program, privacy=replace(privacy, multipliers=tuple(noise)))
 
 
 def _stages(program: Program, *kinds: type) -> list[object]:

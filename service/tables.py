@@ -2,6 +2,7 @@
 
     sessions ─┬─ invitations
               ├─ members
+              ├─ charges                    what its sums have spent of its privacy budget
               └─ runs ─┬─ leases            which replica computes its next step
                        ├─ run_members       the roster, fixed when the run starts
                        ├─ run_metrics       what its algorithms tell of their steps
@@ -30,6 +31,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
 )
 
 metadata = MetaData(
@@ -55,6 +57,23 @@ sessions = Table(
     Column("terms", LargeBinary, nullable=False),
     Column("planned_members", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
+    # With differential privacy: what may be spent in all, and in how many runs.
+    Column("epsilon", Float),
+    Column("delta", Float),
+    Column("planned_runs", Integer),
+)
+
+charges = Table(
+    "charges",
+    metadata,
+    Column("id", _COUNTER, primary_key=True, autoincrement=True),
+    Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False),
+    Column("run_id", _ID, nullable=False),
+    Column("at", Float, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("release", Text, nullable=False),
+    UniqueConstraint("session_id", "run_id", "epoch", "slot"),
 )
 
 invitations = Table(
@@ -128,6 +147,9 @@ run_members = Table(
     Column("name", String(200), nullable=False),
     # The first epoch in which it has advertised: later ones of the session say that it has.
     Column("first_epoch", Integer),
+    # With differential privacy: it is done without, or it is back after having been left out.
+    Column("refused", Boolean, nullable=False, server_default=false()),
+    Column("returned", Boolean, nullable=False, server_default=false()),
 )
 
 run_metrics = Table(

@@ -18,8 +18,9 @@ class Privacy:
     """How the hospitals' numbers were protected, and what that leaves open.
 
     unit: whose presence a guarantee is about, "patient" or "row".
-    epsilon, delta: what was spent; None without differential privacy.
+    epsilon, delta: what the session had spent on any one unit; None without differential privacy.
     meaning: the same in words.
+    mechanism, releases: what noise was added to how many sums of the session so far.
     """
 
     differential_privacy: bool
@@ -29,12 +30,16 @@ class Privacy:
     epsilon: float | None
     delta: float | None
     meaning: str
+    mechanism: str | None = None
+    releases: int | None = None
 
     def __post_init__(self) -> None:
         if self.unit not in ("patient", "row"):
             raise ArtifactError("a card's unit of privacy is patient or row")
         if {self.epsilon is not None, self.delta is not None} != {self.differential_privacy}:
             raise ArtifactError("a card has ε and δ with differential privacy, and only then")
+        if not self.differential_privacy and (self.mechanism or self.releases is not None):
+            raise ArtifactError("a card has noise with differential privacy, and only then")
 
     @classmethod
     def of(
@@ -45,6 +50,8 @@ class Privacy:
         max_colluders: int,
         epsilon: float | None = None,
         delta: float | None = None,
+        mechanism: str | None = None,
+        releases: int | None = None,
     ) -> Self:
         """Describe a session's terms; without ε and δ it had no differential privacy."""
         unit = "row" if schema.patient is None else "patient"
@@ -57,6 +64,8 @@ class Privacy:
             epsilon=epsilon,
             delta=delta,
             meaning=meaning,
+            mechanism=mechanism,
+            releases=releases,
         )
 
 
@@ -75,8 +84,9 @@ def explained(
             f"whoever knows enough of all other {unit}s may learn of one {unit} from them."
         )
     return (
-        f"{sums} Noise was added: whether any one {unit} was in the tables changes the probability "
-        f"of any outcome by a factor of at most e^{epsilon:g}, except with probability {delta:g}."
+        f"{sums} Noise was added, enough if {min_cohort - max_colluders} of them add theirs: "
+        f"whether any one {unit} was in the tables changes the probability of any outcome by a "
+        f"factor of at most e^{epsilon:.4g}, except with probability {delta:g}."
     )
 
 

@@ -4,11 +4,13 @@ Computed from the program alone, before anything is sent. The numbers are upper 
 stops early asks for fewer sums.
 """
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels.errors import ProgramError
 from kernels.linear import Hyperparameters
+from kernels.plain import encode_json
 from kernels.rounds import distillation, elbo, exact, fedavg, linear_two_sums, moments, update
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
@@ -71,13 +73,14 @@ def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
 class Planned:
     """What a stage would release with differential privacy: what it costs follows from this.
 
-    part: whose rows. sums: at most how many. multiplier: z, the noise of each over what one unit
-    can change. sampling_rate: with which chance a unit is in one of them.
+    part: whose rows. sums: at most how many. numbers: at most how many in each. multiplier: z, the
+    noise of each over what one unit can change. sampling_rate: with which chance a unit is in one.
     """
 
     algorithm: str
     part: Part
     sums: int
+    numbers: int
     multiplier: float
     sampling_rate: float
 
@@ -102,6 +105,7 @@ def planned(program: Program) -> tuple[Planned, ...]:
             f"{algorithm.NAME}/{algorithm.VERSION}",
             _part(spec),
             most_sums(spec, program),
+            _most_numbers(spec, program.start()),
             multiplier,
             getattr(spec, "sampling_rate", 1.0),
         )
@@ -109,6 +113,15 @@ def planned(program: Program) -> tuple[Planned, ...]:
             program.algorithms(), program.privacy.multipliers, strict=True
         )
     )
+
+
+def dealing(program: Program, seed: int) -> bytes:
+    """Name the way in which a program's tables are dealt into parts: 32 bytes.
+
+    Who is in which part follows from the seed, the share held out, and what the schema reads.
+    """
+    text = encode_json([program.schema.to_json(), program.held_out, seed])
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _part(spec: Any) -> Part:

@@ -277,6 +277,11 @@ class Summation:
         return tuple(rank for rank in self.task.active if rank not in self._uploads)
 
     @property
+    def revealed(self) -> tuple[int, ...]:
+        """Survivors whose keys are here."""
+        return tuple(sorted(self._reveals))
+
+    @property
     def silent(self) -> tuple[int, ...]:
         """Survivors whose self keys have not been revealed."""
         return tuple(rank for rank in self.uploaded if rank not in self._reveals)

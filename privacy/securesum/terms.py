@@ -45,6 +45,11 @@ class Terms(Message):
                 "differential privacy; leave it off."
             )
 
+    @property
+    def honest(self) -> int:
+        """Members of the smallest sum that do not collude: whose noise is counted on."""
+        return self.min_cohort - self.max_colluders
+
     def quorum(self, members: int) -> int:
         """Signatures that close a slot, and shares that give a key, among `members`."""
         return (members + self.max_colluders) // 2 + 1

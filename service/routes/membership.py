@@ -123,7 +123,8 @@ def refuse(
 ) -> None:
     """Say that the site's policy, or a check of its SDK, forbids what it was asked for.
 
-    With a run, that run ends: it cannot go on without one of its members.
+    With a run, that run ends: it cannot go on without one of its members. With differential
+    privacy it can, if enough are left.
     """
     refusal = Refusal(new.code, new.detail, here.clock())
     with here.database.changing() as connection:

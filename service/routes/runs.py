@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
+from privacy.errors import BudgetExceeded
 from service import run_rows, starting
 from service.access import Admin
 from service.bodies import sent
@@ -75,11 +76,14 @@ class WatchedOut(RunOut):
 
 
 @router.post("/sessions/{session_id}/runs", status_code=201, summary="Start a run")
-@states(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged)
+@states(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def start(
     _: Admin, session_id: UUID, new: Annotated[RunIn, sent(RunIn)], here: Here, runs: Running
 ) -> WatchedOut:
-    """Start a run over all approved members, fixed from here on; a session has one at a time."""
+    """Start a run over all approved members, fixed from here on; a session has one at a time.
+
+    With differential privacy one that would spend more than the session has left does not start.
+    """
     with here.database.changing() as connection:
         run_id = starting.start(
             connection,
@@ -119,7 +123,7 @@ def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
 
 
 @router.post("/runs/{run_id}/retry", status_code=201, summary="Start a run again")
-@states(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged)
+@states(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Start a new run like one that has ended, with as much time."""
     with here.database.changing() as connection:

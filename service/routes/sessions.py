@@ -7,12 +7,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, status
 
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
+from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError
-from service import members, sessions
+from service import members, privacy_report, sessions
 from service.access import Admin
 from service.bodies import sent
 from service.context import Here
-from service.errors import NameTaken, NotFound, PrivacyNotAvailable, SessionHasRuns, SessionRefused
+from service.errors import NameTaken, NotFound, PrivacyIncomplete, SessionHasRuns, SessionRefused
+from service.privacy_report import Budget, PrivacyReport
 from service.sessions import NewSession, Session
 from service.stated import states
 from service.times import iso_time
@@ -51,6 +53,8 @@ class WholeSession(ShownSession):
 
     program: dict[str, Any]
     terms: str
+    budget: Budget | None
+    """What it may spend, and what a run costs; with differential privacy."""
 
 
 @router.post("/sessions", status_code=status.HTTP_201_CREATED, summary="Make a session")
@@ -58,7 +62,8 @@ class WholeSession(ShownSession):
     NotFound,
     NameTaken,
     SessionRefused,
-    PrivacyNotAvailable,
+    PrivacyIncomplete,
+    AccountingError,
     SchemaError,
     SpecError,
     ProgramError,
@@ -91,6 +96,14 @@ def one(_: Admin, session_id: str, here: Here) -> WholeSession:
         return _whole(session, members.counts(connection, session_id))
 
 
+@router.get("/sessions/{session_id}/privacy", summary="Show what is promised and spent")
+@states(NotFound)
+def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
+    """Show the unit of privacy, the budget, every sum that was charged, and what a run costs."""
+    with here.database.reading() as connection:
+        return privacy_report.report(connection, session_id)
+
+
 @router.delete(
     "/sessions/{session_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a session"
 )
@@ -106,6 +119,7 @@ def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
         **_parts(session, enrolled),
         program=json.loads(session.program),
         terms=session.terms.encode().hex(),
+        budget=privacy_report.budget_of(session),
     )
 
 

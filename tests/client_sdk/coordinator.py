@@ -304,9 +304,16 @@ class SmallCoordinator:
     def _begin(self) -> None:
         assert self.sums.epoch is not None
         self.broadcast = storage.encode(self.state, broadcast=True)
-        encoding = Encoding.finest(
-            self.algorithm.layout(self.state), max_clients=self.sums.epoch.size
-        )
+        layout, members = self.algorithm.layout(self.state), self.sums.epoch.size
+        if self.program.privacy is None:
+            encoding = Encoding.finest(layout, max_clients=members)
+        else:
+            encoding = Encoding.noisy(
+                layout,
+                multiplier=self.program.privacy.multipliers[self.stage],
+                honest=self.sums.terms.honest,
+                max_clients=members,
+            )
         parameters = {
             "program": hashlib.sha256(self.program.to_json().encode()).hexdigest(),
             "run_kind": self.kind,

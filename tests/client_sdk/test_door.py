@@ -14,12 +14,14 @@ def modules() -> dict[str, ast.Module]:
     return {str(path.relative_to(ROOM)): ast.parse(path.read_text()) for path in ROOM.rglob("*.py")}
 
 
-def calls(tree: ast.Module) -> set[str]:
-    return {
-        node.func.attr
+def calls(tree: ast.AST) -> list[str]:
+    """Give what is called, in order of the lines."""
+    found = [
+        (node.lineno, node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    }
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute | ast.Name)
+    ]
+    return [name for _, name in sorted(found)]
 
 
 def imports(tree: ast.Module) -> set[str]:
@@ -34,9 +36,12 @@ def texts(tree: ast.Module) -> str:
 
 def test_only_the_door_computes_encodes_and_masks_what_leaves() -> None:
     trees = modules()
-    for verb in ("contribute", "upload"):
+    for verb in ("contributed", "upload"):
         found = {name for name, tree in trees.items() if verb in calls(tree)} - {SIMULATION}
         assert found == ALONE, verb
+    drawing = {name for name, tree in trees.items() if "privacy.noise" in imports(tree)}
+    assert drawing - {SIMULATION} == ALONE
+    assert not any("contribute" in calls(tree) for tree in trees.values())
     encoding = {name for name, tree in trees.items() if "privacy.encoding" in imports(tree)}
     assert encoding - {SIMULATION} == ALONE
 
@@ -60,11 +65,7 @@ def test_the_journal_is_written_before_the_transport_is_asked() -> None:
         for node in ast.walk(modules()["door.py"])
         if isinstance(node, ast.FunctionDef) and node.name == "leave"
     )
-    order = [
-        (node.lineno, node.func.attr)
-        for node in ast.walk(leave)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
-    ]
-    names = [name for _, name in sorted(order)]
-    assert names.index("check_task") < names.index("contribute") < names.index("upload")
+    names = calls(leave)
+    assert names.index("check_task") < names.index("contributed") < names.index("upload")
+    assert names.index("_charge") < names.index("draw") < names.index("contributed")
     assert names.index("upload") < names.index("commit") < names.index("send")

@@ -196,7 +196,8 @@ def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
     store = Home(tmp_path).read()
     store.commit(Step(None), departure=departure)
     store.close()
-    spoiled(tmp_path, "ALTER TABLE departures DROP COLUMN rows", "PRAGMA user_version=1")
+    before = "ALTER TABLE departures DROP COLUMN rows", "DROP TABLE charges"
+    spoiled(tmp_path, *before, "PRAGMA user_version=1")
     store = Home(tmp_path).read()
     second = replace(departure, slot=1, rows="cd" * 32)
     store.commit(Step(None), departure=second)

@@ -18,7 +18,6 @@ from client_sdk.errors import (
     ClientError,
     CohortTooSmall,
     MalformedAnswer,
-    NoiseNotInstalled,
     PolicyError,
     PolicyExpired,
     RunFailed,
@@ -326,7 +325,7 @@ def test_differential_privacy_is_not_pretended(make: Make) -> None:
     coordinator, hospitals = make()
     assert coordinator.terms is not None
     coordinator.terms = replace(coordinator.terms, differential_privacy=True)
-    assert isinstance(refused(hospitals, coordinator), NoiseNotInstalled)
+    assert isinstance(refused(hospitals, coordinator), WrongRun)
 
 
 # -- the site's policy and table

@@ -4,6 +4,7 @@ from client_sdk.simulation import simulate
 from kernels.rounds import evaluation, exact, linear, moments, recalibration, storage
 from kernels.rounds.model import Model
 from kernels.rounds.program import Program
+from kernels.schema import Categorical, Numeric, Schema, Target
 from kernels.spec import Architecture, KernelSpec
 from tests.rounds import tables
 
@@ -31,6 +32,21 @@ TINY = _read(
     kernel=KernelSpec(architecture=Architecture.RBF, inputs=5, samples=4, seed=3),
 )
 """3 sums."""
+
+
+PRIVATE = Program.from_json(
+    Program(
+        Schema(
+            (Numeric("age", "a", 0, 120), Categorical("ward", ("medical", "surgical"))),
+            (Target("stay", "d", 0, 30),),
+        ),
+        KernelSpec(architecture=Architecture.RBF, inputs=3, samples=4, seed=3),
+        (moments.Spec(), linear.Spec(), evaluation.Spec(recalibrated=False)),
+        max_rows=1000,
+        held_out=0.4,
+    ).to_json()
+)
+"""3 sums, of columns that all have bounds: it has a form with differential privacy."""
 
 
 def simulated(program: Program, *, model: Model | None = None) -> Model:

@@ -16,12 +16,14 @@ from httpx import Response
 from sqlalchemy import insert
 
 from kernels.plain import encode_json
+from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
 from kernels.rounds.site import Site as Rows
 from privacy.encoding import Encoding
 from privacy.identity import Identity, Member, Pins, Roster
+from privacy.noise import draw
 from privacy.securesum.client import Client
 from privacy.securesum.messages import (
     AbandonRequest,
@@ -40,6 +42,7 @@ from service import models, run_storage
 from service.bell import Bell
 from service.run import Run
 from service.runs import Runs
+from service.sessions import NewPrivacy, private
 from service.tables import members, sessions
 from tests.service.coordinator import Coordinator, Hospital
 from tests.service.programs import TABLES, TINY
@@ -155,7 +158,18 @@ class Site(Hospital):
         assert hashlib.sha256(broadcast).hexdigest() == item["broadcast"]
         algorithm = algorithm_of(self.program.stages[item["stage"]])
         state = received(broadcast, self.program, item["stage"])
-        encoding = Encoding.finest(algorithm.layout(state), max_clients=len(task.active))
+        _, epoch = self.client.journal.entry(task.epoch_id)
+        layout, privacy, noise = algorithm.layout(state), self.program.privacy, None
+        if privacy is None:
+            encoding = Encoding.finest(layout, max_clients=epoch.size)
+        else:
+            encoding = Encoding.noisy(
+                layout,
+                multiplier=privacy.multipliers[item["stage"]],
+                honest=epoch.terms.honest,
+                max_clients=epoch.size,
+            )
+            noise = draw(encoding)
         assert task.statistic == f"{algorithm.NAME}/{algorithm.VERSION}"
         assert task.encoding == encoding.to_bytes()
         expected = {
@@ -167,9 +181,13 @@ class Site(Hospital):
         assert task.parameters == encode_json(expected).encode()
         step = self.client.upload(
             task,
-            encoding.encode(algorithm.contribute(state, self.rows)),
+            encoding.encode(
+                contributed(algorithm, state, self.rows),
+                noise=None if noise is None else noise.once(),
+            ),
             table=hashlib.sha256(self.name.encode()).digest(),
             broadcast=broadcast,
+            noise=b"" if noise is None else noise.name,
         )
         header = step.message.encode()
         return len(header).to_bytes(4, "big") + header + bytes(step.body)
@@ -198,16 +216,24 @@ def session_of(
     *,
     seed: int = 1,
     site: type["Site"] = Site,
+    epsilon: float | None = None,
+    runs: int = 1,
     **terms: Any,
 ) -> list[Site]:
-    """Make a session with one approved hospital for each table, past every route."""
+    """Make a session with one approved hospital for each table, past every route.
+
+    epsilon: with differential privacy, what its runs may spend; δ is 1e-5.
+    """
     session = uuid4()
     fixed = {
         "max_colluders": 0,
         "min_cohort": 3,
         "allow_shrinking": False,
-        "differential_privacy": False,
+        "differential_privacy": epsilon is not None,
     }
+    if epsilon is not None:
+        wanted = NewPrivacy(differential_privacy=True, epsilon=epsilon, delta=1e-5, runs=runs)
+        program = private(program, wanted)
     sites = [
         site(coordinator, Identity.generate(), f"site-{i}", str(session), table)
         for i, table in enumerate(tables)
@@ -222,6 +248,9 @@ def session_of(
                 terms=Terms(session=session.bytes, **{**fixed, **terms}).encode(),
                 planned_members=len(sites),
                 created_at=coordinator.clock(),
+                epsilon=epsilon,
+                delta=None if epsilon is None else 1e-5,
+                planned_runs=None if epsilon is None else runs,
             )
         )
         connection.execute(

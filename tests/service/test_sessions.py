@@ -46,7 +46,9 @@ def test_terms_can_be_stated(coordinator: Coordinator) -> None:
     [
         ({"privacy": {}}, "request.fields"),
         ({"privacy": {"differential_privacy": 0}}, "request.fields"),
-        ({"privacy": {"differential_privacy": True}}, "privacy.dp_not_available"),
+        ({"privacy": {"differential_privacy": True}}, "privacy.incomplete"),
+        ({"privacy": {"differential_privacy": True, "epsilon": 1.0}}, "privacy.incomplete"),
+        ({"privacy": {"differential_privacy": False, "epsilon": 1.0}}, "privacy.incomplete"),
         ({"privacy": {"differential_privacy": False, "max_colluders": 4}}, "terms.invalid"),
         (
             {"privacy": {"differential_privacy": False, "max_colluders": 3, "min_cohort": 4}},
@@ -115,7 +117,7 @@ def test_all_problems_are_told_at_once(coordinator: Coordinator) -> None:
     status, problem = create(coordinator, **wrong)
     assert (status, problem["code"]) == (422, "session.refused")
     assert [each["code"] for each in problem["problems"]] == [
-        "privacy.dp_not_available",
+        "privacy.incomplete",
         "schema.refused",
         "spec.unknown_architecture",
         "program.unknown_algorithm",

@@ -1,0 +1,89 @@
+"""`veilgp ledger`: what has been spent on any one patient of each data source."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from client_sdk.commands.failures import reported
+
+if TYPE_CHECKING:
+    from privacy.ledger import Ledger
+
+_NO_LIMIT = 1000.0
+_COLUMNS = ("at", "epoch", "sum", "statistic", "part", "numbers", "noise z", "sampled")
+
+
+def ledger_command(
+    *,
+    policy: Annotated[
+        Path | None, typer.Option(help="The site's policy: then what is left is shown too.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="At which δ, without a policy.")] = 1e-5,
+    home: Annotated[
+        Path | None, typer.Option(help="Identity and journal; else VEILGP_HOME, else ~/.veilgp.")
+    ] = None,
+) -> None:
+    """Print every sum with noise that this hospital was charged for, and what all of them cost.
+
+    The unit is the patient where the schema names one, else the row. Charges are written before
+    anything leaves and never taken back.
+    """
+    with reported():
+        from client_sdk.home import Home
+        from client_sdk.policy import Policy
+        from privacy.ledger import Budget
+
+        budget = Budget(_NO_LIMIT, delta) if policy is None else Policy.read(policy).budget
+        store = Home(home).read()
+        try:
+            ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
+        finally:
+            store.close()
+        if not ledgers:
+            typer.echo("Nothing has been spent: no vector with noise has left this hospital.")
+        for source, ledger in ledgers.items():
+            for line in _lines(source, ledger, limited=policy is not None):
+                typer.echo(line)
+
+
+def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:
+    from privacy.ledger import Ledger
+
+    spent, budget = ledger.spent, ledger.budget
+    left = max(0.0, budget.epsilon - spent.epsilon)
+    said = f"; {left:.4g} left of {budget.epsilon:g}" if limited else ""
+    yield (
+        f"{source}: {len(ledger.entries)} sums, ε = {spent.epsilon:.4g} at δ = {budget.delta:g}, "
+        f"as the {spent.accountant} accountant proves{said}"
+    )
+    rows = [
+        (
+            datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="seconds"),
+            str(entry.epoch),
+            str(entry.slot),
+            entry.release.statistic,
+            entry.release.part,
+            str(entry.release.dimension),
+            f"{entry.release.multiplier:.4g}",
+            f"{entry.release.sampling_rate:g}",
+        )
+        for entry in ledger.entries
+    ]
+    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+    yield _row(_COLUMNS, widths)
+    numbered = zip(ledger.entries, rows, range(1, len(rows) + 1), strict=True)
+    for run, own in groupby(numbered, key=lambda each: (each[0].session, each[0].run)):
+        count = 0
+        for _, row, count in own:  # noqa: B007
+            yield _row(row, widths)
+        after = Ledger(budget, ledger.entries[:count]).spent.epsilon
+        yield f"  after run {run[1]} of session {run[0]}: ε = {after:.4g}"
+
+
+def _row(cells: tuple[str, ...], widths: list[int]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return f"  {'  '.join(padded)}".rstrip()

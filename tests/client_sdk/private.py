@@ -1,0 +1,56 @@
+"""A session with differential privacy of three hospitals, for tests of what leaves them."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from client_sdk.home import Home
+from kernels.rounds import linear, moments
+from kernels.rounds.private import Privacy
+from kernels.rounds.program import Program
+from kernels.schema import Categorical, Numeric, Schema, Target
+from kernels.spec import Architecture, KernelSpec
+from tests.client_sdk.conftest import NAMES
+from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.hospitals import Hospital, permissive
+from tests.rounds.tables import Table, tables
+
+DELTA = 1e-5
+SCHEMA = Schema(
+    (Numeric("age", "a", 0, 120), Categorical("ward", ("medical", "surgical"))),
+    (Target("stay", "d", 0, 30),),
+)
+PROGRAM = Program.from_json(
+    Program(
+        SCHEMA,
+        KernelSpec(architecture=Architecture.RBF, inputs=3, samples=4, seed=3),
+        (moments.Spec(), linear.Spec()),
+        max_rows=1000,
+        held_out=0.25,
+        privacy=Privacy(multipliers=(8.0, 6.0)),
+    ).to_json()
+)
+"""Two sums, which together cost ε = 0.76."""
+
+
+def private_session(
+    homes: Path,
+    program: Program = PROGRAM,
+    *,
+    epsilon: float | None = 1.0,
+    data: Sequence[Table] | None = None,
+) -> tuple[SmallCoordinator, list[Hospital]]:
+    """Give a coordinator with a run that is open, and hospitals that allow so much to be spent."""
+    coordinator = SmallCoordinator(program, NAMES)
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, differential_privacy=True)
+    keys = {name: Home(homes / name).identity().key for name in NAMES}
+    coordinator.members.update(keys)
+    coordinator.start()
+    spending = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}
+    policy = permissive(program, without_differential_privacy=False, **spending)
+    hospitals = [
+        Hospital(coordinator.link(i), homes / name, table, policy, roster=keys)
+        for i, (name, table) in enumerate(zip(NAMES, data or tables(3), strict=True))
+    ]
+    return coordinator, hospitals

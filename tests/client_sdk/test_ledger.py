@@ -1,0 +1,236 @@
+"""With differential privacy nothing leaves a hospital that its own ledger has not paid for."""
+
+import base64
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from client_sdk.command import application
+from client_sdk.disclosure import Disclosure, releases_of
+from client_sdk.errors import BudgetMissing, BudgetSpent, PolicyFileError, WrongRun, WrongTask
+from client_sdk.exchange import Call, Lost, Reply
+from client_sdk.home import Home
+from client_sdk.policy import Policy
+from client_sdk.policy_draft import draft
+from client_sdk.progress import Disclosed, Spending
+from client_sdk.store import Store
+from privacy.accounting.cost import cost
+from privacy.encoding import Encoding
+from privacy.ledger import Budget
+from privacy.securesum.messages import Task
+from privacy.securesum.records import Uploaded
+from privacy.securesum.terms import default_terms
+from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.hospitals import Hospital, Killed, drive
+from tests.client_sdk.private import DELTA, PROGRAM, private_session
+from tests.client_sdk.test_hostile_coordinator import meddling, with_message
+from tests.rounds.tables import tables
+
+Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
+
+
+@pytest.fixture
+def make(homes: Path) -> Make:
+    return partial(private_session, homes)
+
+
+def opened(hospital: Hospital) -> Store:
+    return Home(hospital.path).read()
+
+
+def uncharged(store: Store) -> set[tuple[Any, ...]]:
+    """Give every upload that is in the journal or among the departures, and has not been paid."""
+    ledger = store.ledger("table", Budget(1000.0, DELTA))
+    paid = {entry.sum: entry for entry in ledger.entries}
+    left = {(d.session, d.run, d.epoch, d.slot): d for d in store.departures()}
+    records, _ = store.journal()
+    uploads = [Uploaded.decode(data) for data in records if data[1] == Uploaded.kind]
+    assert len(uploads) == len(left)
+    assert len({record.noise for record in uploads}) == len(uploads), "a draw covers one upload"
+    assert all(record.noise for record in uploads)
+    return {
+        sum_
+        for sum_, departure in left.items()
+        if sum_ not in paid or paid[sum_].release.dimension != departure.elements
+    }
+
+
+def test_everything_that_left_was_charged_before_and_as_much_as_the_run_said(make: Make) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    assert coordinator.terms is not None
+    promised = cost(releases_of(PROGRAM, coordinator.terms, 7), delta=DELTA).epsilon
+    for hospital in hospitals:
+        assert hospital.error is None
+        store = opened(hospital)
+        assert uncharged(store) == set()
+        ledger = store.ledger("table", Budget(1.0, DELTA))
+        assert len(ledger.entries) == 2
+        assert 0.99 * promised <= ledger.spent.epsilon <= promised
+        store.close()
+
+
+def test_the_search_for_uncharged_departures_finds_one(make: Make) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    store = opened(hospitals[0])
+    store._db.execute("DELETE FROM charges WHERE slot = 1")
+    assert [sum_[3] for sum_ in uncharged(store)] == [1]
+    store.close()
+
+
+def test_a_policy_without_a_budget_denies_a_private_session(make: Make) -> None:
+    coordinator, hospitals = make(epsilon=None)
+    drive(hospitals[:1], coordinator, first_error=True)
+    assert isinstance(hospitals[0].error, BudgetMissing)
+    (refusal,) = coordinator.refusals
+    assert refusal["code"] == "policy.epsilon"
+
+
+def test_a_run_that_the_sites_own_ledger_cannot_pay_is_refused_as_a_whole_and_beforehand(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(epsilon=0.3)
+    drive(hospitals[:1], coordinator, first_error=True)
+    error = hospitals[0].error
+    assert isinstance(error, BudgetSpent)
+    assert "0 is spent, and this site allows 0.3" in str(error)
+    assert coordinator.uploads == []
+    (refusal,) = coordinator.refusals
+    assert refusal["code"] == "policy.budget"
+    assert "0.3" not in refusal["detail"]
+
+
+def test_what_other_sessions_spent_counts(make: Make) -> None:
+    coordinator, hospitals = make(epsilon=1.0)
+    drive(hospitals, coordinator)
+    assert all(hospital.error is None for hospital in hospitals)
+    other, _ = make(epsilon=1.0)
+    for i, hospital in enumerate(hospitals):
+        hospital.link = other.link(i)
+    drive(hospitals[:1], other, first_error=True)
+    assert isinstance(hospitals[0].error, BudgetSpent)
+    assert other.uploads == []
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_crash_between_charge_and_send_is_charged_once_and_sends_the_same_bytes(
+    make: Make, *, answered: bool
+) -> None:
+    coordinator, hospitals = make()
+    kills, sent = [0], []
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        if i == 0 and call.target.partition("?")[0].endswith("/vectors"):
+            sent.append(b"".join(bytes(part) for part in call.parts))
+            if kills[0] < 2:
+                kills[0] += 1
+                if answered:
+                    coordinator.answer(call)
+                raise Killed
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert hospitals[0].error is None
+    assert kills == [2]
+    assert len(set(sent)) == 2, "one vector for each sum"
+    store = opened(hospitals[0])
+    assert uncharged(store) == set()
+    assert len(store.ledger("table", Budget(1.0, DELTA)).entries) == 2
+    store.close()
+
+
+def test_a_task_with_less_noise_than_the_program_says_is_refused(make: Make) -> None:
+    coordinator, hospitals = make()
+
+    def quieter(plain: dict[str, Any]) -> None:
+        task = Task.decode(base64.b64decode(plain["message"]))
+        encoding = Encoding.from_bytes(task.encoding)
+        less = tuple(max(1, share // 2) for share in encoding.share_deviations)
+        changed = replace(encoding, share_deviations=less).to_bytes()
+        with_message(plain, replace(task, encoding=changed).encode())
+
+    meddling(coordinator, "task", quieter)
+    drive(hospitals, coordinator, first_error=True)
+    assert isinstance(hospitals[0].error, WrongTask)
+    assert coordinator.uploads == []
+    store = opened(hospitals[0])
+    assert store.charged_sources() == []
+    store.close()
+
+
+def test_a_refusal_about_the_rows_is_not_told_to_anyone(make: Make) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].data = {**tables(3)[0], "age": [200.0] * 40}
+    drive(hospitals[:1], coordinator, first_error=True)
+    assert hospitals[0].error is not None
+    assert coordinator.refusals == []
+
+
+def test_few_rows_and_rare_levels_are_no_reason_to_refuse(make: Make) -> None:
+    coordinator, hospitals = make()
+    strict = replace(hospitals[0].policy, least_rows=10_000, least_level_rows=100)
+    for hospital in hospitals:
+        hospital.policy = strict
+    drive(hospitals, coordinator)
+    assert all(hospital.error is None for hospital in hospitals)
+
+
+def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    events = hospitals[0].events
+    disclosed = next(str(event) for event in events if isinstance(event, Disclosed))
+    assert "differential privacy: yes, for each row" in disclosed
+    assert "with noise of 8 times what any one row can change" in disclosed
+    spending = next(event for event in events if isinstance(event, Spending))
+    assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
+
+
+def test_a_draft_allows_exactly_one_run() -> None:
+    terms = default_terms(bytes(16), 5, differential_privacy=True)
+    policy = Policy.from_toml(draft(PROGRAM, terms))
+    asked = Disclosure.of(PROGRAM, terms)
+    assert asked.cost is not None
+    assert policy.epsilon is not None
+    assert asked.cost.epsilon <= policy.epsilon < asked.cost.epsilon + 0.011
+    assert policy.delta == asked.cost.delta
+    assert not policy.without_differential_privacy
+
+
+@pytest.mark.parametrize(
+    "lines", ["epsilon = 1.0", "delta = 1e-5", 'epsilon = "1"\ndelta = 1e-5', "epsilon=1\ndelta=2"]
+)
+def test_a_budget_has_both_numbers(lines: str) -> None:
+    with pytest.raises(PolicyFileError):
+        Policy.from_toml(lines)
+
+
+def test_a_run_has_the_privacy_of_its_session_but_for_its_noise(make: Make) -> None:
+    coordinator, hospitals = make()
+    assert PROGRAM.privacy is not None
+    wider = replace(PROGRAM, privacy=replace(PROGRAM.privacy, target_clip=30.0))
+    meddling(coordinator, "opening", lambda plain: plain.update(program=wider.to_json()))
+    drive(hospitals[:1], coordinator, first_error=True)
+    assert isinstance(hospitals[0].error, WrongRun)
+
+
+def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: Path) -> None:
+    coordinator, hospitals = make()
+    home = ["--home", str(hospitals[0].path)]
+    before = CliRunner().invoke(application(), ["ledger", *home])
+    assert "Nothing has been spent" in before.output
+    drive(hospitals, coordinator)
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f"epsilon = 2.0\ndelta = {DELTA}\n")
+    shown = CliRunner().invoke(application(), ["ledger", *home, "--policy", str(policy)])
+    assert shown.exit_code == 0, shown.output
+    assert "table: 2 sums, ε = " in shown.output
+    assert "left of 2" in shown.output
+    assert "moments/" in shown.output
+    assert f"after run {coordinator.run}" in shown.output
