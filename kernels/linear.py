@@ -214,7 +214,9 @@ class Posterior:
         phi = self._checked(features)
         rotated = phi @ self.eigenvectors
         return Prediction(
-            phi @ self.weights, rotated**2 @ self.variances, self.hyperparameters.noise_variance
+            phi @ self.weights,
+            rotated.square() @ self.variances,
+            self.hyperparameters.noise_variance,
         )
 
     def latent_covariance(self, features: Tensor) -> Tensor:
@@ -258,6 +260,8 @@ class Posterior:
             )
         if len(features) == 0:
             raise EmptyTable("no rows to predict")
-        if not torch.isfinite(features).all():
+        phi = features.detach().double()
+        # A sum is finite if its terms are: one pass without a temporary.
+        if not math.isfinite(float(phi.sum())) and not torch.isfinite(phi).all():
             raise NotFinite("features are not finite: check the table before predicting")
-        return features.detach().double()
+        return phi
