@@ -153,6 +153,7 @@ class Site(Hospital):
         task = Task.decode(_octets(item["message"]))
         broadcast = self.fetch(item)
         assert hashlib.sha256(broadcast).hexdigest() == item["broadcast"]
+        assert _octets(item["broadcast_octets"]) == broadcast
         algorithm = algorithm_of(self.program.stages[item["stage"]])
         state = received(broadcast, self.program, item["stage"])
         encoding = Encoding.finest(algorithm.layout(state), max_clients=len(task.active))
