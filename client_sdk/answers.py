@@ -108,6 +108,12 @@ class Item:
         return _matching(self.text("broadcast"), "broadcast", _SHA256)
 
     @property
+    def broadcast_octets(self) -> bytes | None:
+        """The broadcast itself, where it came with the task."""
+        name = "broadcast_octets"
+        return None if self.plain.get(name) is None else _octets(self.plain, name)
+
+    @property
     def roster(self) -> Roster:
         """The members of the run."""
         try:

@@ -5,8 +5,8 @@ Every class here is one row of 004 §3.1 and answers the same four questions, gi
     draws(spec)           what is random: hashes of the seed, shared by all parties, never trained
     shapes(spec)          names and shapes of the weights, in the order of the flat vector
     start(spec)           where the weights start: hashes of the seed too
-    features(x, ω, θ)     φ(x): z_ω(x) for all m draws, flattened to (rows, M) and normalised; and
-                          the way back, from ∂/∂φ to ∂/∂θ
+    features(ω, θ)        the function φ: z_ω(x) for all m draws, flattened to (rows, M) and
+                          normalised; and the way back, from ∂/∂φ to ∂/∂θ
 
 The way back is what autograd would do, written out: for a hospital's few rows its bookkeeping costs
 more than the arithmetic. Features are differentiable in the usual way too.
@@ -32,6 +32,8 @@ Named = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
 Pullback = Callable[[Tensor], Named]
 """From the gradient with respect to an output to those with respect to the weights, by name."""
+Features = Callable[[Tensor], tuple[Tensor, Pullback]]
+"""From x (rows, p) to φ(x) (rows, M) and the way back."""
 
 
 class RandomFunction(Protocol):
@@ -46,10 +48,8 @@ class RandomFunction(Protocol):
     def start(self, spec: KernelSpec) -> Named:
         """Return the starting weights, float64."""
 
-    def features(
-        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
-    ) -> tuple[Tensor, Pullback]:
-        """Map x (rows, p) to φ(x) (rows, M), and return the way back."""
+    def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
+        """Return φ at these weights; what x has no part in is computed here, once for all x."""
 
 
 def _root(spec: KernelSpec) -> float:
@@ -85,9 +85,14 @@ class _Scaled:
         return {"log_lengthscale": torch.full((spec.inputs,), level, dtype=torch.float64)}
 
     @staticmethod
-    def scale(x: Tensor, weights: Named) -> tuple[Tensor, Pullback]:
-        scaled = x * (-weights["log_lengthscale"]).exp()
-        return scaled, lambda gradient: {"log_lengthscale": -(gradient * scaled).sum(0)}
+    def scaling(weights: Named) -> Features:
+        inverse = (-weights["log_lengthscale"]).exp()
+
+        def scale(x: Tensor) -> tuple[Tensor, Pullback]:
+            scaled = x * inverse
+            return scaled, lambda gradient: {"log_lengthscale": -(gradient * scaled).sum(0)}
+
+        return scale
 
 
 @dataclass(frozen=True)
@@ -108,14 +113,15 @@ class Stationary(_Scaled):
             omega = omega / mean_square.sqrt()
         return {"frequencies": omega}
 
-    def features(
-        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
-    ) -> tuple[Tensor, Pullback]:
-        scaled, scale_pullback = self.scale(x, weights)
-        phi, angles_pullback = _fourier(spec, scaled @ draws["frequencies"].T)
-        return phi, lambda gradient: scale_pullback(
-            angles_pullback(gradient) @ draws["frequencies"]
-        )
+    def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
+        scale, omega = self.scaling(weights), draws["frequencies"]
+
+        def features(x: Tensor) -> tuple[Tensor, Pullback]:
+            scaled, scale_pullback = scale(x)
+            phi, angles_pullback = _fourier(spec, scaled @ omega.T)
+            return phi, lambda gradient: scale_pullback(angles_pullback(gradient) @ omega)
+
+        return features
 
 
 class Exponential(_Scaled):
@@ -127,12 +133,15 @@ class Exponential(_Scaled):
     def draws(self, spec: KernelSpec) -> Named:
         return {"frequencies": normals(spec.seed, "frequencies", spec.samples, spec.inputs)}
 
-    def features(
-        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
-    ) -> tuple[Tensor, Pullback]:
-        scaled, scale_pullback = self.scale(x, weights)
-        phi = (scaled @ draws["frequencies"].T).exp() / _root(spec)
-        return phi, lambda gradient: scale_pullback((gradient * phi) @ draws["frequencies"])
+    def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
+        scale, omega = self.scaling(weights), draws["frequencies"]
+
+        def features(x: Tensor) -> tuple[Tensor, Pullback]:
+            scaled, scale_pullback = scale(x)
+            phi = (scaled @ omega.T).exp() / _root(spec)
+            return phi, lambda gradient: scale_pullback((gradient * phi) @ omega)
+
+        return features
 
 
 class Polynomial(_Scaled):
@@ -148,23 +157,26 @@ class Polynomial(_Scaled):
         coordinate = 1 + ((picks - 0.5) * 2 * spec.inputs).floor().clamp(0, spec.inputs - 1)
         return {"coordinates": torch.where(picks < 0.5, 0, coordinate).long()}
 
-    def features(
-        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
-    ) -> tuple[Tensor, Pullback]:
-        scaled = math.sqrt(2 * spec.inputs) * self.scale(x, weights)[0]
-        offset = scaled.new_full((len(x), 1), math.sqrt(2 * spec.offset))
-        extended = torch.cat([offset, scaled], dim=1)
-        product = extended[:, draws["coordinates"][:, 0]]
-        for pick in draws["coordinates"].T[1:]:
-            product = product * extended[:, pick]
-        phi = product / _root(spec)
+    def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
+        scale, coordinates = self.scaling(weights), draws["coordinates"]
 
-        def pullback(gradient: Tensor) -> Named:
-            # ∂z/∂log ℓ_i = −ω_i·z: each of the ω_i picks of x_i has a factor 1/ℓ_i.
-            counts = one_hot(draws["coordinates"], spec.inputs + 1).sum(1)[:, 1:]
-            return {"log_lengthscale": -(gradient * phi).sum(0) @ counts.to(phi.dtype)}
+        def features(x: Tensor) -> tuple[Tensor, Pullback]:
+            scaled = math.sqrt(2 * spec.inputs) * scale(x)[0]
+            offset = scaled.new_full((len(x), 1), math.sqrt(2 * spec.offset))
+            extended = torch.cat([offset, scaled], dim=1)
+            product = extended[:, coordinates[:, 0]]
+            for pick in coordinates.T[1:]:
+                product = product * extended[:, pick]
+            phi = product / _root(spec)
 
-        return phi, pullback
+            def pullback(gradient: Tensor) -> Named:
+                # ∂z/∂log ℓ_i = −ω_i·z: each of the ω_i picks of x_i has a factor 1/ℓ_i.
+                counts = one_hot(coordinates, spec.inputs + 1).sum(1)[:, 1:]
+                return {"log_lengthscale": -(gradient * phi).sum(0) @ counts.to(phi.dtype)}
+
+            return phi, pullback
+
+        return features
 
 
 class Deep:
@@ -226,21 +238,23 @@ class Deep:
         scale = spec.frequency_scale / math.sqrt(spec.latent)
         return draws["frequencies"] * scale, lambda _: {}
 
-    def features(
-        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
-    ) -> tuple[Tensor, Pullback]:
+    def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
         frequencies, frequencies_pullback = self.frequencies(spec, draws, weights)
-        latent, network_pullback = self.network(spec, x, weights)
-        phi, angles_pullback = _fourier(spec, latent @ frequencies.T)
 
-        def pullback(gradient: Tensor) -> Named:
-            angles = angles_pullback(gradient)
-            return {
-                **network_pullback(angles @ frequencies),
-                **frequencies_pullback(angles.mT @ latent),
-            }
+        def features(x: Tensor) -> tuple[Tensor, Pullback]:
+            latent, network_pullback = self.network(spec, x, weights)
+            phi, angles_pullback = _fourier(spec, latent @ frequencies.T)
 
-        return phi, pullback
+            def pullback(gradient: Tensor) -> Named:
+                angles = angles_pullback(gradient)
+                return {
+                    **network_pullback(angles @ frequencies),
+                    **frequencies_pullback(angles.mT @ latent),
+                }
+
+            return phi, pullback
+
+        return features
 
 
 class Shifted(Deep):
@@ -304,21 +318,25 @@ class Replicated(Deep):
         copies = normals(spec.seed, "copies", spec.samples, spec.inputs)
         return {**super().draws(spec), "copies": copies}
 
-    def features(
-        self, spec: KernelSpec, x: Tensor, draws: Named, weights: Named
-    ) -> tuple[Tensor, Pullback]:
+    def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
         noise = spec.replication_scale * draws["copies"]
-        rows = x.unsqueeze(1)  # (rows, 1, p) against (m, p)
-        copies = rows + noise if spec.replication is Replication.ADD else rows * (1 + noise)
-        latent, pullback = self.network(spec, copies, weights)  # (rows, m, latent)
-        if spec.ending is Ending.LINEAR:
-            coordinates = latent.mT  # (rows, latent, m)
-            return coordinates.flatten(1) / _root(spec), lambda gradient: pullback(
-                gradient.reshape(coordinates.shape).mT / _root(spec)
-            )
         frequencies, _ = self.frequencies(spec, draws, weights)
-        phi, angles_pullback = _fourier(spec, (latent * frequencies).sum(-1))
-        return phi, lambda gradient: pullback(angles_pullback(gradient).unsqueeze(-1) * frequencies)
+
+        def features(x: Tensor) -> tuple[Tensor, Pullback]:
+            rows = x.unsqueeze(1)  # (rows, 1, p) against (m, p)
+            copies = rows + noise if spec.replication is Replication.ADD else rows * (1 + noise)
+            latent, pullback = self.network(spec, copies, weights)  # (rows, m, latent)
+            if spec.ending is Ending.LINEAR:
+                coordinates = latent.mT  # (rows, latent, m)
+                return coordinates.flatten(1) / _root(spec), lambda gradient: pullback(
+                    gradient.reshape(coordinates.shape).mT / _root(spec)
+                )
+            phi, angles_pullback = _fourier(spec, (latent * frequencies).sum(-1))
+            return phi, lambda gradient: pullback(
+                angles_pullback(gradient).unsqueeze(-1) * frequencies
+            )
+
+        return features
 
 
 RANDOM_FUNCTIONS: Mapping[Architecture, RandomFunction] = {

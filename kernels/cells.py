@@ -86,7 +86,7 @@ def read_numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
             return cells.astype(np.float64), np.zeros(len(cells), np.bool_)
     objects = cells.dtype.kind == "O"
-    numbers = [_number(cell) if objects else None for cell in cells]
+    numbers = [read_number(cell) if objects else None for cell in cells]
     no_number = np.array([number is None for number in numbers], np.bool_)
     return np.array(numbers, np.float64), no_number
 
@@ -103,7 +103,7 @@ def read_labels(cells: Cells) -> tuple[list[str | None], NDArray[np.int64]]:
         labels, _ = read_labels(cells.distinct)
         return [*labels, ""], cells.codes % (len(labels) + 1)
     readable = cells.dtype.kind in "biufUTO"
-    return [_label(cell) if readable else None for cell in cells], np.arange(len(cells))
+    return [read_label(cell) if readable else None for cell in cells], np.arange(len(cells))
 
 
 def are_dates(cells: Cells) -> bool:
@@ -111,7 +111,8 @@ def are_dates(cells: Cells) -> bool:
     return (cells.distinct if isinstance(cells, Coded) else cells).dtype.kind in "mM"
 
 
-def _number(cell: object) -> float | None:
+def read_number(cell: object) -> float | None:
+    """Read one cell as a number: NaN where missing, None where it is none."""
     if cell is None:
         return math.nan
     if isinstance(cell, bool) or not isinstance(cell, Real):
@@ -122,7 +123,8 @@ def _number(cell: object) -> float | None:
         return math.inf
 
 
-def _label(cell: object) -> str | None:
+def read_label(cell: object) -> str | None:
+    """Read one cell as a label: "" where missing, None where it is none."""
     if cell is None:
         return ""
     if isinstance(cell, str):

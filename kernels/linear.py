@@ -215,7 +215,7 @@ class Posterior:
         """Predict at features (rows, M); a latent variance is a sum of squares, never negative."""
         phi = self._checked(features)
         if self.eigenvectors.ndim == 2:
-            latent = (phi @ self.eigenvectors) ** 2 @ self.variances
+            latent = (phi @ self.eigenvectors).square() @ self.variances
         else:
             latent = torch.stack([(root**2).sum(1) for root in self._roots(phi)], 1)
         return Prediction(phi @ self.weights, latent, self.hyperparameters.noise_variance)
@@ -276,6 +276,8 @@ class Posterior:
             )
         if len(features) == 0:
             raise EmptyTable("no rows to predict")
-        if not torch.isfinite(features).all():
+        phi = features.detach().double()
+        # A sum is finite if its terms are: one pass without a temporary.
+        if not math.isfinite(float(phi.sum())) and not torch.isfinite(phi).all():
             raise NotFinite("features are not finite: check the table before predicting")
-        return features.detach().double()
+        return phi

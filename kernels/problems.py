@@ -11,30 +11,40 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.errors import ColumnError, TableError, TableRefused
+from kernels.errors import (
+    ColumnError,
+    InfiniteValue,
+    MissingValue,
+    NotALabel,
+    NotNumeric,
+    OutOfBounds,
+    TableError,
+    TableRefused,
+    UnknownLevel,
+)
 
 ROWS_SHOWN = 3
 """How many row numbers a message has at most."""
+
+
+_ORDER = (NotNumeric, NotALabel, InfiniteValue, MissingValue, OutOfBounds, UnknownLevel)
+"""Kinds of bad cells, in the order in which those of one column are said."""
 
 
 @dataclass
 class _Tally:
     """One kind of bad cell in one column, so far."""
 
-    kind: type[ColumnError]
-    column: str
     what: str
     advice: str
     bad: int = 0
-    cells: int = 0
     rows: list[int] = field(default_factory=list)
 
-    def error(self) -> ColumnError:
+    def sentence(self, cells: int) -> str:
         shown = ", ".join(map(str, self.rows))
         more = " …" if self.bad > ROWS_SHOWN else ""
         where = f"{'row' if self.bad == 1 else 'rows'} {shown}{more}, counted from 0"
-        sentence = f"{self.bad} of {self.cells} cells {self.what} ({where}); {self.advice}"
-        return self.kind(self.column, sentence, rows=self.bad)
+        return f"{self.bad} of {cells} cells {self.what} ({where}); {self.advice}"
 
 
 class Problems:
@@ -44,11 +54,16 @@ class Problems:
         self.rows = 0
         """Rows in the pieces that are done."""
         self._whole: dict[tuple[type[TableError], str], TableError] = {}
-        self._tallies: dict[tuple[type[ColumnError], str], _Tally] = {}
+        self._cells: dict[str, int] = {}
+        self._tallies: dict[tuple[str, type[ColumnError]], _Tally] = {}
 
     def add(self, problem: TableError) -> None:
         """Add a problem that is not one of single cells; a later piece's repetition is not."""
         self._whole.setdefault((type(problem), getattr(problem, "column", "")), problem)
+
+    def count(self, column: str, cells: int) -> None:
+        """Count the cells of a column's next piece, good and bad."""
+        self._cells[column] = self._cells.get(column, 0) + cells
 
     def note(
         self,
@@ -58,20 +73,24 @@ class Problems:
         what: str,
         advice: str,
     ) -> None:
-        """Count the `bad` cells of a column's next piece; to be called also where none is."""
-        tally = self._tallies.setdefault((kind, column), _Tally(kind, column, what, advice))
+        """Note which cells of a column's next piece are bad, possibly none; after `count`."""
         rows = np.flatnonzero(bad)
-        if len(rows) and not tally.bad:
-            tally.what, tally.advice = what, advice
+        if not len(rows):
+            return
+        tally = self._tallies.setdefault((column, kind), _Tally(what, advice))
         tally.bad += len(rows)
-        tally.cells += len(bad)
         tally.rows += (self.rows + rows[: ROWS_SHOWN - len(tally.rows)]).tolist()
 
     def __bool__(self) -> bool:
-        return bool(self._whole) or any(tally.bad for tally in self._tallies.values())
+        return bool(self._whole or self._tallies)
 
     def refuse(self) -> None:
         """Raise what was found, if anything was."""
         if self:
-            found = (tally.error() for tally in self._tallies.values() if tally.bad)
+            found = [
+                kind(column, tally.sentence(cells), rows=tally.bad)
+                for column, cells in self._cells.items()
+                for kind in _ORDER
+                if (tally := self._tallies.get((column, kind))) is not None
+            ]
             raise TableRefused([*self._whole.values(), *found])

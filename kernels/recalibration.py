@@ -115,6 +115,12 @@ def histogram(z: Tensor) -> Tensor:
     return torch.bincount(torch.bucketize(z.abs(), EDGES), minlength=BINS).double()
 
 
+def inflation(recalibrations: Sequence[Recalibration] | None, targets: int) -> Tensor:
+    """Return the variance of each target's law of z, (T,); 1 where nothing was recalibrated."""
+    laws = [StudentT()] * targets if recalibrations is None else [r.law for r in recalibrations]
+    return torch.tensor([law.variance for law in laws], dtype=torch.float64)
+
+
 def fit(counts: Tensor) -> StudentT:
     """Return the likeliest law of z for counts (BINS,); N(0, 1) if there are none."""
     rows = float(counts.sum())

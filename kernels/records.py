@@ -124,6 +124,8 @@ class Records:
 
     def between(self, rows: slice) -> "Records":
         """Return consecutive rows, without copying cells."""
+        if rows == slice(0, len(self)):
+            return self
         return Records(
             self.schema,
             self.numeric[rows],
@@ -212,22 +214,26 @@ def _read(
         return None, lengths
 
     values = _side_by_side(numeric, rows, np.float64)
-    outside = [_outside(column, v) for column, v in zip(schema.numeric, numeric, strict=True)]
+    missing = np.isnan(values)
     records = Records(
         schema=schema,
-        numeric=values.nan_to_num(nan=0.0),
-        missing=values.isnan(),
-        outside=_side_by_side(outside, rows, np.bool_),
-        levels=_side_by_side(levels, rows, np.int64),
-        targets=_side_by_side(target_values, rows, np.float64) if training else None,
+        numeric=torch.from_numpy(np.where(missing, 0.0, values)),
+        missing=torch.from_numpy(missing),
+        outside=torch.from_numpy(_outside(schema.numeric, values)),
+        levels=torch.from_numpy(_side_by_side(levels, rows, np.int64)),
+        targets=(
+            torch.from_numpy(_side_by_side(target_values, rows, np.float64)) if training else None
+        ),
         patients=patients,
     )
     return records, lengths
 
 
-def _side_by_side(columns: Sequence[NDArray[Any]], rows: int, kind: type[np.generic]) -> Tensor:
+def _side_by_side(
+    columns: Sequence[NDArray[Any]], rows: int, kind: type[np.generic]
+) -> NDArray[Any]:
     """Stack columns as (rows, columns), also where there are none."""
-    return torch.from_numpy(np.array(columns, kind).reshape(len(columns), rows).T.copy())
+    return np.array(columns, kind).reshape(len(columns), rows).T.copy()
 
 
 def _columns(table: Mapping[str, object], names: list[str], problems: Problems) -> dict[str, Cells]:
@@ -267,6 +273,10 @@ def _numbers(
 ) -> NDArray[np.float64]:
     """Read numbers as float64, NaN where missing."""
     values, no_number = read_numbers(cells)
+    problems.count(column.name, len(values))
+    outside = _outside([column], values[:, None])[:, 0] if refuse_outside else None
+    if np.isfinite(values).all() and (outside is None or not outside.any()):
+        return values
 
     def note(kind: type[ColumnError], bad: NDArray[np.bool_], what: str, advice: str) -> None:
         problems.note(kind, column.name, bad, what, advice)
@@ -287,10 +297,10 @@ def _numbers(
         note(MissingValue, missing, "are missing", "drop the rows: there is nothing to learn there")
     elif not column.may_be_missing:
         note(MissingValue, missing, "are missing", _ADVICE_ON_MISSING)
-    if refuse_outside:
+    if outside is not None:
         note(
             OutOfBounds,
-            _outside(column, values) & np.isfinite(values),
+            outside & np.isfinite(values),
             f"are not within {_bounds(column)}",
             "correct the cells or their unit, drop the rows, or widen the schema's bounds",
         )
@@ -299,11 +309,17 @@ def _numbers(
 
 def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np.int64]:
     """Read labels as positions among the column's levels, −1 where missing."""
-    labels, own = _labels(column.name, cells, problems)
-    positions = {level: position for position, level in enumerate(column.levels)}
+    labels, own = read_labels(cells)
+    problems.count(column.name, len(own))
+    positions = column.positions
     unknown = -2 if column.other is None else positions[column.other]
     found = [-1 if not label else positions.get(label, unknown) for label in labels]
-    codes = np.array(found, np.int64)[own]
+    codes: NDArray[np.int64] = np.array(found, np.int64)[own]
+    least = -1 if column.may_be_missing else 0
+    if None not in labels and min(found, default=0) >= least:
+        return codes
+
+    _note_labels(column.name, cells, labels, own, problems)
     if not column.may_be_missing:
         missing = _where(labels, own, "")
         problems.note(MissingValue, column.name, missing, "are missing", _ADVICE_ON_MISSING)
@@ -320,22 +336,26 @@ def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np
 
 
 def _patients(column: str, cells: Cells, problems: Problems) -> tuple[str, ...]:
-    labels, own = _labels(column, cells, problems)
+    labels, own = read_labels(cells)
+    problems.count(column, len(own))
+    _note_labels(column, cells, labels, own, problems)
     advice = "say whose rows they are, or let the schema have no patient column"
     problems.note(MissingValue, column, _where(labels, own, ""), "are missing", advice)
     return tuple(labels[position] or "" for position in own.tolist())
 
 
-def _labels(
-    column: str, cells: Cells, problems: Problems
-) -> tuple[list[str | None], NDArray[np.int64]]:
-    """Read labels, "" where missing and None where a cell is no label, and each row's position."""
-    labels, own = read_labels(cells)
+def _note_labels(
+    column: str,
+    cells: Cells,
+    labels: list[str | None],
+    own: NDArray[np.int64],
+    problems: Problems,
+) -> None:
+    """Note cells that are no labels."""
     what, advice = "are neither text nor whole numbers", "convert fractions and objects to text"
     if are_dates(cells):
         what, advice = "are dates or times", "turn them into text, such as the month's name"
     problems.note(NotALabel, column, _where(labels, own, None), what, advice)
-    return labels, own
 
 
 def _where(
@@ -344,9 +364,10 @@ def _where(
     return np.array([label == wanted for label in labels], np.bool_)[own]
 
 
-def _outside(column: Numeric | Target, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    lower = -math.inf if column.lower is None else column.lower
-    upper = math.inf if column.upper is None else column.upper
+def _outside(columns: Sequence[Numeric | Target], values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Say which of (n, K) values are out of the bounds of their columns."""
+    lower = [-math.inf if each.lower is None else each.lower for each in columns]
+    upper = [math.inf if each.upper is None else each.upper for each in columns]
     return (values < lower) | (values > upper)
 
 

@@ -22,6 +22,7 @@ True
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from types import UnionType
 from typing import ClassVar
 
@@ -78,6 +79,11 @@ class Categorical:
     """The level that absorbs labels which are none of `levels`; without it they are refused."""
     may_be_missing: bool = False
 
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Each level's position among them."""
+        return {level: position for position, level in enumerate(self.levels)}
+
     @property
     def feature_names(self) -> tuple[str, ...]:
         """The features that this column becomes."""
@@ -121,17 +127,17 @@ class Schema:
         if problems:
             raise SchemaRefused(problems)
 
-    @property
+    @cached_property
     def numeric(self) -> tuple[Numeric, ...]:
         """The numeric features, in order."""
         return tuple(column for column in self.features if isinstance(column, Numeric))
 
-    @property
+    @cached_property
     def categorical(self) -> tuple[Categorical, ...]:
         """The categorical features, in order."""
         return tuple(column for column in self.features if isinstance(column, Categorical))
 
-    @property
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """The p features that rows have, in order."""
         return tuple(name for column in self.features for name in column.feature_names)

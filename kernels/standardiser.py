@@ -17,7 +17,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn.functional import one_hot
 
 from kernels.errors import NewerStandardiser, StandardiserError, WrongShape
 from kernels.moments import Moments, mean_and_scale
@@ -131,20 +130,18 @@ class Standardiser:
         mean, scale = self._numeric_columns
         z = ((records.numeric - mean) / scale).clamp(-CLIP, CLIP)
         z = z.masked_fill(records.missing, 0.0)
-        numbers = zip(z.unbind(1), records.missing.unbind(1), strict=True)
-        labels = zip(records.levels.unbind(1), self._shares, strict=True)
+        missing = records.missing.to(z.dtype)
+        numbers = zip(torch.split(z, 1, 1), torch.split(missing, 1, 1), strict=True)
+        labels = zip(records.levels.unbind(1), self._features_of_level, strict=True)
         blocks = []
         for column in schema.features:
             if isinstance(column, Numeric):
-                values, missing = next(numbers)
-                blocks.append(values[:, None])
+                values, indicator = next(numbers)
+                blocks += [values, indicator] if column.may_be_missing else [values]
             else:
-                codes, shares = next(labels)
-                missing = codes < 0
-                own = one_hot(codes.clamp(min=0), len(shares)).to(torch.float64)
-                blocks.append(torch.where(missing[:, None], shares, own))
-            if column.may_be_missing:
-                blocks.append(missing[:, None].to(torch.float64))
+                codes, features = next(labels)
+                own = features[codes]
+                blocks.append(own if column.may_be_missing else own[:, :-1])
         targets = records.targets
         if targets is not None:
             target_mean, target_scale = self.target_columns
@@ -174,12 +171,20 @@ class Standardiser:
         return _columns(self.targets)
 
     @cached_property
+    def _made_for(self) -> tuple[list[str], list[tuple[str, int]], list[str]]:
+        return (
+            [column.name for column in self.numeric],
+            [(column.name, len(column.shares)) for column in self.categorical],
+            [column.name for column in self.targets],
+        )
+
+    @cached_property
     def _numeric_columns(self) -> tuple[Tensor, Tensor]:
         return _columns(self.numeric)
 
     @cached_property
-    def _shares(self) -> tuple[Tensor, ...]:
-        return tuple(torch.tensor(each.shares, dtype=torch.float64) for each in self.categorical)
+    def _features_of_level(self) -> tuple[Tensor, ...]:
+        return tuple(map(features_of_levels, self.categorical))
 
     def to_json(self) -> str:
         """Return the canonical JSON; floats survive it to the last bit."""
@@ -209,17 +214,12 @@ class Standardiser:
 
     def check(self, schema: Schema) -> None:
         """Refuse a schema of other columns than this standardiser was made for."""
-        mine = (
-            [column.name for column in self.numeric],
-            [(column.name, len(column.shares)) for column in self.categorical],
-            [column.name for column in self.targets],
-        )
         theirs = (
             [column.name for column in schema.numeric],
             [(column.name, len(column.levels)) for column in schema.categorical],
             [column.name for column in schema.targets],
         )
-        if mine != theirs:
+        if self._made_for != theirs:
             raise StandardiserError(
                 "this standardiser was made for other columns, or in another order, than the "
                 "schema has; use the one of the same model"
@@ -249,6 +249,16 @@ def _scales(
 def _shares(counts: Tensor) -> tuple[float, ...]:
     counts = counts if bool(counts.any()) else torch.ones_like(counts)
     return tuple((counts / counts.sum()).tolist())
+
+
+def features_of_levels(column: Shares) -> Tensor:
+    """Return a row of features for each level, and a last one for missing cells.
+
+    Their last column is the indicator, which rows have only if cells may be missing.
+    """
+    table = torch.eye(len(column.shares) + 1, dtype=torch.float64)
+    table[-1, :-1] = torch.tensor(column.shares, dtype=torch.float64)
+    return table
 
 
 def _columns(scales: Sequence[Scale]) -> tuple[Tensor, Tensor]:

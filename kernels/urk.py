@@ -19,7 +19,7 @@ from linear_operator.operators import (
 from torch import Tensor
 from torch.nn.functional import pad
 
-from kernels.architectures import RANDOM_FUNCTIONS, Pullback, Shapes
+from kernels.architectures import RANDOM_FUNCTIONS, Features, Shapes
 from kernels.chunks import chunks
 from kernels.errors import EmptyTable, NotFinite, WeightsError, WrongShape
 from kernels.spec import KernelSpec
@@ -84,7 +84,15 @@ class URK(Kernel):
 
     def features(self, x: Tensor) -> Tensor:
         """Map x (rows, p) to φ(x) (rows, M), in the weights' floating-point type."""
-        return self._features(x, self.weights)[0]
+        return self._at(self.weights)(self._checked_rows(x))[0]
+
+    def fixed(self) -> Callable[[Tensor], Tensor]:
+        """Return x ↦ φ(x) at the weights as they are now, without a graph.
+
+        What x has no part in is computed once: of a single row it would be most of the work.
+        """
+        at = self._at(self.weights.detach().clone())
+        return lambda x: at(self._checked_rows(x))[0]
 
     def features_at(self, weights: Tensor, x: Tensor) -> Tensor:
         """Map x to φ(x) at other weights, as a function that `torch.func` can transform.
@@ -99,7 +107,7 @@ class URK(Kernel):
 
         The map takes the gradient of the first rows of φ(x); of those after them it is zero.
         """
-        features, named_pullback = self._features(x, self.weights.detach())
+        features, named_pullback = self._at(self.weights.detach())(self._checked_rows(x))
 
         def pullback(gradient: Tensor) -> Tensor:
             named = named_pullback(pad(gradient, (0, 0, 0, len(features) - len(gradient))))
@@ -107,17 +115,15 @@ class URK(Kernel):
 
         return features, pullback
 
-    def _features(self, x: Tensor, flat: Tensor) -> tuple[Tensor, Pullback]:
-        x = self._checked_rows(x)
+    def _at(self, flat: Tensor) -> Features:
         draws = {name: getattr(self, f"_draw_{name}") for name in self._draw_names}
-        return self._function.features(self.spec, x, draws, self._named(flat))
+        return self._function.features(self.spec, draws, self._named(flat))
 
     def features_in_chunks(self, x: Tensor, *, chunk_rows: int) -> Iterator[tuple[slice, Tensor]]:
         """Yield φ of consecutive rows, without a graph, in memory bounded by `chunk_rows`."""
+        features = self.fixed()
         for rows in chunks(len(x), self.spec.rows_at_a_time(chunk_rows)):
-            with torch.no_grad():
-                phi = self.features(x[rows])
-            yield rows, phi
+            yield rows, features(x[rows])
 
     def _checked_rows(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.spec.inputs:

@@ -75,6 +75,7 @@ def _task(run: Run, slot: Summation, rank: int) -> Item:
         delivery = base64.b64encode(run.epoch.delivery(rank).encode()).decode()
     more = {
         "broadcast": run.broadcast.address,
+        "broadcast_octets": run.broadcast.text,
         "delivery": delivery,
         "stage": run.position.stage,
     }

@@ -7,6 +7,8 @@ from privacy.errors import Replayed
 from privacy.requests import WINDOW_MS, SignedRequest
 from service.tables import nonces
 
+_TAKE = insert(nonces)  # built once: every request of a member asks it
+
 
 def remember(connection: Connection, request: SignedRequest, *, now_ms: int) -> None:
     """Take a request's nonce, or refuse one that was taken.
@@ -16,7 +18,7 @@ def remember(connection: Connection, request: SignedRequest, *, now_ms: int) -> 
     """
     try:
         connection.execute(
-            insert(nonces).values(key=request.key, nonce=request.nonce, time_ms=request.time_ms)
+            _TAKE, {"key": request.key, "nonce": request.nonce, "time_ms": request.time_ms}
         )
     except IntegrityError as error:
         raise Replayed(

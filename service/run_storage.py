@@ -7,7 +7,7 @@ epochs that are over are deleted, so that a long run keeps one vector, not one f
 
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Table, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, Row, Table, and_, bindparam, delete, insert, or_, select, update
 from sqlalchemy.sql.elements import ColumnElement
 
 from kernels.plain import encode_json
@@ -67,6 +67,31 @@ PIECE_BYTES = 1 << 20
 """Of a running total, in one row."""
 _EPOCH = -1
 """The slot of what is said about the epoch as a whole."""
+
+# With every message that is accepted: built once, they cost a fifth.
+_ADD_MESSAGE = insert(run_messages)
+_WRITE_VERSION = (
+    update(runs)
+    .where(runs.c.id == bindparam("of_run"))
+    .values(version=bindparam("version"), since=bindparam("since"), status=bindparam("status"))
+)
+_FIRST_TOTAL = insert(slot_totals).values(
+    run_id=bindparam("of_run"),
+    epoch=bindparam("of_epoch"),
+    slot=bindparam("of_slot"),
+    piece=bindparam("of_piece"),
+    body=bindparam("body"),
+)
+_NEXT_TOTAL = (
+    update(slot_totals)
+    .where(
+        slot_totals.c.run_id == bindparam("of_run"),
+        slot_totals.c.epoch == bindparam("of_epoch"),
+        slot_totals.c.slot == bindparam("of_slot"),
+        slot_totals.c.piece == bindparam("of_piece"),
+    )
+    .values(body=bindparam("body"))
+)
 
 
 # -- reading
@@ -213,13 +238,14 @@ def add_message(connection: Connection, run: Run, message: Said | Upload) -> Non
     """Keep what a member has said."""
     of_epoch = isinstance(message, Advert | Boxes)
     connection.execute(
-        insert(run_messages).values(
-            run_id=run.plan.id,
-            epoch=run.epoch.number,
-            slot=_EPOCH if of_epoch else run.epoch.slot.task.slot,
-            kind=message.kind,
-            body=message.encode(),
-        )
+        _ADD_MESSAGE,
+        {
+            "run_id": run.plan.id,
+            "epoch": run.epoch.number,
+            "slot": _EPOCH if of_epoch else run.epoch.slot.task.slot,
+            "kind": message.kind,
+            "body": message.encode(),
+        },
     )
     if isinstance(message, Advert):
         connection.execute(
@@ -234,28 +260,25 @@ def write_total(
     connection: Connection, run: Run, piece: int, body: memoryview, *, first: bool
 ) -> None:
     """Keep one piece of the running total; `first`: no vector was in it."""
-    slot = run.epoch.slot.task.slot
-    if first:
-        connection.execute(
-            insert(slot_totals).values(
-                run_id=run.plan.id, epoch=run.epoch.number, slot=slot, piece=piece, body=body
-            )
-        )
-    else:
-        connection.execute(
-            update(slot_totals)
-            .where(_same_slot(slot_totals, run.plan.id, run.epoch.number, slot))
-            .where(slot_totals.c.piece == piece)
-            .values(body=body)
-        )
+    where = {
+        "of_run": run.plan.id,
+        "of_epoch": run.epoch.number,
+        "of_slot": run.epoch.slot.task.slot,
+        "of_piece": piece,
+    }
+    connection.execute(_FIRST_TOTAL if first else _NEXT_TOTAL, {**where, "body": body})
 
 
 def write_version(connection: Connection, run: Run, version: int) -> None:
     """Say that the run has changed, and what any change may have moved."""
     connection.execute(
-        update(runs)
-        .where(runs.c.id == run.plan.id)
-        .values(version=version, since=run.since, status=run.status.value)
+        _WRITE_VERSION,
+        {
+            "of_run": run.plan.id,
+            "version": version,
+            "since": run.since,
+            "status": run.status.value,
+        },
     )
 
 

@@ -5,6 +5,7 @@
 The numbers are those of `client_sdk.simulate`: the same functions in the same order.
 """
 
+import base64
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +23,9 @@ from privacy.accounting.events import Release
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
+
+MOST_WITH_A_TASK = 1 << 20
+"""Octets of a broadcast that goes with the task, which spares each member a request."""
 
 Metrics = Mapping[str, Any]
 """One step of an algorithm in numbers, of all sites together."""
@@ -71,6 +75,11 @@ class Broadcast:
     def address(self) -> str:
         """The name under which it is fetched: its SHA-256."""
         return hashlib.sha256(self.data).hexdigest()
+
+    @cached_property
+    def text(self) -> str | None:
+        """All of it in base64, to go with a task; None if it is large, and is fetched."""
+        return base64.b64encode(self.data).decode() if len(self.data) <= MOST_WITH_A_TASK else None
 
 
 def start(program: Program, model: Model | None) -> Position:

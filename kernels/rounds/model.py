@@ -6,6 +6,7 @@ say of it after recalibration and evaluation. Posterior and kernel are derived f
 stored beside them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TypeVar
@@ -16,8 +17,9 @@ from torch import Tensor
 from kernels import noise_aware
 from kernels.errors import NotFitted, ProgramError, StateError
 from kernels.evaluation import Evaluation
+from kernels.few_rows import FewRows
 from kernels.linear import Hyperparameters, Posterior
-from kernels.recalibration import Recalibration
+from kernels.recalibration import Recalibration, inflation
 from kernels.rounds.private import Privacy
 from kernels.rounds.storage import check_tensor
 from kernels.schema import Schema
@@ -113,6 +115,28 @@ class Model:
     def urk(self) -> URK:
         """Return the kernel at the weights known so far, or where they start."""
         return URK(self.kernel, self.weights)
+
+    @cached_property
+    def features(self) -> Callable[[Tensor], Tensor]:
+        """Return the kernel's φ, ready for rows one at a time."""
+        return self.urk.fixed()
+
+    @cached_property
+    def few_rows(self) -> FewRows:
+        """Return what reads a few rows of a table."""
+        return FewRows(self.schema, known(self.standardiser, "moments"))
+
+    @cached_property
+    def inflation(self) -> Tensor:
+        """Return the variance of each target's law of z, (T,)."""
+        return inflation(self.recalibration, self.targets)
+
+    @cached_property
+    def noise_variance(self) -> Tensor:
+        """Return the calibrated noise variance of each target in its unit, (T,)."""
+        noise = known(self.hyperparameters, "linear").noise_variance * self.inflation
+        _, scale = known(self.standardiser, "moments").target_columns
+        return noise * scale.square()
 
     @cached_property
     def posterior(self) -> Posterior:

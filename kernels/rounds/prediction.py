@@ -23,7 +23,7 @@ from torch import Tensor
 from kernels.chunks import CHUNK_ROWS, chunks
 from kernels.errors import PredictionError
 from kernels.linear import Prediction
-from kernels.recalibration import Recalibration
+from kernels.recalibration import Recalibration, inflation
 from kernels.records import Records
 from kernels.rounds.model import Model, known
 from kernels.schema import Target
@@ -85,7 +85,7 @@ class Predictions:
         return known(self.recalibration, "recalibration")
 
     def _central(self, deviations: list[float]) -> Interval:
-        half = (self.variance / _inflation(self.recalibration, len(self.targets))).sqrt()
+        half = (self.variance / inflation(self.recalibration, len(self.targets))).sqrt()
         half = half * torch.tensor(deviations, dtype=torch.float64)
         return Interval(self.mean - half, self.mean + half)
 
@@ -105,6 +105,30 @@ def predict(
     """
     standardiser = known(model.standardiser, "moments")
     known(model.statistics, "linear")
+    few = None if isinstance(table, Records) else model.few_rows.read(table)
+    if few is None:
+        predicted, extrapolates = _predict_records(model, table, chunk_rows)
+    else:
+        predicted = predict_standardised(model, few.features, chunk_rows=chunk_rows)
+        extrapolates = few.extrapolates
+    mean, latent = standardiser.in_units(
+        predicted.mean, predicted.latent_variance * model.inflation
+    )
+    return Predictions(
+        model.schema.targets,
+        mean,
+        latent,
+        model.noise_variance,
+        extrapolates,
+        model.recalibration,
+    )
+
+
+def _predict_records(
+    model: Model, table: Mapping[str, object] | Records, chunk_rows: int
+) -> tuple[Prediction, Tensor]:
+    """Predict standardised targets, and say which rows are outside the schema's bounds."""
+    standardiser = known(model.standardiser, "moments")
     records = table if isinstance(table, Records) else Records.for_prediction(model.schema, table)
     if records.schema != model.schema:
         raise PredictionError(
@@ -119,26 +143,17 @@ def predict(
             for rows in chunks(len(records), chunk_rows)
         ),
     )
-    inflation = _inflation(model.recalibration, model.targets)
-    mean, latent = standardiser.in_units(predicted.mean, predicted.latent_variance * inflation)
-    _, scale = standardiser.target_columns
-    return Predictions(
-        model.schema.targets,
-        mean,
-        latent,
-        predicted.noise_variance * inflation * scale.square(),
-        records.outside.any(1),
-        model.recalibration,
-    )
+    return predicted, records.outside.any(1)
 
 
 def predict_standardised(
     model: Model, features: Tensor, *, chunk_rows: int = CHUNK_ROWS
 ) -> Prediction:
     """Predict standardised targets from standardised features (n, p); n may be 0."""
-    posterior = model.posterior
-    in_chunks = model.urk.features_in_chunks(features, chunk_rows=chunk_rows)
-    return _joined(model, (posterior.predict(phi) for _, phi in in_chunks))
+    pieces = chunks(len(features), model.kernel.rows_at_a_time(chunk_rows))
+    return _joined(
+        model, (model.posterior.predict(model.features(features[rows])) for rows in pieces)
+    )
 
 
 def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
@@ -150,9 +165,3 @@ def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
     pairs = [(nothing, nothing), *((part.mean, part.latent_variance) for part in parts)]
     mean, latent_variance = map(torch.cat, zip(*pairs, strict=True))
     return Prediction(mean, latent_variance, model.posterior.hyperparameters.noise_variance)
-
-
-def _inflation(recalibration: tuple[Recalibration, ...] | None, targets: int) -> Tensor:
-    """Return the variance of each target's law of z, (T,)."""
-    laws = [StudentT()] * targets if recalibration is None else [r.law for r in recalibration]
-    return torch.tensor([law.variance for law in laws], dtype=torch.float64)

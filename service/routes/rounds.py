@@ -140,7 +140,10 @@ async def _awaited(
 )
 @states(NotFound, RunEnded)
 def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Response:
-    """Give the broadcast whose SHA-256 this is, while its sum is under way."""
+    """Give the broadcast whose SHA-256 this is, while its sum is under way.
+
+    One of up to a mebioctet is in the task too, as `broadcast_octets`.
+    """
     data = runs.broadcast(member.session_id, str(run_id), address)
     return Response(data, media_type="application/octet-stream")
 

@@ -70,6 +70,8 @@ class SmallCoordinator:
     model_id: str = "model-1"
     repeats: int = 0
     """How often it asks for the first stage once more than it should."""
+    gives_broadcasts: bool = False
+    """Whether a task has its broadcast with it."""
 
     def __post_init__(self) -> None:
         self.terms = self.terms or default_terms(self.session.bytes, len(self.names))
@@ -228,6 +230,9 @@ class SmallCoordinator:
                 "task",
                 slot.task.encode(),
                 broadcast=hashlib.sha256(self.broadcast).hexdigest(),
+                broadcast_octets=(
+                    base64.b64encode(self.broadcast).decode() if self.gives_broadcasts else None
+                ),
                 delivery=delivery,
                 stage=self.stage,
             )

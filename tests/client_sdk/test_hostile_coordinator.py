@@ -165,6 +165,17 @@ def test_a_broadcast_is_the_tasks_own_or_nothing_is_computed(make: Make) -> None
     assert left(hospitals[0].path) == 0
 
 
+def test_a_broadcast_that_comes_with_the_task_is_its_own_too(make: Make) -> None:
+    coordinator, hospitals = make()
+
+    def change(plain: dict[str, Any]) -> None:
+        plain["broadcast_octets"] = base64.b64encode(b"something else").decode()
+
+    meddling(coordinator, "task", change)
+    assert isinstance(refused(hospitals, coordinator), MalformedAnswer)
+    assert left(hospitals[0].path) == 0
+
+
 def other_broadcast(coordinator: SmallCoordinator, data: bytes, **task_changes: Any) -> Any:
     """Serve the first hospital other bytes, with an address that fits them."""
 
@@ -231,6 +242,8 @@ def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
                         _ = parsed.roster
                     if parsed is not None and name in ("delivery", "broadcast"):
                         _ = parsed.delivery, parsed.broadcast
+                    if parsed is not None and name == "broadcast_octets":
+                        _ = parsed.broadcast_octets
                 except (ClientError, KernelsError, PrivacyError):
                     pass
                 assert member._home.store.journal() == before

@@ -155,6 +155,18 @@ def test_a_lost_answer_is_followed_by_the_same_octets(make: Make, program: Progr
         assert len(set(sent)) == 1
 
 
+def test_a_broadcast_that_comes_with_the_task_is_not_fetched(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    coordinator.gives_broadcasts = True
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        assert "/broadcasts/" not in call.target
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    check_all_done(coordinator, hospitals, program)
+
+
 @pytest.mark.parametrize("status", [404, 409])
 def test_a_broadcast_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
     make: Make, program: Program, status: int

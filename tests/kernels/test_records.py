@@ -24,7 +24,7 @@ from kernels.errors import (
     UnknownLevel,
     WrongLength,
 )
-from kernels.records import Records
+from kernels.records import Records, read_in_pieces
 from kernels.schema import Categorical, Numeric, Schema, Target
 
 SCHEMA = Schema(
@@ -238,6 +238,28 @@ def test_all_problems_are_reported_at_once() -> None:
         (OutOfBounds, "stay"),
     }
     assert len(found) == len(problems) == 11
+
+
+def test_problems_are_those_of_the_whole_table_in_whatever_pieces_it_comes() -> None:
+    whole = table(
+        age=[61, 47, 900, 50, None, 70],
+        sex=["female", 0.5, "male", "nobody", "male", None],
+        lactate=["high", 1, math.inf, 2, 3, 4],
+        ward=["1"] * 6,
+        stay=[1, 2, 3, None, -4, 5],
+        id=["a", None, "c", "d", "e", "f"],
+    )
+
+    def said(pieces: list[dict[str, Any]]) -> str:
+        with pytest.raises(TableRefused) as raised:
+            list(read_in_pieces(SCHEMA, pieces))
+        return str(raised.value)
+
+    expected = said([whole])
+    assert expected.count("of 6 cells") == 10
+    for rows in (1, 2, 4):
+        starts = range(0, 6, rows)
+        assert said([{n: c[i : i + rows] for n, c in whole.items()} for i in starts]) == expected
 
 
 def test_a_refusal_prints_levels_of_the_schema_and_few_rows() -> None:

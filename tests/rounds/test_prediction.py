@@ -89,6 +89,20 @@ def test_the_size_of_chunks_does_not_matter() -> None:
     assert torch.allclose(whole.latent_variance, pieces.latent_variance, rtol=1e-9)
 
 
+def test_a_row_alone_is_predicted_as_within_a_table() -> None:
+    rows = tables.table(40, seed=9)
+    whole = predict(model(), rows)
+    for row in (0, 17, 39):
+        alone = predict(model(), {name: cells[row : row + 1] for name, cells in rows.items()})
+        plain = predict(model(), {name: [cells[row].item()] for name, cells in rows.items()})
+        for one in (alone, plain):
+            for part in ("mean", "latent_variance", "variance"):
+                expected = getattr(whole, part)[row : row + 1]
+                torch.testing.assert_close(getattr(one, part), expected, rtol=1e-12, atol=0)
+            assert torch.equal(one.noise_variance, whole.noise_variance)
+            assert torch.equal(one.extrapolates, whole.extrapolates[row : row + 1])
+
+
 def test_a_stored_model_predicts_the_same() -> None:
     again = predict(restore(encode(model())), tables.table(30, seed=9))
     assert torch.equal(again.variance, predictions().variance)

@@ -156,6 +156,7 @@ class Site(Hospital):
         task = Task.decode(_octets(item["message"]))
         broadcast = self.fetch(item)
         assert hashlib.sha256(broadcast).hexdigest() == item["broadcast"]
+        assert _octets(item["broadcast_octets"]) == broadcast
         algorithm = algorithm_of(self.program.stages[item["stage"]])
         state = received(broadcast, self.program, item["stage"])
         _, epoch = self.client.journal.entry(task.epoch_id)

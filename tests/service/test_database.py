@@ -1,5 +1,6 @@
 """The database has the form that the code expects, from the first table on."""
 
+import sqlite3
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import insert, select
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from service.database import Database
 from service.settings import Settings
@@ -49,6 +50,20 @@ def test_a_change_that_fails_changes_nothing(database: Database) -> None:
         connection.execute(insert(public_sets), [row, row])
     with database.reading() as connection:
         assert connection.execute(select(public_sets)).all() == []
+
+
+def test_a_database_that_stays_locked_is_an_error_of_the_database(database: Database) -> None:
+    if not database.is_sqlite:
+        pytest.skip("PostgreSQL has no lock on the whole of it")
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("PRAGMA busy_timeout=1")
+    other = sqlite3.connect(str(database.engine.url.database), isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(OperationalError, match="locked"), database.changing():
+        pass
+    other.close()
+    with database.changing() as connection:
+        connection.execute(select(public_sets))
 
 
 def test_a_view_is_that_of_one_moment(database: Database) -> None:
