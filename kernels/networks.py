@@ -2,9 +2,10 @@
 
     y | x, θ ~ N(f_θ(x), σ²),   f_θ: p → 100 → 100 → T with ReLU between
 
-A vector θ is the layers in order, each its weights row by row and then its biases, and after them
-log σ of each target where σ is learned. Every function takes any number of vectors at once,
-(…, P), as one more dimension of its matrix products: an ensemble or several chains cost few calls.
+A vector θ is the layers in order, each its weights row by row and then its biases. Every function
+takes any number of vectors at once, (…, P), as one more dimension of its matrix products: an
+ensemble or several chains cost few calls. σ² is not part of θ: `local_posterior` says where it
+comes from.
 """
 
 import math
@@ -31,17 +32,15 @@ Layers = tuple[tuple[Tensor, Tensor], ...]
 class NetworkSpec:
     """All that fixes a network besides θ.
 
-    inputs: p. outputs: T. hidden: widths of the ReLU layers. noise_variance: σ², or None where
-    log σ of each output is learned, as the last T numbers of θ.
+    inputs: p. outputs: T. hidden: widths of the ReLU layers; without any, f is linear in x.
 
-    >>> NetworkSpec(inputs=3, hidden=(4,), noise_variance=1.0).parameters
+    >>> NetworkSpec(inputs=3, hidden=(4,)).parameters
     21
     """
 
     inputs: int
     outputs: int = 1
     hidden: tuple[int, ...] = (100, 100)
-    noise_variance: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -53,8 +52,6 @@ class NetworkSpec:
                 f"a network has at most {_MOST_LAYERS} layers of 1 to {_MOST_WIDTH} units, not "
                 f"{widths}"
             )
-        if self.noise_variance is not None and not 0 < self.noise_variance < math.inf:
-            raise SpecError(f"noise_variance is positive and finite, not {self.noise_variance!r}")
 
     @property
     def shapes(self) -> tuple[tuple[int, int], ...]:
@@ -63,27 +60,21 @@ class NetworkSpec:
         return tuple(zip(widths[1:], widths[:-1], strict=True))
 
     @property
-    def weights(self) -> int:
-        """How many numbers of θ are weights and biases."""
-        return sum(out * (into + 1) for out, into in self.shapes)
-
-    @property
     def parameters(self) -> int:
         """P, the length of θ."""
-        return self.weights + (self.outputs if self.noise_variance is None else 0)
+        return sum(out * (into + 1) for out, into in self.shapes)
 
 
 def starting_parameters(spec: NetworkSpec, *, seed: int) -> Tensor:
     """Return where training starts, (P,) in float64: a function of spec and seed, everywhere.
 
-    Weights and biases are uniform within ±1/√(units into the layer), and log σ is 0.
+    Weights and biases are uniform within ±1/√(units into the layer).
     """
     parts = [
         (2 * uniforms(seed, f"network/{number}", out * (into + 1)) - 1) / math.sqrt(into)
         for number, (out, into) in enumerate(spec.shapes)
     ]
-    rest = torch.zeros(spec.parameters - spec.weights, dtype=torch.float64)
-    return torch.cat([*parts, rest])
+    return torch.cat(parts)
 
 
 def layers(spec: NetworkSpec, parameters: Tensor) -> Layers:
@@ -127,21 +118,9 @@ def outputs(spec: NetworkSpec, parameters: Tensor, x: Tensor) -> Tensor:
     return torch.cat(pieces, dim=-2) if pieces else empty
 
 
-def noise_variances(spec: NetworkSpec, parameters: Tensor) -> Tensor:
-    """Return σ² of each target, (…, T), differentiable."""
-    if spec.noise_variance is not None:
-        shape = (*parameters.shape[:-1], spec.outputs)
-        return parameters.new_full(shape, spec.noise_variance)
-    return (2 * parameters[..., spec.weights :]).exp()
+def squared_errors(spec: NetworkSpec, parameters: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """Return Σ (f_θ(x) − y)² over rows and targets, (…), differentiable in θ.
 
-
-def log_likelihood(spec: NetworkSpec, parameters: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return Σ log N(y | f_θ(x), σ²) over rows and targets, (…), differentiable in θ."""
-    variance = noise_variances(spec, parameters).unsqueeze(-2)
-    squares = (through(layers(spec, parameters), x) - y).square() / variance
-    return -(squares + (2 * math.pi * variance).log()).sum(dim=(-2, -1)) / 2
-
-
-def log_prior(parameters: Tensor, *, variance: float) -> Tensor:
-    """Return log N(θ | 0, variance·I) up to its constant, (…), differentiable."""
-    return -parameters.square().sum(-1) / (2 * variance)
+    −1/2σ² of it is log p(y | x, θ) up to a constant.
+    """
+    return (through(layers(spec, parameters), x) - y).square().sum(dim=(-2, -1))

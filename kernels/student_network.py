@@ -48,10 +48,8 @@ class StudentSpec:
 
     @property
     def network(self) -> NetworkSpec:
-        """The network of both heads; its variance is an output, so no parameter is a noise."""
-        return NetworkSpec(
-            inputs=self.inputs, outputs=2 * self.targets, hidden=self.hidden, noise_variance=1.0
-        )
+        """The network of both heads."""
+        return NetworkSpec(inputs=self.inputs, outputs=2 * self.targets, hidden=self.hidden)
 
 
 def predict(spec: StudentSpec, parameters: Tensor, x: Tensor) -> Gaussian:

@@ -9,10 +9,8 @@ from kernels.errors import SpecError, WeightsError, WrongShape
 from kernels.networks import (
     NetworkSpec,
     layers,
-    log_likelihood,
-    log_prior,
-    noise_variances,
     outputs,
+    squared_errors,
     starting_parameters,
 )
 
@@ -56,25 +54,21 @@ def test_pieces_of_rows_give_what_all_rows_at_once_give(monkeypatch: pytest.Monk
     assert outputs(SPEC, ensemble, x[:0]).shape == (3, 0, 2)
 
 
-def test_the_likelihood_is_the_gaussian_one_and_batches_as_its_gradient_does() -> None:
-    ensemble, x = _ensemble(4) + 0.1, _rows(6)
+def test_errors_are_of_each_vector_and_so_are_their_gradients() -> None:
+    ensemble, x = _ensemble(4), _rows(6)
     y = _rows(6)[:, :2]
-    for theta, found in zip(ensemble, log_likelihood(SPEC, ensemble, x, y), strict=True):
-        normal = torch.distributions.Normal(
-            outputs(SPEC, theta, x), noise_variances(SPEC, theta).sqrt()
-        )
-        assert torch.isclose(normal.log_prob(y).sum(), found)
+    found = squared_errors(SPEC, ensemble, x, y)
+    assert torch.allclose(found, ((outputs(SPEC, ensemble, x) - y) ** 2).sum((1, 2)))
     together = ensemble.clone().requires_grad_()
-    (gradients,) = torch.autograd.grad(log_likelihood(SPEC, together, x, y).sum(), together)
-    alone = vmap(grad(lambda theta: log_likelihood(SPEC, theta, x, y)))(ensemble)
+    (gradients,) = torch.autograd.grad(squared_errors(SPEC, together, x, y).sum(), together)
+    alone = vmap(grad(lambda theta: squared_errors(SPEC, theta, x, y)))(ensemble)
     assert torch.allclose(gradients, alone)
 
 
-def test_a_known_noise_is_no_parameter() -> None:
-    known = NetworkSpec(inputs=3, outputs=2, hidden=(5, 4), noise_variance=0.25)
-    assert known.parameters == known.weights == SPEC.parameters - 2
-    assert noise_variances(known, _ensemble(4)[:, :-2]).tolist() == [[0.25, 0.25]] * 4
-    assert noise_variances(SPEC, _ensemble(1)).tolist() == [[1.0, 1.0]]
+def test_a_network_without_hidden_layers_is_linear() -> None:
+    spec = NetworkSpec(inputs=3, outputs=1, hidden=())
+    theta, x = torch.tensor([1.0, 2.0, 3.0, -1.0]).double(), _rows(5)
+    assert torch.allclose(outputs(spec, theta, x)[:, 0], x @ theta[:3] - 1)
 
 
 def test_training_starts_at_the_same_place_everywhere_and_another_for_another_seed() -> None:
@@ -83,13 +77,6 @@ def test_training_starts_at_the_same_place_everywhere_and_another_for_another_se
     assert not torch.equal(one, other)
     for (weights, biases), (_, into) in zip(layers(SPEC, one), SPEC.shapes, strict=True):
         assert max(weights.abs().max(), biases.abs().max()) <= into**-0.5
-
-
-def test_the_prior_is_gaussian_up_to_its_constant() -> None:
-    theta = _ensemble(2)
-    normal = torch.distributions.Normal(torch.zeros(()).double(), 2.0)
-    expected = normal.log_prob(theta).sum(-1).diff()
-    assert torch.allclose(log_prior(theta, variance=4.0).diff(), expected)
 
 
 def test_wrong_shapes_are_refused_by_name() -> None:
@@ -101,7 +88,7 @@ def test_wrong_shapes_are_refused_by_name() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"inputs": 0}, {"hidden": (0,)}, {"hidden": (3,) * 40}, {"noise_variance": 0.0}],
+    [{"inputs": 0}, {"hidden": (0,)}, {"hidden": (3,) * 40}, {"outputs": True}],
 )
 def test_impossible_networks_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SpecError):
