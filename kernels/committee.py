@@ -35,12 +35,13 @@ _ROUNDING = 1e-9
 
 
 class Guard(StrEnum):
-    """What is done at rows where the product has no positive precision: v_c above v_p."""
+    """What is done at rows where sites, and perhaps their product, are less sure than the prior."""
 
     REFUSE = "refuse"
-    """Nothing is predicted at all, and the error says at how many rows."""
+    """Where it has no positive precision, nothing is predicted at all: the error says how often."""
     PRIOR = "prior"
-    """The prior's variance, around the sites' precision-weighted mean."""
+    """It is never less sure than the prior: where it would be, it has the prior's variance around
+    the sites' precision-weighted mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,19 +110,21 @@ def product(committee: Committee, prior: Gaussian, *, guard: Guard = Guard.REFUS
     again = committee.sites - 1
     precision = committee.precision - again * prior.precision
     shift = committee.shift - again * prior.shift
+    if guard is Guard.PRIOR:
+        unsure = precision < prior.precision
+        centre = committee.shift / committee.precision
+        return Gaussian.natural(
+            torch.where(unsure, prior.precision, precision),
+            torch.where(unsure, centre * prior.precision, shift),
+        )
     improper = precision <= _ROUNDING * committee.precision
-    count = int(improper.sum())
-    if count and guard is Guard.REFUSE:
+    if count := int(improper.sum()):
         raise ImproperProduct(
             f"at {count} of {improper.numel()} predictions the sites together are less sure than "
             f"the prior that {int(again)} of them counted again: the product has no positive "
             "precision. Take a wider prior, another method, or a guard"
         )
-    centre = committee.shift / committee.precision
-    return Gaussian.natural(
-        torch.where(improper, prior.precision, precision),
-        torch.where(improper, centre * prior.precision, shift),
-    )
+    return Gaussian.natural(precision, shift)
 
 
 def mixture(committee: Committee) -> Gaussian:

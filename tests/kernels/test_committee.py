@@ -157,8 +157,11 @@ def test_a_product_without_a_positive_precision_is_refused_by_name() -> None:
         product(_unsure(1.5), PRIOR)
 
 
-def test_a_guarded_product_has_the_priors_variance_there_and_is_itself_elsewhere() -> None:
-    committee = _unsure()
+@pytest.mark.parametrize("scale", [5.0, 1.5, 1.2])
+def test_a_guarded_product_has_the_priors_variance_there_and_is_itself_elsewhere(
+    scale: float,
+) -> None:
+    committee = _unsure(scale)
     guarded = product(committee, PRIOR, guard=Guard.PRIOR)
     assert torch.allclose(guarded.variance[0], PRIOR.variance)
     assert torch.allclose(guarded.mean[0], (committee.shift / committee.precision)[0])
