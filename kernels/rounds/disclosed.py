@@ -7,7 +7,7 @@ stops early asks for fewer sums.
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments
+from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, predictive
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -33,6 +33,7 @@ _WORDS = {
     "turn, and the error on held-out rows",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
+    "predictive": "what the site's own model predicts at rows of a public table, with variances",
     "recalibration": "counts of held-out rows by the size of their error",
     "evaluation": "sums of scores of held-out rows",
     "update": "what added and removed rows change in the sums of products of features",
@@ -94,6 +95,8 @@ def parts_read(spec: Any) -> tuple[Part, ...]:
             return (Part.STOPPING,)
         case fedavg.Spec() | distillation.Spec():
             return (Part.STOPPING,) if spec.validate else ()
+        case predictive.Spec():
+            return (Part.STOPPING,) if spec.expert is predictive.Expert.NETWORK else ()
         case RecalibrationSpec():
             return (Part.CALIBRATION,)
         case EvaluationSpec():
@@ -115,6 +118,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
         case distillation.Spec():
             gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
             return max(statistics, gram + 2) if spec.validate else gram
+        case predictive.Spec():
+            return 7 * spec.public_rows * model.targets + 2
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from kernels.committee import Committee
 from kernels.errors import UnknownAlgorithm
 from kernels.evaluation import Evaluation
+from kernels.gaussians import Gaussian
 from kernels.linear import Hyperparameters
 from kernels.metrics import Scores
 from kernels.recalibration import Recalibration
@@ -16,10 +18,12 @@ from kernels.rounds import (
     linear,
     linear_two_sums,
     moments,
+    predictive,
     recalibration,
     update,
 )
 from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.distilled import Distilled, Lesson, Opinion, Student
 from kernels.rounds.model import Model
 from kernels.rounds.private import Privacy
 from kernels.rounds.storage import decode, kinds_of
@@ -28,6 +32,7 @@ from kernels.spec import KernelSpec
 from kernels.standardiser import Scale, Shares, Standardiser
 from kernels.statistics import Statistics
 from kernels.student import StudentT
+from kernels.student_network import StudentSpec
 
 _INSTALLED = cast(
     "tuple[Algorithm, ...]",
@@ -38,6 +43,7 @@ _INSTALLED = cast(
         exact,
         linear,
         linear_two_sums,
+        predictive,
         recalibration,
         evaluation,
         update,
@@ -63,6 +69,13 @@ _KINDS = kinds_of(
     StudentT,
     Evaluation,
     Scores,
+    Committee,
+    Gaussian,
+    Distilled,
+    Lesson,
+    Opinion,
+    Student,
+    StudentSpec,
     exact.Broadcast,
     exact.Best,
     exact.Progress,
