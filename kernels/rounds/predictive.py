@@ -43,6 +43,8 @@ VERSION = 1
 
 MEAN_BOUND = TARGET_BOUND
 VARIANCES = 1e-4, 1e4
+SHIFT_RESOLUTION = 2.0**-22
+"""The coarsest step of sums of μ/v: 1e-6 deviations of the mean where v is 4, the prior's."""
 
 
 class Expert(StrEnum):
@@ -146,12 +148,12 @@ def layout(state: State) -> Layout:
     square = VARIANCES[1] + MEAN_BOUND**2
     bounds = {
         "precision": (precision, RESOLUTION),
-        "shift": (shift, RESOLUTION),
+        "shift": (shift, SHIFT_RESOLUTION),
         "row_mean": (most * MEAN_BOUND, SQUARES_RESOLUTION),
         "row_square": (most * square, SQUARES_RESOLUTION),
         "weight": (weight, RESOLUTION),
         "weighted_precision": (weight * precision, RESOLUTION),
-        "weighted_shift": (weight * shift, RESOLUTION),
+        "weighted_shift": (weight * shift, SHIFT_RESOLUTION),
     }
     return Layout(
         (
