@@ -12,6 +12,8 @@ bisected. Where the rows are the sites', they send Σ ℓ' and Σ ℓ'' at the s
 sums are those of all rows, and β is as if they were in one place (the future work of 001, §5.1).
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -22,9 +24,17 @@ _HALVINGS = 53
 
 
 def slopes(
-    product: Gaussian, mixture: Gaussian, targets: Tensor, betas: Tensor
+    product: Gaussian,
+    mixture: Gaussian,
+    targets: Tensor,
+    betas: Tensor,
+    *,
+    most: float = math.inf,
 ) -> tuple[Tensor, Tensor]:
-    """Return Σ ℓ' and Σ ℓ'' over rows, (G, T), at β (G, T) for each target; targets: (n, T)."""
+    """Return Σ ℓ' and Σ ℓ'' over rows, (G, T), at β (G, T) for each target; targets: (n, T).
+
+    most: where each row's ℓ' and ℓ'' end, either way.
+    """
     share = betas.unsqueeze(1)
     steeper, further = product.precision - mixture.precision, product.shift - mixture.shift
     precision = mixture.precision + share * steeper
@@ -33,7 +43,7 @@ def slopes(
     slope = slope + further * (mean - targets)
     curvature = (steeper / precision).square() / 2
     curvature = curvature + (further - mean * steeper).square() / precision
-    return slope.sum(1), curvature.sum(1)
+    return slope.clamp(-most, most).sum(1), curvature.clamp_max(most).sum(1)
 
 
 def fit_beta(product: Gaussian, mixture: Gaussian, targets: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ stops early asks for fewer sums.
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, predictive
+from kernels.rounds import beta, distillation, exact, fedavg, linear_two_sums, moments, predictive
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -34,6 +34,7 @@ _WORDS = {
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
     "predictive": "what the site's own model predicts at rows of a public table, with variances",
+    "beta": "how the likelihood of held-out rows changes with one number, β",
     "recalibration": "counts of held-out rows by the size of their error",
     "evaluation": "sums of scores of held-out rows",
     "update": "what added and removed rows change in the sums of products of features",
@@ -84,6 +85,8 @@ def most_sums(spec: Any, program: Program) -> int:
             return 2 * spec.steps * len(spec.penalties)
         case linear_two_sums.Spec():
             return 2
+        case beta.Spec():
+            return spec.sums
         case _:
             return 1
 
@@ -97,6 +100,8 @@ def parts_read(spec: Any) -> tuple[Part, ...]:
             return (Part.STOPPING,) if spec.validate else ()
         case predictive.Spec():
             return (Part.STOPPING,) if spec.expert is predictive.Expert.NETWORK else ()
+        case beta.Spec():
+            return (Part.STOPPING,)
         case RecalibrationSpec():
             return (Part.CALIBRATION,)
         case EvaluationSpec():
@@ -120,6 +125,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
             return max(statistics, gram + 2) if spec.validate else gram
         case predictive.Spec():
             return 7 * spec.public_rows * model.targets + 2
+        case beta.Spec():
+            return 2 * spec.points * model.targets + 1
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():

@@ -11,6 +11,7 @@ from kernels.linear import Hyperparameters
 from kernels.metrics import Scores
 from kernels.recalibration import Recalibration
 from kernels.rounds import (
+    beta,
     distillation,
     evaluation,
     exact,
@@ -44,6 +45,7 @@ _INSTALLED = cast(
         linear,
         linear_two_sums,
         predictive,
+        beta,
         recalibration,
         evaluation,
         update,

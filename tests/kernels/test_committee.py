@@ -4,7 +4,7 @@ from dataclasses import dataclass, fields
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -91,6 +91,7 @@ def from_sums(committee: Committee) -> dict[str, Gaussian]:
     }
 
 
+@settings(max_examples=25)
 @given(sites=st.integers(1, 7), seed=st.integers(0, 100))
 def test_sums_over_sites_give_what_all_predictions_in_one_place_give(sites: int, seed: int) -> None:
     opinions = Opinions.of(sites, seed=seed)
@@ -103,6 +104,7 @@ def test_sums_over_sites_give_what_all_predictions_in_one_place_give(sites: int,
             assert close(found[name], expected[name]), name
 
 
+@settings(max_examples=25)
 @given(seed=st.integers(0, 100))
 def test_the_order_of_sites_does_not_matter(seed: int) -> None:
     opinions = Opinions.of(4, seed=seed)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.func import grad
@@ -48,6 +48,7 @@ def test_slope_and_curvature_are_the_derivatives_of_the_likelihood_that_4_11_has
     )
 
 
+@settings(max_examples=25)
 @given(seed=st.integers(0, 50))
 def test_no_other_beta_is_likelier(seed: int) -> None:
     product, mixture, y = _problem(seed)
@@ -69,6 +70,7 @@ def test_the_end_is_chosen_where_it_is_likeliest() -> None:
         fit_beta(Gaussian(y[:0], y[:0]), Gaussian(y[:0], y[:0]), y[:0])
 
 
+@settings(max_examples=25)
 @given(seed=st.integers(0, 50))
 def test_two_sums_over_sites_give_the_beta_of_all_rows_in_one_place(seed: int) -> None:
     sites = [_problem(100 * seed + site, rows=10 + 7 * site) for site in range(4)]
