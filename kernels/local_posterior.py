@@ -69,7 +69,9 @@ class LocalPosterior:
         if len(self.samples) < 2:
             raise NotFitted("a variance needs two samples: let the site sample for longer")
         each = outputs(self.network, self.samples, x)
-        return Prediction(each.mean(0), each.var(0), self.noise_variance)
+        mean = each.mean(0)
+        spread = (each - mean).square().sum(0) / (len(each) - 1)  # torch's own warns of no rows
+        return Prediction(mean, spread, self.noise_variance)
 
 
 def sample_posterior(

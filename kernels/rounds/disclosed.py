@@ -7,7 +7,21 @@ stops early asks for fewer sums.
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.rounds import beta, distillation, exact, fedavg, linear_two_sums, moments, predictive
+from kernels.rounds import (
+    beta,
+    distillation,
+    ep_mcmc,
+    exact,
+    fedavg,
+    fedbe,
+    fedpa,
+    fedyogi,
+    linear_two_sums,
+    local_network,
+    moments,
+    one_shot,
+    predictive,
+)
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -35,6 +49,12 @@ _WORDS = {
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
     "predictive": "what the site's own model predicts at rows of a public table, with variances",
     "beta": "how the likelihood of held-out rows changes with one number, β",
+    "fedpa": "how training on the local rows changes a network, each direction by how sure it is",
+    "ep_mcmc": "mean and precision of a network's parameters after training on the local rows",
+    "fedyogi": "how training on the local rows changes a network's parameters",
+    "fedbe": "how training on the local rows changes a network's parameters, and what the network "
+    "predicts at rows of a public table",
+    "one_shot": "what a network trained on the local rows predicts at rows of a public table",
     "recalibration": "counts of held-out rows by the size of their error",
     "evaluation": "sums of scores of held-out rows",
     "update": "what added and removed rows change in the sums of products of features",
@@ -87,6 +107,8 @@ def most_sums(spec: Any, program: Program) -> int:
             return 2
         case beta.Spec():
             return spec.sums
+        case fedpa.Spec() | fedyogi.Spec():
+            return spec.rounds
         case _:
             return 1
 
@@ -100,7 +122,7 @@ def parts_read(spec: Any) -> tuple[Part, ...]:
             return (Part.STOPPING,) if spec.validate else ()
         case predictive.Spec():
             return (Part.STOPPING,) if spec.expert is predictive.Expert.NETWORK else ()
-        case beta.Spec():
+        case beta.Spec() | local_network.OfNetworks():
             return (Part.STOPPING,)
         case RecalibrationSpec():
             return (Part.CALIBRATION,)
@@ -125,6 +147,13 @@ def _most_numbers(spec: Any, model: Model) -> int:
             return max(statistics, gram + 2) if spec.validate else gram
         case predictive.Spec():
             return 7 * spec.public_rows * model.targets + 2
+        case fedpa.Spec() | fedyogi.Spec() | ep_mcmc.Spec():
+            layers = 2 if isinstance(spec, ep_mcmc.Spec) else 1
+            return layers * spec.network(model).parameters + model.targets + 2
+        case one_shot.Spec():
+            return one_shot.layout(one_shot.State(model, spec)).length
+        case fedbe.Spec():
+            return fedbe.layout(fedbe.State(model, spec)).length
         case beta.Spec():
             return 2 * spec.points * model.targets + 1
         case RecalibrationSpec():

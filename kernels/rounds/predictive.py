@@ -28,14 +28,13 @@ from kernels.errors import ProgramError, StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.linear import Posterior, Prediction
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.distilled import Distilled, Lesson, Method, Opinion
+from kernels.rounds.distilled import Distilled, Method, Opinion
+from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.local_network import OfSampling, sample_at
 from kernels.rounds.model import Model, check_model, known
-from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
-from kernels.rounds.public_set import MOST_PUBLIC_ROWS, Columns, checked, public_inputs
+from kernels.rounds.parameters import check_at_least
 from kernels.rounds.site import Part, Site
 from kernels.rounds.sufficient import RESOLUTION, SQUARES_RESOLUTION, TARGET_BOUND, site_statistics
-from kernels.student_network import StudentSpec
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "predictive"
@@ -57,30 +56,20 @@ class Expert(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spec(OfSampling):
+class Spec(OfSampling, OfPublicRows):
     """The public rows, the sites' experts, and how students are distilled.
 
-    public: `columns_of` a table with the schema's features, in their units; labels are not read.
-    extra_rows: further rows between the public ones, so that students see more of their teachers.
-    prior_variance: of what is predicted without any rows. guard: see `committee.Guard`.
-    distillation_epochs, distillation_rate: of each student.
+    prior_variance: of what is predicted without any rows. guard: see `committee.Guard`. methods:
+    those to distil a student of.
     """
 
-    public: Columns
-    extra_rows: int = 1000
     expert: Expert = Expert.NETWORK
     prior_variance: float = 4.0
     guard: Guard = Guard.PRIOR
     methods: tuple[Method, ...] = (Method.PRODUCT, Method.MIXTURE, Method.GPOE, Method.RBCM)
-    distillation_epochs: int = 60
-    distillation_rate: float = 0.005
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "public", checked(self.public))
-        check_whole(0, extra_rows=self.extra_rows)
-        check_whole(1, distillation_epochs=self.distillation_epochs)
-        check_learning_rate(distillation_rate=self.distillation_rate)
         check_at_least(1e-6, prior_variance=self.prior_variance)
         for name, kind in (("expert", Expert), ("guard", Guard)):
             try:
@@ -95,28 +84,6 @@ class Spec(OfSampling):
             raise ProgramError(f"methods must be of {', '.join(Method)}") from None
         if Method.BETA in self.methods:
             raise ProgramError("methods has beta, which is not known yet: add the stage `beta`")
-        if self.public_rows > MOST_PUBLIC_ROWS:
-            raise ProgramError(
-                f"extra_rows and public rows are at most {MOST_PUBLIC_ROWS} together"
-            )
-
-    @property
-    def public_rows(self) -> int:
-        """Return K."""
-        return len(self.public[0][1]) + self.extra_rows
-
-    @property
-    def lesson(self) -> Lesson:
-        """Return how students are distilled."""
-        return Lesson(
-            epochs=self.distillation_epochs,
-            learning_rate=self.distillation_rate,
-            seed=self.seed,
-        )
-
-    def inputs(self, model: Model) -> Tensor:
-        """Return the rows that sites predict, (K, p)."""
-        return public_inputs(self.public, model, extra_rows=self.extra_rows, seed=self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +152,8 @@ def update(state: State, total: SecureTotal) -> State:
     inputs = spec.inputs(model)
     committee = Committee(*(torch.tensor(total[field.name]) for field in fields(Committee)))
     opinion = Opinion(inputs, committee, prior_at(model, spec, inputs), spec.guard)
-    student = StudentSpec(inputs=inputs.shape[1], targets=model.targets, hidden=spec.hidden)
-    distilled = Distilled(student, spec.lesson, (), opinion=opinion).taught(spec.methods)
+    distilled = Distilled(spec.student(model), spec.lesson, (), opinion=opinion)
+    distilled = distilled.taught(spec.methods)
     return replace(state, model=replace(model, distilled=distilled))
 
 
