@@ -28,6 +28,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data", type=Path, default=Path("../shared/data"), help="folder of the real data sets"
     )
+    parser.add_argument(
+        "--as-printed", action="store_true", help="predictive: as the papers' tables were made"
+    )
     options = parser.parse_args(arguments)
     if options.name is None:
         for name in NAMES:
@@ -37,8 +40,9 @@ def main(arguments: list[str] | None = None) -> int:
         figures = load(options.name).run(options)
     line = json.dumps({"name": options.name, "figures": figures})
     RESULTS.mkdir(exist_ok=True)
+    printed = ".as_printed" if options.as_printed else ""
     suffix = ".quick.json" if options.quick else ".json"
-    (RESULTS / f"{options.name}{suffix}").write_text(line + "\n")
+    (RESULTS / f"{options.name}{printed}{suffix}").write_text(line + "\n")
     print(line)
     return 0
 
