@@ -30,6 +30,9 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--anew", action="store_true", help="forget cells that are kept (fedbnr)")
     parser.add_argument("--only", default="", help="measure cells with this in their name (fedbnr)")
+    parser.add_argument(
+        "--as-printed", action="store_true", help="predictive: as the papers' tables were made"
+    )
     options = parser.parse_args(arguments)
     if options.name is None:
         for name in NAMES:
@@ -39,8 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         figures = load(options.name).run(options)
     line = json.dumps({"name": options.name, "figures": figures})
     RESULTS.mkdir(exist_ok=True)
+    printed = ".as_printed" if options.as_printed else ""
     suffix = ".quick.json" if options.quick else ".json"
-    (RESULTS / f"{options.name}{suffix}").write_text(line + "\n")
+    (RESULTS / f"{options.name}{printed}{suffix}").write_text(line + "\n")
     print(line)
     return 0
 

@@ -49,6 +49,7 @@
     │   └── NotPositive           statistics.not_positive
     ├── HyperparameterError       hyperparameter.invalid
     └── PredictionError           prediction.invalid
+        └── ImproperProduct       prediction.improper_product
 
 A message says what is wrong with which value and what to do; it never carries a patient's value.
 """
@@ -362,6 +363,12 @@ class PredictionError(KernelsError):
     """A predictive distribution is impossible: no positive variance, or crossed interval ends."""
 
     code = "prediction.invalid"
+
+
+class ImproperProduct(PredictionError):
+    """A product of experts, less the prior that all of them counted, has no positive precision."""
+
+    code = "prediction.improper_product"
 
 
 def _listed(what: str, problems: Sequence[KernelsError]) -> str:

@@ -99,8 +99,7 @@ class URK(Kernel):
 
         No value is looked at: rows are finite, which `features` would check.
         """
-        draws = {name: getattr(self, f"_draw_{name}") for name in self._draw_names}
-        return self._function.features(self.spec, x, draws, self._named(weights))[0]
+        return self._at(weights)(x)[0]
 
     def features_and_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return φ(x) without a graph, and the map from ∂/∂φ(x) to the flat ∂/∂weights.

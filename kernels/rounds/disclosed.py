@@ -11,7 +11,23 @@ from typing import Any
 from kernels.errors import ProgramError
 from kernels.linear import Hyperparameters
 from kernels.plain import encode_json
-from kernels.rounds import distillation, elbo, exact, fedavg, linear_two_sums, moments, update
+from kernels.rounds import (
+    beta,
+    distillation,
+    elbo,
+    ep_mcmc,
+    exact,
+    fedavg,
+    fedbe,
+    fedpa,
+    fedyogi,
+    linear_two_sums,
+    local_network,
+    moments,
+    one_shot,
+    predictive,
+    update,
+)
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -39,6 +55,14 @@ _WORDS = {
     "part of it clipped, and how many rows were in the sample",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
+    "predictive": "what the site's own model predicts at rows of a public table, with variances",
+    "beta": "how the likelihood of held-out rows changes with one number, β",
+    "fedpa": "how training on the local rows changes a network, each direction by how sure it is",
+    "ep_mcmc": "mean and precision of a network's parameters after training on the local rows",
+    "fedyogi": "how training on the local rows changes a network's parameters",
+    "fedbe": "how training on the local rows changes a network's parameters, and what the network "
+    "predicts at rows of a public table",
+    "one_shot": "what a network trained on the local rows predicts at rows of a public table",
     "recalibration": "counts of held-out rows by the size of their error",
     "evaluation": "sums of scores of held-out rows",
     "update": "what added and removed rows change in the sums of products of features",
@@ -168,6 +192,10 @@ def most_sums(spec: Any, program: Program) -> int:
             return spec.steps
         case linear_two_sums.Spec():
             return 2
+        case beta.Spec():
+            return spec.sums
+        case fedpa.Spec() | fedyogi.Spec():
+            return spec.rounds
         case _:
             return 1
 
@@ -179,6 +207,10 @@ def parts_read(spec: Any) -> tuple[Part, ...]:
             return (Part.STOPPING,)
         case fedavg.Spec() | distillation.Spec():
             return (Part.STOPPING,) if spec.validate else ()
+        case predictive.Spec():
+            return (Part.STOPPING,) if spec.expert is predictive.Expert.NETWORK else ()
+        case beta.Spec() | local_network.OfNetworks():
+            return (Part.STOPPING,)
         case RecalibrationSpec():
             return (Part.CALIBRATION,)
         case EvaluationSpec():
@@ -202,6 +234,17 @@ def _most_numbers(spec: Any, model: Model) -> int:
             return max(statistics, gram + 2) if spec.validate else gram
         case elbo.Spec():
             return elbo.layout(elbo.initial(spec, model)).length
+        case predictive.Spec():
+            return 7 * spec.public_rows * model.targets + 2
+        case fedpa.Spec() | fedyogi.Spec() | ep_mcmc.Spec():
+            layers = 2 if isinstance(spec, ep_mcmc.Spec) else 1
+            return layers * spec.network(model).parameters + model.targets + 2
+        case one_shot.Spec():
+            return one_shot.layout(one_shot.State(model, spec)).length
+        case fedbe.Spec():
+            return fedbe.layout(fedbe.State(model, spec)).length
+        case beta.Spec():
+            return 2 * spec.points * model.targets + 1
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():

@@ -20,6 +20,7 @@ from kernels.evaluation import Evaluation
 from kernels.few_rows import FewRows
 from kernels.linear import Hyperparameters, Posterior
 from kernels.recalibration import Recalibration, inflation
+from kernels.rounds.distilled import Distilled
 from kernels.rounds.private import Privacy
 from kernels.rounds.storage import check_tensor
 from kernels.schema import Schema
@@ -37,6 +38,7 @@ class Model:
 
     max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
     privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
+    distilled: students of the sites' own posteriors, which need no kernel.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
     statistics: (S, b, yᵀy, n) of all rows at these weights.
     recalibration: for each target, what the residuals of rows kept for calibration say.
@@ -48,6 +50,7 @@ class Model:
     max_rows: int
     privacy: Privacy | None = None
     standardiser: Standardiser | None = None
+    distilled: Distilled | None = None
     weights: Tensor | None = None
     hyperparameters: Hyperparameters | None = None
     statistics: Statistics | None = None
@@ -76,6 +79,9 @@ class Model:
         if self.standardiser is not None:
             _check_kind("standardiser", self.standardiser, Standardiser)
             self.standardiser.check(self.schema)
+        if self.distilled is not None:
+            _check_kind("distilled", self.distilled, Distilled)
+            self.distilled.check(self.kernel.inputs, targets)
         if self.hyperparameters is not None:
             check_scales(self.hyperparameters, targets)
         if self.statistics is not None:

@@ -1,14 +1,16 @@
-"""A public set: labelled rows that are nobody's secret, as plain data in a program."""
+"""A public set: rows that are nobody's secret, labelled or not, as plain data in a program."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from kernels.cells import as_array
 from kernels.errors import ProgramError
+from kernels.hashed import normals, uniforms
 from kernels.plain import is_number
 from kernels.records import Records
 from kernels.rounds.model import Model, known
@@ -40,6 +42,22 @@ def public_table(public: Columns, model: Model) -> tuple[Tensor, Tensor]:
     records = public_records(public, model.schema)
     rows = known(model.standardiser, "moments").apply(records)
     return rows.features, known(rows.targets, "moments")
+
+
+def public_inputs(public: Columns, model: Model, *, extra_rows: int = 0, seed: int = 0) -> Tensor:
+    """Return the public rows' standardised features, and so many more of the same kind, (K, p).
+
+    A row more is a point between two public rows, moved by a tenth of a deviation. Nobody has to
+    label it, and it is the same for every site: a function of the seed.
+    """
+    records = Records.for_prediction(model.schema, dict(public))
+    x = known(model.standardiser, "moments").apply(records).features
+    if not extra_rows:
+        return x
+    draw = uniforms(seed, "public/extra", extra_rows, 3)
+    first, second = (draw[:, :2] * len(x)).long().unbind(1)
+    moved = 0.1 * normals(seed, "public/moved", extra_rows, x.shape[1])
+    return torch.cat([x, torch.lerp(x[first], x[second], draw[:, 2:]) + moved])
 
 
 def _cell(value: object) -> object:

@@ -3,24 +3,34 @@
 from collections.abc import Mapping
 from typing import Any, cast
 
+from kernels.committee import Committee
 from kernels.errors import UnknownAlgorithm
 from kernels.evaluation import Evaluation
+from kernels.gaussians import Gaussian
 from kernels.linear import Hyperparameters
 from kernels.metrics import Scores
 from kernels.recalibration import Recalibration
 from kernels.rounds import (
+    beta,
     distillation,
     elbo,
+    ep_mcmc,
     evaluation,
     exact,
     fedavg,
+    fedbe,
+    fedpa,
+    fedyogi,
     linear,
     linear_two_sums,
     moments,
+    one_shot,
+    predictive,
     recalibration,
     update,
 )
 from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.distilled import Distilled, Lesson, Opinion, Student
 from kernels.rounds.model import Model
 from kernels.rounds.private import Privacy
 from kernels.rounds.storage import decode, kinds_of
@@ -29,6 +39,7 @@ from kernels.spec import KernelSpec
 from kernels.standardiser import Scale, Shares, Standardiser
 from kernels.statistics import Noise, Statistics
 from kernels.student import StudentT
+from kernels.student_network import StudentSpec
 
 _INSTALLED = cast(
     "tuple[Algorithm, ...]",
@@ -40,6 +51,13 @@ _INSTALLED = cast(
         elbo,
         linear,
         linear_two_sums,
+        predictive,
+        beta,
+        fedpa,
+        ep_mcmc,
+        fedyogi,
+        fedbe,
+        one_shot,
         recalibration,
         evaluation,
         update,
@@ -66,6 +84,13 @@ _KINDS = kinds_of(
     StudentT,
     Evaluation,
     Scores,
+    Committee,
+    Gaussian,
+    Distilled,
+    Lesson,
+    Opinion,
+    Student,
+    StudentSpec,
     exact.Broadcast,
     exact.Best,
     exact.Progress,
