@@ -7,6 +7,7 @@ contribution further than the layout declares.
 import math
 from abc import abstractmethod
 from collections import Counter
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +16,9 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kernels.rounds import storage
+from kernels.rounds import moments, storage
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.model import Model
-from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site import Site
 from kernels.schema import Schema
@@ -28,6 +28,19 @@ from tests.rounds import private
 
 FLOAT_ERROR = 1e-9
 """What privacy/scales.py adds to a sensitivity for float64 is more."""
+
+
+@cache
+def fitted(
+    stages: tuple[Any, ...], held_out: float, multiplier: float, how: tuple[tuple[str, Any], ...]
+) -> Model:
+    """Return the model after some stages, which several algorithms start from."""
+    whole = private.program(*stages, **dict(how))
+    sites = [
+        private.site(private.table(60, seed=s, patients=25), whole.schema, held_out=held_out)
+        for s in range(3)
+    ]
+    return private.fitted(whole, sites, multiplier=multiplier)
 
 
 class PrivateConformance:
@@ -45,25 +58,20 @@ class PrivateConformance:
     def spec(self) -> Any:
         """Return the parameters to test with; few steps, and all units in every sample."""
 
-    def program(self, schema: Schema, **how: Any) -> Program:
-        """Return a program that ends with the algorithm."""
-        return private.program(*self.before, self.spec(), schema=schema, kernel=self.kernel, **how)
-
-    def model(self, whole: Program, sites: list[Site], *, multiplier: float = 1.0) -> Model:
-        """Return the model that the algorithm starts from."""
-        model = whole.start()
-        for algorithm, spec in list(whole.algorithms())[:-1]:
-            model = private.states(algorithm, spec, model, sites, multiplier=multiplier)[-1].model
-        return model
-
     def site(self, whole: private.Table, schema: Schema) -> Site:
         """Return the site of a table."""
         return private.site(whole, schema, held_out=self.held_out)
 
-    def all_states(self, schema: Schema, *, multiplier: float = 1.0, **how: Any) -> list[Any]:
+    def all_states(
+        self, schema: Schema, *, multiplier: float = 1.0, max_rows: int = 1000
+    ) -> list[Any]:
         """Return every state in which the algorithm asks for a sum, and the last one."""
+        how = {"schema": schema, "kernel": self.kernel, "max_rows": max_rows}
+        private.program(*self.before, self.spec(), **how)
         sites = [self.site(private.table(60, seed=s, patients=25), schema) for s in range(3)]
-        model = self.model(self.program(schema, **how), sites, multiplier=multiplier)
+        model = private.program(moments.Spec(), **how).start()
+        if self.before:
+            model = fitted(self.before, self.held_out, multiplier, tuple(how.items()))
         return private.states(self.algorithm, self.spec(), model, sites, multiplier=multiplier)
 
     # -- what it promises
@@ -87,7 +95,7 @@ class PrivateConformance:
             which=st.integers(0, 10**6),
         )
         @settings(
-            max_examples=15,
+            max_examples=10,
             deadline=None,
             database=None,
             phases=[Phase.generate],
