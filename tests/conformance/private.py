@@ -7,6 +7,7 @@ contribution further than the layout declares.
 import math
 from abc import abstractmethod
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -23,6 +24,7 @@ from kernels.rounds.registry import restore
 from kernels.rounds.site import Site
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
+from kernels.urk import weight_count
 from privacy.encoding import Encoding
 from tests.rounds import private
 
@@ -41,6 +43,22 @@ def fitted(
         for s in range(3)
     ]
     return private.fitted(whole, sites, multiplier=multiplier)
+
+
+def hostile(state: Any, size: float) -> Any:
+    """Return a state with weights, and a posterior, that no sum gives: some features overflow."""
+    model = state.model
+    signs = torch.tensor([1.0, -1.0, 1e-3], dtype=torch.float64)
+    weights = signs.repeat(weight_count(model.kernel))[: weight_count(model.kernel)] * size
+    parts: dict[str, Any] = {"weights": weights}
+    if model.statistics is not None:
+        wide = min(size, 1e100)
+        parts["statistics"] = replace(model.statistics, cross=model.statistics.cross * wide)
+    changed = replace(state, model=replace(model, **parts))
+    if hasattr(state, "parameters"):
+        grown = torch.cat([weights, state.parameters[len(weights) :] * size])
+        changed = replace(changed, parameters=grown)
+    return changed
 
 
 class PrivateConformance:
@@ -124,6 +142,17 @@ class PrivateConformance:
             assert block.sensitivity is not None
             room = FLOAT_ERROR * max(1.0, float(np.abs(one[block.name]).max(initial=0.0)))
             assert moved <= block.sensitivity * (1 + FLOAT_ERROR) + room, block.name
+
+    @pytest.mark.parametrize("size", [1e3, 1e300])
+    def test_no_broadcast_makes_a_refusal_or_a_move_depend_on_the_rows(self, size: float) -> None:
+        site = self.site(private.table(40, seed=8, outliers=0.3), private.ROWS)
+        fewer = private.without(private.table(40, seed=8, outliers=0.3), [0])
+        for state in self.all_states(private.ROWS)[:-1]:
+            wild = hostile(state, size)
+            layout = self.algorithm.layout(wild)
+            for block in layout.blocks:
+                assert np.isfinite(contributed(self.algorithm, wild, site)[block.name]).all()
+            self._check_move(wild, site, self.site(fewer, private.ROWS))
 
     def test_no_table_is_refused_for_what_is_in_it(self) -> None:
         schema = private.PATIENTS
