@@ -91,8 +91,8 @@ class Clips:
         reach = [[law.half_width(level) for level in LEVELS] for law in laws]
         return {
             "bins": bins(z, reach),
-            "log_losses": log_losses.clamp(-_LOG_REACH, _LOG_REACH).sum(0),
-            "ranked_losses": ranked.minimum(self.residual).sum(0),
+            "log_losses": log_losses.clamp(-_LOG_REACH, _LOG_REACH).nan_to_num(_LOG_REACH).sum(0),
+            "ranked_losses": ranked.where(ranked < self.residual, self.residual).sum(0),
         }
 
     def scores(self, laws: Sequence[StudentT], sums: Mapping[str, Tensor], rows: float) -> Scores:

@@ -157,7 +157,10 @@ def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor
     """Yield features and targets of the rows of a part, in memory that does not grow with them."""
     for x, y, _ in site.chunks(part, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            yield phi, trained_on(y[rows], model)
+            # The cos of a frequency that a hostile broadcast made infinite is no number. Failing
+            # would tell whether this site has rows for which it is.
+            found = phi if model.privacy is None else phi.nan_to_num(nan=0.0)
+            yield found, trained_on(y[rows], model)
 
 
 def site_statistics(model: Model, site: Site, part: Part) -> Statistics:

@@ -7,6 +7,8 @@ contribution further than the layout declares.
 import math
 from abc import abstractmethod
 from collections import Counter
+from dataclasses import replace
+from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,19 +17,48 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kernels.rounds import storage
+from kernels.rounds import moments, storage
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.model import Model
-from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site import Site
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
+from kernels.urk import weight_count
 from privacy.encoding import Encoding
 from tests.rounds import private
 
 FLOAT_ERROR = 1e-9
 """What privacy/scales.py adds to a sensitivity for float64 is more."""
+
+
+@cache
+def fitted(
+    stages: tuple[Any, ...], held_out: float, multiplier: float, how: tuple[tuple[str, Any], ...]
+) -> Model:
+    """Return the model after some stages, which several algorithms start from."""
+    whole = private.program(*stages, **dict(how))
+    sites = [
+        private.site(private.table(60, seed=s, patients=25), whole.schema, held_out=held_out)
+        for s in range(3)
+    ]
+    return private.fitted(whole, sites, multiplier=multiplier)
+
+
+def hostile(state: Any, size: float) -> Any:
+    """Return a state with weights, and a posterior, that no sum gives: some features overflow."""
+    model = state.model
+    signs = torch.tensor([1.0, -1.0, 1e-3], dtype=torch.float64)
+    weights = signs.repeat(weight_count(model.kernel))[: weight_count(model.kernel)] * size
+    parts: dict[str, Any] = {"weights": weights}
+    if model.statistics is not None:
+        wide = min(size, 1e100)
+        parts["statistics"] = replace(model.statistics, cross=model.statistics.cross * wide)
+    changed = replace(state, model=replace(model, **parts))
+    if hasattr(state, "parameters"):
+        grown = torch.cat([weights, state.parameters[len(weights) :] * size])
+        changed = replace(changed, parameters=grown)
+    return changed
 
 
 class PrivateConformance:
@@ -45,25 +76,20 @@ class PrivateConformance:
     def spec(self) -> Any:
         """Return the parameters to test with; few steps, and all units in every sample."""
 
-    def program(self, schema: Schema, **how: Any) -> Program:
-        """Return a program that ends with the algorithm."""
-        return private.program(*self.before, self.spec(), schema=schema, kernel=self.kernel, **how)
-
-    def model(self, whole: Program, sites: list[Site], *, multiplier: float = 1.0) -> Model:
-        """Return the model that the algorithm starts from."""
-        model = whole.start()
-        for algorithm, spec in list(whole.algorithms())[:-1]:
-            model = private.states(algorithm, spec, model, sites, multiplier=multiplier)[-1].model
-        return model
-
     def site(self, whole: private.Table, schema: Schema) -> Site:
         """Return the site of a table."""
         return private.site(whole, schema, held_out=self.held_out)
 
-    def all_states(self, schema: Schema, *, multiplier: float = 1.0, **how: Any) -> list[Any]:
+    def all_states(
+        self, schema: Schema, *, multiplier: float = 1.0, max_rows: int = 1000
+    ) -> list[Any]:
         """Return every state in which the algorithm asks for a sum, and the last one."""
+        how = {"schema": schema, "kernel": self.kernel, "max_rows": max_rows}
+        private.program(*self.before, self.spec(), **how)
         sites = [self.site(private.table(60, seed=s, patients=25), schema) for s in range(3)]
-        model = self.model(self.program(schema, **how), sites, multiplier=multiplier)
+        model = private.program(moments.Spec(), **how).start()
+        if self.before:
+            model = fitted(self.before, self.held_out, multiplier, tuple(how.items()))
         return private.states(self.algorithm, self.spec(), model, sites, multiplier=multiplier)
 
     # -- what it promises
@@ -87,7 +113,7 @@ class PrivateConformance:
             which=st.integers(0, 10**6),
         )
         @settings(
-            max_examples=15,
+            max_examples=10,
             deadline=None,
             database=None,
             phases=[Phase.generate],
@@ -116,6 +142,17 @@ class PrivateConformance:
             assert block.sensitivity is not None
             room = FLOAT_ERROR * max(1.0, float(np.abs(one[block.name]).max(initial=0.0)))
             assert moved <= block.sensitivity * (1 + FLOAT_ERROR) + room, block.name
+
+    @pytest.mark.parametrize("size", [1e3, 1e300])
+    def test_no_broadcast_makes_a_refusal_or_a_move_depend_on_the_rows(self, size: float) -> None:
+        site = self.site(private.table(40, seed=8, outliers=0.3), private.ROWS)
+        fewer = private.without(private.table(40, seed=8, outliers=0.3), [0])
+        for state in self.all_states(private.ROWS)[:-1]:
+            wild = hostile(state, size)
+            layout = self.algorithm.layout(wild)
+            for block in layout.blocks:
+                assert np.isfinite(contributed(self.algorithm, wild, site)[block.name]).all()
+            self._check_move(wild, site, self.site(fewer, private.ROWS))
 
     def test_no_table_is_refused_for_what_is_in_it(self) -> None:
         schema = private.PATIENTS
