@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import StateError, StatisticsError
+from kernels.errors import NotPrivate, StateError, StatisticsError
 from kernels.interpolation import crossing, grid_between, narrowed, slopes
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.distilled import Method
@@ -142,3 +142,11 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done after the last sum."""
     return state.asked == state.spec.sums
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "beta sums likelihoods of held-out rows, of which no row's part is bounded: "
+        "with differential privacy leave it out"
+    )

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
+from kernels.errors import NotPrivate, StatisticsError
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.local_network import OfSampling, error_blocks, noise_of, sample_at
 from kernels.rounds.model import Model, check_model, known
@@ -117,6 +117,14 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """One sum suffices; only the coordinator knows that it is over."""
     return state.mean is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "ep_mcmc sums locally trained networks, of which no row's part is bounded: "
+        "with differential privacy leave it out"
+    )
 
 
 def drawn(state: State, count: int, *, generator: torch.Generator) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
+from kernels.errors import NotPrivate, StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.hashed import normals
 from kernels.rounds.algorithm import Contribution, accepted
@@ -122,3 +122,11 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """One sum suffices; only the coordinator knows that it is over."""
     return state.student is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "fedbe sums locally trained networks, of which no row's part is bounded: "
+        "with differential privacy leave it out"
+    )

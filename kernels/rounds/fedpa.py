@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import NotPrivate, ProgramError, StatisticsError
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.local_network import (
@@ -138,6 +138,14 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done after the last round."""
     return state.round == state.spec.rounds
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "fedpa sums locally trained networks, of which no row's part is bounded: "
+        "with differential privacy leave it out"
+    )
 
 
 def iasg_samples(state: State, site: Site) -> Tensor:

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
+from kernels.errors import NotPrivate, StatisticsError
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.local_network import OfTraining, error_blocks, errors_at, noise_of, train_at
@@ -131,3 +131,11 @@ def stepped(change: Tensor, state: State) -> tuple[Tensor, Tensor]:
 def finished(state: State) -> bool:
     """Done after the last round."""
     return state.round == state.spec.rounds
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "fedyogi sums locally trained networks, of which no row's part is bounded: "
+        "with differential privacy leave it out"
+    )

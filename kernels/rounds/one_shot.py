@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
+from kernels.errors import NotPrivate, StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.networks import outputs
 from kernels.rounds.algorithm import Contribution, accepted
@@ -119,3 +119,11 @@ def ensemble(said: Tensor, squares: Tensor, count: float, noise_variance: Tensor
 def finished(state: State) -> bool:
     """One sum suffices; only the coordinator knows that it is over."""
     return state.student is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+    """Refuse: a local fit has no bounded part of one row."""
+    raise NotPrivate(
+        "one_shot sums what locally trained networks predict, of which no row's part is bounded: "
+        "with differential privacy leave it out"
+    )
