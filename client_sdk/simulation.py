@@ -148,7 +148,11 @@ def _added(encoding: Encoding, vectors: Iterable[Vector]) -> SecureTotal:
 
 
 def _summed(
-    simulation: Simulation, encoding: Encoding, vectors: Sequence[Vector], statistic: str, broadcast: bytes
+    simulation: Simulation,
+    encoding: Encoding,
+    vectors: Sequence[Vector],
+    statistic: str,
+    broadcast: bytes,
 ) -> SecureTotal:
     for site, vector in enumerate(vectors):
         if vector is None:

@@ -15,6 +15,7 @@ of no variance, is that of the eigenvectors above τ alone.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -187,7 +188,8 @@ class Prediction:
 class Posterior:
     """The posterior over the linear layer's weights, for each target.
 
-    weights: w̄, (M, T). eigenvectors: Q, (M, M). variances: the eigenvalues of A⁻¹, (M, T).
+    weights: w̄, (M, T). eigenvectors: of w's covariance, (M, M), which targets share, or (T, M, M)
+    where each has its own (`kernels.noise_aware`). variances: its eigenvalues, (M, T).
     log_evidence: (T,).
     """
 
@@ -212,21 +214,29 @@ class Posterior:
     def predict(self, features: Tensor) -> Prediction:
         """Predict at features (rows, M); a latent variance is a sum of squares, never negative."""
         phi = self._checked(features)
-        rotated = phi @ self.eigenvectors
-        return Prediction(
-            phi @ self.weights, rotated**2 @ self.variances, self.hyperparameters.noise_variance
-        )
+        if self.eigenvectors.ndim == 2:
+            latent = (phi @ self.eigenvectors) ** 2 @ self.variances
+        else:
+            latent = torch.stack([(root**2).sum(1) for root in self._roots(phi)], 1)
+        return Prediction(phi @ self.weights, latent, self.hyperparameters.noise_variance)
 
     def latent_covariance(self, features: Tensor) -> Tensor:
         """Return ΦA⁻¹Φᵀ of each target, (T, rows, rows)."""
-        rotated = self._checked(features) @ self.eigenvectors
-        return torch.stack([(rotated * variance) @ rotated.mT for variance in self.variances.mT])
+        return torch.stack([root @ root.mT for root in self._roots(self._checked(features))])
+
+    def covariance(self, target: int) -> Tensor:
+        """Return w's covariance for one target, (M, M)."""
+        basis = self._basis(target)
+        return (basis * self.variances[:, target]) @ basis.mT
 
     def sample_weights(self, count: int, *, generator: torch.Generator) -> Tensor:
         """Draw w ~ N(w̄, A⁻¹), (count, M, T); φ(x)ᵀw is then one function at every x."""
         shape = (count, *self.weights.shape)
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-        return self.weights + self.eigenvectors @ (self.variances.sqrt() * noise)
+        scaled = self.variances.sqrt() * noise
+        if self.eigenvectors.ndim == 2:
+            return self.weights + self.eigenvectors @ scaled
+        return self.weights + torch.einsum("tij,ktj->kit", self.eigenvectors, scaled.mT)
 
     def log_density(self, features: Tensor, targets: Tensor) -> Tensor:
         """Return the joint log density of new targets (rows, T) under the predictive, (T,).
@@ -238,18 +248,26 @@ class Posterior:
         y = targets.unsqueeze(1) if targets.ndim == 1 else targets
         if y.shape != (len(phi), self.weights.shape[1]):
             raise WrongShape(f"targets must be ({len(phi)}, {self.weights.shape[1]})")
-        residuals, rotated = y.double() - phi @ self.weights, phi @ self.eigenvectors
+        residuals = y.double() - phi @ self.weights
         log_noise = self.hyperparameters.noise_variance.log() / 2
         densities = [
             -negative_log_evidence(
-                rotated * self.variances[:, target].sqrt(),
+                root,
                 residuals[:, target],
                 log_noise=log_noise[target : target + 1],
                 log_prior=torch.zeros(1, dtype=torch.float64),
             )
-            for target in range(y.shape[1])
+            for target, root in enumerate(self._roots(phi))
         ]
         return torch.stack(densities)
+
+    def _roots(self, phi: Tensor) -> Iterator[Tensor]:
+        """Yield R = ΦQV^{1/2} of each target, (rows, M): RRᵀ is the latent covariance."""
+        for target, variances in enumerate(self.variances.mT):
+            yield (phi @ self._basis(target)) * variances.sqrt()
+
+    def _basis(self, target: int) -> Tensor:
+        return self.eigenvectors if self.eigenvectors.ndim == 2 else self.eigenvectors[target]
 
     def _checked(self, features: Tensor) -> Tensor:
         if features.ndim != 2 or features.shape[1] != len(self.weights):

@@ -12,10 +12,10 @@ is once, instead of 19 counts that it may be in all of. Sums over the row's T ta
 their own, so k rows move the bins of one law by at most k√T, squared errors by k‖C²‖, √v and CRPS
 by k‖C‖, log losses by 4k√T.
 
-The number of rows is the sum of all bins. Widths of central intervals are √v times a quantile of the
-law, so Σ√v gives all of them. Interval losses are estimated from the bins, each row in the middle
-of its own. A model that claims far too little noise has its errors cut off here, and is known by its
-calibration.
+The number of rows is the sum of all bins. Widths of central intervals are √v times a quantile of
+the law, so Σ√v gives all of them. Interval losses are estimated from the bins, each row in the
+middle of its own. A model that claims far too little noise has its errors cut off here, and is
+known by its calibration.
 """
 
 import math
@@ -91,13 +91,11 @@ class Clips:
         reach = [[law.half_width(level) for level in LEVELS] for law in laws]
         return {
             "bins": bins(z, reach),
-            "log_losses": log_losses.clamp(-_LOG_REACH, _LOG_REACH).sum(0),
-            "ranked_losses": ranked.minimum(self.residual).sum(0),
+            "log_losses": log_losses.clamp(-_LOG_REACH, _LOG_REACH).nan_to_num(_LOG_REACH).sum(0),
+            "ranked_losses": ranked.where(ranked < self.residual, self.residual).sum(0),
         }
 
-    def scores(
-        self, laws: Sequence[StudentT], sums: Mapping[str, Tensor], rows: float
-    ) -> Scores:
+    def scores(self, laws: Sequence[StudentT], sums: Mapping[str, Tensor], rows: float) -> Scores:
         """Return valid scores of so many rows from noisy sums of both kinds."""
         most = self.residual * rows
         deviations = sums["deviations"].clamp(min=0.0).minimum(most)
@@ -137,7 +135,7 @@ def _reach(laws: Sequence[StudentT], levels: Sequence[float]) -> Tensor:
 
 
 def _beyond(shares: Tensor, reach: Tensor, middles: Tensor) -> Tensor:
-    """Return the interval losses above the widths, in deviations, of rows in their bins' middles."""
+    """Return interval losses above the widths, in deviations, of rows in their bins' middles."""
     whole = torch.ones_like(shares[:, :1])
     masses = torch.cat([shares, whole], 1).diff(dim=1, prepend=torch.zeros_like(whole))
     excess = (middles[:, None, :] - reach[:, :, None]).clamp_min(0.0)

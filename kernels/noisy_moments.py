@@ -76,7 +76,9 @@ def from_noisy(schema: Schema, moments: Moments, noise: Mapping[str, float]) -> 
             _scale(column, *_weighed(total, squares, count, noise["sums"], noise["squares"]))
             for column, count, total, squares in numeric
         ),
-        tuple(Shares(column.name, _shares(own.tolist(), noise["levels"])) for column, own in levels),
+        tuple(
+            Shares(column.name, _shares(own.tolist(), noise["levels"])) for column, own in levels
+        ),
         tuple(
             _scale(
                 column,

@@ -5,10 +5,11 @@ Noise of deviation s in every bin is noise of s√b in a sum of b bins, so what 
 doubling: enough to tell ν and scale by.
 
 A bin with c rows expected is c plus the variation of a count, of variance about c, plus noise: the
-law of z is fitted by the Gaussian likelihood of noisy counts, N(n·P(bin), n·P(bin) + s²). Empty bins
-then say what they can, and false counts in a tail that the Gaussian leaves empty are not mistaken
-for heavy tails. Conformal quantiles are those of the nearest true histogram (`noisy_counts`), spread
-evenly within each bin. Their coverage is off by the noise of the counts below them, about s√b/n.
+law of z is fitted by the Gaussian likelihood of noisy counts, N(n·P(bin), n·P(bin) + s²). Empty
+bins then say what they can, and false counts in a tail that the Gaussian leaves empty are not
+mistaken for heavy tails. Conformal quantiles are those of the nearest true histogram
+(`noisy_counts`), spread evenly within each bin. Their coverage is off by the noise of the counts
+below them, about s√b/n.
 """
 
 import numpy as np

@@ -133,7 +133,7 @@ def fit(counts: Tensor) -> StudentT:
 
 
 def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) -> StudentT:
-    """Return the law of the least loss per row, near a median of |z|; the Gaussian if it will do."""
+    """Return the law of least loss per row, near a median of |z|; the Gaussian if it will do."""
     median = min(max(median, 2.0**_SMALLEST), 2.0**_LARGEST)
     gaussian = _descend(loss, [StudentT(None, _scale(None, median))])
     student = _descend(loss, [StudentT(nu, _scale(nu, median)) for nu in _STARTS])

@@ -35,6 +35,17 @@ def words(keys: list[bytes]) -> NDArray[np.uint64]:
     return np.frombuffer(b"".join(keys), dtype="<u8").reshape(-1, 4)
 
 
+def mixed(word: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
+    """Return words of hashes mixed with one of a seed, in a pass over arrays.
+
+    A bijection, the finaliser of SplitMix64: what different seeds make of one word is independent.
+    """
+    word = word ^ seed
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    return word ^ (word >> np.uint64(31))
+
+
 @dataclass(frozen=True)
 class Fingerprint:
     """The sum of hashes of rows; `+` adds other rows."""

@@ -86,6 +86,14 @@ class URK(Kernel):
         """Map x (rows, p) to φ(x) (rows, M), in the weights' floating-point type."""
         return self._features(x, self.weights)[0]
 
+    def features_at(self, weights: Tensor, x: Tensor) -> Tensor:
+        """Map x to φ(x) at other weights, as a function that `torch.func` can transform.
+
+        No value is looked at: rows are finite, which `features` would check.
+        """
+        draws = {name: getattr(self, f"_draw_{name}") for name in self._draw_names}
+        return self._function.features(self.spec, x, draws, self._named(weights))[0]
+
     def features_and_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return φ(x) without a graph, and the map from ∂/∂φ(x) to the flat ∂/∂weights.
 
@@ -120,7 +128,7 @@ class URK(Kernel):
         if len(x) == 0:
             raise EmptyTable("x has no rows: features need at least one")
         # A sum is finite if its terms are: one pass without a temporary.
-        if not math.isfinite(float(x.sum())) and not torch.isfinite(x).all():
+        if not math.isfinite(float(x.detach().sum())) and not torch.isfinite(x).all():
             rows = int((~torch.isfinite(x).all(dim=1)).sum())
             raise NotFinite(
                 f"{rows} of {len(x)} rows have NaN or infinite cells: impute or remove them "

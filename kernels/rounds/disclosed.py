@@ -35,6 +35,8 @@ _WORDS = {
     "held-out rows",
     "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
     "turn, and the error on held-out rows",
+    "elbo": "the gradient of a bound on the evidence over a random sample of rows, each unit's "
+    "part of it clipped, and how many rows were in the sample",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
     "recalibration": "counts of held-out rows by the size of their error",
@@ -162,6 +164,8 @@ def most_sums(spec: Any, program: Program) -> int:
             return 2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds
         case exact.Spec():
             return 2 * spec.steps * len(spec.penalties)
+        case elbo.Spec():
+            return spec.steps
         case linear_two_sums.Spec():
             return 2
         case _:
@@ -196,6 +200,8 @@ def _most_numbers(spec: Any, model: Model) -> int:
         case distillation.Spec():
             gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
             return max(statistics, gram + 2) if spec.validate else gram
+        case elbo.Spec():
+            return elbo.layout(elbo.initial(spec, model)).length
         case RecalibrationSpec():
             return recalibration_layout(RecalibrationState(model, spec)).length
         case EvaluationSpec():

@@ -265,7 +265,6 @@ def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
     )
 
 
-
 def _statistics_are_next(state: State) -> bool:
     return state.spec.validate and state.posterior_weights is None
 

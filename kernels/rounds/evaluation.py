@@ -17,7 +17,7 @@ Coverage at single sites differs where their patients do, and is theirs to know:
 
 With differential privacy there are fewer and clipped sums (`kernels.noisy_evaluation`), the scores
 have noise in them, and calibration rows are judged by what is served: the noise in it already keeps
-it from being fitted to any one of them. Rows are predicted one at a time, as in `recalibration`.
+it from being fitted to any one of them.
 """
 
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ from kernels.recalibration import FOLDS, Recalibration
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_flag
-from kernels.rounds.prediction import predict_standardised
+from kernels.rounds.prediction import predict_each, predict_standardised
 from kernels.rounds.recalibration import folds
 from kernels.rounds.site import Part, Site
 from kernels.rounds.sufficient import SQUARES_RESOLUTION
@@ -160,7 +160,7 @@ def finished(state: State) -> bool:
     return state.model.scores is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(spec: Spec, model: Model) -> None:
     """Refuse nothing: every part has a private form."""
 
 
@@ -208,8 +208,8 @@ def _private_contribution(state: State, site: Site) -> Contribution:
     }
     reach = [[judge.conformal(p) for p in LEVELS] for judge in (state.judges or ((),))[0]]
     for x, y, _ in site.chunks(state.spec.part, model):
-        predicted = predict_standardised(model, x, chunk_rows=1)
-        residuals, variance = y - predicted.mean, predicted.variance
+        mean, variance = predict_each(model, x)
+        residuals = y - mean
         found = clips.of_model(residuals, variance)
         for name, laws in _judged(state).items():
             of_laws = clips.of_laws(laws, residuals, variance)
@@ -227,7 +227,9 @@ def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
     rows, clips = max(float(torch.stack(counted).mean()), 1.0), _clips(state.model)
 
     def scores(name: str, laws: list[StudentT]) -> Scores:
-        return clips.scores(laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows)
+        return clips.scores(
+            laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows
+        )
 
     judged = {name: scores(name, laws) for name, laws in _judged(state).items()}
     conformal = inside(sums["conformal.bins"]) * rows if state.judges is not None else None

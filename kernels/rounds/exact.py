@@ -15,6 +15,13 @@ update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + 
 
 The recipe (warm-up, cosine, clipped gradient, σ and λ refitted at every step rather than by Adam,
 the checkpoint and τ chosen by held-out error) is what prototypes measured. One pass for each τ.
+
+With differential privacy both sums of a step have noise, and each is paid for: few and large steps.
+S and b are those of `linear`, and G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t² and G_b = −w̄/σ² are made with
+the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under
+that posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
+(`kernels.rounds.clipped`). Nothing is judged on held-out rows, which would cost too: one pass over
+`steps` steps, and its last weights are kept.
 """
 
 import math
@@ -25,12 +32,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels import noise_aware
 from kernels.chunks import CHUNK_ROWS
-from kernels.errors import ProgramError, StateError, StatisticsError
+from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
 from kernels.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.linear import Hyperparameters, Spectrum
+from kernels.realisable import repaired
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.clipped import clipped_gradient, gradient_block
 from kernels.rounds.grid import WEIGHT_STEP, gridded, on_grid, regenerated
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.model import Model, check_model, known
@@ -39,9 +49,14 @@ from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import PRIVATE, check_rows, check_tensor
 from kernels.rounds.sufficient import (
     RESOLUTION,
+    check_features,
     contribution_of,
+    fitted_scales,
     site_features,
+    site_statistics,
     statistics_blocks,
+    statistics_of,
+    target_bounds,
 )
 from kernels.statistics import Statistics
 from kernels.urk import starting_weights, weight_count
@@ -69,6 +84,7 @@ class Spec:
         of Adam. learning_rate: its greatest. warm_up: steps until then.
     clip: the greatest norm of the gradient of L/n. penalties: the τ to choose from.
     patience: stop a pass after so many steps without a better held-out error; 0 never does.
+    unit_clip: with differential privacy, the greatest norm of one unit's part of the gradient of L.
     """
 
     steps: int = 200
@@ -77,12 +93,13 @@ class Spec:
     clip: float = 0.3
     penalties: tuple[float, ...] = (3.0, 30.0)
     patience: int = 0
+    unit_clip: float = 1.0
 
     def __post_init__(self) -> None:
         check_whole(1, steps=self.steps)
         check_whole(0, warm_up=self.warm_up, patience=self.patience)
         check_learning_rate(learning_rate=self.learning_rate)
-        check_at_least(1e-9, clip=self.clip)
+        check_at_least(1e-9, clip=self.clip, unit_clip=self.unit_clip)
         object.__setattr__(self, "penalties", choices(penalties=self.penalties))
 
 
@@ -172,6 +189,9 @@ def layout(state: State) -> Layout:
     model = state.model
     if state.pooled is None:
         return Layout(statistics_blocks(model))
+    if model.privacy is not None:
+        clip = state.spec.unit_clip
+        return Layout((gradient_block(model, weight_count(model.kernel), clip=clip),))
     return Layout(
         (
             Block("gradient", (weight_count(model.kernel),), GRADIENT_BOUND, RESOLUTION),
@@ -184,6 +204,8 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
     model, pooled = state.model, state.pooled
+    if model.privacy is not None:
+        return _private_contribution(state, site)
     training, stopping = (site.count(part) for part in (Part.TRAINING, Part.STOPPING))
     if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
         return _contribute_in_chunks(state, site)
@@ -237,6 +259,9 @@ def _contribute_in_chunks(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Prepare the gradient, or take a step."""
     total = accepted(total, layout(state))
+    if state.model.privacy is not None:
+        step = _with_noisy_evidence if state.pooled is None else _after_private_step
+        return step(state, total)
     if state.pooled is None:
         return _with_pooled_evidence(state, total)
     return _after_step(state, total)
@@ -245,6 +270,64 @@ def update(state: State, total: SecureTotal) -> State:
 def finished(state: State) -> bool:
     """Done after one pass for each penalty."""
     return state.run == len(state.spec.penalties)
+
+
+def check_private(spec: Spec, model: Model) -> None:
+    """Refuse what only held-out rows could choose, and a kernel whose features have no bound."""
+    check_features(model)
+    if len(spec.penalties) > 1 or spec.patience:
+        raise NotPrivate(
+            "with differential privacy nothing is chosen by held-out rows: give exact training one "
+            "penalty and no patience"
+        )
+
+
+def _private_contribution(state: State, site: Site) -> Contribution:
+    """Return the statistics that `linear` would, or the gradient, clipped per unit."""
+    model, pooled = state.model, state.pooled
+    if pooled is None:
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+    kernel, reach = model.urk, target_bounds(model)
+
+    def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+        phi = kernel.features_at(weights, x.unsqueeze(0)).squeeze(0)
+        by_scatter = phi @ pooled.scatter_gradient @ phi
+        return by_scatter + phi @ pooled.cross_gradient @ y.clamp(-reach, reach)
+
+    weights = known(model.weights, NAME)
+    gradient, _ = clipped_gradient(model, site, loss, weights, clip=state.spec.unit_clip)
+    return {"gradient": gradient.numpy()}
+
+
+def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
+    scales = fitted_scales(statistics)
+    posterior = noise_aware.posterior(statistics, scales)
+    noise, weights = scales.noise_variance, posterior.weights
+    second = torch.stack(
+        [posterior.covariance(t) / noise[t] for t in range(state.model.targets)]
+    ).sum(0)
+    second = (second + (weights / noise) @ weights.mT) / 2
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=scales),
+        pooled=Broadcast((second + second.mT) / 2, -weights / noise, weights, statistics.count),
+        evidence=float(-posterior.log_evidence.sum()) / statistics.count,
+    )
+
+
+def _after_private_step(state: State, total: SecureTotal) -> State:
+    pooled, weights = known(state.pooled, NAME), known(state.model.weights, NAME)
+    gradient = torch.tensor(total["gradient"]) / pooled.rows
+    gradient = gradient + state.spec.penalties[0] / pooled.rows * weights
+    norm, evidence = float(gradient.norm()), known(state.evidence, NAME)
+    progress = Progress(state.run, state.step, evidence, None, norm)
+    history = (*known(state.history, NAME), progress)
+    scales = known(state.model.hyperparameters, NAME)
+    state = adam_step(replace(state, pooled=None, history=history), gradient)
+    if state.step < state.spec.steps:
+        return state
+    return replace(state, model=state.model.advanced(hyperparameters=scales), run=1)
 
 
 def _with_pooled_evidence(state: State, total: SecureTotal) -> State:

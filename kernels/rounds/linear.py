@@ -13,6 +13,7 @@ and the posterior are those of `kernels.noise_aware`.
 
 from dataclasses import dataclass, replace
 
+from kernels.realisable import repaired
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model
 from kernels.rounds.parameters import check_flag
@@ -67,7 +68,7 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Set the statistics, and σ and λ by them."""
     total = accepted(total, layout(state))
-    statistics = statistics_of(total, state.model)
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
     hyperparameters = state.model.hyperparameters
     if state.spec.refit or hyperparameters is None:
         hyperparameters = fitted_scales(statistics)

@@ -136,10 +136,9 @@ def finished(state: State) -> bool:
 def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
     """Refuse: its second sum costs as much as the first and says nothing new."""
     raise NotPrivate(
-        "linear_two_sums would pay for a second sum that says nothing new: with differential privacy "
-        "run `linear`"
+        "linear_two_sums would pay for a second sum that says nothing new: with differential "
+        "privacy run `linear`"
     )
-
 
 
 def _with_inverse(state: State, total: SecureTotal) -> State:

@@ -116,7 +116,9 @@ def layout(state: State) -> Layout:
 def layout_of_moments(model: Model) -> Layout:
     """Return the moments: of which columns, not within which bounds."""
     rows = float(model.max_rows)
-    shapes = {f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)}
+    shapes = {
+        f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)
+    }
     if model.privacy is None:
         return Layout(tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes))
     most = model.privacy.max_rows_per_patient

@@ -141,6 +141,23 @@ def predict_standardised(
     return _joined(model, (posterior.predict(phi) for _, phi in in_chunks))
 
 
+def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return means and variances, (n, T), with each row's a function of that row alone, and finite.
+
+    For statistics with differential privacy. In a batch the last bit of a row's prediction may
+    depend on which other rows are in it, and where a count depends on that bit, one row more could
+    move others. And a hostile broadcast could make the prediction of some rows no number, so that
+    whether a site fails would say whether it has such rows: those get mean 0 and variance 1.
+    """
+    posterior, shape = model.posterior, (len(features), model.targets)
+    mean, variance = torch.zeros(shape).double(), torch.ones(shape).double()
+    for row, (_, phi) in enumerate(model.urk.features_in_chunks(features, chunk_rows=1)):
+        predicted = posterior.predict(phi.nan_to_num(nan=0.0))
+        mean[row], variance[row] = predicted.mean[0], predicted.variance[0]
+    valid = mean.isfinite() & variance.isfinite() & (variance > 0)
+    return torch.where(valid, mean, 0.0), torch.where(valid, variance, 1.0)
+
+
 def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
     """Return predictions of consecutive rows, possibly none, as one."""
     parts = list(parts)

@@ -11,10 +11,7 @@ update     ν and scale, or N(0, 1) as it is where there are fewer than `min_row
 A row is in the fold that a hash of its patient says, or of itself where the schema names none.
 
 With differential privacy the histogram has few bins and no folds (`kernels.noisy_recalibration`). A
-row is in one bin of each of T targets, so a unit of k rows moves the histogram by at most k√T. Rows
-are predicted one at a time: in a batch, the last bit of a row's prediction may depend on which other
-rows are in it, and at the edge of a bin a whole count on that bit; then one row more could move
-others.
+row is in one bin of each of T targets, so a unit of k rows moves the histogram by at most k√T.
 """
 
 import math
@@ -29,7 +26,7 @@ from kernels.records import Records
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_whole
-from kernels.rounds.prediction import predict_standardised
+from kernels.rounds.prediction import predict_each, predict_standardised
 from kernels.rounds.site import Part, Site
 from kernels.row_hashes import row_keys
 from privacy.layout import Block, Layout, SecureTotal
@@ -107,15 +104,15 @@ def finished(state: State) -> bool:
     return state.model.recalibration is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(spec: Spec, model: Model) -> None:
     """Every histogram has a private form."""
 
 
 def _few_bins(model: Model, site: Site) -> Tensor:
     counts = torch.zeros(model.targets, noisy_recalibration.BINS, dtype=torch.float64)
     for x, y, _ in site.chunks(Part.CALIBRATION, model):
-        predicted = predict_standardised(model, x, chunk_rows=1)
-        z = (y - predicted.mean) / predicted.variance.sqrt()
+        mean, variance = predict_each(model, x)
+        z = (y - mean) / variance.sqrt()
         counts += torch.stack([noisy_recalibration.histogram(own) for own in z.mT])
     return counts
 

@@ -10,6 +10,7 @@ from kernels.metrics import Scores
 from kernels.recalibration import Recalibration
 from kernels.rounds import (
     distillation,
+    elbo,
     evaluation,
     exact,
     fedavg,
@@ -36,6 +37,7 @@ _INSTALLED = cast(
         fedavg,
         distillation,
         exact,
+        elbo,
         linear,
         linear_two_sums,
         recalibration,

@@ -12,10 +12,12 @@ no table is refused for how many rows it has or how they lie, because whether a 
 by everyone. What would be refused without noise is clipped with it.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -63,12 +65,24 @@ class Chunk(NamedTuple):
     """The same rows as the schema reads them."""
 
 
+class Units(NamedTuple):
+    """Some units of privacy with all their rows."""
+
+    x: Tensor
+    """(n, p) standardised features."""
+    y: Tensor
+    """(n, T) standardised targets."""
+    unit: Tensor
+    """(n,) int64, whose row it is: 0, 1, …"""
+
+
 class Site:
     """One hospital's records in parts: in memory, or streamed where a table has too many rows.
 
     A part without records has no rows. `consents` names the algorithms that may show this site's
-    own numbers and that its operator has agreed to; by default none. `seed` chooses among a patient's
-    rows where there are too many.
+    own numbers and that its operator has agreed to; by default none. `seed` chooses among a
+    patient's rows where there are too many. `randomness` gives so many octets that nobody can
+    predict: which units are in a sample is the site's secret.
     """
 
     def __init__(
@@ -78,6 +92,7 @@ class Site:
         consents: Iterable[str] = (),
         digest: bytes | None = None,
         seed: int = 0,
+        randomness: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if not records:
             raise EmptyTable("a site has at least one part, be it without rows")
@@ -85,7 +100,9 @@ class Site:
         self.consents = frozenset(consents)
         self._digest = digest
         self._seed = seed
+        self._randomness = randomness
         self._bounded: dict[Part, tuple[Records | Streamed, int, Records | Streamed]] = {}
+        self._units: dict[Part, tuple[Records | Streamed | None, Tensor]] = {}
         self._rows: dict[Part, tuple[Records | Streamed | None, Standardiser, Rows]] = {}
         self._kept: tuple[Model, object] | None = None
 
@@ -175,6 +192,50 @@ class Site:
         rows = self._standardised(part, model)
         return rows.features, known(rows.targets, "moments")
 
+    def units(
+        self, part: Part, model: Model, *, rows: int, sampling_rate: float = 1.0
+    ) -> Iterator[Units]:
+        """Yield units with all their rows, about so many rows at a time.
+
+        sampling_rate: each unit is in with this probability, independently and secretly. Rows of a
+        patient may stand anywhere in a table, so they are brought together in memory.
+        """
+        if model.schema.patient is None:
+            for x, y, _ in self.chunks(part, model):
+                own = torch.arange(len(x))[self._sample(len(x), sampling_rate)]
+                for some in torch.split(own, rows):
+                    yield Units(x[some], y[some], torch.arange(len(some)))
+            return
+        x, y = self.table(part, model)
+        unit = self._unit_of(part, model)
+        count = int(unit.max()) + 1 if len(unit) else 0
+        order = unit.argsort(stable=True)
+        order = order[self._sample(count, sampling_rate)[unit[order]]]
+        while len(order):
+            # As many whole units as fit, at least one.
+            last = unit[order[min(rows, len(order)) - 1]]
+            end = int((unit[order] < last).sum()) if rows < len(order) else len(order)
+            end = end or int((unit[order] <= last).sum())
+            some, order = order[:end], order[end:]
+            yield Units(x[some], y[some], torch.unique(unit[some], return_inverse=True)[1])
+
+    def _unit_of(self, part: Part, model: Model) -> Tensor:
+        """Say whose each row of a part is, (n,), computed once."""
+        own, stored = self._own(part, model), self._units.get(part)
+        if stored is None or stored[0] is not own:
+            numbers: dict[bytes, int] = {}
+            keys = row_keys(self._in_memory(part, model))
+            unit = [numbers.setdefault(key, len(numbers)) for key in keys]
+            stored = self._units[part] = own, torch.tensor(unit, dtype=torch.int64)
+        return stored[1]
+
+    def _sample(self, units: int, rate: float) -> Tensor:
+        """Say which units are in a Poisson sample, (units,) bool."""
+        if rate >= 1:
+            return torch.ones(units, dtype=torch.bool)
+        drawn = np.frombuffer(self._randomness(8 * units), dtype="<u8")
+        return torch.from_numpy(drawn < np.uint64(rate * 2.0**64))
+
     def keep(self, model: Model, features: object) -> None:
         """Keep features of the model's kernel for the next sum: work saved, nothing else."""
         self._kept = model, features
@@ -198,7 +259,7 @@ class Site:
             training = training.take(torch.tensor([key not in gone for key in row_keys(training)]))
         added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
         records[Part.TRAINING] = Records.concatenate([training, *added])
-        return Site(records, consents=self.consents, seed=self._seed)
+        return Site(records, consents=self.consents, seed=self._seed, randomness=self._randomness)
 
     def _own(self, part: Part, model: Model) -> Records | Streamed | None:
         """Return the rows of a part that the model's sums read; the choice is made once."""
@@ -217,18 +278,19 @@ class Site:
         self._check_count(part, model)
         own, stored = self._own(part, model), self._rows.get(part)
         if stored is None or stored[0] is not own or stored[1] != standardiser:
-            rows = standardiser.apply(self._in_memory(part, own))
+            rows = standardiser.apply(self._in_memory(part, model))
             if model.privacy is None:
                 _check_scales(_clipped(rows), len(rows))
             stored = self._rows[part] = own, standardiser, rows
         return stored[2]
 
-    def _in_memory(self, part: Part, own: Records | Streamed | None) -> Records:
+    def _in_memory(self, part: Part, model: Model) -> Records:
+        own = self._own(part, model)
         if own is None:
             return Records.none(next(iter(self.parts.values())).schema)
         if isinstance(own, Records):
             return own
-        if len(own) > ROWS_IN_MEMORY:
+        if model.privacy is None and len(own) > ROWS_IN_MEMORY:
             raise TooManyRows(
                 f"this algorithm needs all {len(own)} rows for {part} in memory, and at most "
                 f"{ROWS_IN_MEMORY} are held: train with `exact`, which reads them in pieces, or "

@@ -20,7 +20,7 @@ from kernels.errors import ChangedTable
 from kernels.hashed import seeded_word
 from kernels.records import Records, read_in_pieces
 from kernels.rounds.units import kept_rows
-from kernels.row_hashes import Fingerprint, keys_and_hashes, words
+from kernels.row_hashes import Fingerprint, keys_and_hashes, mixed, words
 from kernels.schema import Schema
 
 Stream = Iterable[Mapping[str, object]]
@@ -34,13 +34,9 @@ _LEFT_OUT = 255
 def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
     """Return each row's part: a function of its key and the seed. `held_out` is halved.
 
-    A key is a hash already. Mixing a word of it with the seed (a bijection, the finaliser of
-    SplitMix64) makes dealings of different seeds independent, in a pass over arrays.
+    A key is a hash already: mixed with the seed, dealings of different seeds are independent.
     """
-    word = words(keys)[:, 1] ^ seeded_word(seed, "parts")
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    draw = ((word ^ (word >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
+    draw = (mixed(words(keys)[:, 1], seeded_word(seed, "parts")) >> np.uint64(11)) * 2.0**-53
     return np.where(draw >= held_out, 0, np.where(draw < held_out / 2, 1, 2)).astype(np.uint8)
 
 

@@ -4,15 +4,15 @@
 |S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m.
 Features without a bound of their own get FEATURE_BOUND, and a value beyond it fails the run.
 
-**With differential privacy** a unit of at most k rows is added or removed. Features are cos and sin,
-so ‖φ‖² = R² for every row, whatever the weights; standardised targets are clipped to ±B_t. One row
-changes S by φφᵀ, whose Frobenius norm is ‖φ‖² = R²; b by φyᵀ, of norm ‖φ‖·‖y‖; yᵀy by (y_t²). With
-B = (B_1 … B_T), k rows change them by at most
+**With differential privacy** a unit of at most k rows is added or removed. Features are cos and
+sin, so ‖φ‖² = R² for every row, whatever the weights; standardised targets are clipped to ±B_t. One
+row changes S by φφᵀ, whose Frobenius norm is ‖φ‖² = R²; b by φyᵀ, of norm ‖φ‖·‖y‖; yᵀy by (y_t²).
+With B = (B_1 … B_T), k rows change them by at most
 
     ΔS = k·R²    Δb = k·R·‖B‖    Δyy = k·‖B²‖
 
-Packing S as its upper triangle times √2 is an isometry, so ΔS is that of the packed vector too. n is
-not released: tr S = n·R², so it follows from S, with noise of √M·s/R² rows.
+Packing S as its upper triangle times √2 is an isometry, so ΔS is that of the packed vector too. n
+is not released: tr S = n·R², so it follows from S, with noise of √M·s/R² rows.
 
 How to divide the cost? With weights c_S + c_b + c_y = 1 the noise deviations are s = zΔS/√c_S and
 s_b = zΔb/√c_b. What the layer solves is b̃ ≈ S̃w, in which the noise of each coordinate has the
@@ -20,9 +20,9 @@ variance s_b² + s²‖w‖²/2 (`kernels.noise_aware`). At a given cost that is
 
     c_S : c_b = ΔS·‖w‖/√2 : Δb
 
-and ‖w‖ is not known beforehand. WEIGHT_NORM stands for it: the minimum is flat, and twice or half of
-it costs a few hundredths of the variance. yᵀy is a single number that only σ² is estimated by, whose
-error n divides, so a small part is enough.
+and ‖w‖ is not known beforehand. WEIGHT_NORM stands for it: the minimum is flat, and twice or half
+of it costs a few hundredths of the variance. yᵀy is a single number that only σ² is estimated by,
+whose error n divides, so a small part is enough.
 """
 
 import math
@@ -145,9 +145,7 @@ def target_blocks(model: Model) -> tuple[Block, ...]:
     others = scatter_block(model).weight + cross_block(model).weight
     weight = others * SQUARES_WEIGHT / (1 - SQUARES_WEIGHT)
     shape = (model.targets,)
-    return (
-        Block("target_squares", shape, bound, SQUARES_RESOLUTION, sensitivity, weight=weight),
-    )
+    return (Block("target_squares", shape, bound, SQUARES_RESOLUTION, sensitivity, weight=weight),)
 
 
 def statistics_blocks(model: Model) -> tuple[Block, ...]:
@@ -159,7 +157,10 @@ def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor
     """Yield features and targets of the rows of a part, in memory that does not grow with them."""
     for x, y, _ in site.chunks(part, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            yield phi, trained_on(y[rows], model)
+            # The cos of a frequency that a hostile broadcast made infinite is no number. Failing
+            # would tell whether this site has rows for which it is.
+            found = phi if model.privacy is None else phi.nan_to_num(nan=0.0)
+            yield found, trained_on(y[rows], model)
 
 
 def site_statistics(model: Model, site: Site, part: Part) -> Statistics:

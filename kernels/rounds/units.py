@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.hashed import seeded_word
-from kernels.row_hashes import words
+from kernels.row_hashes import mixed, words
 
 
-def kept_rows(
-    keys: list[bytes], hashes: list[bytes], *, most: int, seed: int
-) -> NDArray[np.bool_]:
+def kept_rows(keys: list[bytes], hashes: list[bytes], *, most: int, seed: int) -> NDArray[np.bool_]:
     """Say which rows stay, (n,): at most `most` of each key, by their hashes and the seed.
 
     >>> patients, rows = [b"a" * 32, b"b" * 32, b"a" * 32], [bytes([i]) * 32 for i in range(3)]
@@ -26,8 +24,7 @@ def kept_rows(
     if not keys:
         return np.zeros(0, dtype=np.bool_)
     patients, contents = words(keys), words(hashes)
-    drawn = contents[:, 0] ^ seeded_word(seed, "rows of a patient")
-    # Words of a hash are uniform, and the exclusive or with another seed is another order.
+    drawn = mixed(contents[:, 0], seeded_word(seed, "rows of a patient"))
     order = np.lexsort((*contents.T, drawn, *patients.T))
     ordered = patients[order]
     begins = np.ones(len(keys), dtype=np.bool_)

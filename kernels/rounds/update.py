@@ -26,6 +26,7 @@ import torch
 
 from kernels.errors import ConsentNeeded, NotPrivate
 from kernels.linear import Hyperparameters, Spectrum
+from kernels.realisable import repaired
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_flag
@@ -85,9 +86,7 @@ def contribute(state: State, site: Site) -> Contribution:
     """Return what the site's rows change; zero from a site without a change."""
     if state.model.privacy is not None:
         return _new_rows(state, site)
-    new, removed = (
-        site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED)
-    )
+    new, removed = (site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED))
     if new.count + removed.count and NAME not in site.consents:
         raise ConsentNeeded(
             "this site has rows to add or remove, and where it alone has, the sum shows their "
@@ -113,6 +112,7 @@ def update(state: State, total: SecureTotal) -> State:
         before.rounding + scatter_rounding(total, state.model.kernel.features),
         added(before.noise, noise_of(total, state.model)),
     )
+    statistics = repaired(statistics, state.model.urk)
     if statistics.noise is None:
         Spectrum.of(statistics)
     hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")

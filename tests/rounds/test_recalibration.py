@@ -128,20 +128,6 @@ def test_an_impossible_least_number_of_rows_is_refused(min_rows: int) -> None:
         recalibration.Spec(min_rows=min_rows)
 
 
-def test_one_row_moves_the_histogram_by_no_more_than_its_sensitivity() -> None:
-    sites = [tables.site(seed=seed) for seed in range(3)]
-    state = recalibration.initial(recalibration.Spec(), tables.fitted(sites, linear.Spec()))
-    (block,) = recalibration.layout(state).blocks
-    records = sites[0].records[Part.CALIBRATION]
-    without = records.take(torch.arange(len(records)) > 0)
-    whole = recalibration.contribute(state, sites[0])["residuals"]
-    less = recalibration.contribute(state, Site(sites[0].records | {Part.CALIBRATION: without}))[
-        "residuals"
-    ]
-    assert block.sensitivity is not None
-    assert 0 < np.linalg.norm(whole - less) <= block.sensitivity
-
-
 def test_the_rows_of_a_patient_are_in_one_fold_and_folds_are_even() -> None:
     schema = Schema((Numeric("age", "a"),), (Target("stay", "d"),), patient="who")
     visits = {"age": range(900), "stay": range(900), "who": [str(i // 3) for i in range(900)]}

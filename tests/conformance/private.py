@@ -1,0 +1,187 @@
+"""What every differentially private algorithm keeps, whatever the tables.
+
+The one promise that all noise rests on: one unit more or less at a site moves no block of its
+contribution further than the layout declares.
+"""
+
+import math
+from abc import abstractmethod
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from kernels.rounds import moments, storage
+from kernels.rounds.algorithm import Algorithm, contributed
+from kernels.rounds.model import Model
+from kernels.rounds.registry import restore
+from kernels.rounds.site import Site
+from kernels.schema import Schema
+from kernels.spec import KernelSpec
+from kernels.urk import weight_count
+from privacy.encoding import Encoding
+from tests.rounds import private
+
+FLOAT_ERROR = 1e-9
+"""What privacy/scales.py adds to a sensitivity for float64 is more."""
+
+
+@cache
+def fitted(
+    stages: tuple[Any, ...], held_out: float, multiplier: float, how: tuple[tuple[str, Any], ...]
+) -> Model:
+    """Return the model after some stages, which several algorithms start from."""
+    whole = private.program(*stages, **dict(how))
+    sites = [
+        private.site(private.table(60, seed=s, patients=25), whole.schema, held_out=held_out)
+        for s in range(3)
+    ]
+    return private.fitted(whole, sites, multiplier=multiplier)
+
+
+def hostile(state: Any, size: float) -> Any:
+    """Return a state with weights, and a posterior, that no sum gives: some features overflow."""
+    model = state.model
+    signs = torch.tensor([1.0, -1.0, 1e-3], dtype=torch.float64)
+    weights = signs.repeat(weight_count(model.kernel))[: weight_count(model.kernel)] * size
+    parts: dict[str, Any] = {"weights": weights}
+    if model.statistics is not None:
+        wide = min(size, 1e100)
+        parts["statistics"] = replace(model.statistics, cross=model.statistics.cross * wide)
+    changed = replace(state, model=replace(model, **parts))
+    if hasattr(state, "parameters"):
+        grown = torch.cat([weights, state.parameters[len(weights) :] * size])
+        changed = replace(changed, parameters=grown)
+    return changed
+
+
+class PrivateConformance:
+    """Promises over tables with outliers, missing cells and patients with many rows."""
+
+    algorithm: ClassVar[Algorithm]
+    kernel: ClassVar[KernelSpec] = private.KERNEL
+    before: ClassVar[tuple[Any, ...]] = private.LAYER
+    """The stages that the algorithm comes after."""
+    held_out: ClassVar[float] = 0.5
+    derandomize: ClassVar[bool] = False
+    """The same tables every time: for twins, whose failure must not be a matter of luck."""
+
+    @abstractmethod
+    def spec(self) -> Any:
+        """Return the parameters to test with; few steps, and all units in every sample."""
+
+    def site(self, whole: private.Table, schema: Schema) -> Site:
+        """Return the site of a table."""
+        return private.site(whole, schema, held_out=self.held_out)
+
+    def all_states(
+        self, schema: Schema, *, multiplier: float = 1.0, max_rows: int = 1000
+    ) -> list[Any]:
+        """Return every state in which the algorithm asks for a sum, and the last one."""
+        how = {"schema": schema, "kernel": self.kernel, "max_rows": max_rows}
+        private.program(*self.before, self.spec(), **how)
+        sites = [self.site(private.table(60, seed=s, patients=25), schema) for s in range(3)]
+        model = private.program(moments.Spec(), **how).start()
+        if self.before:
+            model = fitted(self.before, self.held_out, multiplier, tuple(how.items()))
+        return private.states(self.algorithm, self.spec(), model, sites, multiplier=multiplier)
+
+    # -- what it promises
+
+    @pytest.mark.parametrize("schema", [private.PATIENTS, private.ROWS], ids=["patient", "row"])
+    def test_every_block_has_a_sensitivity_and_room_for_noise(self, schema: Schema) -> None:
+        for state in self.all_states(schema)[:-1]:
+            layout = self.algorithm.layout(state)
+            assert all(block.sensitivity is not None for block in layout.blocks)
+            Encoding.noisy(layout, multiplier=4.0, honest=3, max_clients=100)
+
+    @pytest.mark.parametrize("schema", [private.PATIENTS, private.ROWS], ids=["patient", "row"])
+    def test_one_unit_moves_no_block_further_than_declared(self, schema: Schema) -> None:
+        states = self.all_states(schema)[:-1]
+
+        @given(
+            seed=st.integers(0, 10**6),
+            rows=st.integers(2, 60),
+            patients=st.integers(1, 12),
+            outliers=st.sampled_from([0.03, 0.1, 1.0]),
+            which=st.integers(0, 10**6),
+        )
+        @settings(
+            max_examples=10,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate],
+            derandomize=self.derandomize,
+        )
+        def moves(seed: int, rows: int, patients: int, outliers: float, which: int) -> None:
+            whole = private.table(rows, seed=seed, patients=patients, outliers=outliers)
+            who = whole["who"] if schema.patient else list(range(rows))
+            (frequent, _), *_ = Counter(who).most_common(1)
+            extreme = [who[i] for name in ("stay", "cost") for i in np.argsort(whole[name])[-2:]]
+            site = self.site(whole, schema)
+            for unit in {who[which % rows], frequent, *extreme}:
+                own = [i for i in range(rows) if who[i] == unit]
+                if len(own) < rows:
+                    less = self.site(private.without(whole, own), schema)
+                    for state in states:
+                        self._check_move(state, site, less)
+
+        moves()
+
+    def _check_move(self, state: Any, more: Site, less: Site) -> None:
+        one = contributed(self.algorithm, state, more)
+        other = contributed(self.algorithm, state, less)
+        for block in self.algorithm.layout(state).blocks:
+            moved = float(np.linalg.norm(np.asarray(one[block.name] - other[block.name]).ravel()))
+            assert block.sensitivity is not None
+            room = FLOAT_ERROR * max(1.0, float(np.abs(one[block.name]).max(initial=0.0)))
+            assert moved <= block.sensitivity * (1 + FLOAT_ERROR) + room, block.name
+
+    @pytest.mark.parametrize("size", [1e3, 1e300])
+    def test_no_broadcast_makes_a_refusal_or_a_move_depend_on_the_rows(self, size: float) -> None:
+        site = self.site(private.table(40, seed=8, outliers=0.3), private.ROWS)
+        fewer = private.without(private.table(40, seed=8, outliers=0.3), [0])
+        for state in self.all_states(private.ROWS)[:-1]:
+            wild = hostile(state, size)
+            layout = self.algorithm.layout(wild)
+            for block in layout.blocks:
+                assert np.isfinite(contributed(self.algorithm, wild, site)[block.name]).all()
+            self._check_move(wild, site, self.site(fewer, private.ROWS))
+
+    def test_no_table_is_refused_for_what_is_in_it(self) -> None:
+        schema = private.PATIENTS
+        extremes = [
+            private.table(1, seed=1),
+            private.table(200, seed=2, outliers=1.0),
+            {**private.table(50, seed=3), "stay": [400.0] * 50, "age": [0.0] * 50},
+            {**private.table(90, seed=4), "who": ["the same"] * 90},
+        ]
+        # More rows than max_rows: without noise that is an error, here the sum is clipped.
+        for state in self.all_states(schema, max_rows=10)[:-1]:
+            encoding = Encoding.noisy(
+                self.algorithm.layout(state), multiplier=1.0, honest=3, max_clients=3
+            )
+            zero = np.zeros(encoding.layout.length, dtype="<i8")
+            for whole in extremes:
+                site = self.site(whole, schema)
+                encoding.encode(contributed(self.algorithm, state, site), noise=zero)
+
+    @pytest.mark.parametrize("multiplier", [1e-3, 1e3])
+    def test_any_noise_leaves_a_valid_model(self, multiplier: float) -> None:
+        last = self.all_states(private.PATIENTS, multiplier=multiplier)[-1]
+        assert self.algorithm.finished(last)
+        stored = storage.encode(last)
+        assert storage.encode(restore(stored)) == stored
+        model = restore(stored).model
+        if model.statistics is not None:
+            same = restore(storage.encode(last.model)).posterior
+            assert torch.equal(same.weights, last.model.posterior.weights)
+            assert bool(same.weights.isfinite().all())
+        if model.standardiser is not None:
+            assert all(math.isfinite(each.scale) for each in model.standardiser.targets)
