@@ -57,10 +57,8 @@ max_runs = {standard.max_runs}
         if terms.differential_privacy
         else "The session has NO differential privacy: its sums are exact. This accepts that."
     }
-without_differential_privacy = {"false" if terms.differential_privacy else "true"}
-{
-        _budget(asked)
-    }# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
+without_differential_privacy = {"false" if terms.differential_privacy else "true"}{_budget(asked)}
+# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
 trust_first_use = false
 # The last day on which anything is answered. Set it to the end of the project.
 # expires = 2030-12-31
@@ -72,9 +70,8 @@ consents = []
 def _budget(asked: Disclosure) -> str:
     if asked.cost is None:
         return ""
-    return f"""\
+    return f"""
 # The most that may ever be spent on any one {asked.unit} of this table, over all sessions and
 # coordinators: enough for one run of this session. What is spent does not come back.
 epsilon = {math.ceil(asked.cost.epsilon * 100) / 100:g}
-delta = {asked.cost.delta:g}
-"""
+delta = {asked.cost.delta:g}"""

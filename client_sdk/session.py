@@ -470,8 +470,8 @@ class Member:
         self._watch(RefusalReported(code, heard=True))
         known = None if self._at_run is None else self._home.store.run(self._at_run)
         if known is not None and known.session == self._id:
-            # That ends the run everywhere: what was shared for it is erased, and the next call
-            # waits for the next run.
+            # The run is over for this hospital, and without noise for all: what was shared for it
+            # is erased, and the next call waits for the next run.
             self._end_epochs(lambda other: other == UUID(known.run).bytes)
             over = replace(known, status="refused", code=code)
             self._home.store.commit(Step(None), run=over)

@@ -5,7 +5,7 @@ of few rows tells whether this very row was among them (threats.md, A16). Below 
 `least_rows_for_variance` a caller gets means only: no variance, no interval, whose width is one,
 and not the model itself. An admin and the members, who have the model, get everything. It is a
 floor and no guarantee: how much a variance tells also depends on the kernel, and only noise added
-in training bounds it.
+in training bounds it. Where there was such noise, whatever is asked of the model is covered by it.
 
 Nothing here knows a format: tables come as columns by name, and answers are `Predictions`.
 """
@@ -79,8 +79,9 @@ class Predictor:
         self._charge(access, rows - 1)
         predictions = predict(model, table(model.schema))
         self._count(rows)
-        count = known(model.statistics, "linear").count
-        return Answer(model_id, predictions, withheld(access, self._settings, rows=count))
+        count, private = known(model.statistics, "linear").count, model.privacy is not None
+        refusal = withheld(access, self._settings, rows=count, private=private)
+        return Answer(model_id, predictions, refusal)
 
     def drop(self, model_id: str) -> None:
         """Give the memory of a deleted model back."""
@@ -102,10 +103,15 @@ class Predictor:
             self._rates.charge(access.caller_id, rows)
 
 
-def withheld(access: ModelAccess, settings: Settings, *, rows: int) -> VarianceWithheld | None:
-    """Say why the variances of a model of so many training rows are not for this one, if so."""
+def withheld(
+    access: ModelAccess, settings: Settings, *, rows: int, private: bool
+) -> VarianceWithheld | None:
+    """Say why the variances of a model of so many training rows are not for this one, if so.
+
+    private: its training was differentially private.
+    """
     least = settings.least_rows_for_variance
-    if access.caller_id is None or rows >= least:
+    if access.caller_id is None or rows >= least or private:
         return None
     return VarianceWithheld(
         f"This model was trained on fewer than {least} rows, and its variances would tell which "

@@ -49,8 +49,8 @@ class NewPrivacy(Sent):
     """What the session promises; whether it is differentially private must be said.
 
     With it, `epsilon` and `delta` are the most that the session spends on any one patient (any one
-    row, where the schema names no patient), planned for so many `runs`. `shares` say how stages over
-    the same part of the tables divide it, a number for each stage.
+    row, where the schema names no patient), planned for so many `runs`. `shares` say how stages
+    over the same part of the tables divide it, a number for each stage.
     """
 
     differential_privacy: bool

@@ -150,7 +150,7 @@ def program_of(kind: Kind, program: Program) -> Program:
 
 
 def _with_noise(program: Program, whole: Program, ledger: Ledger, *, runs: int) -> Program:
-    """Give a run's program the noise of its stages: the session's, or else a share of its budget."""
+    """Give a run's program the noise of its stages: the session's, or what its budget means."""
     privacy = whole.privacy
     if privacy is None:
         raise RunRefused("The session promises differential privacy, and its program has no noise.")

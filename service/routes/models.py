@@ -102,8 +102,9 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     """Give a model as a safetensors file; not to callers where they may not see its variances."""
     with here.database.reading() as connection:
         model_id = models.resolve(connection, name, reader)
-        rows = Card.from_json(models.card(connection, model_id)).rows
-        refusal = withheld(reader, here.settings, rows=rows)
+        card = Card.from_json(models.card(connection, model_id))
+        private = card.privacy.differential_privacy
+        refusal = withheld(reader, here.settings, rows=card.rows, private=private)
         if refusal is not None:
             raise refusal
         data = models.artifact(connection, model_id)

@@ -1,4 +1,4 @@
-"""With differential privacy a run goes on without members that fall silent, refuse, or come late."""
+"""With differential privacy a run goes on without members that fall silent or refuse."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -158,6 +158,8 @@ def test_a_silent_survivor_that_owes_a_key_for_a_dropped_member_loses_the_sum(
     advance(quiet, run, seconds=quiet.context.settings.restart_after_s)
     live = loaded(quiet, run)
     assert (live.epoch.number, live.sums, live.slot) == (1, 0, None)
+    rounds(sites[:3], run)
+    advance(quiet, run, seconds=quiet.context.settings.gather_s)
     until(sites[:3], "task", run)
     assert charged(quiet, sites[0]) == [(0, 0), (1, 0)], "it counts as released, and is paid again"
 
