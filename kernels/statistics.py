@@ -57,8 +57,8 @@ class Statistics:
     count: n. Not negative; a difference of tables may have fewer rows than features.
     rounding: a bound on the spectral norm of S's error, 0 for statistics that were never rounded;
         it adds up, whatever is done with the statistics, and a difference adds float64's own.
-    noise: with differential privacy, what was added to them. S need not be positive then, and n is an
-        estimate; `kernels.realisable` repairs S, and `kernels.noise_aware` has the posterior.
+    noise: with differential privacy, what was added to them. S need not be positive then, and n is
+        an estimate; `kernels.realisable` repairs S, and `kernels.noise_aware` has the posterior.
     """
 
     scatter: Tensor
