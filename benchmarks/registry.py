@@ -9,6 +9,7 @@ from typing import Protocol
 RESULTS = Path(__file__).parent / "results"
 
 NAMES = (
+    "dp",
     "fedbnr",
     "predictive",
     "secure_sum",

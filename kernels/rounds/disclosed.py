@@ -63,6 +63,8 @@ _WORDS = {
     "fedbe": "how training on the local rows changes a network's parameters, and what the network "
     "predicts at rows of a public table",
     "one_shot": "what a network trained on the local rows predicts at rows of a public table",
+    "refinement": "sums of products of features with clipped errors of the model so far; if no sum "
+    "had them, products of features (S) too",
     "recalibration": "counts of held-out rows by the size of their error",
     "evaluation": "sums of scores of held-out rows",
     "update": "what added and removed rows change in the sums of products of features",

@@ -27,11 +27,12 @@ from kernels.rounds import (
     one_shot,
     predictive,
     recalibration,
+    refinement,
     update,
 )
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.distilled import Distilled, Lesson, Opinion, Student
-from kernels.rounds.model import Model
+from kernels.rounds.model import Centre, Model
 from kernels.rounds.private import Privacy
 from kernels.rounds.storage import decode, kinds_of
 from kernels.schema import Categorical, Numeric, Schema, Target
@@ -58,6 +59,7 @@ _INSTALLED = cast(
         fedyogi,
         fedbe,
         one_shot,
+        refinement,
         recalibration,
         evaluation,
         update,
@@ -68,6 +70,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm i
 
 _KINDS = kinds_of(
     Model,
+    Centre,
     Privacy,
     Schema,
     Numeric,
