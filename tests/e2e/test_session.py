@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from benchmarks.federation import Federation, Hospital, Process, wait_until
 from kernels.rounds.site import Part, Site
 from kernels.statistics import Statistics
 from tests.e2e import sessions
+from tests.stores import EVERY_STORE, Store
 
 
 @pytest.fixture
-def federation(tmp_path: Path):
-    with Federation.started(tmp_path / "federation") as federation:
+def federation(tmp_path: Path, store: Store) -> Iterator[Federation]:
+    settings = {f"VEILGP_{name.upper()}": value for name, value in store.items()}
+    with Federation.started(tmp_path / "federation", environment=settings) as federation:
         yield federation
 
 
@@ -45,6 +48,7 @@ POINTS = (
 )
 
 
+@EVERY_STORE
 def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
     federation: Federation, tmp_path: Path
 ) -> None:
@@ -82,6 +86,7 @@ def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
         assert torch.dist(ours, theirs) <= 1e-6 * theirs.norm()
 
 
+# On PostgreSQL it is killed in test_replicas.py.
 def test_a_coordinator_killed_five_times_gives_the_same_model(
     federation: Federation, tmp_path: Path
 ) -> None:
