@@ -1,0 +1,80 @@
+"""A real browser: Chromium, Debian's for instance, which is not downloaded but found.
+
+With BROWSER_PICTURES=FOLDER every `Tab.picture` is taken, for whoever wants to look at them.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Page, sync_playwright
+
+DESKTOP, PHONE = (1280, 1000), (360, 740)
+"""Widths and heights; the phone is a small one."""
+
+_CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+NEEDS_CHROMIUM = pytest.mark.skipif(
+    _CHROMIUM is None, reason="no Chromium here: apt-get install chromium"
+)
+_PICTURES = os.environ.get("BROWSER_PICTURES")
+_QUIET = [
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-sync",
+    "--no-first-run",
+    "--no-sandbox",
+]
+
+
+class Tab:
+    """A page, with all that it asked for and complained about."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.asked: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.asked.append(request.url))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("console", lambda said: self._heard(said.type, said.text))
+
+    def _heard(self, kind: str, text: str) -> None:
+        # A refused request is the coordinator's answer, shown in the page.
+        if kind == "error" and "the server responded with a status" not in text:
+            self.complaints.append(text)
+
+    @property
+    def hosts(self) -> set[str]:
+        """Whom it has asked for anything."""
+        return {urlsplit(url).netloc for url in self.asked if not url.startswith("data:")}
+
+    def resize(self, size: tuple[int, int]) -> None:
+        self.page.set_viewport_size({"width": size[0], "height": size[1]})
+
+    @property
+    def overflow(self) -> int:
+        """How many pixels are beyond the right edge, to be reached by scrolling the whole page."""
+        pixels: int = self.page.evaluate(
+            "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        )
+        return pixels
+
+    def picture(self, name: str, *, whole: bool = False) -> None:
+        if _PICTURES:
+            self.page.screenshot(path=Path(_PICTURES) / f"{name}.png", full_page=whole)
+
+
+@contextmanager
+def opened(**preferences: str) -> Iterator[Tab]:
+    """Open a tab in a browser of its own, with preferences such as `color_scheme`."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_QUIET)
+        tab = Tab(browser.new_page(**preferences))
+        tab.resize(DESKTOP)
+        yield tab
+        browser.close()
