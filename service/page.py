@@ -78,7 +78,7 @@ class ShownStage:
     name: str
     most_sums: int
     state: str
-    """done, running, or next."""
+    """done, running or next; of a run that has failed or was cancelled, stopped or unreached."""
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,14 @@ def shown_models(connection: Connection) -> list[ShownModel]:
 def _run(row: RunRow, awaited: Mapping[str, tuple[str, ...]]) -> ShownRun:
     stages = stages_disclosed(Program.from_json(row.program))
     done = len(stages) if row.status == "done" else row.stage
+    here, later = ("running", "next") if row.is_open else ("stopped", "unreached")
     return ShownRun(
         row,
         tuple(
             ShownStage(
                 stage.algorithm.partition("/")[0],
                 stage.sums,
-                "done" if i < done else "running" if i == done and row.is_open else "next",
+                "done" if i < done else here if i == done else later,
             )
             for i, stage in enumerate(stages)
         ),

@@ -37,7 +37,8 @@ async function refresh() {
 function follow() {
   const shown = new Set([...document.querySelectorAll("[data-run]")].map((each) => each.dataset.run));
   for (const [run, source] of followed) {
-    if (!shown.has(run)) {
+    // An answer that is none, a proxy's for instance, closes it for good: then it is asked anew.
+    if (!shown.has(run) || source.readyState === EventSource.CLOSED) {
       source.close();
       followed.delete(run);
     }
@@ -51,11 +52,19 @@ function follow() {
   }
 }
 
+function readable(seconds) {
+  for (const [unit, size] of [["d", 86400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= 2 * size) {
+      return `${Math.floor(seconds / size)} ${unit}`;
+    }
+  }
+  return `${seconds} s`;
+}
+
 function tell() {
   for (const each of document.querySelectorAll("[data-deadline]")) {
     const left = Math.round((Date.parse(each.dataset.deadline) - Date.now()) / 1000);
-    const minutes = Math.floor(Math.abs(left) / 60);
-    const text = minutes >= 120 ? `${Math.floor(minutes / 60)} h` : minutes >= 2 ? `${minutes} min` : `${Math.abs(left)} s`;
+    const text = readable(Math.abs(left));
     each.textContent = left >= 0 ? `(in ${text})` : `(${text} ago)`;
   }
 }

@@ -1,0 +1,149 @@
+"""The page for people in a real browser: loaded once, it follows a run to its model.
+
+The coordinator is a real process. Its hospitals answer from here, one step after another, so that
+the run stands still wherever the page is looked at.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from benchmarks.federation import Federation, wait_until
+from privacy.identity import Identity
+from tests.e2e import browser, sessions
+from tests.e2e.browser import DESKTOP, NEEDS_CHROMIUM, PHONE, Tab
+from tests.service.sites import Site, work
+
+pytestmark = NEEDS_CHROMIUM
+
+ONLY_EVENTS = """
+const every = window.setInterval;
+window.setInterval = (what, ms) => (ms < 5000 ? every(what, ms) : 0);
+"""
+"""The page also looks by itself, now and then. Without that, what it shows it has heard of."""
+
+
+@dataclass(frozen=True)
+class Wire:
+    """A coordinator's process, as `tests.service.sites` speaks to one."""
+
+    federation: Federation
+
+    def request(self, method: str, target: str, **more: Any) -> httpx.Response:
+        return self.federation.http.request(method, f"{self.federation.url}{target}", **more)
+
+    def clock(self) -> float:
+        return time.time()
+
+
+class Study:
+    """A session with three hospitals, and a run of it."""
+
+    def __init__(self, federation: Federation) -> None:
+        self.federation = federation
+        self.session = sessions.create(federation)["id"]
+        self.hospitals = [self._hospital(name) for name in sessions.TABLES]
+
+    def _hospital(self, name: str) -> Site:
+        at = f"/sessions/{self.session}"
+        site = Site(Wire(self.federation), Identity.generate(), name, self.session)
+        site.host, site.table = urlsplit(self.federation.url).netloc, sessions.TABLES[name]
+        link = self.federation.admin("POST", f"{at}/invitations", {"name": name})["link"]
+        assert site.enrol(self.session, link.partition("#")[2]).status_code == 201
+        self.federation.admin("PATCH", f"{at}/members/{name}", {"status": "approved"})
+        return site
+
+    def start(self) -> None:
+        new = {"kind": "train", "deadline_s": 3000}
+        self.run = self.federation.admin("POST", f"/sessions/{self.session}/runs", new)["id"]
+
+    @property
+    def state(self) -> Mapping[str, Any]:
+        state: Mapping[str, Any] = self.federation.admin("GET", f"/runs/{self.run}")
+        return state
+
+    def work_until(self, sums: int) -> Mapping[str, Any]:
+        """Let the hospitals answer until there are so many sums, and no further."""
+
+        def enough() -> bool:
+            there = self.state["progress"]["sums"] >= sums
+            if not there:
+                for site in self.hospitals:
+                    site.work()
+            return there
+
+        wait_until(enough, f"{sums} sums are there", every_s=0.02)
+        return self.state
+
+    def finish(self) -> Mapping[str, Any]:
+        work(self.hospitals)
+        return self.state
+
+
+@pytest.fixture
+def federation(tmp_path: Path) -> Iterator[Federation]:
+    with Federation.started(tmp_path) as federation:
+        yield federation
+
+
+@pytest.fixture
+def tab() -> Iterator[Tab]:
+    with browser.opened() as tab:
+        tab.page.set_default_timeout(60_000)
+        tab.page.add_init_script(ONLY_EVENTS)
+        yield tab
+
+
+def fits_a_phone(tab: Tab, name: str) -> None:
+    tab.picture(f"{name}-desktop", whole=True)
+    tab.resize(PHONE)
+    tab.picture(f"{name}-phone", whole=True)
+    assert tab.overflow == 0, name
+    tab.resize(DESKTOP)
+
+
+def test_the_page_follows_a_run_to_its_model(federation: Federation, tab: Tab) -> None:
+    study, page = Study(federation), tab.page
+    study.start()
+    page.goto(federation.url)
+    fits_a_phone(tab, "sign-in")
+    page.get_by_label("Admin token").fill(federation.token)
+    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("link", name="study").click()
+    page.get_by_text("stage 1 of 5: moments · 0 sums").wait_for()
+    page.evaluate("window.loaded = 'once'")
+
+    study.work_until(1)
+    page.get_by_text("stage 2 of 5: exact").wait_for()
+    page.get_by_text("3 present").wait_for()
+
+    metrics = study.work_until(3)["metrics"]
+    page.locator("progress[value='3']").wait_for()
+    evidence = f"{metrics[-1]['evidence']:.4g}"
+    page.get_by_label(f"exact: evidence by step, now {evidence}").wait_for()
+    fits_a_phone(tab, "running")
+    assert tab.complaints == []
+
+    assert federation.coordinator is not None
+    federation.coordinator.kill()
+    federation.restart_coordinator()
+    done = study.finish()
+    assert done["status"] == "done"
+    page.get_by_text(f"done train · {done['progress']['sums']} sums").wait_for()
+    page.get_by_label("held-out rows inside their intervals").first.wait_for()
+    page.get_by_title(done["model"]).wait_for()
+    fits_a_phone(tab, "done")
+
+    assert page.evaluate("window.loaded") == "once"
+    assert f"{federation.url}/runs/{study.run}/events" in tab.asked
+    page.get_by_role("link", name="All sessions").click()
+    page.get_by_title(done["model"]).wait_for()
+    fits_a_phone(tab, "overview")
+    assert tab.hosts == {urlsplit(federation.url).netloc}
+    assert all("net::ERR_" in each for each in tab.complaints), "only that it was away"
