@@ -6,7 +6,8 @@ links come from `service.examples` and `service.links`, by the operation's id, w
 file and the function of its route: `sessions_create`.
 """
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from inspect import getdoc
 from typing import Any
@@ -20,7 +21,7 @@ from service.access import ADMIN, CALLER, MEMBER
 from service.errors import ProtocolMismatch, RateExceeded, ServiceError
 from service.examples import EXAMPLES
 from service.links import LINKS
-from service.problems import WRONG_FIELDS, Error, status_of
+from service.problems import WRONG_FIELDS, Error, problem, status_of
 from service.stated import Stated, stated
 
 Json = dict[str, Any]
@@ -46,7 +47,8 @@ TAGS = {
     "callers": "Predictions, and the models themselves.",
     "members: joining": "A hospital enrols its key and sees the session. Signed requests.",
     "members: rounds": "A hospital asks what is next, and answers. Signed requests.",
-    "anyone": "Which protocol is spoken here, and whether the coordinator lives.",
+    "anyone": "Which protocol is spoken here.",
+    "operators": "For probes and dashboards: does the coordinator live, is it ready, what it does.",
 }
 """Who uses what, in the order of use."""
 
@@ -164,7 +166,8 @@ def _exemplify(operation: Json, identifier: str) -> None:
         for content in operation["requestBody"]["content"].values():
             content["example"] = example.body
     if example.answer is not None:
-        operation["responses"]["200"]["content"]["application/json"]["example"] = example.answer
+        for content in operation["responses"]["200"]["content"].values():
+            content["example"] = example.answer
 
 
 def _problems(errors: set[type[Error]], *, may_misfit: bool) -> Json:
@@ -185,12 +188,18 @@ def _problems(errors: set[type[Error]], *, may_misfit: bool) -> Json:
         }
         responses[str(status)] = {
             "description": "\n".join(f"- `{code}`: {said}" for code, said in sorted(codes.items())),
-            "content": {_PROBLEM: {"schema": schema}},
+            "content": {_PROBLEM: {"schema": schema, "example": _example(status, codes)}},
         }
     if RateExceeded in errors:
         seconds = {"schema": {"type": "integer"}, "description": "Seconds."}
         responses[str(RateExceeded.status)]["headers"] = {"Retry-After": seconds}
     return responses
+
+
+def _example(status: int, codes: Mapping[str, str]) -> Json:
+    code, said = min(codes.items())
+    document: Json = json.loads(bytes(problem(status, code, said).body))
+    return document
 
 
 def _bodies(routes: Sequence[APIRoute]) -> Json:

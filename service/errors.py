@@ -26,6 +26,7 @@
     ├── NoRoom                    upload.no_room            503: the same again, later
     │   ├── UploadUnderWay        upload.under_way
     │   └── SpoolFull             upload.spool_full
+    ├── NotReady                  not_ready                 503
     ├── TableTooLong              table.too_long            413
     ├── AliasInvalid              alias.invalid             422
     ├── ModelDamaged              model.damaged             500
@@ -202,6 +203,13 @@ class SpoolFull(NoRoom):
     """More vectors at once than there is room for."""
 
     code = "upload.spool_full"
+
+
+class NotReady(ServiceError):
+    """Something that every request needs is not well."""
+
+    code = "not_ready"
+    status = 503
 
 
 class RateExceeded(ServiceError):

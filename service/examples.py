@@ -61,6 +61,7 @@ EXAMPLES: Mapping[str, Example] = {
     "runs_show": Example({"run_id": sample.RUN}),
     "runs_cancel": Example({"run_id": sample.OPEN_RUN}),
     "runs_retry": Example({"run_id": sample.FAILED_RUN}),
+    "events_follow": Example({"run_id": sample.RUN, "last-event-id": "0" * 16}),
     "models_list_models": Example(
         answer=[
             {
@@ -149,5 +150,16 @@ EXAMPLES: Mapping[str, Example] = {
     "rounds_say": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "rounds_upload": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "anyone_protocol": Example(answer={"protocol": 1, "oldest": 1, "version": "0.1.0"}),
-    "anyone_healthz": Example(answer={"status": "ok"}),
+    "operations_healthz": Example(answer={"status": "ok"}),
+    "operations_readyz": Example(
+        answer={
+            "status": "ok",
+            "checks": {"database": "ok", "migrations": "ok", "disk": "ok", "engine": "ok"},
+        }
+    ),
+    "operations_metrics": Example(
+        answer="# HELP veilgp_sums Secure sums of all runs.\n"
+        "# TYPE veilgp_sums gauge\n"
+        "veilgp_sums 28.0\n"
+    ),
 }

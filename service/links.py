@@ -41,10 +41,12 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
     ),
     "runs_start": (
         Link("runs_show", _RUN, status="201"),
+        Link("events_follow", _RUN, status="201"),
         Link("runs_cancel", _RUN, status="201"),
         Link("runs_list_runs", _SAME_SESSION, status="201"),
     ),
     "runs_show": (
+        Link("events_follow", _RUN),
         Link("models_get_card", {"name": "$response.body#/model"}),
         Link("runs_retry", _RUN),
     ),

@@ -12,20 +12,21 @@ replica: who connects again hears how things are. One that has heard the end, an
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Header, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from service.access import Watcher
 from service.context import Context, Here
+from service.errors import NotFound
 from service.routes.runs import WatchedOut, watched
 from service.runs import Running, Runs
+from service.stated import states
 
-# Not in the contract: OpenAPI has no words for a stream that goes on; `GET /runs/{id}` names it.
-router = APIRouter(include_in_schema=False)
+router = APIRouter(tags=["admins: runs"])
 
 HEARTBEAT_S = 15.0
 """A comment so often, or proxies think that the connection is dead."""
@@ -34,8 +35,22 @@ LOOK_AGAIN_S = 2.0
 LONGEST_S = 3600.0
 """Then it ends, and who connects again is asked again who they are."""
 
-_EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {"text/event-stream": {}}, "description": "The events."},
+_STATE = {
+    "type": "string",
+    "contentMediaType": "application/json",
+    "contentSchema": {"$ref": "#/components/schemas/WatchedOut"},
+}
+# OpenAPI 3.1 has no words for a stream: the schema is that of each event, as tools read it.
+_EVENT = {
+    "type": "object",
+    "required": ["id", "event", "data"],
+    "properties": {"id": {"type": "string"}, "event": {"const": "run"}, "data": _STATE},
+}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "content": {"text/event-stream": {"schema": _EVENT}},
+        "description": "Events; the data of each is what `GET /runs/{run_id}` gives.",
+    },
     204: {"description": "The run has ended, and its end was heard."},
 }
 
@@ -43,13 +58,23 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 @router.get(
     "/runs/{run_id}/events",
     summary="Follow a run",
-    responses=_EVENTS,
+    responses=_ANSWERS,
     response_class=StreamingResponse,
 )
-async def follow(_: Watcher, run_id: UUID, request: Request, here: Here, runs: Running) -> Response:
-    """Give the run's present state, and every further one until it has ended."""
+@states(NotFound)
+async def follow(
+    _: Watcher,
+    run_id: UUID,
+    here: Here,
+    runs: Running,
+    last_event_id: Annotated[str | None, Header()] = None,
+) -> Response:
+    """Give the run's present state, and every further one until it has ended.
+
+    After an hour, or whenever the connection breaks, connect again: nothing is lost.
+    """
     now = await run_in_threadpool(watched, here, runs, str(run_id))
-    if now.ended_at is not None and request.headers.get("Last-Event-ID") == _Event(now).id:
+    if now.ended_at is not None and last_event_id == _Event(now).id:
         return Response(status_code=204)
     return StreamingResponse(
         _states(now, here, runs),

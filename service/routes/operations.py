@@ -1,59 +1,74 @@
-"""For whoever runs the coordinator: is it ready for work, and what does it do."""
+"""For whoever runs the coordinator: does it live, is it ready for work, what does it do."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
+from sqlalchemy import text
 
 from service import checks
-from service.access import require_admin
+from service.access import ADMIN, require_admin
 from service.context import Here
 from service.engine import Engine
+from service.errors import NotAllowed, NotAuthenticated, NotReady
 from service.metrics import Metrics
 from service.prediction import Predicting
 from service.runs import Running
+from service.stated import states
 
-# Not in the contract: whoever watches the machine reads these, in forms of their own.
-router = APIRouter(include_in_schema=False)
+router = APIRouter(tags=["operators"])
+
+
+@dataclass(frozen=True)
+class Health:
+    """Alive, with its database."""
+
+    status: str
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """ok or failing, in all and for each thing that was looked at; `veilgp doctor` says more."""
+    """All that was looked at is well."""
 
     status: str
     checks: dict[str, str]
 
 
+@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _scraper(request: Request, here: Here) -> None:
     """Let anyone read figures where the settings say so, else the admin."""
     if not here.settings.open_metrics:
         require_admin(request, here)
 
 
-@router.get(
-    "/readyz",
-    summary="Ask whether it is ready for work",
-    responses={503: {"model": Readiness, "description": "Something is failing."}},
-)
-def readyz(request: Request, response: Response, here: Here) -> Readiness:
-    """Say whether database, disk and engine are well; 503 if one is not."""
+@router.get("/healthz", summary="Ask whether it lives")
+def healthz(here: Here) -> Health:
+    """Say whether the coordinator and its database answer."""
+    with here.database.reading() as connection:
+        connection.execute(text("SELECT 1"))
+    return Health("ok")
+
+
+@router.get("/readyz", summary="Ask whether it is ready for work")
+@states(NotReady)
+def readyz(request: Request, here: Here) -> Readiness:
+    """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
     engine: Engine = request.app.state.engine
     found = list(checks.readiness(here.settings, here.database, engine_alive=engine.is_alive))
-    well = all(check.is_well for check in found)
-    response.status_code = 200 if well else 503
-    return Readiness(
-        "ok" if well else "failing",
-        {check.name: "ok" if check.is_well else "failing" for check in found},
-    )
+    if failing := [check.name for check in found if not check.is_well]:
+        raise NotReady(
+            f"Failing: {', '.join(failing)}. `veilgp doctor coordinator`, where it runs, says what "
+            "to do about each."
+        )
+    return Readiness("ok", {check.name: "ok" for check in found})
 
 
 @router.get(
     "/metrics",
     summary="Read figures for Prometheus",
     response_class=Response,
-    responses={200: {"content": {"text/plain": {}}}},
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 def metrics(
     _: Annotated[None, Depends(_scraper)],
@@ -62,7 +77,10 @@ def metrics(
     runs: Running,
     predictor: Predicting,
 ) -> Response:
-    """Give requests, sums, runs and queues; no figure is one site's, no label names anything."""
+    """Give requests, sums, runs and queues; no figure is one site's, no label names anything.
+
+    For the admin, or where the setting `open_metrics` says so for anyone.
+    """
     state = request.app.state
     engine: Engine = state.engine
     figures: Metrics = state.metrics
@@ -72,5 +90,5 @@ def metrics(
         "runs_at_work": engine.at_work,
     }
     with here.database.reading() as connection:
-        text = figures.text(connection, queues)
-    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        told = figures.text(connection, queues)
+    return Response(told, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -6,6 +6,7 @@ cases have placeholders, which `Authorising` replaces by a token or a signature.
 
 import hashlib
 import os
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -64,22 +65,29 @@ class Authorising:
         return _with(scope, signature), again
 
 
-def authorised_application(directory: Path) -> ASGIApp:
-    """Give a coordinator with the sample, and a member more in two of its sessions."""
-    settings = Settings(data_dir=directory)
-    identity, now = Identity.generate(), time.time()
-    database = Database(settings.url)
-    database.migrate()
-    with database.changing() as connection:
-        token = tokens.reset_admin(connection, now=now).secret
-        sample.seed(connection, now=now)
-        for session, run in ((sample.SESSION, sample.RUN), (sample.RUNNING, sample.OPEN_RUN)):
-            who: dict[str, Any] = {"key": identity.key, "name": "Fuzzed"}
-            more = {"session_id": session, "status": "approved", "enrolled_at": now}
-            connection.execute(insert(members).values(**who, **more))
-            connection.execute(insert(run_members).values(run_id=run, **who))
-    database.close()
-    return Authorising(create_app(settings), identity, token)
+class Beginning:
+    """A coordinator with the sample, and a member more in two of its sessions; made once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._identity, now = Identity.generate(), time.time()
+        database = Database(Settings(data_dir=directory).url)
+        database.migrate()
+        with database.changing() as connection:
+            self._token = tokens.reset_admin(connection, now=now).secret
+            sample.seed(connection, now=now)
+            for session, run in ((sample.SESSION, sample.RUN), (sample.RUNNING, sample.OPEN_RUN)):
+                who: dict[str, Any] = {"key": self._identity.key, "name": "Fuzzed"}
+                more = {"session_id": session, "status": "approved", "enrolled_at": now}
+                connection.execute(insert(members).values(**who, **more))
+                connection.execute(insert(run_members).values(run_id=run, **who))
+        database.close()
+
+    def application(self, directory: Path) -> ASGIApp:
+        """Give one that begins so, with a data directory of its own."""
+        shutil.copytree(self._directory, directory, dirs_exist_ok=True)
+        app = create_app(Settings(data_dir=directory))
+        return Authorising(app, self._identity, self._token)
 
 
 def _with(scope: Scope, authorization: str) -> Scope:

@@ -42,7 +42,8 @@ def test_an_operation_says_what_it_is_for_who_uses_it_and_what_can_go_wrong(
     if required or body:
         assert all("example" in each for each in [*required, *body])
     else:
-        assert operation["responses"]["200"]["content"]["application/json"]["example"]
+        (answer,) = operation["responses"]["200"]["content"].values()
+        assert answer["example"]
     for status, response in operation["responses"].items():
         assert response["description"]
         if int(status) >= 400:
@@ -77,7 +78,8 @@ def test_every_example_of_admins_and_callers_succeeds_with_the_sample(
         for method, operation in methods.items():
             if operation.get("security") == [{"member": []}]:
                 continue
-            values = {each["name"]: each["example"] for each in operation.get("parameters", ())}
+            parameters = operation.get("parameters", ())
+            values = {each["name"]: each["example"] for each in parameters if each["in"] == "path"}
             content = operation.get("requestBody", {}).get("content", {})
             body = content.get("application/json", {}).get("example")
             answer = coordinator.admin(method.upper(), path.format(**values), body)

@@ -15,8 +15,9 @@ from schemathesis import checks
 from schemathesis.python import asgi
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.routes import events
 from service.routes.rounds import MAX_WAIT_S
-from tests.service.contract_fuzzing import SIGN_HERE, TOKEN_HERE, authorised_application
+from tests.service.contract_fuzzing import SIGN_HERE, TOKEN_HERE, Beginning
 from tests.service.test_contract import PUBLISHED
 
 CHECKS = [
@@ -43,6 +44,7 @@ class Later:
     """Cases are made when tests are collected; the application only when the first one runs."""
 
     application: ASGIApp
+    beginning: Beginning
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.application(scope, receive, send)
@@ -75,8 +77,12 @@ def impatient(case: Any) -> Any:
 
 @pytest.fixture(scope="module", autouse=True)
 def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    contract.app.application = authorised_application(tmp_path_factory.mktemp("fuzzed"))
-    yield
+    contract.app.beginning = beginning = Beginning(tmp_path_factory.mktemp("beginning"))
+    contract.app.application = beginning.application(tmp_path_factory.mktemp("fuzzed"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(events, "LONGEST_S", 0.01)  # or who follows an open run waits an hour
+        patched.setattr(events, "LOOK_AGAIN_S", 0.01)
+        yield
     asgi.shutdown_lifespans()
 
 
@@ -97,7 +103,7 @@ class Workflows(contract.as_state_machine()):  # type: ignore[misc]
         asgi.shutdown_lifespans()
         self._shared = contract.app.application
         self._directory = TemporaryDirectory()
-        contract.app.application = authorised_application(Path(self._directory.name))
+        contract.app.application = contract.app.beginning.application(Path(self._directory.name))
 
     def teardown(self) -> None:
         asgi.shutdown_lifespans()
