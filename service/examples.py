@@ -77,7 +77,7 @@ EXAMPLES: Mapping[str, Example] = {
     "models_delete_alias": Example({"alias": sample.OTHER_ALIAS}),
     "models_get_card": Example({"name": sample.ALIAS}),
     "models_get_artifact": Example({"name": sample.ALIAS}),
-    "models_delete_model": Example({"model_id": sample.OLD_MODEL}),
+    "models_delete_model": Example({"name": sample.OLD_MODEL}),
     "callers_create": Example(body={"name": "Ward dashboard", "models": [sample.ALIAS]}),
     "callers_every": Example(
         answer=[
@@ -107,10 +107,7 @@ EXAMPLES: Mapping[str, Example] = {
     "predict_predict": Example(
         body={
             "model": sample.ALIAS,
-            "records": [
-                {"age": 61, "lactate": None, "ward": "medical"},
-                {"age": 78, "lactate": 2.4, "ward": "surgical"},
-            ],
+            "records": sample.PATIENTS,
             "intervals": [0.9],
         }
     ),

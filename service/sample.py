@@ -94,6 +94,12 @@ PUBLIC_COLUMNS: Mapping[str, Sequence[Any]] = {
     "stay": [3.5, 6.0, 11.5],
 }
 
+PATIENTS: Sequence[Mapping[str, Any]] = [
+    {"age": 61, "lactate": None, "ward": "medical"},
+    {"age": 78, "lactate": 2.4, "ward": "surgical"},
+]
+"""Whose stay may be predicted."""
+
 _ROWS = 600
 """Of each hospital: enough for callers to be told variances."""
 _DAY_S = 86_400.0

@@ -110,10 +110,10 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     return Response(data, media_type="application/octet-stream")
 
 
-@router.delete("/{model_id}", status_code=204, summary="Delete a model")
+@router.delete("/{name}", status_code=204, summary="Delete a model")
 @states(NotFound)
-def delete_model(_: Admin, model_id: str, here: Here, predictor: Predicting) -> None:
-    """Delete a model, by its id, with every alias that points at it."""
+def delete_model(_: Admin, name: str, here: Here, predictor: Predicting) -> None:
+    """Delete a model, by its id and not by an alias, with every alias that points at it."""
     with here.database.changing() as connection:
-        models.remove(connection, model_id)
-    predictor.drop(model_id)
+        models.remove(connection, name)
+    predictor.drop(name)

@@ -1,6 +1,7 @@
 """The contract is what the coordinator does: published, complete, and true of every answer."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ from service.export import exported
 from tests.service.coordinator import Coordinator
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
-METHODS = {"get", "put", "post", "patch", "delete"}
 
 
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
@@ -65,7 +65,26 @@ def test_links_lead_to_operations_with_parameters_of_theirs() -> None:
     ]
     assert len(links) > 20
     for link in links:
-        assert set(link["parameters"]) <= parameters[link["operationId"]]
+        assert set(link.get("parameters", ())) <= parameters[link["operationId"]]
+
+
+def test_what_needs_an_id_is_led_to_by_what_gives_it() -> None:
+    led_to = {
+        link["operationId"]
+        for *_, each in operations()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    }
+    alone = {each["operationId"] for path, _, each in operations() if "{" in path} - led_to
+    assert alone == {
+        "public_sets_put",  # it gives the name itself
+        "membership_enrol",  # a link comes by mail, or by phone
+    }
+
+
+def test_no_two_paths_differ_by_the_name_of_a_parameter_alone() -> None:
+    paths = [*json.loads(PUBLISHED.read_text())["paths"]]
+    assert len({re.sub(r"{\w+}", "{}", path) for path in paths}) == len(paths)
 
 
 def test_every_example_of_admins_and_callers_succeeds_with_the_sample(
