@@ -43,6 +43,17 @@ class Postgres:
             with self._connected() as connection:
                 connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
+    @contextmanager
+    def away(self, url: str) -> Iterator[None]:
+        """Cut every connection to a database, and let nobody connect until the end."""
+        name = url.partition("?")[0].rpartition("/")[2]
+        with self._connected() as connection:
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
+            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s"
+            connection.execute(cut, (name,))
+            yield
+            connection.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+
     def program(self, name: str) -> str:
         """Give the path of a program of PostgreSQL's, such as pg_dump."""
         return os.fspath(self._server.bin_path / name)

@@ -65,6 +65,8 @@ def test_two_replicas_that_are_each_killed_once_give_the_same_model(
     ended = second.follow(run["id"], wait_s=280)
     assert ended["progress"]["sums"] > before
     sessions.assert_same(sessions.trained(second, ended), sessions.simulated(session))
+    for own in ("coordinator", "replica"):
+        assert list((federation.folder / own).iterdir()) == [], "all is in the database"
 
 
 def _roaming(ports: tuple[int, int], hospital: Hospital) -> Process:

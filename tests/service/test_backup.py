@@ -1,18 +1,39 @@
 """A backup is taken while the coordinator works, and restored as docs/operations.md says."""
 
-import sqlite3
+import re
+import shlex
+import struct
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from privacy.securesum.errors import SlotAbandoned
+from service.tokens import Role, issue
 from tests.postgres import Postgres
-from tests.service.coordinator import Coordinator
+from tests.service.coordinator import Coordinator, Hospital
 from tests.service.programs import TINY, model_bytes, simulated
 from tests.service.sites import Site, advance, session_of, start, stored_model, until, work
 from tests.stores import Store
+
+PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+
+
+def _run(program: str, path: str, instead: Mapping[str, object]) -> None:
+    """Run a command of the page, with these words in place of its examples."""
+    (line,) = re.findall(rf"(?:^ {{4}}|`)({program} [^`\n]+)", PAGE, re.MULTILINE)
+    _, *words = shlex.split(line)
+    for example, word in instead.items():
+        assert any(example in each for each in words), example
+        words = [each.replace(example, str(word)) for each in words]
+    subprocess.run([path, *words], check=True)
+
+
+def _back_up_sqlite(directory: Path, backup: Path) -> None:
+    instead = {"veilgp-data/veilgp.sqlite": directory / "veilgp.sqlite", "backup.sqlite": backup}
+    _run("python", sys.executable, instead)
 
 
 def _go_back(old: Coordinator, new: Callable[[], Coordinator], back_up: Callable[[], None]) -> None:
@@ -51,13 +72,11 @@ def _refuses_to_go_back(site: Site) -> None:
 def test_sqlite_is_backed_up_while_the_coordinator_works(tmp_path: Path) -> None:
     old, new = tmp_path / "old", tmp_path / "new"
     new.mkdir()
-
-    def back_up() -> None:
-        connection = sqlite3.connect(old / "veilgp.sqlite")
-        connection.execute("VACUUM INTO ?", (str(new / "veilgp.sqlite"),))
-        connection.close()
-
-    _go_back(Coordinator(old), lambda: Coordinator(new), back_up)
+    _go_back(
+        Coordinator(old),
+        lambda: Coordinator(new),
+        lambda: _back_up_sqlite(old, new / "veilgp.sqlite"),
+    )
 
 
 def test_postgresql_is_backed_up_while_the_coordinator_works(
@@ -68,12 +87,51 @@ def test_postgresql_is_backed_up_while_the_coordinator_works(
         settings: Store = {"database_url": url}
 
         def back_up() -> None:
-            command = [postgres.program("pg_dump"), "--format=custom", f"--file={dump}", url]
-            subprocess.run(command, check=True)
+            instead = {"veilgp.dump": dump, "postgresql://user@host/veilgp": url}
+            _run("pg_dump", postgres.program("pg_dump"), instead)
 
         def restored() -> Coordinator:
-            command = [postgres.program("pg_restore"), "--no-owner", f"--dbname={empty}", str(dump)]
-            subprocess.run(command, check=True)
+            instead = {"veilgp.dump": dump, "…": empty}
+            _run("pg_restore", postgres.program("pg_restore"), instead)
             return Coordinator(tmp_path / "new", database_url=empty)
 
         _go_back(Coordinator(tmp_path / "old", **settings), restored, back_up)
+
+
+def test_a_backup_has_no_token_no_secret_key_and_no_patients_row(tmp_path: Path) -> None:
+    with Coordinator(tmp_path) as coordinator:
+        sites = session_of(coordinator)
+        until(sites, "certificate", start(coordinator, sites[0].session))
+        _back_up_sqlite(tmp_path, tmp_path / "backup.sqlite")
+        secrets = [coordinator.token.encode()]
+    for site in sites:
+        secrets.append(site.identity.to_bytes())
+        cells = [float(cell) for name in ("age", "stay") for cell in site.table[name]]
+        secrets += [form for cell in cells for form in (struct.pack("<d", cell), b"%r" % cell)]
+    kept = (tmp_path / "backup.sqlite").read_bytes()
+    assert sites[0].identity.key in kept
+    assert not any(secret in kept for secret in secrets)
+
+
+def test_what_was_taken_back_since_the_backup_counts_again(tmp_path: Path) -> None:
+    """So the page says what to look through."""
+    old, new = tmp_path / "old", tmp_path / "new"
+    new.mkdir()
+    with Coordinator(old) as coordinator:
+        session = coordinator.session()
+        hospital = coordinator.approved(session, "Kiel")
+        used = coordinator.invite(session, "Lübeck")
+        with coordinator.context.database.changing() as connection:
+            caller = issue(connection, Role.CALLER, "ward", now=coordinator.clock(), models=["m"])
+        _back_up_sqlite(old, new / "veilgp.sqlite")
+        assert coordinator.admin("DELETE", f"/callers/{caller.id}").status_code == 204
+        suspended = {"status": "suspended"}
+        coordinator.admin("PATCH", f"/sessions/{session}/members/Kiel", suspended)
+        assert Hospital(coordinator).enrol(session, used).status_code == 201
+        assert hospital.membership(session).status_code == 403
+    with Coordinator(new) as restored:
+        (listed,) = restored.admin("GET", "/callers").json()
+        assert (listed["id"], listed["revoked_at"]) == (caller.id, None)
+        hospital.coordinator = restored
+        assert hospital.membership(session).status_code == 200
+        assert Hospital(restored).enrol(session, used).status_code == 201

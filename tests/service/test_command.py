@@ -15,6 +15,7 @@ from client_sdk.command import application
 from service import command, data_directory, tokens
 from service.database import Database
 from service.settings import Settings
+from tests.postgres import Postgres
 
 
 @pytest.fixture(autouse=True)
@@ -65,6 +66,21 @@ def test_the_admins_token_is_shown_on_the_first_start_only(
     assert is_valid(tmp_path / "data", secret_in(first))
     code, second, _ = run(capsys, command.serve, *arguments)
     assert (code, second) == (0, "")
+
+
+def test_of_several_replicas_the_first_shows_the_token(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    postgres: Postgres,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with postgres.database() as url:
+        monkeypatch.setenv("VEILGP_DATABASE_URL", url)
+        first, second = (
+            run(capsys, command.serve, "--data-dir", str(tmp_path / name))[1] for name in "ab"
+        )
+    assert secret_in(first)
+    assert second == ""
 
 
 def test_a_reset_replaces_the_token(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -10,12 +10,13 @@ from typing import Self
 import pytest
 from sqlalchemy import delete, select
 
-from service import notices
+from service import notices, sample
 from service.database import Database
 from service.leases import Leases
 from service.notices import Listener
 from service.settings import Settings
 from service.tables import leases
+from service.tokens import Role, issue
 from tests.postgres import Postgres
 from tests.service.coordinator import Clock, Coordinator
 from tests.service.programs import TINY, model_bytes, simulated
@@ -181,6 +182,24 @@ def test_starting_and_ending_a_run_at_one_replica_is_heard_at_the_other(
         assert ear.next() == session
         runs_of(one).give_up(run, "run.internal", "")
         assert ear.next() == session
+
+
+def test_each_replica_limits_callers_by_itself(postgres: Postgres, tmp_path: Path) -> None:
+    with postgres.database() as url:
+        settings: Store = {"database_url": url, "caller_rows_per_minute": 1}
+        with (
+            Coordinator(tmp_path / "a", **settings) as one,
+            Coordinator(tmp_path / "b", **settings) as other,
+        ):
+            now = other.clock.now = one.clock.now
+            with one.context.database.changing() as connection:
+                sample.seed(connection, now=now)
+                caller = issue(connection, Role.CALLER, "ward", now=now, models=[sample.ALIAS])
+            body = {"model": sample.ALIAS, "records": sample.PATIENTS[:1]}
+            asked = [
+                each.bearer(caller.secret, "POST", "/predict", body) for each in (one, one, other)
+            ]
+            assert [answer.status_code for answer in asked] == [200, 429, 200]
 
 
 @EVERY_STORE

@@ -1,0 +1,70 @@
+"""What docs/operations.md names and numbers is so; its commands are run in `test_backup`."""
+
+import re
+from pathlib import Path
+
+from privacy.securesum.masking import body_bytes
+from service import checks, database, engine
+from service.logs import IDS
+from service.metrics import Metrics
+from service.routes import rounds
+from service.settings import PREFIX, Settings
+from tests.service.coordinator import Coordinator
+from tests.service.test_contract import operations
+
+ROOT = Path(__file__).parents[2]
+PAGE = " ".join((ROOT / "docs" / "operations.md").read_text().split())
+DEFAULTS = Settings.model_fields
+
+
+def test_settings_that_it_names_are_settings() -> None:
+    named = set(re.findall(rf"{PREFIX}([A-Z_]+)", PAGE))
+    assert named
+    assert {name.lower() for name in named} <= set(DEFAULTS)
+    for name in ("lease_s", "open_metrics", "max_vector", "caller_rows_per_minute"):
+        assert f"`{name}`" in PAGE
+        assert name in DEFAULTS
+
+
+def test_paths_that_it_names_are_operations() -> None:
+    known = {(method.upper(), path) for path, method, _ in operations()}
+    named = re.findall(r"`(GET|POST|PUT|DELETE) (/[^`\s]*)`", PAGE)
+    assert len(named) >= 5
+    assert set(named) <= known
+    assert ("GET", "/runs/{run_id}/events") in known
+
+
+def test_figures_that_it_names_are_those_that_there_are() -> None:
+    registry = Metrics().registry
+    names = {
+        f"{family.name}_total" if family.type == "counter" else family.name
+        for family in registry.collect()
+    }
+    assert set(re.findall(r"veilgp_[a-z_]+[a-z]", PAGE)) == names
+
+
+def test_a_line_of_the_log_has_the_ids_that_it_names() -> None:
+    for name in IDS:
+        assert f"`{name}`" in PAGE
+
+
+def test_its_numbers_are_those_of_the_code() -> None:
+    connections = database._CONNECTIONS + database._MORE_CONNECTIONS
+    octets = body_bytes(DEFAULTS["max_vector"].default)
+    for said in (
+        f"`lease_s` ({DEFAULTS['lease_s'].default} s)",
+        f"within {engine.LOOK_AGAIN_S:.0f} s more",
+        f"members look every {rounds._LOOK_AGAIN_S:.0f} s",
+        f"up to {connections} connections",
+        f"{checks.LEAST_FREE >> 20} MiB free for uploads",
+        f"let an answer take {rounds.MAX_WAIT_S} s",
+        f"up to {octets >> 20} MiB with the default `max_vector`",
+    ):
+        assert said in PAGE, said
+
+
+def test_every_answer_has_its_requests_id(coordinator: Coordinator) -> None:
+    for path in ("/healthz", "/no/such/place", "/"):
+        assert re.fullmatch(
+            "[0-9a-f]{32}", coordinator.request("GET", path).headers["X-Request-Id"]
+        )
