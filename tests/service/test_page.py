@@ -8,10 +8,12 @@ import pytest
 from httpx import Response
 from sqlalchemy import select
 
+from kernels.rounds.site import Part
 from service import presence, sign_in
 from service.plots import calibration_plot, steps_plot
 from service.tables import tokens as token_table
 from service.tokens import Role, issue
+from tests.rounds.tables import table
 from tests.service.coordinator import Coordinator
 from tests.service.programs import WHOLE
 from tests.service.sites import Site, session_of, start, stop_engine, until, work
@@ -65,6 +67,38 @@ def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordin
     ):
         assert promised in shown, promised
     assert shown.count('class="plot"') == 3 + 2  # metrics, then a calibration curve a target
+
+
+def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> None:
+    sites = session_of(coordinator, WHOLE)
+    run = start(coordinator, sites[0].session)
+    assert coordinator.admin("POST", f"/runs/{run}/cancel").status_code == 200
+    shown = page(coordinator, f"/view/{sites[0].session}", signed_in(coordinator)).text
+    assert re.findall('<li class="([a-z]+)">', shown) == ["stopped", *["unreached"] * 4]
+
+
+def numbers(text: str) -> set[str]:
+    """Every number that is told; what is within a tag, as coordinates are, or an id is none."""
+    seen = re.sub(r"<[^>]*>|[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…", " ", text)
+    return set(re.findall(r"[0-9]+(?:[.][0-9]+)?", seen))
+
+
+def test_the_rows_of_all_are_shown_and_no_figure_of_one(coordinator: Coordinator) -> None:
+    sites = session_of(coordinator, WHOLE, [table(n, seed=n) for n in (503, 701, 911)])
+    run = start(coordinator, sites[0].session)
+    work(sites)
+    cookie = signed_in(coordinator)
+    shown = numbers(page(coordinator, "/", cookie).text)
+    shown |= numbers(page(coordinator, f"/view/{sites[0].session}", cookie).text)
+    told = shown | numbers(coordinator.admin("GET", f"/runs/{run}").text)
+    assert str(sum(site.rows.count(Part.TRAINING) for site in sites)) in shown
+    for site in sites:
+        own = [len(site.table["age"]), site.rows.count(Part.TRAINING)]
+        for name in ("age", "stay", "cost"):
+            column = site.table[name]
+            own += [column.mean(), column.std(), column.sum(), column.min(), column.max()]
+        for figure in own:
+            assert not told & {f"{figure:.{digits}g}" for digits in (4, 5, 17)}, figure
 
 
 def test_an_open_run_is_shown_with_its_stage_its_deadline_and_whom_it_waits_for(
