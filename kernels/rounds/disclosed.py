@@ -11,7 +11,7 @@ from typing import Any
 from kernels.errors import ProgramError
 from kernels.linear import Hyperparameters
 from kernels.plain import encode_json
-from kernels.rounds import distillation, exact, fedavg, linear_two_sums, moments, update
+from kernels.rounds import distillation, elbo, exact, fedavg, linear_two_sums, moments, update
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
