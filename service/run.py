@@ -28,6 +28,7 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
+from privacy.accounting.events import Release
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.identity import Member, Roster
 from privacy.ledger import Entry, Ledger
@@ -429,8 +430,8 @@ class Run:
         """Take what `prepare` has computed from this very run: the next sum begins, or all ends.
 
         Where too few of the epoch are left for it, a new epoch begins. With differential privacy a
-        sum is charged here, before anyone hears of it; one that the budget does not allow ends the
-        run.
+        sum is charged here, before anyone hears of it; one that the budget does not allow, with the
+        rest of the run, ends it.
         """
         epoch, last = self.epoch.epoch, self.slot
         if epoch is None:
@@ -466,19 +467,31 @@ class Run:
                 raise OutOfOrder("A private session's sums have noise and are charged.")
             return
         plan, slot = self.plan, 0 if self.slot is None else self.slot.task.slot + 1
-        self.ledger = self.ledger.charge(
+        charged = self.ledger.charge(
             Entry(now, plan.session_id, plan.id, self.epoch.number, slot, sum_plan.release)
+        )
+        charged.affords(self._rest(charged))  # or it would be spent on a run without a model
+        self.ledger = charged
+
+    def _rest(self, ledger: Ledger) -> tuple[Release, ...]:
+        """Give what the run would still release, after what this ledger has of it."""
+        return ledgers.rest_of(
+            self.plan.program,
+            self.epoch.terms,
+            self.plan.seed,
+            stage=self.position.stage,
+            charged=[each for each in ledger.entries if each.run == self.plan.id],
         )
 
     @property
     def _can_repeat(self) -> bool:
-        """Whether the budget allows the sum under way once more."""
+        """Whether the budget allows the sum under way once more, and then the rest of the run."""
         if self.ledger is None or not self.ledger.entries:
             return False
         charged = len(self.ledger.entries)
         if self._affordable is None or self._affordable[0] != charged:
             try:
-                self.ledger.affords([self.ledger.entries[-1].release])
+                self.ledger.affords([self.ledger.entries[-1].release, *self._rest(self.ledger)])
             except BudgetExceeded:
                 self._affordable = charged, False
             else:
