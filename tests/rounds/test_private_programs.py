@@ -20,6 +20,7 @@ from kernels.rounds import (
     linear_two_sums,
     moments,
     recalibration,
+    refinement,
     registry,
     storage,
     update,
@@ -58,9 +59,8 @@ def test_what_has_no_private_form_is_refused_when_the_program_is_made(spec: Any)
 
 def test_every_installed_algorithm_has_a_private_form_or_says_that_it_has_none() -> None:
     model = private.program(moments.Spec()).start()
-    specs: dict[Any, Any] = {
-        own: own.Spec() for own in (moments, elbo, linear, recalibration, evaluation, update)
-    }
+    private_forms = (moments, elbo, linear, refinement, recalibration, evaluation, update)
+    specs: dict[Any, Any] = {own: own.Spec() for own in private_forms}
     specs[exact] = exact.Spec(penalties=(1.0,))
     for algorithm in registry.ALGORITHMS.values():
         refused = algorithm not in specs
