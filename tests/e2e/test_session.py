@@ -68,10 +68,12 @@ def test_hospitals_killed_at_each_stage_of_a_sum_go_on_to_the_pooled_model(
     def restart_the_dead(_: object) -> None:
         for hospital in members:
             assert hospital.process is not None
-            if hospital.process.code() == -signal.SIGKILL:
+            # Asked once: it may die between two questions.
+            code = hospital.process.code()
+            assert code in (None, 0, -signal.SIGKILL), hospital.process.words()[-3000:]
+            if code == -signal.SIGKILL:
                 hospital.process = lives[hospital.name].pop(0)
                 hospital.process.start()
-        federation.check_hospitals()
 
     model = sessions.trained(federation, federation.follow(run, seen=restart_the_dead, wait_s=280))
     assert not any(lives.values()), "each was killed twice"
