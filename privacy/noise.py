@@ -72,9 +72,9 @@ def exact(deviation: int, count: int) -> NDArray[np.int64]:
 def approximate(generator: np.random.Generator) -> Source:
     """Return a source that rounds numpy's normal floats: for simulations, never for real data.
 
-    In distribution it is within 1/(16·deviation²) of `exact` an element, for ideal normal floats
-    (privacy.accounting.distributed), and a hundred times as fast; but it is predictable from its
-    generator's state.
+    A hundred times as fast as `exact`, and for ideal normal floats the same up to 32/deviation² of
+    every probability (privacy.accounting.distributed); but who has seen the generator's state knows
+    all that it draws.
     """
 
     def rounded(deviation: int, count: int) -> NDArray[np.int64]:

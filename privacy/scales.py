@@ -62,9 +62,9 @@ def finest_bits(block: Block, max_clients: int) -> int:
 
 def noisy_bits(block: Block, max_clients: int, noise: float) -> int:
     """Return f for shares of `noise` × Δ_int, as the module says; refuse where nothing fits."""
-    d = math.sqrt(block.length)
-    steps = max(SHARE_DEVIATION / noise, d / _ROUNDING_COST, 1.0)
-    bits = math.frexp(steps / _sensitivity(block))[1]
+    steps = max(SHARE_DEVIATION / noise, math.sqrt(block.length) / _ROUNDING_COST)
+    mantissa, bits = math.frexp(steps / _sensitivity(block))
+    bits -= mantissa == 0.5
     while (share := share_deviation(block, bits, noise)) >= LEAST_SHARE_DEVIATION:
         if fits(block, max_clients, bits, share):
             return bits

@@ -34,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 from privacy.encoding import Encoding
 from privacy.identity import Identity, Member, Pins, Randomness, Roster
 from privacy.layout import SecureTotal
+from privacy.noise import Source, draw, exact
 from privacy.securesum.client import Client
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.epoch import Epoch
@@ -255,10 +256,19 @@ class Simulation:
         *,
         statistic: str = "simulated",
         broadcast: bytes = b"",
+        source: Source = exact,
     ) -> SecureTotal:
-        """Sum one contribution per site, decoded; raise if the sum does not complete."""
+        """Sum one contribution per site, decoded; raise if the sum does not complete.
+
+        Where the encoding has noise, each site draws its own from `source`.
+        """
+        noisy = bool(encoding.share_deviations)
+        noises = [draw(encoding, source=source).once() if noisy else None for _ in contributions]
         outcome = self.sum(
-            [encoding.encode(values) for values in contributions],
+            [
+                encoding.encode(values, noise=noise)
+                for values, noise in zip(contributions, noises, strict=True)
+            ],
             statistic=statistic,
             encoding=encoding.to_bytes(),
             broadcast=broadcast,

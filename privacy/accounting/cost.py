@@ -7,7 +7,7 @@ cost is the greatest over the choices of one part of each dealing.
 For the releases that a unit pays for, each of these is a proof, and the least counts:
 
     gaussian      exact composition, as if every sum were over all units, plus the integers' gap
-    concentrated  the same by zero-concentrated privacy, which pays no e^ε for the gap
+    concentrated  the same by zero-concentrated privacy, whose gap does not grow with ε
     renyi         with sums over Poisson samples: Opacus's Rényi divergences, plus the gap
     numerical     the same by the distribution of the privacy loss
 """
@@ -21,11 +21,11 @@ from functools import partial
 from typing import final
 
 from privacy.accounting import gaussian, sampled
-from privacy.accounting.distributed import gap, ratio, slack
+from privacy.accounting.distributed import Gap
 from privacy.accounting.events import Release
 from privacy.errors import AccountingError, UnknownRelease
 
-_RESERVES = (0.0, 2.0**-30, 2.0**-20, 2.0**-12, 2.0**-8, 2.0**-4, 0.5)
+_RESERVES = (0.0, 2.0**-30, 2.0**-10, 0.5)
 """Parts of δ, tried in turn, that are set aside for the gap."""
 _MOST_CHOICES = 16
 
@@ -67,12 +67,11 @@ class _Bill:
     """What one unit pays for.
 
     sums: how many there are of each (multiplier, sampling rate).
-    gap, ratio: of privacy.accounting.distributed, over all of them.
+    gap: of all of them, between integer shares and Gaussians.
     """
 
     sums: Mapping[tuple[float, float], int]
-    gap: float
-    ratio: float
+    gap: Gap
 
 
 def _bills(releases: Sequence[Release]) -> list[_Bill]:
@@ -90,7 +89,7 @@ def _bills(releases: Sequence[Release]) -> list[_Bill]:
 
 def _bill(releases: Iterable[Release]) -> _Bill:
     return _together(
-        [_Bill({(it.multiplier, it.sampling_rate): it.sums}, gap(it), ratio(it)) for it in releases]
+        [_Bill({(it.multiplier, it.sampling_rate): it.sums}, Gap.of(it)) for it in releases]
     )
 
 
@@ -98,9 +97,7 @@ def _together(bills: Sequence[_Bill]) -> _Bill:
     sums: Counter[tuple[float, float]] = Counter()
     for bill in bills:
         sums.update(bill.sums)
-    return _Bill(
-        sums, math.fsum(bill.gap for bill in bills), math.fsum(bill.ratio for bill in bills)
-    )
+    return _Bill(sums, Gap.together(bill.gap for bill in bills))
 
 
 def _above(bills: Sequence[_Bill]) -> _Bill:
@@ -113,7 +110,7 @@ def _above(bills: Sequence[_Bill]) -> _Bill:
     sums: Counter[tuple[float, float]] = Counter({(1 / mu, 1.0): 1} if mu else {})
     for bill in bills:
         sums |= Counter({kind: count for kind, count in bill.sums.items() if kind[1] < 1})
-    return _Bill(sums, max(bill.gap for bill in bills), max(bill.ratio for bill in bills))
+    return _Bill(sums, Gap.greatest(bill.gap for bill in bills))
 
 
 def _composed(bill: _Bill, *, sampled: bool) -> float:
@@ -135,7 +132,7 @@ def _cheapest(bill: _Bill, delta: float, enough: float) -> Cost:
 def _proofs(bill: _Bill, delta: float) -> Iterator[tuple[str, Callable[[], float]]]:
     """Give all accountants that know this bill, the quick ones first."""
     mu = _composed(bill, sampled=True)
-    divergences = mu**2 / 2 * gaussian.ORDERS + 3 * bill.ratio
+    divergences = mu**2 / 2 * gaussian.ORDERS + 3 * bill.gap.shares
     yield "gaussian", partial(_with_gap, partial(gaussian.epsilon, mu), bill.gap, delta)
     yield "concentrated", partial(gaussian.from_renyi, gaussian.ORDERS, divergences, delta)
     if any(q < 1 for _, q in bill.sums):
@@ -147,15 +144,16 @@ def _proofs(bill: _Bill, delta: float) -> Iterator[tuple[str, Callable[[], float
         yield "numerical", partial(_with_gap, numerical, bill.gap, delta)
 
 
-def _with_gap(proof: Callable[[float], float], gap: float, delta: float) -> float:
-    """Return an ε that a proof for Gaussian noise gives for integer shares with this gap.
+def _with_gap(proof: Callable[[float], float], gap: Gap, delta: float) -> float:
+    """Return ε that a proof for Gaussian noise, from δ to ε, gives for integer shares.
 
-    It proves (ε, δ(1 − r)), for the first reserve r that covers (1 + e^ε)·gap ≤ δ·r.
+    A part r of δ is set aside: what it proves at e^−Λ·δ(1 − r), ε − 2Λ, is true at δ if the slack
+    is at most δ·r. The first such r is taken.
     """
     for reserve in _RESERVES:
-        if slack(0.0, gap) > delta * reserve:
+        if gap.slack(0.0) > delta * reserve:
             continue
-        epsilon = proof(delta * (1 - reserve))
-        if slack(epsilon, gap) <= delta * reserve:
-            return epsilon
+        epsilon = proof(math.exp(-gap.rounded) * delta * (1 - reserve))
+        if gap.slack(epsilon) <= delta * reserve:
+            return epsilon + 2 * gap.rounded
     return math.inf

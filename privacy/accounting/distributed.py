@@ -1,7 +1,8 @@
 """The gap between what members draw, the sum of integer shares, and one Gaussian.
 
 Each of h honest members adds N_ℤ(0, s²), the discrete Gaussian with P(k) ∝ exp(−k²/2s²), to every
-coordinate. Accounting speaks of N(0, σ²) with σ² = h·s², so two steps are to be paid for.
+coordinate. Accountants speak of N(0, σ²) with σ² = h·s². From one to the other it is two steps,
+each with a bound on how far the logarithms of the probabilities of an integer k are apart.
 
 **Shares to one discrete Gaussian.** Let φ_v be the density of N(0, v²), c_v = Σ_k φ_v(k), and
 κ² = 1/(1/v² + 1/s²). A product of two Gaussian densities is a Gaussian density times another,
@@ -15,66 +16,100 @@ v and s the larger is at least √2·κ, so its c is far closer. For κ ≥ 1/2 
 is within 5·e^(−2π²κ²). With v² = k·s², one share after the other (Kairouz, Liu and Steinke, The
 distributed discrete Gaussian mechanism, 2021),
 
-    η = 5·Σ_{k=1}^{h−1} exp(−2π²s²·k/(k+1))
-
-bounds the logarithm of the ratio of the two probabilities, at every integer.
+    η = 5·Σ_{k=1}^{h−1} exp(−2π²s²·k/(k+1)).
 
 **One discrete Gaussian to a rounded one.** Integers plus N(0, σ²), rounded to the nearest integer,
 are integers plus rounded noise: what is proved of N(0, σ²) holds of it, by post-processing. Its
-P'(k) is the integral of φ over [k − ½, k + ½], and φ(k) is the midpoint rule for it, with the error
-∫K(u)φ''(k + u)du, 0 ≤ K(u) = (½ − |u|)²/2 ≤ 1/8. Summed over k that is at most
-(1/8)·∫|φ''| = (1/8)·4·φ_1(1)/σ² < 0.1211/σ²; the constant c adds less than 2.01·e^(−2π²σ²). Half of
-the sum is the total variation: less than 1/(16σ²) for σ ≥ 1.
 
-So, coordinate by coordinate and sum by sum, what is drawn and what is accounted are within
+    P'(k) = ∫_{−½}^{½} φ_σ(k + u)du = φ_σ(k)·2·∫_0^½ cosh(k·u/σ²)·e^(−u²/2σ²)du
 
-    t = 1/(16·h·s²) + η
+is between φ_σ(k)·e^(−1/8σ²) and φ_σ(k)·e^(k²/8σ⁴), as 1 ≤ cosh x ≤ e^(x²/2), and the discrete
+Gaussian's P(k) is φ_σ(k)/c_σ with 1 ≤ c_σ ≤ e^(2.01·e^(−2π²σ²)). So for |k| ≤ K·σ, K ≥ 1, their
+logarithms are within K²/8σ² + 2.01·e^(−2π²σ²). Beyond K·σ either has less than τ = 2·e^(−K²/2).
 
-in total variation (for η ≤ 1), and the sums of a run within the sum of these, T: as each is chosen
-from the outputs before it, replace one after the other. Probabilities of one table then differ by T
-from those of an (ε, δ)-private mechanism, and so do those of its neighbour:
+**What it costs.** Over all coordinates of all sums, each sum chosen from the outputs before it, let
+Λ be the sum of these differences and T that of the tails. If Gaussian noise is (ε, δ)-private, then
+for every set E of outputs, exchanging the probabilities on either side,
 
-    P(M(D) ∈ E) ≤ e^ε·P(M(D') ∈ E) + δ + (1 + e^ε)·T.
+    P(M(D) ∈ E) ≤ e^(ε+2Λ)·P(M(D') ∈ E) + e^Λ·δ + (1 + e^(ε+Λ))·T.
 
-With s at 2^30 a coordinate costs 2^-64/h. At large ε the factor e^ε outgrows it; the other way is
-concentrated privacy, where the discrete Gaussian itself is exactly as good as the continuous one
-(Canonne, Kamath and Steinke, 2020) and only η is paid: with d coordinates, and P and Q the ideal
-probabilities that P' and Q' are within e^±ηd of,
+With s = 2^30 and K = 16 a coordinate costs 2^-55/h in Λ and 2^-183 in T: a hundred million of them
+2e-9 of ε and no δ. Where ε is so large that e^ε·T counts there is concentrated privacy, in which
+the discrete Gaussian itself is exactly as good as the continuous one (Canonne, Kamath and Steinke,
+2020) and only η is paid. With P, Q the probabilities of single discrete Gaussians, P', Q' within
+e^±H of them,
 
-    (α − 1)·D_α(P'‖Q') = log E_P'[(P'/Q')^(α−1)] ≤ ηd + 2ηd(α − 1) + (α − 1)·D_α(P‖Q),
+    (α − 1)·D_α(P'‖Q') = log E_P'[(P'/Q')^(α−1)] ≤ H + 2H(α − 1) + (α − 1)·D_α(P‖Q),
 
-so D_α grows by at most 3ηd for α ≥ 2.
+so D_α grows by at most 3H for α ≥ 2.
 
 More noise than accounted for, from members beyond h, is post-processing. What colluders draw they
 know, so it counts for nothing: h leaves them out.
 """
 
 import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self, final
 
 from privacy.accounting.events import Release
 
-
-def ratio(release: Release) -> float:
-    """Return η·d over all sums of a release: shares against one discrete Gaussian, in log."""
-    square = 2 * (math.pi * release.share_deviation) ** 2
-    per_element = 5 * math.fsum(
-        math.exp(-square * k / (k + 1)) for k in range(1, min(release.honest, _SHARES))
-    )
-    if release.honest > _SHARES:
-        per_element += 5 * (release.honest - _SHARES) * math.exp(-square * _SHARES / (_SHARES + 1))
-    return per_element * release.dimension * release.sums
-
-
-def gap(release: Release) -> float:
-    """Return T: the total variation between a release's sums and ones with Gaussian noise."""
-    variance = release.honest * release.share_deviation**2
-    return min(release.dimension * release.sums / (16 * variance) + ratio(release), 1.0)
-
-
-def slack(epsilon: float, gap: float) -> float:
-    """Return what a gap adds to δ at ε."""
-    return gap * (1 + math.exp(min(epsilon, 700.0)))
-
-
+_REACH = 16.0
+"""K: deviations within which probabilities are compared one by one."""
 _SHARES = 1000
 """From here on k/(k + 1) is taken as it is at this k, which only adds."""
+
+
+@final
+@dataclass(frozen=True)
+class Gap:
+    """The gap of some sums; those of several add up.
+
+    shares: H, the sum of η: to single discrete Gaussians, in logarithms of probabilities.
+    rounded: Λ, to rounded Gaussians.
+    tails: T, the probability that the latter does not hold.
+    """
+
+    shares: float = 0.0
+    rounded: float = 0.0
+    tails: float = 0.0
+
+    @classmethod
+    def of(cls, release: Release) -> Self:
+        """Return the gap of all sums of a release."""
+        elements = release.dimension * release.sums
+        exponent = 2 * (math.pi * release.share_deviation) ** 2
+        shares = 5 * math.fsum(
+            math.exp(-exponent * k / (k + 1)) for k in range(1, min(release.honest, _SHARES))
+        )
+        if release.honest > _SHARES:
+            left = release.honest - _SHARES
+            shares += 5 * left * math.exp(-exponent * _SHARES / (_SHARES + 1))
+        variance = release.honest * release.share_deviation**2
+        rounding = _REACH**2 / (8 * variance) + 2.01 * math.exp(-2 * math.pi**2 * variance)
+        tails = 2 * math.exp(-(_REACH**2) / 2)
+        return cls(elements * shares, elements * (shares + rounding), elements * tails)
+
+    @classmethod
+    def together(cls, gaps: Iterable["Gap"]) -> Self:
+        """Return the gap of sums, of which each has one of these."""
+        listed = list(gaps)
+        return cls(
+            math.fsum(gap.shares for gap in listed),
+            math.fsum(gap.rounded for gap in listed),
+            math.fsum(gap.tails for gap in listed),
+        )
+
+    @classmethod
+    def greatest(cls, gaps: Iterable["Gap"]) -> Self:
+        """Return a gap that is at least each of these."""
+        listed = list(gaps)
+        return cls(
+            max(gap.shares for gap in listed),
+            max(gap.rounded for gap in listed),
+            max(gap.tails for gap in listed),
+        )
+
+    def slack(self, epsilon: float) -> float:
+        """Return (1 + e^(ε+Λ))·T: what is added to e^Λ·δ where Gaussian noise is (ε, δ)-private."""
+        return self.tails * (1 + math.exp(min(epsilon + self.rounded, 700.0)))

@@ -25,13 +25,15 @@ from privacy.accounting.cost import cost
 from privacy.accounting.events import Release
 from privacy.errors import AccountingError, NoSuchPlan
 
-_RESERVE = 2.0**-8
-"""The part of δ that is left for the gap between integer shares and a Gaussian."""
+_RESERVE = 2.0**-12
+"""The part of ε and δ that is left for the gap between integer shares and a Gaussian."""
 _DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 _MOST = 1e6
 """The greatest multiplier that an encoding takes."""
 _DEALING = b"planned"
-_SEARCHED = 2.0**-11
+_SEARCHED = 2.0**-10
+_SECANTS = 8
+_MOST_TRIES = 40
 
 
 @final
@@ -77,14 +79,14 @@ def multipliers(
         raise AccountingError(f"a budget is for 1 to 10⁶ runs, not {runs!r:.40}")
     if not stages:
         return ()
-    usable = delta * (1 - _RESERVE)
-    whole = gaussian.most_mu(epsilon, usable) / math.sqrt(runs)
+    target, usable = epsilon * (1 - _RESERVE), delta * (1 - _RESERVE)
+    whole = gaussian.most_mu(target, usable) / math.sqrt(runs)
     found = [
         _alone(stage, whole * math.sqrt(fraction), delta=usable)
         for stage, fraction in zip(stages, _fractions(stages), strict=True)
     ]
     if any(stage.sampling_rate < 1 for stage in stages):
-        factor = _factor(stages, found, epsilon=epsilon, delta=usable, runs=runs)
+        factor = _factor(stages, found, epsilon=target, delta=usable, runs=runs)
         found = _moved(stages, found, factor)
     rounded = tuple(float(_DIGITS.create_decimal(Decimal(z))) for z in found)
     if max(rounded) > _MOST:
@@ -115,10 +117,11 @@ def _alone(stage: Stage, mu: float, *, delta: float) -> float:
     plain = math.sqrt(stage.sums) / mu
     if stage.sampling_rate == 1:
         return plain
-    target = gaussian.epsilon(mu, delta)
+    # A hundredth is a start: less than that the numerical accountant cannot tell apart.
+    target = max(gaussian.epsilon(mu, delta), 0.01)
     # Many sums over small samples are nearly Gaussian, with q/z in the place of 1/z.
     near = plain * max(stage.sampling_rate, 2.0**-6)
-    return _least(lambda z: _planned([stage], [z], runs=1, delta=delta) <= target, near, 1.5)
+    return _least(lambda z: _planned([stage], [z], runs=1, delta=delta), target, near)
 
 
 def _factor(
@@ -130,12 +133,12 @@ def _factor(
         parts |= {stage.part for stage in stages}
     affected = [i for i, stage in enumerate(stages) if stage.part in parts]
 
-    def affordable(factor: float) -> bool:
+    def spent(factor: float) -> float:
         moved = _moved(stages, found, factor)
         chosen = [stages[i] for i in affected], [moved[i] for i in affected]
-        return _planned(*chosen, runs=runs, delta=delta) <= epsilon
+        return _planned(*chosen, runs=runs, delta=delta)
 
-    return _least(affordable, 1.0, 1.02)
+    return _least(spent, epsilon, 1.0)
 
 
 def _moved(stages: Sequence[Stage], found: Sequence[float], factor: float) -> list[float]:
@@ -144,26 +147,35 @@ def _moved(stages: Sequence[Stage], found: Sequence[float], factor: float) -> li
     ]
 
 
-def _least(affordable: Callable[[float], bool], near: float, step: float) -> float:
-    """Return the least affordable multiplier, or a little more, beginning near one."""
-    low = high = near
-    if affordable(near):
-        while affordable(low / step):
-            low /= step
-        low, high = low / step, low
-    else:
-        while not affordable(high * step):
-            high *= step
-            if high > near * _MOST:
-                raise NoSuchPlan("no noise on its sums over samples keeps this plan within ε")
-        low, high = high, high * step
-    while high / low > 1 + _SEARCHED:
-        middle = math.sqrt(low * high)
-        if affordable(middle):
-            high = middle
+def _least(spent: Callable[[float], float], target: float, near: float) -> float:
+    """Return where a decreasing function comes to the target, or hardly below, by secants.
+
+    On logarithmic scales it is nearly a straight line: ε is about proportional to 1/z. Where it is
+    not, as other stages spend most, large steps and halving come to an end too.
+    """
+    low, high, slope = 0.0, math.inf, -1.0
+    z, last = near, (0.0, 0.0)
+    for attempt in range(_MOST_TRIES):
+        epsilon = spent(z)
+        if target * (1 - _SEARCHED) <= epsilon <= target:
+            return z
+        if epsilon > target:
+            low = z
         else:
-            low = middle
-    return high
+            high = z
+        if min(epsilon, *last) > 0 and math.isfinite(epsilon) and last[0] != z:
+            slope = math.log(epsilon / last[1]) / math.log(z / last[0])
+            slope = min(max(slope, -4.0), -0.1)
+        last = z, min(epsilon, 1e9)
+        aim = target * (1 - _SEARCHED / 2) / max(epsilon, 1e-9)
+        z *= min(max(aim ** (1 / slope), 1 / 8), 8.0)
+        if attempt > _SECANTS and (low == 0 or high == math.inf):
+            z = high / 4 if low == 0 else low * 4
+        elif attempt > _SECANTS or not low < z < high:
+            z = math.sqrt(low * high)
+    if high < math.inf:
+        return high
+    raise NoSuchPlan("no noise on its sums over samples keeps this plan within its budget")
 
 
 def _planned(

@@ -131,11 +131,18 @@ def check_active(entry: EpochEntry, epoch: Epoch, own: int, task: Task) -> None:
         raise TooFewActive(f"{pinned} pinned members are active; the least is {least}.")
 
 
-def check_encoding(task: Task) -> None:
-    """Refuse an encoding of another length, or whose sum over the active members can overflow."""
+def check_encoding(task: Task, terms: Terms) -> None:
+    """Refuse an encoding of another length, or whose sum over the active members can overflow.
+
+    With differential privacy it has noise, without it has none.
+    """
     if not task.encoding:
         return
-    length, clients = _capacity(task.encoding)
+    length, clients, noisy = _capacity(task.encoding)
+    if noisy != terms.differential_privacy:
+        raise WrongEncoding(
+            "The task's encoding adds noise exactly if the session has differential privacy."
+        )
     if length != task.length or clients < len(task.active):
         raise WrongEncoding(
             f"The encoding is for {length} elements and up to {clients} clients; the task has "
@@ -144,10 +151,10 @@ def check_encoding(task: Task) -> None:
 
 
 @lru_cache(maxsize=8)
-def _capacity(encoding: bytes) -> tuple[int, int]:
-    """Length and clients of an encoding: the same one in every sum of a stage, read once."""
+def _capacity(encoding: bytes) -> tuple[int, int, bool]:
+    """Length, clients and noise of an encoding: the same in every sum of a stage, read once."""
     read = Encoding.from_bytes(encoding)
-    return read.layout.length, read.max_clients
+    return read.layout.length, read.max_clients, bool(read.share_deviations)
 
 
 def check_noise(journal: Journal, terms: Terms, noise: bytes) -> None:

@@ -269,7 +269,7 @@ class Client:
             return self._upload_again(entry, task.slot)
         checks.check_broadcast(task, broadcast)
         checks.check_active(entry, epoch, own, task)
-        checks.check_encoding(task)
+        checks.check_encoding(task, epoch.terms)
         checks.check_noise(self._journal, epoch.terms, noise)
         bound = steady.bind_for_upload(self._journal, entry, epoch, task.active, table)
         made = make_upload(

@@ -257,15 +257,19 @@ def test_a_second_task_for_the_same_slot(asked):
     assert (again.message, bytes(again.body)) == (first.message, bytes(first.body))
 
 
-def test_an_encoding_that_does_not_fit_or_could_overflow(asked):
+def test_an_encoding_that_does_not_fit_or_could_overflow_or_has_no_noise(asked):
     simulation, task, vectors = asked
-    layout = Layout((Block("b", (N + 1,), bound=1.0, resolution=1e-6),))
-    fits = Encoding.finest(layout, max_clients=N).to_bytes()
-    too_few = Encoding.finest(layout, max_clients=N - 1).to_bytes()
-    longer = Layout((Block("b", (N + 2,), bound=1.0, resolution=1e-6),))
-    for bad in (too_few, Encoding.finest(longer, max_clients=N).to_bytes()):
+    layout = Layout((Block("b", (N + 1,), bound=1.0, resolution=1e-6, sensitivity=1.0),))
+    longer = Layout((Block("b", (N + 2,), bound=1.0, resolution=1e-6, sensitivity=1.0),))
+    noise = {"multiplier": 4.0, "honest": 2}
+    for bad in (
+        Encoding.noisy(layout, **noise, max_clients=N - 1),
+        Encoding.noisy(longer, **noise, max_clients=N),
+        Encoding.finest(layout, max_clients=N),
+    ):
         with pytest.raises(WrongEncoding):
-            upload(simulation, 0, replace(task, encoding=bad), vectors[0])
+            upload(simulation, 0, replace(task, encoding=bad.to_bytes()), vectors[0])
+    fits = Encoding.noisy(layout, **noise, max_clients=N).to_bytes()
     upload(simulation, 0, replace(task, encoding=fits), vectors[0])
 
 
