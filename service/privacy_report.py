@@ -4,6 +4,7 @@ Everything here follows from the session's terms, its program and its ledger: no
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from sqlalchemy import Connection
 
@@ -15,8 +16,8 @@ from service import ledgers, sessions
 from service.sessions import Session
 from service.times import iso_time
 
-_POINTS = 40
-"""Of the curve of ε: an accountant works each out anew."""
+_POINTS = 20
+"""Of the curve of ε."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,13 @@ def over_time(ledger: Ledger) -> list[Spent]:
         Spent(
             at=iso_time(ledger.entries[i - 1].at),
             sums=i,
-            epsilon=Ledger(ledger.budget, ledger.entries[:i]).spent.epsilon,
+            epsilon=_spent(Ledger(ledger.budget, ledger.entries[:i])),
         )
         for i in chosen
     ]
+
+
+@lru_cache(maxsize=512)
+def _spent(ledger: Ledger) -> float:
+    """Give what a ledger has spent: of sums over samples a tenth of a second's work."""
+    return ledger.spent.epsilon

@@ -16,7 +16,6 @@ and is asked for again in a new epoch, with fresh noise.
 """
 
 import hashlib
-import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ from privacy.securesum.messages import (
     Upload,
 )
 from privacy.securesum.summation import Summation
-from service import attendance, ledgers, stages
+from service import ledgers, stages
 from service.attendance import Attendance
 from service.run_changes import (
     Began,
@@ -58,6 +57,7 @@ from service.run_changes import (
     Returned,
 )
 from service.stages import Broadcast, Metrics, Position, SumPlan
+from service.waits import Waits
 
 Said = Advert | Boxes | Certification | Reveal | Repair | Abandonment
 """What members say, apart from their vectors."""
@@ -223,14 +223,7 @@ class Run:
     @property
     def due_at(self) -> float:
         """When time alone gives `advance` something to do."""
-        return min(
-            self.plan.deadline_at,
-            self._gathered_at,
-            self._restart_at,
-            self._settled_at,
-            self._repair_at,
-            self._lost_at,
-        )
+        return min(self.plan.deadline_at, Waits(self).due_at)
 
     # -- what members say
 
@@ -289,10 +282,11 @@ class Run:
         return changes
 
     def _step(self, now: float) -> Change | None:
-        if now >= min(self._restart_at, self._lost_at):
+        waits = Waits(self)
+        if now >= min(waits.restart_at, waits.lost_at):
             return self._restart(now)
         if self.epoch.epoch is None:
-            if now < self._gathered_at:
+            if now < waits.gathered_at:
                 return None
             self.epoch.close_adverts()
             self.since = now
@@ -301,12 +295,12 @@ class Run:
         if slot is None:
             return None
         if slot.proposal is None:
-            if now < self._settled_at:
+            if now < waits.settled_at:
                 return None
             slot.propose()
             self.since = now
             return Proposed()
-        if now < self._repair_at:
+        if now < waits.repair_at:
             return None
         self.repairing = True
         return RepairAsked()
@@ -316,68 +310,6 @@ class Run:
         self.epoch, self.since, self.repairing = self.epoch.restart(), now, False
         self.broadcast, self.attendance = Broadcast(), self.attendance.afresh()
         return Restarted()
-
-    @property
-    def _gathered_at(self) -> float:
-        """When an epoch opens: with all, at once; with differential privacy with enough, later."""
-        if self.outcome is not None or self.epoch.epoch is not None:
-            return math.inf
-        if self.epoch.advertised >= self.attendance.expected(self.epoch):
-            return self.since
-        few = self.is_private and self.attendance.can_open(self.epoch)
-        return self.since + self.plan.gather_s if few else math.inf
-
-    @property
-    def _restart_at(self) -> float:
-        """When an epoch is not waited for any longer: for its boxes, or because members refuse."""
-        epoch, refused = self.epoch.epoch, self.attendance.refused
-        if epoch is None:
-            return self.since if refused & self.epoch.advertised else math.inf
-        missing = {epoch.members[rank] for rank in self.epoch.missing_boxes}
-        if missing & refused:
-            return self.since
-        patience = self.plan.leave_out_after_s if self.is_private else self.plan.restart_after_s
-        moment = self.since + patience
-        in_time = moment + patience <= self.plan.deadline_at
-        return moment if missing and in_time else math.inf
-
-    @property
-    def _settled_at(self) -> float:
-        """When the survivors of a sum are settled: with all vectors, or with enough, later."""
-        slot = self.slot
-        if slot is None or slot.proposal is not None or slot.abandoning:
-            return math.inf
-        if not slot.dropped:
-            return self.since
-        if not self.is_private or not attendance.enough(slot):
-            return math.inf
-        waiting = bool(self.attendance.missing(slot))
-        return self.since + self.plan.leave_out_after_s if waiting else self.since
-
-    @property
-    def _repair_at(self) -> float:
-        """When a survivor has been silent for too long; shares cannot replace its pair keys."""
-        slot = self.slot
-        certified = slot is not None and slot.certificate is not None and not slot.has_all_keys
-        if slot is None or not certified or self.repairing or slot.dropped:
-            return math.inf
-        return self.since + self.plan.repair_after_s
-
-    @property
-    def _lost_at(self) -> float:
-        """When a sum is given up, with differential privacy, if another has as much time as this.
-
-        That too few upload is no reason: who comes back can, and a repeat costs as much again. Nor
-        is a sum given up that the budget does not allow twice: it may still be finished.
-        """
-        slot = self.slot
-        if slot is None or not self.is_private or slot.has_all_keys:
-            return math.inf
-        if slot.proposal is None:
-            return math.inf if attendance.is_possible(self.attendance, slot) else self.since
-        moment = self.since + self.plan.restart_after_s
-        in_time = moment + self.plan.restart_after_s <= self.plan.deadline_at
-        return moment if in_time and self._can_repeat else math.inf
 
     def prepare(self, now: float) -> Prepared:
         """Compute what comes next; slow. Its errors are those of the sum or of the algorithm."""
@@ -484,7 +416,7 @@ class Run:
         )
 
     @property
-    def _can_repeat(self) -> bool:
+    def can_repeat(self) -> bool:
         """Whether the budget allows the sum under way once more, and then the rest of the run."""
         if self.ledger is None or not self.ledger.entries:
             return False

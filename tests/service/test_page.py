@@ -15,7 +15,7 @@ from service.tables import tokens as token_table
 from service.tokens import Role, issue
 from tests.rounds.tables import table
 from tests.service.coordinator import Coordinator
-from tests.service.programs import WHOLE
+from tests.service.programs import PRIVATE, WHOLE
 from tests.service.sites import Site, session_of, start, stop_engine, until, work
 
 
@@ -43,6 +43,22 @@ def trained(coordinator: Coordinator) -> list[Site]:
     start(coordinator, sites[0].session)
     work(sites)
     return sites
+
+
+def test_a_private_session_shows_what_it_has_spent_and_what_a_run_costs(
+    coordinator: Coordinator,
+) -> None:
+    sites = session_of(coordinator, PRIVATE, epsilon=2.0)
+    before = page(coordinator, f"/view/{sites[0].session}", cookie := signed_in(coordinator)).text
+    assert "<strong>0 is spent</strong>" in before
+    assert "ε spent, by sum" not in before
+    run = start(coordinator, sites[0].session)
+    stop_engine(coordinator)
+    until(sites, "task", run)
+    shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
+    assert "The unit is the row" in shown
+    assert "in 1 sums" in shown
+    assert "ε spent, by sum" in shown
 
 
 def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordinator) -> None:
