@@ -37,7 +37,7 @@ from kernels.evaluation import (
     score,
 )
 from kernels.metrics import LEVELS, Scores
-from kernels.noisy_evaluation import BINS, Clips, bins, inside
+from kernels.noisy_evaluation import BINS, Clips, bins, finite, inside
 from kernels.recalibration import FOLDS, Recalibration
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.model import Model, known
@@ -209,7 +209,7 @@ def _private_contribution(state: State, site: Site) -> Contribution:
     reach = [[judge.conformal(p) for p in LEVELS] for judge in (state.judges or ((),))[0]]
     for x, y, _ in site.chunks(state.spec.part, model):
         predicted = predict_standardised(model, x, chunk_rows=1)
-        residuals, variance = y - predicted.mean, predicted.variance
+        residuals, variance = finite(y - predicted.mean, predicted.variance)
         found = clips.of_model(residuals, variance)
         for name, laws in _judged(state).items():
             of_laws = clips.of_laws(laws, residuals, variance)
