@@ -86,7 +86,9 @@ class Disclosure:
             "coordinator can ask for both."
             if self.terms.allow_shrinking
             else "  members that fall silent: the run goes on without them. Noise covers what the "
-            "difference of two sums would say."
+            f"difference of two sums would say of any one {self.unit}; it does not hide this "
+            "hospital as a whole: its own totals, such as how many rows it has, may become known "
+            "up to that noise."
             if self.terms.differential_privacy
             else "  members that fall silent: the run waits for them. Exact sums have the same "
             "members every time, so no difference of two is one hospital's."
