@@ -43,7 +43,9 @@ class Disclosure:
             terms,
             "row" if program.schema.patient is None else "patient",
             1 if privacy is None else privacy.max_rows_per_patient,
-            None if privacy is None else cost(releases_of(program, terms, 0), delta=DELTA),
+            None
+            if privacy is None
+            else cost(releases_of(program, terms, seed=0, table=b""), delta=DELTA),
         )
 
     @property
@@ -107,6 +109,7 @@ class Disclosure:
         )
 
 
-def releases_of(program: Program, terms: Terms, seed: int) -> tuple[Release, ...]:
-    """Say what a run of a private program would release at most, if no sum is lost."""
-    return promised(planned(program), honest=terms.honest, dealing=dealing(program, seed))
+def releases_of(program: Program, terms: Terms, *, seed: int, table: bytes) -> tuple[Release, ...]:
+    """Say what a run of a private program over a table would release at most, if no sum is lost."""
+    dealt = dealing(program, seed, table=table)
+    return promised(planned(program), honest=terms.honest, dealing=dealt)

@@ -213,7 +213,7 @@ class Door:
             encoding,
             asked,
             honest=epoch.terms.honest,
-            dealing=dealing(program, self.run.seed),
+            dealing=dealing(program, self.run.seed, table=self.table.digest),
         )
         ledger = self.home.store.ledger(entry.source, self.policy.budget)
         self.policy.check_spending(ledger, [release])

@@ -29,6 +29,7 @@ from client_sdk.policy_draft import draft
 from client_sdk.progress import Disclosed, Spending
 from client_sdk.store import Store
 from kernels.rounds import linear, moments
+from kernels.rounds.disclosed import dealing
 from privacy.accounting.cost import cost
 from privacy.encoding import Encoding
 from privacy.ledger import Budget
@@ -74,7 +75,7 @@ def test_everything_that_left_was_charged_before_and_as_much_as_the_run_said(mak
     coordinator, hospitals = make()
     drive(hospitals, coordinator)
     assert coordinator.terms is not None
-    promised = cost(releases_of(PROGRAM, coordinator.terms, 7), delta=DELTA).epsilon
+    promised = cost(releases_of(PROGRAM, coordinator.terms, seed=7, table=b""), delta=DELTA).epsilon
     for hospital in hospitals:
         assert hospital.error is None
         store = opened(hospital)
@@ -292,3 +293,29 @@ def test_a_stage_that_was_said_to_be_free_is_not_charged_for() -> None:
     door = Door(nothing, nothing, nothing, nothing, run, nothing)
     with pytest.raises(WrongTask, match="has none for"):
         door._charge(encoding, nothing, nothing, nothing, 0)
+
+
+def test_a_row_that_was_corrected_may_pay_in_two_parts_so_another_table_is_another_dealing(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(epsilon=3.0)
+    drive(hospitals, coordinator)
+    other, _ = make(epsilon=3.0)
+    for i, hospital in enumerate(hospitals):
+        hospital.link = other.link(i)
+    corrected = tables(3)[0]
+    hospitals[0].data = {**corrected, "age": [*corrected["age"][:-1], 50.0]}
+    drive(hospitals, other)
+    for hospital, dealings in zip(hospitals, (2, 1, 1), strict=True):
+        assert hospital.error is None
+        store = opened(hospital)
+        entries = store.ledger("table", Budget(3.0, DELTA)).entries
+        store.close()
+        assert len(entries) == 4
+        assert len({entry.release.dealing for entry in entries}) == dealings
+
+
+def test_a_patient_stays_in_its_part_whatever_else_is_in_the_table() -> None:
+    named = replace(PROGRAM, schema=replace(PROGRAM.schema, patient="who"))
+    assert dealing(named, 7, table=b"one") == dealing(named, 7, table=b"other")
+    assert dealing(PROGRAM, 7, table=b"one") != dealing(PROGRAM, 7, table=b"other")
