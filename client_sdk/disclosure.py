@@ -43,7 +43,9 @@ class Disclosure:
             terms,
             "row" if program.schema.patient is None else "patient",
             1 if privacy is None else privacy.max_rows_per_patient,
-            None if privacy is None else cost(releases_of(program, terms, 0), delta=DELTA),
+            None
+            if privacy is None
+            else cost(releases_of(program, terms, seed=0, table=b""), delta=DELTA),
         )
 
     @property
@@ -86,7 +88,9 @@ class Disclosure:
             "coordinator can ask for both."
             if self.terms.allow_shrinking
             else "  members that fall silent: the run goes on without them. Noise covers what the "
-            "difference of two sums would say."
+            f"difference of two sums would say of any one {self.unit}; it does not hide this "
+            "hospital as a whole: its own totals, such as how many rows it has, may become known "
+            "up to that noise."
             if self.terms.differential_privacy
             else "  members that fall silent: the run waits for them. Exact sums have the same "
             "members every time, so no difference of two is one hospital's."
@@ -105,6 +109,7 @@ class Disclosure:
         )
 
 
-def releases_of(program: Program, terms: Terms, seed: int) -> tuple[Release, ...]:
-    """Say what a run of a private program would release at most, if no sum is lost."""
-    return promised(planned(program), honest=terms.honest, dealing=dealing(program, seed))
+def releases_of(program: Program, terms: Terms, *, seed: int, table: bytes) -> tuple[Release, ...]:
+    """Say what a run of a private program over a table would release at most, if no sum is lost."""
+    dealt = dealing(program, seed, table=table)
+    return promised(planned(program), honest=terms.honest, dealing=dealt)

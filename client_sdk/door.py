@@ -206,11 +206,14 @@ class Door:
         if not encoding.share_deviations:
             return None
         program = self.run.program
+        asked = planned(program)[stage]
+        if not asked.sums:
+            raise WrongTask("the task asks for a sum at a stage that the program has none for")
         release = released(
             encoding,
-            planned(program)[stage],
+            asked,
             honest=epoch.terms.honest,
-            dealing=dealing(program, self.run.seed),
+            dealing=dealing(program, self.run.seed, table=self.table.digest),
         )
         ledger = self.home.store.ledger(entry.source, self.policy.budget)
         self.policy.check_spending(ledger, [release])

@@ -16,6 +16,7 @@
     │       ├── ConsentMissing        policy.consent
     │       ├── ColumnForbidden       policy.column
     │       ├── PrivacyRequired       policy.without_differential_privacy
+    │       ├── UnitForbidden         policy.patient
     │       ├── BudgetMissing         policy.epsilon
     │       ├── BudgetSpent           policy.budget
     │       ├── ShrinkingForbidden    policy.shrinking
@@ -176,6 +177,12 @@ class PrivacyRequired(PolicyRefusal):
     """The site's policy does not allow sums without differential privacy."""
 
     code = "policy.without_differential_privacy"
+
+
+class UnitForbidden(PolicyRefusal):
+    """The site's policy asks for noise that covers a patient, and the session's covers less."""
+
+    code = "policy.patient"
 
 
 class BudgetMissing(PolicyRefusal):

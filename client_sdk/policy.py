@@ -37,6 +37,7 @@ from client_sdk.errors import (
     TooFewRowsPerFeature,
     TooManyRuns,
     TooManySums,
+    UnitForbidden,
 )
 from client_sdk.readable import quoted, readable
 from client_sdk.tables import TableSummary
@@ -88,6 +89,10 @@ class Policy:
     over all sessions and coordinators, at `delta`. Without both lines nothing is."""
     delta: float | None = None
     """The probability that the promise of `epsilon` does not cover."""
+    patient: str | None = None
+    """With differential privacy: the column that says whose a row is, which a session must take
+    for its unit. Without this line each row is taken for a patient of its own where the session
+    says so, and a patient with many rows is then covered by `epsilon` for each of them."""
     trust_first_use: bool = False
     """Whether a member's key counts as confirmed when it is met for the first time."""
     expires: date | None = None
@@ -109,6 +114,8 @@ class Policy:
                 continue
             if type(number) is not int or number < 0:
                 raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
+        if self.patient is not None and not (isinstance(self.patient, str) and self.patient):
+            raise PolicyFileError(f"patient is the name of a column, not {self.patient!r:.60}")
         number = self.rows_per_feature
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
             raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
@@ -166,6 +173,7 @@ class Policy:
             *self._algorithms(program),
             self._columns(program),
             self._privacy(terms),
+            self._unit(program),
             self._shrinking(terms),
             self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
             self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
@@ -349,6 +357,22 @@ class Policy:
             because="Exact sums can show that a rare patient is in them, to everyone who sees "
             "the model; with few rows they can show more.",
             public="the site does not allow sums without differential privacy",
+        )
+
+    def _unit(self, program: Program) -> PolicyRefusal | None:
+        """Refuse noise for rows, or for other groups of rows, where patients are to be covered."""
+        own = program.schema.patient
+        if program.privacy is None or self.patient in (None, own):
+            return None
+        unit = "each row" if own is None else f"all rows with one {readable(own)}"
+        line = "no patient" if own is None else f"patient = {quoted(own)}"
+        return UnitForbidden(
+            f"The session's noise covers {unit}, and this site asks for patients, by "
+            f"{readable(self.patient or '')}.",
+            line=line,
+            because="A patient with many rows would be covered for each of them only, and epsilon "
+            "would not be what is spent on a patient.",
+            public="the site asks for noise that covers patients, by another column",
         )
 
     def _shrinking(self, terms: Terms) -> PolicyRefusal | None:

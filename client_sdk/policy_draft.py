@@ -57,7 +57,9 @@ max_runs = {standard.max_runs}
         if terms.differential_privacy
         else "The session has NO differential privacy: its sums are exact. This accepts that."
     }
-without_differential_privacy = {"false" if terms.differential_privacy else "true"}{_budget(asked)}
+without_differential_privacy = {"false" if terms.differential_privacy else "true"}{
+        _budget(asked, program.schema.patient)
+    }
 # Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
 trust_first_use = false
 # The last day on which anything is answered. Set it to the end of the project.
@@ -67,11 +69,25 @@ consents = []
 """
 
 
-def _budget(asked: Disclosure) -> str:
+def _budget(asked: Disclosure, patient: str | None) -> str:
     if asked.cost is None:
         return ""
     return f"""
 # The most that may ever be spent on any one {asked.unit} of this table, over all sessions and
 # coordinators: enough for one run of this session. What is spent does not come back.
 epsilon = {math.ceil(asked.cost.epsilon * 100) / 100:g}
-delta = {asked.cost.delta:g}"""
+delta = {asked.cost.delta:g}
+{_unit(patient)}"""
+
+
+def _unit(patient: str | None) -> str:
+    if patient is not None:
+        return (
+            f"# Whose a row is: noise that covers less than a patient is refused.\n"
+            f"patient = {quoted(patient)}"
+        )
+    return (
+        "# The session takes EACH ROW for a patient of its own. If this table has several rows of "
+        "a\n# patient, epsilon is spent on each of them: ask for a session with a patient column, "
+        "and name it:\n# patient = ..."
+    )

@@ -212,8 +212,6 @@ class Member:
             raise WrongRun("the session's terms and its program disagree about noise")
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
         self._policy.check_session(program, offer.terms, today=self._today())
-        if self._home.store.last_run(self._id) is None:
-            self._check_spending(program, offer)
         with about_the_table():
             table = site_of(
                 program,
@@ -223,14 +221,17 @@ class Member:
                 changes=self._changes,
             )
             self._policy.check_table(program, table.summary)
+        if self._home.store.last_run(self._id) is None:
+            self._check_spending(program, offer, table)
         return table
 
-    def _check_spending(self, program: Program, offer: Offer) -> None:
+    def _check_spending(self, program: Program, offer: Offer, table: HospitalTable) -> None:
         """Refuse a run that this hospital's own ledger has not enough left for, as a whole."""
         if program.privacy is None:
             return
         ledger = self._home.store.ledger(self._source, self._policy.budget)
-        releases = releases_of(program, offer.terms, offer.membership.seed)
+        seed = offer.membership.seed
+        releases = releases_of(program, offer.terms, seed=seed, table=table.digest)
         self._watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))
         self._policy.check_spending(ledger, releases)
 
@@ -297,7 +298,7 @@ class Member:
             if run.text != offer.membership.program:
                 self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
             self._policy.check_session(run.program, offer.terms, today=self._today())
-            self._check_spending(run.program, offer)
+            self._check_spending(run.program, offer, table)
             summed = runs_of(self._client.journal, self._source, self._link.session)
             self._policy.check_runs(len(summed | {item.run.bytes}))
             if self._changes:

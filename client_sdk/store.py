@@ -258,6 +258,15 @@ class Store:
             rows = self._db.execute("SELECT DISTINCT source FROM charges ORDER BY source")
             return [source for (source,) in rows]
 
+    def uncharged(self) -> list[tuple[str, int]]:
+        """Give how many vectors have left without noise, exact sums, in each session."""
+        query = (
+            "SELECT session, COUNT(*) FROM departures WHERE (session, run, epoch, slot) NOT IN "
+            "(SELECT session, run, epoch, slot FROM charges) GROUP BY session ORDER BY session"
+        )
+        with self._reading():
+            return list(self._db.execute(query))
+
     def session(self, session: str) -> KnownSession | None:
         """Give what is known of a session."""
         row = self._row("SELECT * FROM sessions WHERE session = ?", session)

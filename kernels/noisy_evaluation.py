@@ -33,6 +33,7 @@ from kernels.student import StudentT
 BINS = len(LEVELS) + 1
 _REACH = 4.0
 _LOG_REACH = 4.0
+_GREATEST = 1e100
 _MIDDLES = tuple((k + 0.5) / BINS for k in range(BINS))
 
 
@@ -86,13 +87,15 @@ class Clips:
         def by_law(loss: Callable[[StudentT, Tensor], Tensor]) -> Tensor:
             return torch.stack([loss(*each) for each in zip(laws, z.unbind(1), strict=True)], 1)
 
+        # Far out a loss can be ∞·0 or ∞ − ∞: no less than where it ends.
         log_losses = s.log() - by_law(StudentT.log_density) - self.log_centre
-        ranked = by_law(StudentT.ranked_loss) * s
+        log_losses = log_losses.nan_to_num(nan=_LOG_REACH)
+        ranked = (by_law(StudentT.ranked_loss) * s).nan_to_num(nan=_GREATEST)
         reach = [[law.half_width(level) for level in LEVELS] for law in laws]
         return {
             "bins": bins(z, reach),
-            "log_losses": log_losses.clamp(-_LOG_REACH, _LOG_REACH).nan_to_num(_LOG_REACH).sum(0),
-            "ranked_losses": ranked.where(ranked < self.residual, self.residual).sum(0),
+            "log_losses": log_losses.clamp(-_LOG_REACH, _LOG_REACH).sum(0),
+            "ranked_losses": ranked.clamp_min(0.0).minimum(self.residual).sum(0),
         }
 
     def scores(self, laws: Sequence[StudentT], sums: Mapping[str, Tensor], rows: float) -> Scores:

@@ -30,7 +30,7 @@ def ledger_command(
     """Print every sum with noise that this hospital was charged for, and what all of them cost.
 
     The unit is the patient where the schema names one, else the row. Charges are written before
-    anything leaves and never taken back.
+    anything leaves and never taken back. Sessions without noise are named: no number covers them.
     """
     with reported():
         from client_sdk.home import Home
@@ -41,6 +41,7 @@ def ledger_command(
         store = Home(home).read()
         try:
             ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
+            exact = store.uncharged()
         finally:
             store.close()
         if not ledgers:
@@ -48,6 +49,12 @@ def ledger_command(
         for source, ledger in ledgers.items():
             for line in _lines(source, ledger, limited=policy is not None):
                 typer.echo(line)
+        for session, vectors in exact:
+            typer.echo(
+                f"Session {session} has no noise: {vectors} vectors left for its exact sums. No ε "
+                "covers them: for a table that they are of, the numbers above say what the sums "
+                "with noise add to that, not all that can be known."
+            )
 
 
 def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:

@@ -4,14 +4,22 @@ A coordinator may send any bytes. What a site computes on is a state of the algo
 program has at that stage, with the program's own schema, kernel (whose seed fixes every random
 frequency), bounds and parameters; and its standardiser must fit the site's own rows
 (`Site.rows`), or features could be made to single out one patient.
+
+With differential privacy nothing that others see may depend on the rows but through the noise, so
+the rows are not asked. Weights that would turn rounding into features are refused by themselves
+(`kernels.angles`).
 """
 
 from typing import Any
 
+from kernels.angles import feature_rounding
 from kernels.errors import StateError
-from kernels.rounds.model import check_model
+from kernels.rounds.model import Model, check_model
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of, restore
+
+MOST_ROUNDING = 2.0**-20
+"""Of a row's features: what `privacy.scales` adds to a sensitivity for it."""
 
 
 def received(data: bytes, program: Program, stage: int) -> Any:
@@ -28,4 +36,15 @@ def received(data: bytes, program: Program, stage: int) -> Any:
             raise StateError(f"this broadcast has another {name} than the program")
     if getattr(state, "spec", spec) != spec:
         raise StateError(f"this broadcast has other parameters of {algorithm.NAME}")
+    if program.privacy is not None:
+        _check_features(state.model)
     return state
+
+
+def _check_features(model: Model) -> None:
+    """Refuse weights at which one row more could move other rows' features too, or overflow."""
+    if model.standardiser is not None and not feature_rounding(model.urk) <= MOST_ROUNDING:
+        raise StateError(
+            "the weights of this broadcast are so large that features would be made of rounding: "
+            "no noise is sized for that"
+        )

@@ -25,6 +25,8 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 RESOLUTION = 2.0**-16
 """With noise the fixed point follows from the noise; this is coarser than any."""
+_LEAST_ROWS = 8
+"""Of a batch: products of fewer rows take other ways, whose last bits differ."""
 _MOST_NUMBERS = 2**24
 """Of all rows' gradients that exist at a time: 128 MiB."""
 
@@ -35,9 +37,14 @@ def gradient_block(model: Model, parameters: int, *, clip: float) -> Block:
 
 
 def row_gradients(loss: Loss, parameters: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the gradient of each row's loss, (n, parameters)."""
+    """Return the gradient of each row's loss, (n, parameters).
+
+    A row's own, to the last bit, whatever other rows there are: small batches are filled up.
+    """
+    rows, lacking = len(x), max(0, _LEAST_ROWS - len(x))
+    x, y = (torch.cat([own, own.new_zeros(lacking, own.shape[1])]) for own in (x, y))
     gradients: Tensor = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
-    return gradients
+    return gradients[:rows]
 
 
 def clipped_sum(gradients: Tensor, units: Tensor, *, clip: float) -> Tensor:

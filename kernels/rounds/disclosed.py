@@ -141,12 +141,16 @@ def planned(program: Program) -> tuple[Planned, ...]:
     )
 
 
-def dealing(program: Program, seed: int) -> bytes:
+def dealing(program: Program, seed: int, *, table: bytes = b"") -> bytes:
     """Name the way in which a program's tables are dealt into parts: 32 bytes.
 
-    Who is in which part follows from the seed, the share held out, and what the schema reads.
+    Who is in which part follows from the seed, the share held out, and what the schema reads. A row
+    without a patient is dealt by what is in it: where a cell is corrected, the row may move to
+    another part, and pays in both. So a site, which knows its table, gives its digest, and another
+    table is another dealing.
     """
-    text = encode_json([program.schema.to_json(), program.held_out, seed])
+    own = table.hex() if program.schema.patient is None else ""
+    text = encode_json([program.schema.to_json(), program.held_out, seed, own])
     return hashlib.sha256(text.encode()).digest()
 
 

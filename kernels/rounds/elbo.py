@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.errors import StateError
 from kernels.linear import Hyperparameters
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.clipped import RESOLUTION, clipped_gradient, gradient_block
@@ -50,6 +51,8 @@ _DECAY = (0.9, 0.999)
 _DAMPING = 1e-8
 _START = {"deviation": 0.3, "noise": 0.7}
 _LOG_NOISE = math.log(1e-3), math.log(10.0)
+_MOST_WEIGHT = 2.0**20
+"""Of m: with it and σ no residual's rounding is as large as what units are clipped to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +86,13 @@ class State:
         check_model(self.model)
         check_whole(0, step=self.step)
         check_tensor("parameters", self.parameters, (sum(_sizes(self.model)),))
+        theta, mean, _, log_noise = _split(self.model, self.parameters)
+        if not torch.equal(theta, known(self.model.weights, NAME)):
+            raise StateError("the parameters of this state have other weights than its model")
+        least, most = _LOG_NOISE
+        within = (log_noise >= least - 1e-9) & (log_noise <= most + 1e-9)
+        if not bool(within.all()) or not bool((mean.abs() <= _MOST_WEIGHT).all()):
+            raise StateError("m or σ of this state are beyond what training gives")
 
 
 def initial(spec: Spec, model: Model) -> State:

@@ -74,6 +74,7 @@ or cohorts that train alike would keep different steps."""
 
 _DECAY = (0.9, 0.999)
 _DAMPING = 1e-6
+_MOST_GRADIENT = 2.0**24
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +166,19 @@ class State:
             check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
             check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
             check_rows(self.pooled.rows)
+            if self.model.privacy is not None:
+                self._check_gradients(self.pooled)
+
+    def _check_gradients(self, pooled: Broadcast) -> None:
+        """Refuse G_S and G_b that are so large that a unit's clipped gradient is mere rounding.
+
+        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ: what is left of its gradient is rounding,
+        which may depend on other rows, and clipping only makes it smaller, not true.
+        """
+        most = _MOST_GRADIENT * self.spec.unit_clip
+        for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
+            if not float(own.abs().max()) <= most:
+                raise StateError(f"{name} is beyond {most:g}: units' gradients would be rounding")
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,19 +6,30 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from typer.testing import CliRunner
 
 from client_sdk.command import application
 from client_sdk.disclosure import Disclosure, releases_of
-from client_sdk.errors import BudgetMissing, BudgetSpent, PolicyFileError, WrongRun, WrongTask
+from client_sdk.door import Door, RunInHand
+from client_sdk.errors import (
+    BudgetMissing,
+    BudgetSpent,
+    PolicyFileError,
+    UnitForbidden,
+    WrongRun,
+    WrongTask,
+)
 from client_sdk.exchange import Call, Lost, Reply
 from client_sdk.home import Home
 from client_sdk.policy import Policy
 from client_sdk.policy_draft import draft
 from client_sdk.progress import Disclosed, Spending
 from client_sdk.store import Store
+from kernels.rounds import linear, moments
+from kernels.rounds.disclosed import dealing
 from privacy.accounting.cost import cost
 from privacy.encoding import Encoding
 from privacy.ledger import Budget
@@ -64,7 +75,7 @@ def test_everything_that_left_was_charged_before_and_as_much_as_the_run_said(mak
     coordinator, hospitals = make()
     drive(hospitals, coordinator)
     assert coordinator.terms is not None
-    promised = cost(releases_of(PROGRAM, coordinator.terms, 7), delta=DELTA).epsilon
+    promised = cost(releases_of(PROGRAM, coordinator.terms, seed=7, table=b""), delta=DELTA).epsilon
     for hospital in hospitals:
         assert hospital.error is None
         store = opened(hospital)
@@ -234,3 +245,77 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     assert "left of 2" in shown.output
     assert "moments/" in shown.output
     assert f"after run {coordinator.run}" in shown.output
+
+
+def test_exact_sums_are_named_beside_what_is_spent_for_no_number_covers_them(make: Make) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    home = ["--home", str(hospitals[0].path)]
+    assert "no noise" not in CliRunner().invoke(application(), ["ledger", *home]).output
+    store = opened(hospitals[0])
+    store._db.execute("DELETE FROM charges WHERE slot = 1")  # as a sum without noise would leave it
+    assert store.uncharged() == [(str(coordinator.session), 1)]
+    store.close()
+    shown = CliRunner().invoke(application(), ["ledger", *home])
+    assert "has no noise: 1 vectors left for its exact sums. No ε covers them" in shown.output
+
+
+def test_the_site_says_what_a_patient_is_not_the_session(make: Make) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].policy = replace(hospitals[0].policy, patient="who")
+    drive(hospitals[:1], coordinator, first_error=True)
+    error = hospitals[0].error
+    assert isinstance(error, UnitForbidden)
+    assert "covers each row" in str(error)
+    (refusal,) = coordinator.refusals
+    assert refusal["code"] == "policy.patient"
+    assert "who" not in refusal["detail"].split()
+    assert coordinator.uploads == []
+    with pytest.raises(PolicyFileError, match="patient"):
+        Policy.from_toml("patient = 3")
+
+
+def test_a_draft_names_the_patient_that_the_session_names() -> None:
+    terms = default_terms(bytes(16), 5, differential_privacy=True)
+    named = replace(PROGRAM, schema=replace(PROGRAM.schema, patient="who"))
+    assert Policy.from_toml(draft(named, terms)).patient == "who"
+    assert Policy.from_toml(draft(PROGRAM, terms)).patient is None
+    assert "EACH ROW" in draft(PROGRAM, terms)
+
+
+def test_a_stage_that_was_said_to_be_free_is_not_charged_for() -> None:
+    free = replace(PROGRAM, stages=(moments.Spec(from_bounds=True), linear.Spec()))
+    encoding = Encoding.noisy(
+        moments.layout_of_moments(free.start()), multiplier=8.0, honest=3, max_clients=3
+    )
+    run = RunInHand(UUID(int=1), UUID(int=2), "train", free.to_json(), free, 7)
+    nothing: Any = None
+    door = Door(nothing, nothing, nothing, nothing, run, nothing)
+    with pytest.raises(WrongTask, match="has none for"):
+        door._charge(encoding, nothing, nothing, nothing, 0)
+
+
+def test_a_row_that_was_corrected_may_pay_in_two_parts_so_another_table_is_another_dealing(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(epsilon=3.0)
+    drive(hospitals, coordinator)
+    other, _ = make(epsilon=3.0)
+    for i, hospital in enumerate(hospitals):
+        hospital.link = other.link(i)
+    corrected = tables(3)[0]
+    hospitals[0].data = {**corrected, "age": [*corrected["age"][:-1], 50.0]}
+    drive(hospitals, other)
+    for hospital, dealings in zip(hospitals, (2, 1, 1), strict=True):
+        assert hospital.error is None
+        store = opened(hospital)
+        entries = store.ledger("table", Budget(3.0, DELTA)).entries
+        store.close()
+        assert len(entries) == 4
+        assert len({entry.release.dealing for entry in entries}) == dealings
+
+
+def test_a_patient_stays_in_its_part_whatever_else_is_in_the_table() -> None:
+    named = replace(PROGRAM, schema=replace(PROGRAM.schema, patient="who"))
+    assert dealing(named, 7, table=b"one") == dealing(named, 7, table=b"other")
+    assert dealing(PROGRAM, 7, table=b"one") != dealing(PROGRAM, 7, table=b"other")

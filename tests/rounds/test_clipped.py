@@ -11,6 +11,7 @@ from client_sdk.simulation import simulate
 from kernels.evidence import client_gradient
 from kernels.rounds import elbo, exact, linear, moments, sufficient
 from kernels.rounds.clipped import clipped_sum, row_gradients
+from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
 from kernels.spec import Architecture, KernelSpec
 from kernels.urk import URK
@@ -99,6 +100,10 @@ def test_unclipped_the_private_gradient_of_exact_training_is_that_of_the_evidenc
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-9, atol=1e-9 * np.abs(found).max())
 
 
+def _at(model: Model, parameters: Tensor) -> Model:
+    return model.advanced(weights=elbo._split(model, parameters)[0].clone())
+
+
 def test_the_gradient_of_the_elbo_is_autograds() -> None:
     sites = _sites(1)
     whole = private.program(moments.Spec(from_bounds=True), most=60)
@@ -108,7 +113,7 @@ def test_the_gradient_of_the_elbo_is_autograds() -> None:
     moved = state.parameters + 0.1 * torch.randn(
         state.parameters.shape, generator=generator, dtype=torch.float64
     )
-    state = elbo.State(state.model, state.spec, moved)
+    state = elbo.State(_at(state.model, moved), state.spec, moved)
     flat = moved.clone().requires_grad_()
     theta, mean, log_deviation, log_noise = elbo._split(model, flat)
     x, y = sites[0].table(Part.TRAINING, model)
@@ -128,7 +133,7 @@ def test_the_divergence_of_q_is_differentiated_rightly() -> None:
     model = private.fitted(private.program(moments.Spec(from_bounds=True)), [])
     state = elbo.initial(elbo.Spec(), model)
     flat = (state.parameters + 0.1).requires_grad_()
-    state = elbo.State(state.model, state.spec, flat.detach())
+    state = elbo.State(_at(state.model, flat.detach()), state.spec, flat.detach())
     _, mean, log_deviation, _ = elbo._split(model, flat)
     shape = (model.kernel.features, model.targets)
     prior = elbo._prior(model, flat.detach())
