@@ -32,7 +32,7 @@ from torch import Tensor
 from kernels.linear import Hyperparameters
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.clipped import RESOLUTION, clipped_gradient, gradient_block
-from kernels.rounds.model import Model, check_model, known
+from kernels.rounds.model import Centre, Model, check_model, known
 from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
 from kernels.rounds.site import Site
 from kernels.rounds.storage import PRIVATE, check_tensor
@@ -161,7 +161,9 @@ def update(state: State, total: SecureTotal) -> State:
     scales = Hyperparameters((2 * log_noise).exp(), _prior(state.model, parameters))
     return replace(
         state,
-        model=state.model.advanced(weights=theta.clone(), hyperparameters=scales),
+        model=state.model.advanced(
+            weights=theta.clone(), hyperparameters=scales, centre=_centre(state.model, parameters)
+        ),
         parameters=parameters,
         step=step,
         counted=counted,
@@ -197,6 +199,14 @@ def _prior(model: Model, parameters: Tensor) -> Tensor:
     _, mean, log_deviation, _ = _split(model, parameters)
     second = mean.view(shape).square() + (2 * log_deviation.view(shape)).exp()
     return second.mean(0).clamp_min(1e-6)
+
+
+def _centre(model: Model, parameters: Tensor) -> Centre | None:
+    """Return m, and σ as the deviation of residuals from it, for `refinement` to begin at."""
+    if model.privacy is None:
+        return None
+    _, mean, _, log_noise = _split(model, parameters)
+    return Centre(mean.view(model.kernel.features, model.targets).clone(), log_noise.exp())
 
 
 def _divergence_gradient(state: State) -> Tensor:

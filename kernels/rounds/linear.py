@@ -57,7 +57,7 @@ def layout(state: State) -> Layout:
 
 def initial(spec: Spec, model: Model) -> State:
     """Start from the model without any earlier linear layer."""
-    return State(model.advanced(statistics=None), spec)
+    return State(model.advanced(centre=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:

@@ -30,12 +30,30 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
+class Centre:
+    """Weights of the linear layer that it is refined from, and how far targets are from them.
+
+    weights: w₀, (M, T). deviations: of the residuals y − φᵀw₀, (T,), about.
+    """
+
+    weights: Tensor
+    deviations: Tensor
+
+    def __post_init__(self) -> None:
+        check_tensor("the centre", self.weights, tuple(self.weights.shape))
+        check_tensor("the residuals' deviations", self.deviations, (self.weights.shape[-1],))
+        if not (self.weights.ndim == 2 and bool((self.deviations > 0).all())):
+            raise StateError("a centre has weights (M, T), and deviations above zero")
+
+
+@dataclass(frozen=True, eq=False)
 class Model:
     """What is known so far.
 
     max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
     privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
+    centre: with differential privacy, what statistics are of: residuals from it, if it is there.
     statistics: (S, b, yᵀy, n) of all rows at these weights.
     recalibration: for each target, what the residuals of rows kept for calibration say.
     scores: how good it is on held-out rows.
@@ -48,6 +66,7 @@ class Model:
     standardiser: Standardiser | None = None
     weights: Tensor | None = None
     hyperparameters: Hyperparameters | None = None
+    centre: Centre | None = None
     statistics: Statistics | None = None
     recalibration: tuple[Recalibration, ...] | None = None
     scores: Evaluation | None = None
@@ -76,6 +95,9 @@ class Model:
             self.standardiser.check(self.schema)
         if self.hyperparameters is not None:
             check_scales(self.hyperparameters, targets)
+        if self.centre is not None:
+            _check_kind("centre", self.centre, Centre)
+            check_tensor("the centre", self.centre.weights, (features, targets))
         if self.statistics is not None:
             _check_kind("statistics", self.statistics, Statistics)
             if (self.statistics.features, self.statistics.targets) != (features, targets):
@@ -119,9 +141,12 @@ class Model:
         """Return the posterior of the linear layer."""
         statistics = known(self.statistics, "linear")
         scales = known(self.hyperparameters, "linear")
-        if statistics.noise is not None:
-            return noise_aware.posterior(statistics, scales)
-        return Posterior.of(statistics, scales)
+        if statistics.noise is None:
+            return Posterior.of(statistics, scales)
+        posterior = noise_aware.posterior(statistics, scales)
+        if self.centre is None:
+            return posterior
+        return replace(posterior, weights=self.centre.weights + posterior.weights)
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

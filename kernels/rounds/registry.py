@@ -18,10 +18,11 @@ from kernels.rounds import (
     linear_two_sums,
     moments,
     recalibration,
+    refinement,
     update,
 )
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.model import Model
+from kernels.rounds.model import Centre, Model
 from kernels.rounds.private import Privacy
 from kernels.rounds.storage import decode, kinds_of
 from kernels.schema import Categorical, Numeric, Schema, Target
@@ -40,6 +41,7 @@ _INSTALLED = cast(
         elbo,
         linear,
         linear_two_sums,
+        refinement,
         recalibration,
         evaluation,
         update,
@@ -50,6 +52,7 @@ ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm i
 
 _KINDS = kinds_of(
     Model,
+    Centre,
     Privacy,
     Schema,
     Numeric,
