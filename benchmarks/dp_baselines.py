@@ -1,7 +1,8 @@
 """What others do, on pooled rows: AdaSSP, a ridge that ignores the noise, and Opacus's DP-SGD.
 
-All of them are given for free what our routes pay for: the columns' exact means and deviations, and
-for Opacus hyperparameters that were tuned on validation rows, and the variance of its errors.
+All of them may spend the whole (ε, δ) on the training rows, and are given for free what our routes
+pay for: the columns' noisy means and deviations, and the variance of their errors. Opacus also has
+hyperparameters that were tuned without paying, on validation rows.
 
     adassp      Wang (2018), "Revisiting differentially private linear regression", algorithm 2, on
                 standardised inputs and a constant, rows scaled to a norm of at most √(p + 1)
@@ -22,16 +23,19 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.dp_data import Private
-from benchmarks.dp_routes import DELTA, TARGET_CLIP, public_kernel
+from benchmarks.dp_routes import DELTA, TARGET_CLIP, program, public_kernel, scales_alone
 from benchmarks.dp_scores import Score, of_gaussian
+from client_sdk.simulation import simulate
 from kernels.linear import Posterior, Spectrum
 from kernels.realisable import symmetric_normals
+from kernels.records import Records
 from kernels.refit import refit
+from kernels.rounds.model import known
 from kernels.rounds.site import Part
-from kernels.standardiser import CLIP
 from kernels.statistics import Statistics
 from kernels.urk import URK
 from privacy.accounting.planning import Stage, multipliers
+from privacy.noise import approximate
 
 Matrix = NDArray[np.float64]
 Parts = tuple[Matrix, NDArray[np.float64]]
@@ -39,7 +43,7 @@ Parts = tuple[Matrix, NDArray[np.float64]]
 
 @dataclass(frozen=True, eq=False)
 class Pooled:
-    """All rows in one place, standardised by the training rows' own moments."""
+    """All rows in one place, standardised."""
 
     training: Parts
     validation: Parts
@@ -47,16 +51,23 @@ class Pooled:
     scale: float
 
     @classmethod
-    def of(cls, data: Private) -> "Pooled":
-        rows = data.pooled(Part.TRAINING)
-        mean, deviation = rows.mean(0), rows.std(0)
+    def of(cls, data: Private, epsilon: float, seed: int) -> "Pooled":
+        """Standardise by the noisy moments of the routes."""
+        source = approximate(np.random.default_rng([seed, 3]))
+        asked = scales_alone(program(data, "public_kernel", epsilon))
+        model = simulate(asked, data.sites, seed, secure=False, source=source).model
+        standardiser = known(model.standardiser, "moments")
 
-        def standardised(own: Matrix) -> Parts:
-            z = (own - mean) / deviation
-            return z[:, :-1].clip(-CLIP, CLIP), z[:, -1]
+        def standardised(records: Records) -> Parts:
+            rows = standardiser.apply(records)
+            return rows.features.numpy(), known(rows.targets, "moments")[:, 0].numpy()
 
-        held_out = standardised(data.pooled(Part.CALIBRATION))
-        return cls(standardised(rows), held_out, standardised(data.test), float(deviation[-1]))
+        return cls(
+            standardised(data.pooled(Part.TRAINING)),
+            standardised(data.pooled(Part.CALIBRATION)),
+            standardised(data.dataset.records(data.test)),
+            standardiser.targets[0].scale,
+        )
 
     def score(self, mean: Matrix, variance: Matrix) -> Score:
         """Score standardised predictions of the test rows in the target's unit."""
@@ -78,16 +89,20 @@ def adassp(pooled: Pooled, epsilon: float, seed: int) -> Score:
     unit = math.sqrt(log_delta) * bound**2 / third
     least = np.linalg.eigvalsh(x.T @ x)[0]
     least = max(least + unit * random.normal() - log_delta / third * bound**2, 0)
-    ridge = max(0, math.sqrt(size * log_delta * math.log(2 * size**2 / failure)) * bound**2 / third - least)
+    ridge = max(
+        0, math.sqrt(size * log_delta * math.log(2 * size**2 / failure)) * bound**2 / third - least
+    )
     upper = np.triu(random.normal(size=(size, size)))
     scatter = x.T @ x + unit * (upper + np.triu(upper, 1).T)
     cross = x.T @ y + unit / bound * TARGET_CLIP * random.normal(size=size)
     weights = np.linalg.solve(scatter + ridge * np.eye(size), cross)
-    return _with_own_variance(pooled, rows(pooled.validation[0]) @ weights, rows(pooled.test[0]) @ weights)
+    return _with_own_variance(
+        pooled, rows(pooled.validation[0]) @ weights, rows(pooled.test[0]) @ weights
+    )
 
 
 def ridge(pooled: Pooled, epsilon: float, seed: int) -> Score:
-    """The posterior that takes noisy statistics for exact ones."""
+    """Take noisy statistics for exact ones."""
     random = np.random.default_rng([seed, 2])
     x, y = pooled.training
     kernel = URK(public_kernel(x.shape[1])[0])
@@ -97,7 +112,9 @@ def ridge(pooled: Pooled, epsilon: float, seed: int) -> Score:
     (z,) = multipliers([Stage(part="training")], epsilon=float(epsilon), delta=DELTA)
     third = z * math.sqrt(3)
     scatter = own.scatter + third * symmetric_normals(seed, "ridge", own.features)
-    cross = own.cross + third * TARGET_CLIP * torch.from_numpy(random.normal(size=(own.features, 1)))
+    cross = own.cross + third * TARGET_CLIP * torch.from_numpy(
+        random.normal(size=(own.features, 1))
+    )
     squares = own.target_squares + third * TARGET_CLIP**2 * random.normal()
     values, basis = torch.linalg.eigh(scatter)
     spectrum = Spectrum(
@@ -126,7 +143,10 @@ def opacus_network(pooled: Pooled, epsilon: float, seed: int, tuned: Tuned | Non
     torch.manual_seed(seed)
     inputs = pooled.training[0].shape[1]
     model = nn.Sequential(nn.Linear(inputs, tuned.hidden), nn.Tanh(), nn.Linear(tuned.hidden, 1))
-    parts = [torch.from_numpy(part[0]).float() for part in (pooled.training, pooled.validation, pooled.test)]
+    parts = [
+        torch.from_numpy(part[0]).float()
+        for part in (pooled.training, pooled.validation, pooled.test)
+    ]
     return _opacus(pooled, model, parts, epsilon, seed, tuned)
 
 
@@ -136,7 +156,9 @@ def opacus_linear(pooled: Pooled, epsilon: float, seed: int, tuned: Tuned | None
     torch.manual_seed(seed)
     kernel = URK(public_kernel(pooled.training[0].shape[1])[0])
     features = [
-        (kernel.features(torch.from_numpy(part[0])).detach() * math.sqrt(kernel.spec.samples)).float()
+        (
+            kernel.features(torch.from_numpy(part[0])).detach() * math.sqrt(kernel.spec.samples)
+        ).float()
         for part in (pooled.training, pooled.validation, pooled.test)
     ]
     model = nn.Linear(kernel.spec.features, 1)

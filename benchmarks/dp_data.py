@@ -107,14 +107,9 @@ class Private:
         split = dataset.split(clients=clients, seed=seed)
         return cls(dataset, tuple(_two_parts(site) for site in split.sites), split.test)
 
-    def pooled(self, part: Part) -> Matrix:
-        """Return all sites' rows of a part, the target last."""
-        records = Records.concatenate([site.records[part] for site in self.sites])
-        if records.targets is None:
-            raise ValueError("rows without targets")
-        return records.numeric.new_tensor(
-            [[*x, *y] for x, y in zip(records.numeric.tolist(), records.targets.tolist(), strict=True)]
-        ).numpy()
+    def pooled(self, part: Part) -> Records:
+        """Return all sites' rows of a part."""
+        return Records.concatenate([site.records[part] for site in self.sites])
 
 
 def bounded(schema: Schema, bounds: Bounds) -> Schema:

@@ -1,8 +1,10 @@
 """Ways to a private model, by name: programs that the simulator runs as a session would.
 
-    public_kernel   random features of a public length scale: one noisy sum of S, b and yᵀy
-    exact           the kernel trained by few noisy steps of the exact gradient first
-    elbo            the kernel trained by DP-SGD on the evidence's lower bound first
+    public_kernel   random features of one public length scale: a noisy sum of S, b and yᵀy, and one
+                    of residuals
+    exact           the columns' length scales by few noisy steps of the exact gradient before that
+    elbo            length scales and weights by DP-SGD on the evidence's lower bound; then one sum
+                    of S and the residuals
 
 Each spends (ε, δ) on the training rows and (ε, δ) on the calibration rows, which are other rows.
 What is not in a public dictionary is paid for: means and deviations of the columns take MOMENTS of
@@ -11,11 +13,11 @@ what the training rows may spend.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.dp_data import Private
-from kernels.rounds import linear, moments, recalibration
+from kernels.rounds import elbo, exact, linear, moments, recalibration, refinement
 from kernels.rounds.private import Privacy
 from kernels.rounds.program import Program
 from kernels.rounds.site import Part
@@ -49,23 +51,60 @@ Route = Callable[[int], tuple[KernelSpec, Sequence[Step]]]
 """From the number of inputs to a kernel and the stages."""
 
 
-def public_kernel(inputs: int) -> tuple[KernelSpec, Sequence[Step]]:
-    """ℓ = √p on standardised inputs: the distance of two random rows is √(2p)."""
-    kernel = KernelSpec(
+def _rbf(inputs: int) -> KernelSpec:
+    """ℓ = √p on standardised inputs, where two random rows are √(2p) apart."""
+    return KernelSpec(
         architecture=Architecture.RBF,
         inputs=inputs,
         samples=SAMPLES,
         seed=1,
         lengthscale=math.sqrt(inputs),
     )
-    return kernel, (
+
+
+def _around(*training: Step) -> Sequence[Step]:
+    """Return the stages of a route: scales of columns before, recalibration after."""
+    return (
         Step(moments.Spec(), Part.TRAINING, MOMENTS),
-        Step(linear.Spec(), Part.TRAINING, 1 - MOMENTS),
+        *training,
         Step(recalibration.Spec(), Part.CALIBRATION, 1.0),
     )
 
 
-ROUTES: Mapping[str, Route] = {"public_kernel": public_kernel}
+def public_kernel(inputs: int) -> tuple[KernelSpec, Sequence[Step]]:
+    """Sum S, b and yᵀy once, and the residuals once."""
+    return _rbf(inputs), _around(
+        Step(linear.Spec(), Part.TRAINING, 0.3),
+        Step(refinement.Spec(), Part.TRAINING, 0.65),
+    )
+
+
+def exact_steps(inputs: int) -> tuple[KernelSpec, Sequence[Step]]:
+    """Take few steps of the exact gradient in the p lengthscales before."""
+    steps = 4
+    spec = exact.Spec(steps=steps, learning_rate=0.5, warm_up=1, penalties=(3.0,))
+    return _rbf(inputs), _around(
+        Step(spec, Part.TRAINING, 0.45, sums=2 * steps),
+        Step(linear.Spec(), Part.TRAINING, 0.2),
+        Step(refinement.Spec(), Part.TRAINING, 0.3),
+    )
+
+
+def stochastic(inputs: int) -> tuple[KernelSpec, Sequence[Step]]:
+    """DP-SGD in the p lengthscales and the linear layer; S and the residuals of that once."""
+    steps, rate = 300, 0.1
+    spec = elbo.Spec(steps=steps, sampling_rate=rate, learning_rate=0.03)
+    return _rbf(inputs), _around(
+        Step(spec, Part.TRAINING, 0.55, sums=steps, sampling_rate=rate),
+        Step(refinement.Spec(), Part.TRAINING, 0.4),
+    )
+
+
+ROUTES: Mapping[str, Route] = {
+    "public_kernel": public_kernel,
+    "exact": exact_steps,
+    "elbo": stochastic,
+}
 
 
 def program(data: Private, route: str, epsilon: float) -> Program:
@@ -93,6 +132,14 @@ def _privacy(steps: Sequence[Step], epsilon: float) -> Privacy:
     ]
     found = multipliers(plan, epsilon=float(epsilon), delta=DELTA)
     return Privacy(multipliers=found, target_clip=TARGET_CLIP)
+
+
+def scales_alone(private: Program) -> Program:
+    """Return a program that ends after the columns' scales."""
+    privacy = private.privacy and replace(
+        private.privacy, multipliers=private.privacy.multipliers[:1]
+    )
+    return replace(private, stages=private.stages[:1], privacy=privacy)
 
 
 def charged(route: str, epsilon: float) -> Cost:

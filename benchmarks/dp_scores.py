@@ -24,6 +24,7 @@ class Score:
     ece_gaussian: float
 
     def plain(self) -> dict[str, float]:
+        """Return numbers by name."""
         return asdict(self)
 
 

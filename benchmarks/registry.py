@@ -8,7 +8,16 @@ from typing import Protocol
 
 RESULTS = Path(__file__).parent / "results"
 
-NAMES = ("fedbnr", "secure_sum", "session", "statistics", "step_function", "synthetic", "table")
+NAMES = (
+    "dp",
+    "fedbnr",
+    "secure_sum",
+    "session",
+    "statistics",
+    "step_function",
+    "synthetic",
+    "table",
+)
 
 Figures = Mapping[str, float | int | str | bool]
 

@@ -37,6 +37,8 @@ _WORDS = {
     "part of it clipped, and how many rows were in the sample",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
     "linear_two_sums": "sums of products of features (S, yᵀy, n), then the linear layer's weights",
+    "refinement": "sums of products of features with clipped errors of the model so far; if no sum "
+    "had them, products of features (S) too",
     "recalibration": "counts of held-out rows by the size of their error",
     "evaluation": "sums of scores of held-out rows",
     "update": "what added and removed rows change in the sums of products of features",

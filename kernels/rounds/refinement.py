@@ -221,9 +221,7 @@ def _deviation(mean: float, clip: float) -> float:
         x = clip / deviation
         inside = 2 * ndtr(x) - 1
         density = math.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
-        return float(
-            deviation**2 * (inside - 2 * x * density) + clip**2 * (1 - inside) - mean
-        )
+        return float(deviation**2 * (inside - 2 * x * density) + clip**2 * (1 - inside) - mean)
 
     if gap(least) >= 0:
         return least
