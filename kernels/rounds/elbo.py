@@ -54,7 +54,7 @@ _LOG_NOISE = math.log(1e-3), math.log(10.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`steps` of Adam at `learning_rate`, each over a sample; `clip`: of one unit's gradient."""
+    """`steps` of Adam, from `learning_rate` to zero, each over a sample; `clip`: of one unit's gradient."""
 
     steps: int = 200
     sampling_rate: float = 0.05
@@ -152,9 +152,9 @@ def update(state: State, total: SecureTotal) -> State:
     first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
     second = _DECAY[1] * known(state.second_moment, NAME) + (1 - _DECAY[1]) * gradient**2
     scale = (second / (1 - _DECAY[1] ** step)).sqrt() + _DAMPING
-    parameters = state.parameters - state.spec.learning_rate * (
-        first / (1 - _DECAY[0] ** step) / scale
-    )
+    # To zero along a cosine: at the end, what noise moved is averaged rather than followed.
+    size = state.spec.learning_rate * (1 + math.cos(math.pi * state.step / state.spec.steps)) / 2
+    parameters = state.parameters - size * (first / (1 - _DECAY[0] ** step) / scale)
     theta, mean, log_deviation, log_noise = _split(state.model, parameters)
     log_noise = log_noise.clamp(*_LOG_NOISE)
     parameters = torch.cat([theta, mean, log_deviation, log_noise])

@@ -86,10 +86,11 @@ class State:
 
 def initial(spec: Spec, model: Model) -> State:
     """Start from the weights that `elbo` left, or from those of an earlier linear layer."""
+    _privacy(model)
     if model.statistics is None:
         known(model.centre, "elbo")
         return State(model, spec, sums_scatter=True)
-    before, centre = model.statistics, _centre(model)
+    before, centre = model.statistics, centre_of(model)
     model = replace(model, centre=centre, statistics=None, recalibration=None, scores=None)
     return State(model, spec, sums_scatter=False, before=before)
 
@@ -155,7 +156,7 @@ def update(state: State, total: SecureTotal) -> State:
         scatter, deviation, count, rows = before.scatter, noise.scatter, before.count, noise.count
     reach, squares = _reach(model), torch.tensor(total["target_squares"])
     residual = [
-        _deviation(float(sum_) / count, float(clip))
+        deviation_behind(float(sum_) / count, clip=float(clip))
         for sum_, clip in zip(squares, reach, strict=True)
     ]
     deviations = torch.tensor(residual, dtype=torch.float64)
@@ -202,7 +203,7 @@ def _reach(model: Model) -> Tensor:
     return CLIP * known(model.centre, "elbo").deviations
 
 
-def _centre(model: Model) -> Centre:
+def centre_of(model: Model) -> Centre:
     """Return the posterior's weights, and the deviations of residuals from them, (T,)."""
     posterior, statistics = model.posterior, known(model.statistics, "linear")
     latent = [
@@ -213,9 +214,13 @@ def _centre(model: Model) -> Centre:
     return Centre(posterior.weights, variance.sqrt())
 
 
-def _deviation(mean: float, clip: float) -> float:
-    """Return the σ of a normal r with E min(r², c²) = mean; at most 4c, at least c/8."""
-    least, most = clip / 8, 4 * clip
+def deviation_behind(mean: float, *, clip: float) -> float:
+    """Return the σ of a normal r with E min(r², c²) = mean, from c/8 to 1.5c.
+
+    Where nearly all residuals are clipped, the weights were further off than was thought, and how
+    far cannot be told: half of them are then taken as inside, and a step goes twice the clip.
+    """
+    least, most = clip / 8, 1.5 * clip
 
     def gap(deviation: float) -> float:
         x = clip / deviation
