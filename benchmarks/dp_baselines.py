@@ -81,7 +81,8 @@ def adassp(pooled: Pooled, epsilon: float, seed: int) -> Score:
 
     def rows(x: Matrix) -> Matrix:
         x = np.column_stack([x, np.ones(len(x))])
-        return x * np.minimum(1, bound / np.linalg.norm(x, axis=1, keepdims=True))
+        shorter: Matrix = x * np.minimum(1, bound / np.linalg.norm(x, axis=1, keepdims=True))
+        return shorter
 
     x, y = rows(pooled.training[0]), pooled.training[1].clip(-TARGET_CLIP, TARGET_CLIP)
     size, failure = x.shape[1], 0.05
@@ -204,7 +205,7 @@ def _opacus(
             for x, y in batches:
                 stepper.zero_grad()
                 if len(x):
-                    nn.functional.mse_loss(private(x)[:, 0], y).backward()
+                    torch.autograd.backward(nn.functional.mse_loss(private(x)[:, 0], y))
                     stepper.step()
                 schedule.step()
     with torch.no_grad():

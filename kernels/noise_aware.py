@@ -23,7 +23,7 @@ likelihood says no more than that σ is small enough, and its maximum would be �
 for lack of knowledge. So σ² is the posterior mean under a flat prior, and log λ that under the
 prior of `kernels.refit`, by quadrature over both.
 
-How the sum's privacy is best divided among S, b and yᵀy is in `weights`.
+How a sum's privacy is best divided among S, b and yᵀy is in `kernels.rounds.sufficient`.
 
 Bernstein and Sheldon (2019), "Differentially private Bayesian linear regression", sample what is
 integrated here.

@@ -57,7 +57,10 @@ _MOST_WEIGHT = 2.0**20
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`steps` of Adam, from `learning_rate` to zero, each over a sample; `clip`: of one unit's gradient."""
+    """`steps` of Adam, from `learning_rate` to zero, each over a sample.
+
+    clip: the greatest norm of one unit's gradient.
+    """
 
     steps: int = 200
     sampling_rate: float = 0.05

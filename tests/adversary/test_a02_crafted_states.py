@@ -50,19 +50,12 @@ def test_features_that_overflow_for_some_patients_only_are_asked_of_nobody() -> 
     # 1/ℓ of the first column so large that the oldest overflow, and those of middle age do not.
     weights = starting_weights(whole.kernel).index_fill(0, torch.tensor([0]), -709.5)
     state = _state(whole, weights)
-    ages = {"others": [60.0] * 30, "one more": [60.0] * 30 + [120.0]}
-    answers = {}
-    for who, age in ages.items():
-        cells = {**private.table(len(age), seed=1, outliers=0.0), "age": age}
-        site = private.site(cells, private.ROWS, held_out=0.0)
-        try:
-            contributed(linear, state, site)  # type: ignore[arg-type]
-            answers[who] = "sent"
-        except NotFinite:
-            answers[who] = "refused"
-    assert answers == {"others": "sent", "one more": "refused"}, "the attack, without the control"
     with pytest.raises(StateError, match="rounding"):
         _received(whole, state)
+    # And were it asked, whether there is an answer would not depend on who is in the table.
+    for age in ([60.0] * 30, [60.0] * 30 + [120.0]):
+        cells = {**private.table(len(age), seed=1, outliers=0.0), "age": age}
+        contributed(linear, state, private.site(cells, private.ROWS, held_out=0.0))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("rows", [3, 8195])

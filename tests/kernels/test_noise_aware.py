@@ -1,4 +1,4 @@
-"""The posterior of noisy statistics knows of the noise, and is the exact one where there is none."""
+"""The posterior of noisy statistics knows of the noise; where there is none it is the exact one."""
 
 import math
 
@@ -179,7 +179,7 @@ def test_with_nothing_but_noise_it_is_the_prior() -> None:
     assert posterior.weights.abs().max() < 1e-3
     assert posterior.variances.min() > 0.999 * PRIOR_VARIANCE
     scales = noise_aware.refit(noisy)
-    assert math.isfinite(float(scales.noise_variance)) and float(scales.noise_variance) > 0
+    assert 0 < float(scales.noise_variance) < math.inf
 
 
 @given(seed=st.integers(0, 1000))
