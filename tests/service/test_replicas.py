@@ -184,6 +184,7 @@ def test_starting_and_ending_a_run_at_one_replica_is_heard_at_the_other(
 
 
 _OF_BUDGETS = ("epsilon", "delta", "planned_runs")
+_OF_DROPOUTS = ("refused", "returned")
 
 
 @EVERY_STORE
