@@ -202,6 +202,10 @@ def test_each_replica_limits_callers_by_itself(postgres: Postgres, tmp_path: Pat
             assert [answer.status_code for answer in asked] == [200, 429, 200]
 
 
+_OF_BUDGETS = ("epsilon", "delta", "planned_runs")
+_OF_DROPOUTS = ("refused", "returned")
+
+
 @EVERY_STORE
 def test_a_run_of_a_coordinator_without_leases_gets_one(tmp_path: Path, store: Store) -> None:
     with Coordinator(tmp_path, **store) as coordinator:
@@ -209,8 +213,17 @@ def test_a_run_of_a_coordinator_without_leases_gets_one(tmp_path: Path, store: S
         run = start(coordinator, sites[0].session)
         with coordinator.context.database.changing() as connection:
             connection.execute(delete(leases))
-            connection.exec_driver_sql("DROP TABLE leases")
-            connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+            for step in (
+                *(f"ALTER TABLE sessions DROP COLUMN {name}" for name in _OF_BUDGETS),
+                *(
+                    f"ALTER TABLE run_members DROP COLUMN {name}"
+                    for name in ("refused", "returned")
+                ),
+                "DROP TABLE charges",
+                "DROP TABLE leases",
+                "UPDATE alembic_version SET version_num = '0001'",
+            ):
+                connection.exec_driver_sql(step)
         coordinator.context.database.migrate()
         with coordinator.context.database.reading() as connection:
             assert connection.execute(select(leases.c.run_id)).scalar_one() == run
