@@ -27,6 +27,7 @@ def test_requests_fail_while_it_is_away_and_the_run_goes_on(
         with postgres.away(url):
             for path in (f"/sessions/{sites[0].session}/next?wait=0", "/healthz"):
                 assert sites[0].send("GET", path).status_code == 500
+            assert coordinator.request("GET", "/v2/health/live").status_code == 200
             unready = coordinator.request("GET", "/readyz")
             assert unready.status_code == 503
             assert unready.json()["detail"].startswith("Failing: database. ")
