@@ -70,8 +70,9 @@ def run(options: Namespace) -> Figures:
         for metric in REPORTED
         if (mean := results.mean("FedBNR exact", metric, dataset, clients)) is not None
     }
-    figures |= gap_between_clients(options.data) | cost_of_clients(options.data)
-    figures["exact_over_pooled_cpu"] = figures["exact_over_pooled_cpu_10"]
+    if not options.only:
+        figures |= gap_between_clients(options.data) | cost_of_clients(options.data)
+        figures["exact_over_pooled_cpu"] = figures["exact_over_pooled_cpu_10"]
     figures["claims_held"] = sum(claim.held >= claim.needed for claim in held)
     figures["claims"] = len(held)
     return figures
