@@ -104,11 +104,15 @@ def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell
     ):
         task = bar.add_task("", total=len(missing))
         futures = {pool.submit(_timed, cell, options.data): cell for cell in missing}
-        for future in as_completed(futures):
-            cell, result = futures[future], future.result()
-            kept.keep(cell.name, codes[cell.family], result)
-            found[cell] = result
-            bar.update(task, advance=1, description=cell.name)
+        try:
+            for future in as_completed(futures):
+                cell, result = futures[future], future.result()
+                kept.keep(cell.name, codes[cell.family], result)
+                found[cell] = result
+                bar.update(task, advance=1, description=cell.name)
+        finally:
+            # Whoever stops a run does not wait for the cells that nobody would keep.
+            pool.shutdown(cancel_futures=True)
     return found
 
 
