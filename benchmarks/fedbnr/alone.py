@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from benchmarks.fedbnr.local_layers import kernel_of_inputs
 from benchmarks.fedbnr.protocol import Predictor, Table, Tables, follow, joined
-from benchmarks.fedbnr.recipes import local_kernel
 from benchmarks.fedbnr.scoring import Belief, Scored
 from kernels.linear import Posterior
 from kernels.rounds.local_training import Fit, starting_scales, train_locally
@@ -25,7 +25,7 @@ LEARNING_RATE = 0.01
 
 def measure(tables: Tables) -> dict[str, Scored]:
     """Train each client alone, and judge it after every STEPS."""
-    kernel = local_kernel(tables.test.x.shape[1])
+    kernel = kernel_of_inputs(tables.test.x.shape[1])
     rounds = list(_trained(kernel, tables.clients))
     everything = joined(tables.clients)
     local = (

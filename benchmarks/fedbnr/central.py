@@ -12,8 +12,8 @@ from benchmarks.fedbnr.protocol import Tables, follow, joined
 from benchmarks.fedbnr.scoring import Scored
 
 EXACT_ROWS = 3000
-INDUCING = 400
-STEPS = 60
+INDUCING = 300
+STEPS = 40
 LEARNING_RATE = 0.1
 
 

@@ -70,8 +70,9 @@ def run(options: Namespace) -> Figures:
         for metric in REPORTED
         if (mean := results.mean("FedBNR exact", metric, dataset, clients)) is not None
     }
-    figures |= gap_between_clients(options.data) | cost_of_clients(options.data)
-    figures["exact_over_pooled_cpu"] = figures["exact_over_pooled_cpu_10"]
+    if not options.only:
+        figures |= gap_between_clients(options.data) | cost_of_clients(options.data)
+        figures["exact_over_pooled_cpu"] = figures["exact_over_pooled_cpu_10"]
     figures["claims_held"] = sum(claim.held >= claim.needed for claim in held)
     figures["claims"] = len(held)
     return figures
@@ -103,11 +104,15 @@ def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell
     ):
         task = bar.add_task("", total=len(missing))
         futures = {pool.submit(_timed, cell, options.data): cell for cell in missing}
-        for future in as_completed(futures):
-            cell, result = futures[future], future.result()
-            kept.keep(cell.name, codes[cell.family], result)
-            found[cell] = result
-            bar.update(task, advance=1, description=cell.name)
+        try:
+            for future in as_completed(futures):
+                cell, result = futures[future], future.result()
+                kept.keep(cell.name, codes[cell.family], result)
+                found[cell] = result
+                bar.update(task, advance=1, description=cell.name)
+        finally:
+            # Whoever stops a run does not wait for the cells that nobody would keep.
+            pool.shutdown(cancel_futures=True)
     return found
 
 

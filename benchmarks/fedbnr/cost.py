@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.datasets import Dataset, Split
+from benchmarks.fedbnr.phase1_exact import kernel_of
 from benchmarks.fedbnr.programs import program_of
-from benchmarks.fedbnr.recipes import exact_kernel
 from client_sdk.simulation import simulate
 from kernels.evidence import PooledEvidence, feature_gradient
 from kernels.linear import Spectrum
@@ -28,7 +28,7 @@ PENALTY = 3.0
 def gap_between_clients(data: Path, *, steps: int = 100) -> dict[str, float]:
     """Deal the same rows to 1, 10 and 100 clients: the same predictions, to rounding."""
     split = Dataset.load("sml", data).split(clients=100, seed=0)
-    program = program_of(split, exact_kernel(split), _phase_1(steps))
+    program = program_of(split, kernel_of(split), _phase_1(steps))
     tens = [_merged(split, first, first + 10) for first in range(0, 100, 10)]
     test = split.dataset.table(split.test)
     outcomes = [
@@ -51,7 +51,7 @@ def cost_of_clients(data: Path, *, steps: int = 15) -> dict[str, float]:
     figures = {}
     for clients in (10, 100, 1000):
         split = Dataset.load("ccpp", data).split(clients=clients, seed=0)
-        program = program_of(split, exact_kernel(split), _phase_1(steps))
+        program = program_of(split, kernel_of(split), _phase_1(steps))
         standardise = replace(program, stages=(moments.Spec(),))
         model = simulate(standardise, split.sites, 0, secure=False).model
         ratios = []

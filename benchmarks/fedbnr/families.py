@@ -10,15 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.datasets import FILES
-from benchmarks.fedbnr import alone, central, experts, networks, personal, programs
+from benchmarks.fedbnr import (
+    alone,
+    central,
+    experts,
+    networks,
+    personal,
+    phase1_averaging,
+    phase1_distillation,
+    phase1_exact,
+)
 from benchmarks.fedbnr.kept import Result, fingerprint
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Tables
 
 ROOT = Path(__file__).parent.parent.parent
 QUICK_SEEDS, BASELINE_SEEDS, SEEDS = 2, 3, 10
-QUICK_STEPS, STEPS = 100, 200
-PUBLIC = 0.8
-"""The share of the validation rows that FedBNR-KD distils on."""
+QUICK_STEPS = 100
 
 _PROTOCOL = (
     "benchmarks/datasets.py",
@@ -30,7 +37,6 @@ _PROTOCOL = (
     "kernels/student.py",
 )
 _KERNEL = (
-    "benchmarks/fedbnr/recipes.py",
     "kernels/architectures.py",
     "kernels/hashed.py",
     "kernels/linear.py",
@@ -42,8 +48,19 @@ _PROGRAM = (
     "kernels/refit.py",
     *_KERNEL,
 )
-_LOCAL = "kernels/local_evidence.py", "kernels/rounds/local_training.py"
-_EXACT = "kernels/evidence.py", "kernels/rounds/exact.py", "kernels/rounds/grid.py"
+_LOCAL = (
+    "benchmarks/fedbnr/local_layers.py",
+    "kernels/local_evidence.py",
+    "kernels/rounds/local_training.py",
+)
+_EXACT = (
+    "benchmarks/fedbnr/phase1_exact.py",
+    "kernels/evidence.py",
+    "kernels/rounds/exact.py",
+    "kernels/rounds/grid.py",
+)
+_AVERAGING = "benchmarks/fedbnr/phase1_averaging.py", "kernels/rounds/fedavg.py"
+_DISTILLATION = "benchmarks/fedbnr/phase1_distillation.py", "kernels/rounds/distillation.py"
 
 
 @dataclass(frozen=True)
@@ -78,26 +95,26 @@ def _central_gp(column: Column, data: Path) -> Result:
 
 
 def _central_urk(column: Column, data: Path) -> Result:
-    return programs.measure_central(column.split(data), column, most_steps=STEPS)
+    return phase1_exact.measure_central(column.split(data), column)
 
 
 def _exact(column: Column, data: Path) -> Result:
-    return programs.measure_exact(column.split(data), column, most_steps=STEPS)
+    return phase1_exact.measure(column.split(data), column)
 
 
 def _exact_quickly(column: Column, data: Path) -> Result:
-    return programs.measure_exact(column.split(data), column, most_steps=QUICK_STEPS)
+    return phase1_exact.measure(column.split(data), column, most_steps=QUICK_STEPS)
 
 
 def _averaging(column: Column, data: Path) -> Result:
     local = column.seed < BASELINE_SEEDS
-    return programs.measure_averaging(column.split(data), column, with_local=local)
+    return phase1_averaging.measure(column.split(data), column, with_local=local)
 
 
 def _distillation(column: Column, data: Path) -> Result:
     local = column.seed < BASELINE_SEEDS
-    split = column.split(data, public=PUBLIC)
-    return programs.measure_distillation(split, column, with_local=local)
+    split = column.split(data, public=phase1_distillation.PUBLIC)
+    return phase1_distillation.measure(split, column, with_local=local)
 
 
 def _alone(column: Column, data: Path) -> Result:
@@ -135,13 +152,13 @@ FAMILIES: Mapping[str, Family] = {
     "averaging": Family(
         ("FedBNR", "avg+local"),
         _averaging,
-        (*_PROGRAM, *_LOCAL, "kernels/rounds/fedavg.py"),
+        (*_PROGRAM, *_LOCAL, *_AVERAGING),
         seeds=SEEDS,
     ),
     "distillation": Family(
         ("FedBNR-KD", "kd+local"),
         _distillation,
-        (*_PROGRAM, *_LOCAL, "kernels/rounds/distillation.py"),
+        (*_PROGRAM, *_LOCAL, *_DISTILLATION),
         seeds=SEEDS,
     ),
     "central_gp": Family(

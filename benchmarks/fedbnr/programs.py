@@ -1,44 +1,28 @@
-"""The rows that are programs of `kernels.rounds`: FedBNR by the three ways of phase 1.
-
-    FedBNR exact   the gradient of the pooled evidence (`exact`)
-    FedBNR         federated averaging (`fedavg`); from the same training avg+local, where each
-                   client has a linear layer of its own rows alone
-    FedBNR-KD      distillation on public rows, 8 % of all (`distillation`); and kd+local likewise
+"""What the rows that are programs of `kernels.rounds` share: all but their phase 1.
 
 Each goes on with the global linear layer and recalibration. The program runs as it would in a
 session; a `Trail` beside it notes the test error that no party of a session could see.
 """
 
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from benchmarks.datasets import Split
-from benchmarks.fedbnr.protocol import Column, Predictor, Tables, follow
-from benchmarks.fedbnr.recipes import (
-    averaging_of,
-    distillation_of,
-    exact_kernel,
-    exact_of,
-    local_kernel,
-)
-from benchmarks.fedbnr.scoring import Belief, Scored, scored
+from benchmarks.fedbnr.protocol import Column, Tables
+from benchmarks.fedbnr.scoring import Belief, scored
 from client_sdk.simulation import simulate
-from kernels.linear import Hyperparameters, Posterior
-from kernels.rounds import distillation, exact, fedavg, linear, moments, recalibration
+from kernels.linear import Hyperparameters
+from kernels.rounds import exact, linear, moments, recalibration
 from kernels.rounds.model import Model, known
 from kernels.rounds.prediction import predict, predict_standardised
 from kernels.rounds.program import Program
-from kernels.rounds.public_set import columns_of
-from kernels.rounds.registry import ALGORITHMS
+from kernels.rounds.registry import ALGORITHMS, algorithm_of
 from kernels.rounds.site import Site
 from kernels.rounds.sufficient import statistics_blocks
 from kernels.spec import KernelSpec
-from kernels.statistics import Statistics
-from kernels.urk import URK
 from privacy.layout import Layout
 
 BYTES = 8
@@ -105,55 +89,12 @@ def program_of(split: Split, kernel: KernelSpec, phase_1: Any) -> Program:
     return Program(split.dataset.schema, kernel, stages, max_rows=20_000)
 
 
-def measure_exact(split: Split, column: Column, *, most_steps: int) -> dict[str, Scored]:
-    """Measure FedBNR exact."""
-    program = program_of(
-        split, exact_kernel(split), exact_of(column.dataset, most_steps=most_steps)
-    )
-    return {"FedBNR exact": _run(program, split, split.sites, exact.NAME, column)[0]}
-
-
-def measure_central(split: Split, column: Column, *, most_steps: int) -> dict[str, Scored]:
-    """Measure the same program where one site holds all rows."""
-    program = program_of(
-        split, exact_kernel(split), exact_of(column.dataset, most_steps=most_steps)
-    )
-    return {"Central URK": _run(program, split, (split.pooled(),), exact.NAME, column)[0]}
-
-
-def measure_averaging(split: Split, column: Column, *, with_local: bool) -> dict[str, Scored]:
-    """Measure FedBNR, and avg+local from the same kernels."""
-    spec = averaging_of(column.clients)
-    return _measure_both(split, column, spec, fedavg.NAME, ("FedBNR", "avg+local"), with_local)
-
-
-def measure_distillation(split: Split, column: Column, *, with_local: bool) -> dict[str, Scored]:
-    """Measure FedBNR-KD, and kd+local from the same kernels."""
-    public = columns_of(split.dataset.table(split.public))
-    spec = distillation_of(column.clients, public)
-    names = ("FedBNR-KD", "kd+local")
-    return _measure_both(split, column, spec, distillation.NAME, names, with_local)
-
-
-def _measure_both(
-    split: Split, column: Column, spec: Any, phase: str, names: tuple[str, str], with_local: bool
-) -> dict[str, Scored]:
-    kernel = local_kernel(len(split.dataset.schema.feature_names))
-    found, trail = _run(program_of(split, kernel, spec), split, split.sites, phase, column)
-    if not with_local:
-        return {names[0]: found}
-    rounds = (
-        local_layers(URK(kernel, weights), known(scales, phase), trail.tables)
-        for weights, scales in trail.models
-    )
-    return {names[0]: found, names[1]: follow(rounds, trail.tables)}
-
-
-def _run(
-    program: Program, split: Split, sites: tuple[Site, ...], phase: str, column: Column
+def follow_program(
+    program: Program, split: Split, sites: tuple[Site, ...], column: Column
 ) -> tuple[dict[str, Any], Trail]:
+    """Run a program over a split's sites; return its scores, and where it came along."""
     tables = Tables.of(split)
-    trail = Trail(phase, tables)
+    trail = Trail(algorithm_of(program.stages[1]).NAME, tables)
     model = simulate(program, sites, column.seed, secure=False, watch=trail).model
     found: dict[str, Any] = {
         **score_model(model, tables),
@@ -161,7 +102,9 @@ def _run(
         "rmse_min": min(trail.errors),
         "rounds": float(len(trail.errors)),
     }
-    return found | {"curve": trail.curve()}, trail
+    if column.seed == 0:  # that of the picture
+        found["curve"] = trail.curve()
+    return found, trail
 
 
 def score_model(model: Model, tables: Tables) -> dict[str, float]:
@@ -187,20 +130,3 @@ def _coverage(model: Model, split: Split) -> dict[str, float]:
         "coverage_90": float(covered.mean()),
         "coverage_90_worst_client": float(min(by_client)),
     }
-
-
-def local_layers(kernel: URK, scales: Hyperparameters, tables: Tables) -> list[Predictor]:
-    """Return a linear layer of each client's rows alone, on one kernel and with one σ and λ."""
-    features = cache(lambda x: kernel.features(x).detach())
-
-    def layer(client: int) -> Predictor:
-        rows = tables.clients[client]
-        posterior = Posterior.of(Statistics.of_features(features(rows.x), rows.y), scales)
-
-        def predict_at(x: Tensor) -> Belief:
-            predicted = posterior.predict(features(x))
-            return Belief(predicted.mean, predicted.variance)
-
-        return predict_at
-
-    return [layer(client) for client in range(len(tables.clients))]
