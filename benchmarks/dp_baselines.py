@@ -133,8 +133,8 @@ class Tuned:
     """How DP-SGD is run. Hardly tuned so far.
 
     Of the network, learning rates .02 and .05 were compared on validation rows of one seed, at
-    ε = 1 and 4; nothing else of it was varied, and nothing of the linear model. Our own route had about
-    a dozen settings tried on such rows: a comparison that is to count needs as many here.
+    ε = 1 and 4; nothing else of it was varied, and nothing of the linear model. Our own route
+    had about a dozen settings tried on such rows: a comparison that is to count needs as many here.
     """
 
     epochs: int = 30
