@@ -35,10 +35,12 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         Link("roster_roster", _SESSION, status="201"),
         Link("runs_start", _SESSION, status="201"),
         Link("sessions_one", _SESSION, status="201"),
+        Link("sessions_privacy", _SESSION, status="201"),
         Link("sessions_remove", _SESSION, status="201"),
     ),
     "sessions_every": (
         Link("sessions_one", {"session_id": _FIRST_ID}),
+        Link("sessions_privacy", {"session_id": _FIRST_ID}),
         Link("runs_list_runs", {"session_id": _FIRST_ID}),
     ),
     "roster_invite": (

@@ -133,8 +133,10 @@ def contribute(state: State, site: Site) -> Contribution:
     statistics = Statistics.zero(features=side, targets=targets)
     for x, y, _ in site.chunks(Part.TRAINING, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            residuals = (y[rows] - phi.double() @ centre).clamp(-reach, reach)
-            statistics += Statistics.of_features(phi, residuals)
+            # As in `sufficient`: no broadcast may make a site fail for some rows only.
+            found = phi.double().nan_to_num(nan=0.0)
+            residuals = (y[rows] - found @ centre).nan_to_num(nan=0.0).clamp(-reach, reach)
+            statistics += Statistics.of_features(found, residuals)
     blocks = {
         "cross": statistics.cross.numpy(),
         "target_squares": statistics.target_squares.numpy(),
