@@ -61,6 +61,21 @@ class Disclosed(Event):
 
 
 @dataclass(frozen=True)
+class ReadRowByRow(Event):
+    """With differential privacy: bad cells of the table, which nobody else is told of."""
+
+    clipped: int
+    left_out: int
+
+    def __str__(self) -> str:
+        return (
+            f"Of this table {self.clipped} cells are out of the session's bounds and were clipped, "
+            f"and {self.left_out} rows were left out for a cell that is missing, unknown or not a "
+            "number. Only you are told. To see which they are: veilgp check TABLE --schema FILE"
+        )
+
+
+@dataclass(frozen=True)
 class Unpinned(Event):
     """Members whose keys nobody here has confirmed."""
 

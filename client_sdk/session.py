@@ -56,6 +56,7 @@ from client_sdk.progress import (
     Approved,
     Disclosed,
     Enrolled,
+    ReadRowByRow,
     RefusalReported,
     RunEnded,
     RunOpened,
@@ -221,6 +222,9 @@ class Member:
                 changes=self._changes,
             )
             self._policy.check_table(program, table.summary)
+        found = table.row_by_row
+        if found is not None and (found.clipped or found.left_out):
+            self._watch(ReadRowByRow(found.clipped, found.left_out))
         if self._home.store.last_run(self._id) is None:
             self._check_spending(program, offer, table)
         return table

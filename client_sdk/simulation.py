@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.errors import EmptyTable
+from kernels.problems import RowByRow
 from kernels.rounds import storage
 from kernels.rounds.algorithm import Contribution, contributed
 from kernels.rounds.broadcast import received
@@ -73,7 +74,13 @@ def simulate(
     sites = [
         table
         if isinstance(table, Site)
-        else Site.of_table(program.schema, table, held_out=program.held_out, seed=seed)
+        else Site.of_table(
+            program.schema,
+            table,
+            held_out=program.held_out,
+            seed=seed,
+            row_by_row=None if program.privacy is None else RowByRow(),
+        )
         for table in tables
     ]
     if not sites:

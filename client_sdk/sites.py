@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from client_sdk.tables import TableSummary, read_records, read_site, summarise
+from kernels.problems import RowByRow
 from kernels.rounds.program import Program
 from kernels.rounds.site import Part, Site
 from privacy.framing import Label, digest
@@ -20,12 +21,14 @@ class HospitalTable:
     """Rows in parts, 32 bytes that are others if any row or its part is, and counts for policies.
 
     journalled: 32 bytes of table and changes together, written beside all that leaves.
+    row_by_row: with differential privacy, what was done about bad cells; for the operator alone.
     """
 
     site: Site
     digest: bytes
     summary: TableSummary
     journalled: bytes
+    row_by_row: RowByRow | None
 
 
 @dataclass(frozen=True)
@@ -50,17 +53,27 @@ def site_of(
 ) -> HospitalTable:
     """Check a table against the program's schema, all of it, and deal its rows.
 
+    With differential privacy bad cells are clipped, or their rows left out, and nobody else hears.
     The digest is that of the table without changes: what was summed before is still the same.
     """
-    site = read_site(data, program.schema, held_out=program.held_out, seed=seed, consents=consents)
+    row_by_row = None if program.privacy is None else RowByRow()
+    site = read_site(
+        data,
+        program.schema,
+        held_out=program.held_out,
+        seed=seed,
+        consents=consents,
+        row_by_row=row_by_row,
+    )
     dealt = struct.pack(">d", program.held_out), str(seed).encode()
     bound, summary = digest(Label.TABLE, site.digest, *dealt), summarise(site)
     changes = changes or Changes()
     for part, table in ((Part.ADDED, changes.added), (Part.REMOVED, changes.removed)):
         if table is not None:
-            site.parts[part] = read_records(table, program.schema)
+            site.parts[part] = read_records(table, program.schema, row_by_row=row_by_row)
     changed = (
         Site({Part.TRAINING: site.parts[part]}).digest if part in site.parts else b""
         for part in (Part.ADDED, Part.REMOVED)
     )
-    return HospitalTable(site, bound, summary, digest(Label.TABLE, bound, *changed))
+    journalled = digest(Label.TABLE, bound, *changed)
+    return HospitalTable(site, bound, summary, journalled, row_by_row)

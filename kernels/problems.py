@@ -4,9 +4,12 @@ A table may be read in pieces. Its problems are those of the whole: cells are co
 pieces and rows are numbered from the table's first, so that reading in one piece or in a hundred
 gives the same sentences in the same order. Sentences have counts and a few row numbers, never what
 is in a cell.
+
+With differential privacy no cell is a reason to refuse a table (`RowByRow`).
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +53,9 @@ class _Tally:
 class Problems:
     """The problems of one table, in the order in which its columns are read."""
 
+    needs_rows: ClassVar[bool] = True
+    """Whether a table without rows is a problem."""
+
     def __init__(self) -> None:
         self.rows = 0
         """Rows in the pieces that are done."""
@@ -81,6 +87,10 @@ class Problems:
         tally.bad += len(rows)
         tally.rows += (self.rows + rows[: ROWS_SHOWN - len(tally.rows)]).tolist()
 
+    def take_bad_rows(self) -> NDArray[np.bool_] | None:
+        """Return which rows of the piece that was read last are left out, if any are."""
+        return None
+
     def __bool__(self) -> bool:
         return bool(self._whole or self._tallies)
 
@@ -94,3 +104,46 @@ class Problems:
                 if (tally := self._tallies.get((column, kind))) is not None
             ]
             raise TableRefused([*self._whole.values(), *found])
+
+
+class RowByRow(Problems):
+    """What was done about bad cells where no cell may be a reason to refuse a table.
+
+    Whether a site takes part is seen by everyone, and whoever chooses bounds and levels could ask
+    by them for one patient. So with differential privacy a number out of bounds is clipped to them,
+    and a row with any other bad cell is left out. Each row is judged by itself: one row more or
+    less changes nothing but its own part of a sum. A table that lacks a column is refused as ever.
+    """
+
+    needs_rows = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clipped = 0
+        """Cells so far that were out of bounds."""
+        self.left_out = 0
+        """Rows so far that were left out."""
+        self._bad: list[NDArray[np.bool_]] = []
+
+    def note(
+        self,
+        kind: type[ColumnError],
+        column: str,  # noqa: ARG002
+        bad: NDArray[np.bool_],
+        what: str,  # noqa: ARG002
+        advice: str,  # noqa: ARG002
+    ) -> None:
+        """Count cells that are clipped; remember the rows of all others."""
+        if kind is OutOfBounds:
+            self.clipped += int(bad.sum())
+        else:
+            self._bad.append(bad)
+
+    def take_bad_rows(self) -> NDArray[np.bool_] | None:
+        """Return which rows of the piece that was read last are left out, if any are."""
+        if not self._bad:
+            return None
+        bad: NDArray[np.bool_] = np.logical_or.reduce(self._bad)
+        self._bad = []
+        self.left_out += int(bad.sum())
+        return bad

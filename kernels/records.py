@@ -9,7 +9,7 @@ all its cells may be missing: leaving one out by accident must not look like hav
 
 All problems of a table are found before it is refused (`TableRefused`), also where it comes in
 pieces. Messages name columns, bounds and levels of the schema and a few row numbers, never what is
-in a cell.
+in a cell. With differential privacy no cell is a reason to refuse (`kernels.problems.RowByRow`).
 """
 
 import math
@@ -164,22 +164,30 @@ class Records:
 
 
 def read_in_pieces(
-    schema: Schema, pieces: Iterable[Mapping[str, object]], *, training: bool = True
+    schema: Schema,
+    pieces: Iterable[Mapping[str, object]],
+    *,
+    training: bool = True,
+    problems: Problems | None = None,
 ) -> Iterator[Records]:
     """Yield the records of each piece of a table; refuse the table at its end, if it is to be.
 
     From the first problem on nothing is yielded, and the rest is read for its problems only. The
     end must be reached: what was yielded before it is of a table that may yet be refused.
+    problems: what is to be done about them, by default to refuse; at least one piece is yielded by
+    one that needs no rows.
     """
-    problems = Problems()
+    problems = Problems() if problems is None else problems
     lengths: set[int] = set()
     for piece in pieces:
         records, rows = _read(schema, piece, problems, training=training)
         lengths |= rows
         if records is not None:
             yield records
-    if lengths == {0} or not (lengths or problems):
+    if problems.needs_rows and (lengths == {0} or not (lengths or problems)):
         problems.add(EmptyTable("the table has no rows; pass at least one"))
+    elif not (lengths or problems):
+        yield Records.none(schema)
     problems.refuse()
 
 
@@ -226,7 +234,8 @@ def _read(
         ),
         patients=patients,
     )
-    return records, lengths
+    bad = problems.take_bad_rows()
+    return records if bad is None else records.take(torch.from_numpy(~bad)), lengths
 
 
 def _side_by_side(
@@ -271,7 +280,7 @@ def _usual_length(columns: Mapping[str, Cells]) -> int:
 def _numbers(
     column: Numeric | Target, cells: Cells, problems: Problems, *, refuse_outside: bool
 ) -> NDArray[np.float64]:
-    """Read numbers as float64, NaN where missing."""
+    """Read numbers as float64, NaN where missing; what is out of bounds is noted and clipped."""
     values, no_number = read_numbers(cells)
     problems.count(column.name, len(values))
     outside = _outside([column], values[:, None])[:, 0] if refuse_outside else None
@@ -304,6 +313,8 @@ def _numbers(
             f"are not within {_bounds(column)}",
             "correct the cells or their unit, drop the rows, or widen the schema's bounds",
         )
+        bound = np.where(values < _lower(column), _lower(column), _upper(column))
+        values = np.where(outside, bound, values)
     return values
 
 
@@ -366,9 +377,16 @@ def _where(
 
 def _outside(columns: Sequence[Numeric | Target], values: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Say which of (n, K) values are out of the bounds of their columns."""
-    lower = [-math.inf if each.lower is None else each.lower for each in columns]
-    upper = [math.inf if each.upper is None else each.upper for each in columns]
+    lower, upper = [*map(_lower, columns)], [*map(_upper, columns)]
     return (values < lower) | (values > upper)
+
+
+def _lower(column: Numeric | Target) -> float:
+    return -math.inf if column.lower is None else column.lower
+
+
+def _upper(column: Numeric | Target) -> float:
+    return math.inf if column.upper is None else column.upper
 
 
 def _bounds(column: Numeric | Target) -> str:

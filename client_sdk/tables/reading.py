@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import Source
 from kernels.arrow_cells import as_labels, as_numbers
+from kernels.problems import RowByRow
 from kernels.records import Records, read_in_pieces
 from kernels.rounds.site import Site
 from kernels.schema import Numeric, Schema, Target
@@ -41,9 +42,10 @@ class SchemaStream:
             }
 
 
-def read_records(data: object, schema: Schema) -> Records:
+def read_records(data: object, schema: Schema, *, row_by_row: RowByRow | None = None) -> Records:
     """Read a table that is small enough for memory, all of it checked against the schema."""
-    return Records.concatenate([*read_in_pieces(schema, SchemaStream(open_table(data), schema))])
+    stream = SchemaStream(open_table(data), schema)
+    return Records.concatenate([*read_in_pieces(schema, stream, problems=row_by_row)])
 
 
 def read_site(
@@ -54,15 +56,23 @@ def read_site(
     seed: int,
     consents: Iterable[str] = (),
     watch: Callable[[int], None] | None = None,
+    row_by_row: RowByRow | None = None,
 ) -> Site:
     """Read a hospital's table, check all of it against the schema, and deal its rows.
 
     data: whatever `open_table` takes. Raises a `TableSourceError` if it cannot be read as a table,
     `kernels.errors.TableRefused` with every problem of every column if it does not fit the schema.
     A table of more than `ROWS_IN_MEMORY` rows stays where it is and is read again for every sum.
-    watch: called with the number of rows read so far.
+    watch: called with the number of rows read so far. row_by_row: as `Site.of_stream` has it, with
+    differential privacy.
     """
     stream = SchemaStream(open_table(data), schema)
     return Site.of_stream(
-        schema, stream, held_out=held_out, seed=seed, consents=consents, watch=watch
+        schema,
+        stream,
+        held_out=held_out,
+        seed=seed,
+        consents=consents,
+        watch=watch,
+        row_by_row=row_by_row,
     )

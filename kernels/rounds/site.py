@@ -23,6 +23,7 @@ from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS, chunks
 from kernels.errors import EmptyTable, StateError, TooManyRows
+from kernels.problems import RowByRow
 from kernels.records import Records
 from kernels.rounds.model import Model, known
 from kernels.rounds.streamed import DEALT, Dealt, Stream, Streamed
@@ -108,10 +109,23 @@ class Site:
 
     @classmethod
     def of_table(
-        cls, schema: Schema, table: Mapping[str, object], *, held_out: float, seed: int
+        cls,
+        schema: Schema,
+        table: Mapping[str, object],
+        *,
+        held_out: float,
+        seed: int,
+        row_by_row: RowByRow | None = None,
     ) -> "Site":
         """Check a table against the schema and deal its rows; `held_out` is halved."""
-        return cls.of_stream(schema, [table], held_out=held_out, seed=seed, rows_in_memory=None)
+        return cls.of_stream(
+            schema,
+            [table],
+            held_out=held_out,
+            seed=seed,
+            rows_in_memory=None,
+            row_by_row=row_by_row,
+        )
 
     @classmethod
     def of_stream(
@@ -124,10 +138,12 @@ class Site:
         rows_in_memory: int | None = ROWS_IN_MEMORY,
         consents: Iterable[str] = (),
         watch: Callable[[int], None] | None = None,
+        row_by_row: RowByRow | None = None,
     ) -> "Site":
         """Do the same with a table in pieces, which stays where it is if it has too many rows.
 
-        watch: called with the number of rows read so far.
+        watch: called with the number of rows read so far. row_by_row: for programs with
+        differential privacy: no cell is refused, and here is counted what was done instead.
         """
         dealt = Dealt.of(
             schema,
@@ -136,6 +152,7 @@ class Site:
             seed=seed,
             rows_in_memory=rows_in_memory,
             watch=watch,
+            row_by_row=row_by_row,
         )
         parts = {part: dealt.part(number) for number, part in enumerate([*Part][:DEALT])}
         return cls(parts, consents=consents, digest=dealt.fingerprint.digest(), seed=seed)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kernels.chunks import CHUNK_ROWS
 from kernels.errors import ChangedTable
 from kernels.hashed import seeded_word
+from kernels.problems import RowByRow
 from kernels.records import Records, read_in_pieces
 from kernels.rounds.units import kept_rows
 from kernels.row_hashes import Fingerprint, keys_and_hashes, mixed, words
@@ -53,6 +54,7 @@ class Dealt:
     fingerprint: Fingerprint
     checksums: list[int]
     records: Records | None
+    row_by_row: bool
 
     @classmethod
     def of(
@@ -64,11 +66,12 @@ class Dealt:
         seed: int,
         rows_in_memory: int | None,
         watch: Callable[[int], None] | None = None,
+        row_by_row: RowByRow | None = None,
     ) -> "Dealt":
         """Check and deal; `watch` is called with the number of rows read so far."""
         parts, checksums, fingerprint = [], [], Fingerprint()
         kept: list[Records] | None = []
-        for records in read_in_pieces(schema, stream):
+        for records in read_in_pieces(schema, stream, problems=row_by_row):
             keys, hashes = keys_and_hashes(records)
             parts.append(deal(keys, held_out=held_out, seed=seed))
             checksums.append(_checksum(records))
@@ -80,7 +83,8 @@ class Dealt:
             if watch is not None:
                 watch(fingerprint.rows)
         whole = None if kept is None else kept[0] if len(kept) == 1 else Records.concatenate(kept)
-        return cls(schema, stream, np.concatenate(parts), fingerprint, checksums, whole)
+        dealt = np.concatenate(parts)
+        return cls(schema, stream, dealt, fingerprint, checksums, whole, row_by_row is not None)
 
     def part(self, number: int) -> "Records | Streamed":
         """Return the rows of a part, in memory if all rows are."""
@@ -106,7 +110,8 @@ class Streamed:
         """Yield pieces of at most so many rows, in the order of the table."""
         dealt, first = self._dealt, 0
         checksums = iter(dealt.checksums)
-        for records in read_in_pieces(dealt.schema, dealt.stream):
+        problems = RowByRow() if dealt.row_by_row else None
+        for records in read_in_pieces(dealt.schema, dealt.stream, problems=problems):
             if next(checksums, None) != _checksum(records):
                 raise ChangedTable(_CHANGED)
             own = dealt.parts[first : first + len(records)] == self._number

@@ -26,8 +26,9 @@ from client_sdk.exchange import Call, Lost, Reply
 from client_sdk.home import Home
 from client_sdk.policy import Policy
 from client_sdk.policy_draft import draft
-from client_sdk.progress import Disclosed, Spending
+from client_sdk.progress import Disclosed, ReadRowByRow, Spending
 from client_sdk.store import Store
+from kernels.errors import TableRefused
 from kernels.rounds import linear, moments
 from kernels.rounds.disclosed import dealing
 from privacy.accounting.cost import cost
@@ -175,11 +176,11 @@ def test_a_task_with_less_noise_than_the_program_says_is_refused(make: Make) -> 
     store.close()
 
 
-def test_a_refusal_about_the_rows_is_not_told_to_anyone(make: Make) -> None:
+def test_a_refusal_about_the_table_is_not_told_to_anyone(make: Make) -> None:
     coordinator, hospitals = make()
-    hospitals[0].data = {**tables(3)[0], "age": [200.0] * 40}
+    hospitals[0].data = {name: cells for name, cells in tables(3)[0].items() if name != "age"}
     drive(hospitals[:1], coordinator, first_error=True)
-    assert hospitals[0].error is not None
+    assert isinstance(hospitals[0].error, TableRefused)
     assert coordinator.refusals == []
 
 
@@ -319,3 +320,19 @@ def test_a_patient_stays_in_its_part_whatever_else_is_in_the_table() -> None:
     named = replace(PROGRAM, schema=replace(PROGRAM.schema, patient="who"))
     assert dealing(named, 7, table=b"one") == dealing(named, 7, table=b"other")
     assert dealing(PROGRAM, 7, table=b"one") != dealing(PROGRAM, 7, table=b"other")
+
+
+def test_no_cell_keeps_a_hospital_from_a_private_session_and_only_its_operator_hears(
+    make: Make,
+) -> None:
+    whole = tables(3)
+    odd = {name: list(cells) for name, cells in whole[0].items()}
+    odd["age"][:3] = [121.0, -1.0, None]
+    odd["ward"][3], odd["stay"][4], odd["stay"][5] = "hospice", "long", 31.0
+    nothing = {name: ["unreadable"] * 3 for name in whole[1]}
+    coordinator, hospitals = make(data=[odd, nothing, whole[2]])
+    drive(hospitals, coordinator)
+    assert [hospital.error for hospital in hospitals] == [None] * 3
+    assert coordinator.refusals == []
+    told = [[e for e in h.events if isinstance(e, ReadRowByRow)] for h in hospitals]
+    assert told == [[ReadRowByRow(3, 3)], [ReadRowByRow(0, 3)], []]

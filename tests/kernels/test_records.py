@@ -24,6 +24,7 @@ from kernels.errors import (
     UnknownLevel,
     WrongLength,
 )
+from kernels.problems import RowByRow
 from kernels.records import Records, read_in_pieces
 from kernels.schema import Categorical, Numeric, Schema, Target
 
@@ -319,3 +320,54 @@ def test_no_table_fails_otherwise_than_by_name(name: str, cells: list[Any]) -> N
     assert records.numeric.isfinite().all()
     assert records.targets is not None
     assert records.targets.isfinite().all()
+
+
+BAD_CELLS = [
+    ("age", None),
+    ("age", "old"),
+    ("age", math.inf),
+    ("sex", "unknown"),
+    ("sex", None),
+    ("stay", math.nan),
+    ("stay", True),
+    ("id", None),
+    ("id", 0.5),
+]
+"""What leaves a row out, with differential privacy."""
+
+
+@pytest.mark.parametrize(("name", "cell"), BAD_CELLS)
+def test_row_by_row_a_bad_cell_takes_its_own_row_and_no_other(name: str, cell: object) -> None:
+    found = RowByRow()
+    bad = table(**{name: [TABLE[name][0], cell, TABLE[name][2]]})
+    (records,) = read_in_pieces(SCHEMA, [bad], problems=found)
+    expected = Records.for_training(SCHEMA, TABLE).take(torch.tensor([True, False, True]))
+    assert (found.left_out, found.clipped) == (1, 0)
+    for part in ("numeric", "missing", "levels", "targets"):
+        assert torch.equal(getattr(records, part), getattr(expected, part)), part
+    assert records.patients == expected.patients
+
+
+def test_row_by_row_numbers_out_of_bounds_are_clipped_to_them() -> None:
+    found = RowByRow()
+    wide = table(age=[-1, 47.5, 147], stay=[3, -2.0, 7])
+    (records,) = read_in_pieces(SCHEMA, [wide], problems=found)
+    assert (found.left_out, found.clipped) == (0, 3)
+    assert records.targets is not None
+    assert records.numeric[:, 0].tolist() == [0.0, 47.5, 120.0]
+    assert records.targets[:, 0].tolist() == [3.0, 0.0, 7.0]
+    assert not records.outside.any()
+
+
+def test_row_by_row_a_table_may_have_no_rows_and_must_have_its_columns() -> None:
+    nothing: list[list[dict[str, Any]]] = [[], [{name: [] for name in TABLE}]]
+    for pieces in nothing:
+        (records,) = read_in_pieces(SCHEMA, pieces, problems=RowByRow())
+        assert len(records) == 0
+    (records,) = read_in_pieces(SCHEMA, [table(sex=["x", "y", "z"])], problems=RowByRow())
+    assert len(records) == 0
+    without = {name: cells for name, cells in TABLE.items() if name != "age"}
+    with pytest.raises(TableRefused, match="does not have it"):
+        list(read_in_pieces(SCHEMA, [without], problems=RowByRow()))
+    with pytest.raises(TableRefused, match="rows where most"):
+        list(read_in_pieces(SCHEMA, [table(age=[1, None], sex=[None] * 3)], problems=RowByRow()))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from client_sdk.simulation import simulate
 from kernels.errors import ChangedTable, StateError, TableRefused, TooManyRows
+from kernels.problems import RowByRow
 from kernels.rounds import (
     evaluation,
     exact,
@@ -250,3 +251,26 @@ def test_local_training_refuses_more_rows_than_are_held(
     monkeypatch.setattr(site, "ROWS_IN_MEMORY", 40)
     with pytest.raises(TooManyRows, match="in memory, and at most 40"):
         fedavg.contribute(state, streamed_site(tables.table(ROWS), 50))
+
+
+@pytest.mark.parametrize("rows_in_memory", [0, 1000])
+def test_row_by_row_the_same_rows_are_left_out_at_every_reading(rows_in_memory: int) -> None:
+    table = {name: list(cells) for name, cells in tables.table(ROWS).items()}
+    good = {name: [c for i, c in enumerate(cells) if i % 10] for name, cells in table.items()}
+    for row in range(0, ROWS, 10):
+        table["ward"][row] = "hospice"
+    found = RowByRow()
+    read = Site.of_stream(
+        tables.SCHEMA,
+        Pieces(table, 50, 1, 30),
+        held_out=0.4,
+        seed=1,
+        rows_in_memory=rows_in_memory,
+        row_by_row=found,
+    )
+    expected = in_memory(good)
+    assert (found.left_out, read.digest) == (ROWS // 10, expected.digest)
+    for part in (Part.TRAINING, Part.STOPPING, Part.CALIBRATION):
+        rows = [key for piece in read.parts[part].in_pieces(7) for key in keys_and_hashes(piece)[1]]
+        assert rows == keys_and_hashes(expected.records[part])[1]
+    assert found.left_out == ROWS // 10, "what is read again is not counted again"
