@@ -53,6 +53,7 @@ def join(
     policy: what this site allows, or a TOML file of it; none allows nothing.
     added, removed: tables of the rows that an update run takes in and forgets; where only one
         hospital has any, their sum is its own, so the policy must consent to `update` by name.
+        With differential privacy `removed` is refused.
     source: this table's name in the journal. Without differential privacy a source is summed with
         one set of members and one state of its table only. With it a source has one budget: a table
         under two names, or in two homes, would be spent on twice, and nothing here can tell.

@@ -18,6 +18,7 @@ from client_sdk.errors import (
     BudgetMissing,
     BudgetSpent,
     PolicyFileError,
+    RowsNotRemoved,
     UnitForbidden,
     WrongRun,
     WrongTask,
@@ -27,6 +28,7 @@ from client_sdk.home import Home
 from client_sdk.policy import Policy
 from client_sdk.policy_draft import draft
 from client_sdk.progress import Disclosed, ReadRowByRow, Spending
+from client_sdk.sites import Changes
 from client_sdk.store import Store
 from kernels.errors import TableRefused
 from kernels.rounds import linear, moments
@@ -336,3 +338,14 @@ def test_no_cell_keeps_a_hospital_from_a_private_session_and_only_its_operator_h
     assert coordinator.refusals == []
     told = [[e for e in h.events if isinstance(e, ReadRowByRow)] for h in hospitals]
     assert told == [[ReadRowByRow(3, 3)], [ReadRowByRow(0, 3)], []]
+
+
+def test_rows_to_remove_are_refused_before_a_private_session_is_joined(make: Make) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].changes = Changes(removed=tables(1)[0])
+    drive(hospitals[:1], coordinator, first_error=True)
+    assert isinstance(hospitals[0].error, RowsNotRemoved)
+    assert (coordinator.refusals, coordinator.uploads) == ([], [])
+    store = opened(hospitals[0])
+    assert store.last_run(str(coordinator.session)) is None
+    store.close()
