@@ -240,7 +240,7 @@ class Member:
         """Refuse a run that this hospital's own ledger has not enough left for, as a whole."""
         if program.privacy is None:
             return
-        ledger = self._home.store.ledger(self._source, self._policy.budget)
+        ledger = self._home.store.ledger(self._source, self._policy.budget, rows=table.rows)
         seed = offer.membership.seed
         releases = releases_of(program, offer.terms, seed=seed, table=table.digest)
         self._watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))

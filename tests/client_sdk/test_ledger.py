@@ -132,6 +132,38 @@ def test_what_other_sessions_spent_counts(make: Make) -> None:
     assert other.uploads == []
 
 
+def test_the_same_table_under_a_second_name_has_no_second_budget(make: Make) -> None:
+    coordinator, hospitals = make(epsilon=1.0)
+    drive(hospitals, coordinator)
+    other, _ = make(epsilon=1.0)
+    for i, hospital in enumerate(hospitals):
+        hospital.link, hospital.source = other.link(i), "again"
+    shuffled = {name: cells[::-1] for name, cells in tables(3)[0].items()}
+    hospitals[0].data = shuffled
+    drive(hospitals[:1], other, first_error=True)
+    assert isinstance(hospitals[0].error, BudgetSpent)
+    assert other.uploads == []
+
+
+def test_another_table_has_its_own_budget_until_it_was_charged_for_the_same_rows(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(epsilon=1.0)
+    drive(hospitals, coordinator)
+    other, _ = make(epsilon=1.0)
+    for i, (hospital, table) in enumerate(zip(hospitals, tables(6)[3:], strict=True)):
+        hospital.link, hospital.source, hospital.data = other.link(i), "another", table
+    drive(hospitals, other)
+    assert [hospital.error for hospital in hospitals] == [None] * 3
+    store, budget = opened(hospitals[0]), Budget(1.0, DELTA)
+    assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
+    store._db.execute("UPDATE charges SET rows = 'ab'")
+    assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [4, 4]
+    store._db.execute("UPDATE charges SET rows = ''")  # as a journal of an earlier version has it
+    assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
+    store.close()
+
+
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_crash_between_charge_and_send_is_charged_once_and_sends_the_same_bytes(
     make: Make, *, answered: bool
