@@ -234,6 +234,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     disclosed = next(str(event) for event in events if isinstance(event, Disclosed))
     assert "differential privacy: yes, for each row" in disclosed
     assert "with noise of 8 times what any one row can change" in disclosed
+    assert "also by the difference to an exact sum of another session" in disclosed
     spending = next(event for event in events if isinstance(event, Spending))
     assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
 
