@@ -21,10 +21,10 @@ variance s_b² + s²‖w‖²/2 (`kernels.noise_aware`). At a given cost that is
     c_S : c_b = ΔS·‖w‖/√2 : Δb
 
 and ‖w‖ is not known beforehand. Under the prior it is λ√M, about 12 for 200 features and targets of
-deviation 1, but `kernels.realisable` leaves only a tenth to a half of the noise of S, so what counts
-is about 1 to 6. WEIGHT_NORM stands for it: the minimum is flat, and twice or half of it costs a few
-hundredths of the variance. yᵀy is a single number that only σ² is estimated by,
-whose error n divides, so a small part is enough.
+deviation 1, but `kernels.realisable` leaves only a tenth to a half of the noise of S, so what
+counts is about 1 to 6. WEIGHT_NORM stands for it: the minimum is flat, and twice or half of it
+costs a few hundredths of the variance. yᵀy is a single number that only σ² is estimated by, whose
+error n divides, so a small part is enough.
 """
 
 import math

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from kernels.angles import feature_rounding
-from kernels.errors import NotFinite, StateError
+from kernels.errors import StateError
 from kernels.linear import Hyperparameters
 from kernels.noisy_evaluation import Clips
 from kernels.rounds import elbo, evaluation, exact, linear, moments, recalibration, storage
