@@ -80,7 +80,9 @@ class Disclosure:
             if self.cost is not None
             else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own, "
             "but what a sum over all members says about a rare patient it says to everyone; two "
-            "sums that differ by a patient show that patient, so the table stays the same."
+            "sums that differ by a patient show that patient, so the table stays the same. And an "
+            "exact sum minus one with noise, of a private session that goes on without this "
+            "hospital, is this hospital's own totals up to noise that hides one patient."
         )
         lines.append(
             "  members that fall silent: the session GOES ON WITHOUT THEM (allow_shrinking). The "
@@ -90,7 +92,7 @@ class Disclosure:
             else "  members that fall silent: the run goes on without them. Noise covers what the "
             f"difference of two sums would say of any one {self.unit}; it does not hide this "
             "hospital as a whole: its own totals, such as how many rows it has, may become known "
-            "up to that noise."
+            "up to that noise, also by the difference to an exact sum of another session."
             if self.terms.differential_privacy
             else "  members that fall silent: the run waits for them. Exact sums have the same "
             "members every time, so no difference of two is one hospital's."

@@ -215,12 +215,12 @@ class Door:
             honest=epoch.terms.honest,
             dealing=dealing(program, self.run.seed, table=self.table.digest),
         )
-        ledger = self.home.store.ledger(entry.source, self.policy.budget)
+        ledger = self.home.store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
         self.policy.check_spending(ledger, [release])
         at = self.exchange.clock.now().timestamp()
         session, run = str(self.run.session), str(self.run.run)
         charged = Entry(at, session, run, entry.name[2], task.slot, release)
-        return Charge.of(entry.source, charged)
+        return Charge.of(entry.source, charged, rows=self.table.rows)
 
     def _sums(self, entry: EpochEntry, slot: int) -> int:
         """Count the sums of the run that this hospital has answered, this one included."""

@@ -42,6 +42,7 @@
     │   ├── WrongRun                  session.wrong_run
     │   ├── AnotherRun                session.another_run
     │   ├── WrongTask                 session.wrong_task
+    │   ├── RowsNotRemoved            session.rows_not_removed
     │   ├── Suspended                 session.suspended
     │   ├── DeadlinePassed            session.deadline
     │   ├── RunFailed                 session.run_failed
@@ -353,6 +354,12 @@ class WrongTask(SessionError):
     """A task is not the one that the run's program has at that stage."""
 
     code = "session.wrong_task"
+
+
+class RowsNotRemoved(SessionError):
+    """With differential privacy rows are added and not removed."""
+
+    code = "session.rows_not_removed"
 
 
 class Suspended(SessionError):

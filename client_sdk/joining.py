@@ -53,9 +53,11 @@ def join(
     policy: what this site allows, or a TOML file of it; none allows nothing.
     added, removed: tables of the rows that an update run takes in and forgets; where only one
         hospital has any, their sum is its own, so the policy must consent to `update` by name.
+        With differential privacy `removed` is refused.
     source: this table's name in the journal. Without differential privacy a source is summed with
-        one set of members and one state of its table only. With it a source has one budget: a table
-        under two names, or in two homes, would be spent on twice, and nothing here can tell.
+        one set of members and one state of its table only. With it a source has one budget. The
+        very same rows, read by one schema, under a second name share it; with a row more, by
+        another schema, or in another home they would be spent on twice, and nothing here can tell.
     home: where identity and journal are; by default VEILGP_HOME or ~/.veilgp.
     roster: a file with the keys of all members, confirmed out of band.
     once: return after one run. Otherwise stay for all runs to come; `on_model` gets each model.

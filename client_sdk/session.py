@@ -30,6 +30,7 @@ from client_sdk.errors import (
     MalformedAnswer,
     NoModel,
     PolicyError,
+    RowsNotRemoved,
     RunFailed,
     SessionChanged,
     Suspended,
@@ -211,6 +212,12 @@ class Member:
         """Say what would leave; check table and policy before anything does."""
         if offer.terms.differential_privacy != (program.privacy is not None):
             raise WrongRun("the session's terms and its program disagree about noise")
+        if program.privacy is not None and self._changes and self._changes.removed is not None:
+            raise RowsNotRemoved(
+                "the session has differential privacy, with which rows are added and not removed: "
+                "what was released with them stays released. Join without `removed`, with a table "
+                "that does not have them, and ask for a `linear` run."
+            )
         self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
         self._policy.check_session(program, offer.terms, today=self._today())
         with about_the_table():
@@ -233,7 +240,7 @@ class Member:
         """Refuse a run that this hospital's own ledger has not enough left for, as a whole."""
         if program.privacy is None:
             return
-        ledger = self._home.store.ledger(self._source, self._policy.budget)
+        ledger = self._home.store.ledger(self._source, self._policy.budget, rows=table.rows)
         seed = offer.membership.seed
         releases = releases_of(program, offer.terms, seed=seed, table=table.digest)
         self._watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))

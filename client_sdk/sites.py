@@ -21,6 +21,7 @@ class HospitalTable:
     """Rows in parts, 32 bytes that are others if any row or its part is, and counts for policies.
 
     journalled: 32 bytes of table and changes together, written beside all that leaves.
+    rows: 32 bytes of the rows alone, however they are dealt.
     row_by_row: with differential privacy, what was done about bad cells; for the operator alone.
     """
 
@@ -28,6 +29,7 @@ class HospitalTable:
     digest: bytes
     summary: TableSummary
     journalled: bytes
+    rows: bytes
     row_by_row: RowByRow | None
 
 
@@ -66,7 +68,8 @@ def site_of(
         row_by_row=row_by_row,
     )
     dealt = struct.pack(">d", program.held_out), str(seed).encode()
-    bound, summary = digest(Label.TABLE, site.digest, *dealt), summarise(site)
+    rows = site.digest
+    bound, summary = digest(Label.TABLE, rows, *dealt), summarise(site)
     changes = changes or Changes()
     for part, table in ((Part.ADDED, changes.added), (Part.REMOVED, changes.removed)):
         if table is not None:
@@ -76,4 +79,4 @@ def site_of(
         for part in (Part.ADDED, Part.REMOVED)
     )
     journalled = digest(Label.TABLE, bound, *changed)
-    return HospitalTable(site, bound, summary, journalled, row_by_row)
+    return HospitalTable(site, bound, summary, journalled, rows, row_by_row)

@@ -26,7 +26,7 @@ from privacy.identity import Pins
 from privacy.ledger import Budget, Entry, Ledger
 from privacy.securesum.records import Step
 
-_VERSION = 3
+_VERSION = 4
 _TABLES = """
 CREATE TABLE records (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
@@ -55,6 +55,7 @@ _CHARGES = """
 CREATE TABLE charges (
     source TEXT NOT NULL, at REAL NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL,
     epoch INTEGER NOT NULL, slot INTEGER NOT NULL, release TEXT NOT NULL,
+    rows TEXT NOT NULL DEFAULT '',
     PRIMARY KEY (session, run, epoch, slot)
 ) STRICT;
 """
@@ -63,6 +64,7 @@ _STEPS = {
     0: _TABLES + _CHARGES,
     1: "ALTER TABLE departures ADD COLUMN rows TEXT NOT NULL DEFAULT '';" + _CHARGES,
     2: _CHARGES,
+    3: "ALTER TABLE charges ADD COLUMN rows TEXT NOT NULL DEFAULT '';",
 }
 """From each version that this one brings up to its own."""
 
@@ -100,7 +102,7 @@ class Departure:
 class Charge:
     """A sum that was charged to a data source's budget, in the transaction that let it leave.
 
-    release: the JSON of what it releases.
+    release: the JSON of what it releases. rows: the digest of the table's rows, however dealt.
     """
 
     source: str
@@ -110,12 +112,13 @@ class Charge:
     epoch: int
     slot: int
     release: str
+    rows: str = ""
 
     @classmethod
-    def of(cls, source: str, entry: Entry) -> "Charge":
+    def of(cls, source: str, entry: Entry, *, rows: bytes) -> "Charge":
         """Keep a ledger's entry."""
         release = json.dumps(entry.release.to_json())
-        return cls(source, entry.at, *entry.sum, release)
+        return cls(source, entry.at, *entry.sum, release, rows.hex())
 
     @property
     def entry(self) -> Entry:
@@ -245,12 +248,20 @@ class Store:
             rows = self._db.execute("SELECT * FROM departures ORDER BY rowid").fetchall()
         return (Departure(*row) for row in rows)
 
-    def ledger(self, source: str, budget: Budget) -> Ledger:
-        """Give what has been spent on a data source, over all sessions and coordinators."""
-        query = "SELECT * FROM charges WHERE source = ? ORDER BY rowid"
+    def ledger(self, source: str, budget: Budget, *, rows: bytes = b"") -> Ledger:
+        """Give what has been spent on a data source, over all sessions and coordinators.
+
+        Sources that were ever charged for the very rows of this one are the same table by another
+        name, and what was spent on them counts. rows: the digest of those at hand, if they are.
+        """
+        query = (
+            "SELECT * FROM charges WHERE source = :source OR source IN (SELECT source FROM charges "
+            "WHERE rows <> '' AND (rows = :rows OR rows IN (SELECT rows FROM charges WHERE "
+            "source = :source))) ORDER BY rowid"
+        )
         with self._reading():
-            rows = self._db.execute(query, (source,)).fetchall()
-        return Ledger(budget, tuple(Charge(*row).entry for row in rows))
+            charged = self._db.execute(query, {"source": source, "rows": rows.hex()}).fetchall()
+        return Ledger(budget, tuple(Charge(*row).entry for row in charged))
 
     def charged_sources(self) -> list[str]:
         """Give the data sources that anything has been spent on."""

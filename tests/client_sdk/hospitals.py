@@ -13,6 +13,7 @@ from client_sdk.links import Link
 from client_sdk.policy import Policy
 from client_sdk.progress import Event
 from client_sdk.session import Finished, Member
+from client_sdk.sites import Changes
 from kernels.rounds.disclosed import columns_read
 from kernels.rounds.program import Program
 from privacy.securesum.terms import default_terms
@@ -45,6 +46,7 @@ class Hospital:
     policy: Policy
     roster: dict[str, bytes] | None = None
     source: str = "table"
+    changes: Changes | None = None
     events: list[Event] = field(default_factory=list)
     finished: Finished | None = None
     error: Exception | None = None
@@ -58,6 +60,7 @@ class Hospital:
                 Link.parse(self.link),
                 policy=self.policy,
                 data=self.data,
+                changes=self.changes,
                 source=self.source,
                 roster=self.roster,
                 watch=self.events.append,

@@ -6,15 +6,17 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
 
 from client_sdk.errors import HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
 from client_sdk.home import Home
-from client_sdk.store import Departure, KnownRun, Store
+from client_sdk.store import Charge, Departure, KnownRun, Store
+from privacy.accounting.events import Release
 from privacy.identity import Pins
+from privacy.ledger import Budget, Entry
 from privacy.securesum.errors import JournalError, JournalLost, JournalRolledBack, VaultLost
 from privacy.securesum.records import Step
 from privacy.securesum.terms import default_terms
@@ -202,6 +204,28 @@ def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
     second = replace(departure, slot=1, rows="cd" * 32)
     store.commit(Step(None), departure=second)
     assert list(store.departures()) == [departure, second]
+    store.close()
+
+
+def test_charges_of_the_third_version_are_kept(tmp_path: Path) -> None:
+    Home(tmp_path).identity()
+    Home(tmp_path).read().close()
+    release = Release(
+        statistic="scatter",
+        part="training",
+        multiplier=4.0,
+        dimension=9,
+        share_deviation=2**30,
+        honest=3,
+    )
+    entry = Entry(0.0, "session", "run", 0, 0, release)
+    charge = Charge.of("table", entry, rows=b"")
+    spoiled(tmp_path, "ALTER TABLE charges DROP COLUMN rows", "PRAGMA user_version=3")
+    with sqlite3.connect(tmp_path / "journal.sqlite") as db:
+        db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(charge)[:-1])
+    db.close()
+    store = Home(tmp_path).read()
+    assert store.ledger("table", Budget(1.0, 1e-5)).entries == (entry,)
     store.close()
 
 

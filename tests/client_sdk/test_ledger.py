@@ -18,6 +18,7 @@ from client_sdk.errors import (
     BudgetMissing,
     BudgetSpent,
     PolicyFileError,
+    RowsNotRemoved,
     UnitForbidden,
     WrongRun,
     WrongTask,
@@ -27,6 +28,7 @@ from client_sdk.home import Home
 from client_sdk.policy import Policy
 from client_sdk.policy_draft import draft
 from client_sdk.progress import Disclosed, ReadRowByRow, Spending
+from client_sdk.sites import Changes
 from client_sdk.store import Store
 from kernels.errors import TableRefused
 from kernels.rounds import linear, moments
@@ -130,6 +132,38 @@ def test_what_other_sessions_spent_counts(make: Make) -> None:
     assert other.uploads == []
 
 
+def test_the_same_table_under_a_second_name_has_no_second_budget(make: Make) -> None:
+    coordinator, hospitals = make(epsilon=1.0)
+    drive(hospitals, coordinator)
+    other, _ = make(epsilon=1.0)
+    for i, hospital in enumerate(hospitals):
+        hospital.link, hospital.source = other.link(i), "again"
+    shuffled = {name: cells[::-1] for name, cells in tables(3)[0].items()}
+    hospitals[0].data = shuffled
+    drive(hospitals[:1], other, first_error=True)
+    assert isinstance(hospitals[0].error, BudgetSpent)
+    assert other.uploads == []
+
+
+def test_another_table_has_its_own_budget_until_it_was_charged_for_the_same_rows(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(epsilon=1.0)
+    drive(hospitals, coordinator)
+    other, _ = make(epsilon=1.0)
+    for i, (hospital, table) in enumerate(zip(hospitals, tables(6)[3:], strict=True)):
+        hospital.link, hospital.source, hospital.data = other.link(i), "another", table
+    drive(hospitals, other)
+    assert [hospital.error for hospital in hospitals] == [None] * 3
+    store, budget = opened(hospitals[0]), Budget(1.0, DELTA)
+    assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
+    store._db.execute("UPDATE charges SET rows = 'ab'")
+    assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [4, 4]
+    store._db.execute("UPDATE charges SET rows = ''")  # as a journal of an earlier version has it
+    assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
+    store.close()
+
+
 @pytest.mark.parametrize("answered", [False, True])
 def test_a_crash_between_charge_and_send_is_charged_once_and_sends_the_same_bytes(
     make: Make, *, answered: bool
@@ -200,6 +234,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     disclosed = next(str(event) for event in events if isinstance(event, Disclosed))
     assert "differential privacy: yes, for each row" in disclosed
     assert "with noise of 8 times what any one row can change" in disclosed
+    assert "also by the difference to an exact sum of another session" in disclosed
     spending = next(event for event in events if isinstance(event, Spending))
     assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
 
@@ -336,3 +371,14 @@ def test_no_cell_keeps_a_hospital_from_a_private_session_and_only_its_operator_h
     assert coordinator.refusals == []
     told = [[e for e in h.events if isinstance(e, ReadRowByRow)] for h in hospitals]
     assert told == [[ReadRowByRow(3, 3)], [ReadRowByRow(0, 3)], []]
+
+
+def test_rows_to_remove_are_refused_before_a_private_session_is_joined(make: Make) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].changes = Changes(removed=tables(1)[0])
+    drive(hospitals[:1], coordinator, first_error=True)
+    assert isinstance(hospitals[0].error, RowsNotRemoved)
+    assert (coordinator.refusals, coordinator.uploads) == ([], [])
+    store = opened(hospitals[0])
+    assert store.last_run(str(coordinator.session)) is None
+    store.close()

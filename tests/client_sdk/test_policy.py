@@ -252,6 +252,7 @@ def test_the_disclosure_says_what_it_must(program: Program) -> None:
     for word in (*columns_read(program.schema), "No row", "differential privacy: NO", "exact/1"):
         assert word in text
     assert "masked" in text
+    assert "an exact sum minus one with noise" in text
 
 
 def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Program) -> None:
