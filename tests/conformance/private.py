@@ -17,6 +17,7 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from kernels.errors import StateError
 from kernels.rounds import moments, storage
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.model import Model
@@ -46,7 +47,10 @@ def fitted(
 
 
 def hostile(state: Any, size: float) -> Any:
-    """Return a state with weights, and a posterior, that no sum gives: some features overflow."""
+    """Return a state with weights, and a posterior, that no sum gives: some features overflow.
+
+    Where a state refuses such a posterior, which it does before any row is there, its own is left.
+    """
     model = state.model
     signs = torch.tensor([1.0, -1.0, 1e-3], dtype=torch.float64)
     weights = signs.repeat(weight_count(model.kernel))[: weight_count(model.kernel)] * size
@@ -54,11 +58,14 @@ def hostile(state: Any, size: float) -> Any:
     if model.statistics is not None:
         wide = min(size, 1e100)
         parts["statistics"] = replace(model.statistics, cross=model.statistics.cross * wide)
-    changed = replace(state, model=replace(model, **parts))
-    if hasattr(state, "parameters"):
-        grown = torch.cat([weights, state.parameters[len(weights) :] * size])
-        changed = replace(changed, parameters=grown)
-    return changed
+    wild = replace(model, **parts)
+    if not hasattr(state, "parameters"):
+        return replace(state, model=wild)
+    rest = state.parameters[len(weights) :]
+    try:
+        return replace(state, model=wild, parameters=torch.cat([weights, rest * size]))
+    except StateError:
+        return replace(state, model=wild, parameters=torch.cat([weights, rest]))
 
 
 class PrivateConformance:
