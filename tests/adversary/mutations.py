@@ -97,7 +97,8 @@ def _copied(to: Path) -> Path:
 
 def _node(test: str) -> str:
     prefix, name = test.split("::")
-    (file,) = (ROOT / HERE).glob(f"test_{prefix}_*.py")
+    files = (ROOT / HERE).glob(f"test_{prefix}_*.py")
+    (file,) = (file for file in files if f"def {name}(" in file.read_text("utf-8"))
     return f"{HERE / file.name}::{name}"
 
 

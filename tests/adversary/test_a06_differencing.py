@@ -1,12 +1,12 @@
 """A6: two sums that differ by one member, or by one patient, give that one away.
 
 Without differential privacy the steady-cohort rule binds a data source to one set of members and
-one table, across epochs, runs and sessions. Numbers are hospitals; the victim is the last.
+one table, across epochs, runs and sessions; with it, see test_a06_with_noise. Numbers are
+hospitals; the victim is the last.
 """
 
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,9 +25,6 @@ from privacy.securesum.errors import (
 )
 from privacy.securesum.messages import Consent
 from privacy.securesum.terms import Terms
-from tests.client_sdk.hospitals import drive
-from tests.client_sdk.private import PROGRAM, private_session
-from tests.rounds.tables import tables
 
 from .coordinator import (
     OTHER_RUN,
@@ -403,26 +400,3 @@ def test_with_differential_privacy_the_noise_covers_differences():
     lair.sum()
     beside = attacker.open(range(5), terms=PRIVATE)
     beside.upload(beside.task(), 0)
-
-
-# -- with noise
-
-
-def test_one_patient_more_is_allowed_with_noise_and_the_difference_is_not_the_patient(
-    tmp_path: Path,
-) -> None:
-    """The coordinator asks for both sums, as it may; without noise their difference is one row."""
-    more = tables(3)
-    fewer = [{name: column[:-1] for name, column in more[0].items()}, *more[1:]]
-    seen = []
-    for data in (more, fewer):
-        coordinator, hospitals = private_session(tmp_path, epsilon=2.0, data=data)
-        drive(hospitals, coordinator)
-        assert [hospital.error for hospital in hospitals] == [None] * 3
-        statistics = coordinator.model.statistics
-        assert statistics is not None
-        seen.append(statistics.scatter.numpy())
-    features = PROGRAM.kernel.features
-    of_one_row = PROGRAM.kernel.squared_norm_bound
-    difference = np.linalg.norm(seen[0] - seen[1])
-    assert difference > 3 * of_one_row, f"{features} features drown in noise"

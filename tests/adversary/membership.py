@@ -1,0 +1,126 @@
+"""What the attackers on noise have in common: hospitals, one release of their sums, and a score.
+
+The noise is a plan's at ε = 1, and no more than it: all five hospitals count as honest, so that
+nobody's share comes on top. It comes from a seeded generator, so every figure is always the same.
+
+**What ε = 1 allows.** One unit more or less is as hard to tell as N(0, 1) from N(μ, 1), with the
+largest μ that is (ε, δ)-private (`privacy.accounting.gaussian`), here 0.268. Two games:
+
+- releases with the unit against releases without it: an AUC of at most Φ(μ/√2), 0.575. (Noise
+  of another kind might allow 1 − (1 − δ)²/(1 + e^ε) = 0.731, the area above its trade-off.)
+- one release, its members against strangers drawn alike. The AUC is the probability that i, who is
+  in, scores above j, who is not. Where they change places it is that of the opposite, by symmetry,
+  and the two tables are two units apart: 2μ, at which a guess is right with at most Φ(μ), 0.606.
+"""
+
+from collections.abc import Sequence
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.rounds import linear, moments
+from kernels.rounds.model import Model
+from kernels.rounds.private import Privacy
+from kernels.rounds.program import Program
+from kernels.rounds.site import Part, Site
+from kernels.schema import Numeric, Schema, Target
+from kernels.spec import Architecture, KernelSpec
+from privacy.accounting import gaussian
+from privacy.accounting.planning import Stage, multipliers
+from privacy.encoding import Encoding
+from privacy.layout import SecureTotal
+from privacy.noise import approximate, draw
+
+EPSILON, DELTA = 1.0, 1e-5
+MU = gaussian.most_mu(EPSILON, DELTA)
+TOLD_BETWEEN_RELEASES = NormalDist().cdf(MU / 2**0.5)
+TOLD_WITHIN_A_RELEASE = NormalDist().cdf(MU)
+
+HOSPITALS = 5
+INPUTS = 5
+SCHEMA = Schema(
+    tuple(Numeric(f"x{i}", "1", -2, 2) for i in range(INPUTS)), (Target("y", "1", -3, 3),)
+)
+Table = dict[str, NDArray[np.float64]]
+Contribution = dict[str, NDArray[np.float64]]
+
+
+def program(*, samples: int, sums: int | None) -> Program:
+    """Return one sum of (S, b, yᵀy) by public scales; `sums` such sums cost ε = 1, None is no DP.
+
+    The scales are the schema's bounds: a stage without a sum, whose multiplier is never used.
+    """
+    privacy = None
+    if sums is not None:
+        (z,) = multipliers([Stage(part="training", sums=sums)], epsilon=EPSILON, delta=DELTA)
+        privacy = Privacy(multipliers=(z, z))
+    kernel = KernelSpec(inputs=INPUTS, architecture=Architecture.RBF, samples=samples, seed=1)
+    stages = (moments.Spec(from_bounds=True), linear.Spec())
+    return Program(SCHEMA, kernel, stages, max_rows=10_000, held_out=0.0, privacy=privacy)
+
+
+def patients(rows: int, random: np.random.Generator) -> Table:
+    """Draw patients, all from the same population."""
+    x = random.uniform(-2, 2, (rows, INPUTS))
+    y = np.sin(x[:, 0]) + 0.5 * x[:, 1] + 0.1 * random.normal(size=rows)
+    return {**{f"x{i}": x[:, i] for i in range(INPUTS)}, "y": y}
+
+
+def rows_of(table: Table, rows: slice) -> Table:
+    """Return some of a table's rows."""
+    return {name: column[rows] for name, column in table.items()}
+
+
+def dealt(table: Table) -> list[Table]:
+    """Deal patients to the hospitals."""
+    return [rows_of(table, slice(i, None, HOSPITALS)) for i in range(HOSPITALS)]
+
+
+def scaled(own: Program) -> Model:
+    """Return what the hospitals sum features of: known to everyone before the sum."""
+    return moments.initial(moments.Spec(from_bounds=True), own.start()).model
+
+
+def contributions(own: Program, tables: Sequence[Table]) -> list[Contribution]:
+    """Return what each hospital has to say, before anything is added to it."""
+    state = linear.initial(linear.Spec(), scaled(own))
+    sites = [Site.of_table(SCHEMA, table, held_out=0.0, seed=1) for table in tables]
+    return [dict(linear.contribute(state, site)) for site in sites]
+
+
+def encoding(own: Program) -> Encoding:
+    """Return how hospitals encode it."""
+    layout = linear.layout(linear.initial(linear.Spec(), scaled(own)))
+    if own.privacy is None:
+        return Encoding.finest(layout, max_clients=HOSPITALS)
+    z = own.privacy.multipliers[-1]
+    return Encoding.noisy(layout, multiplier=z, honest=HOSPITALS, max_clients=HOSPITALS)
+
+
+def total(
+    how: Encoding,
+    parts: Sequence[Contribution],
+    random: np.random.Generator,
+) -> SecureTotal:
+    """Return the sum as the coordinator gets it: the attacker's view."""
+    source = approximate(random)
+    vectors = [
+        how.encode(part, noise=draw(how, source=source).once() if how.share_deviations else None)
+        for part in parts
+    ]
+    return how.decode(np.add.reduce(vectors), contributors=len(vectors))
+
+
+def records(own: Program, table: Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return φ, (rows, M), and the scaled y, (rows,), of patients whom the attacker knows."""
+    model = scaled(own)
+    x, y = Site.of_table(SCHEMA, table, held_out=0.0, seed=1).table(Part.TRAINING, model)
+    return model.features(x).numpy(), y[:, 0].numpy()
+
+
+def auc(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> float:
+    """Return how probably one who is in scores above one who is not; a tie is a half."""
+    ordered = np.sort(outside)
+    below = np.searchsorted(ordered, inside, "left") + np.searchsorted(ordered, inside, "right")
+    return float(below.mean() / (2 * len(outside)))
