@@ -19,8 +19,9 @@ export OPENBLAS_NUM_THREADS ?= 1
 demo: $(INSTALLED)
 	$(BIN)/python -m benchmarks.demo $(DEMO)
 
+# Three at a time on two cores: many tests wait for processes of their own.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 3
 
 # Takes each check of the secure sum's client out, one at a time: a test of the attack must fail.
 mutations: $(INSTALLED)
@@ -47,9 +48,10 @@ bench: $(INSTALLED) $(PEERS_INSTALLED)
 clean:
 	rm -rf $(VENV) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
+# What is imported is compiled when it is: compiling all of torch would take longer than the checks.
 $(INSTALLED): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[server,postgres,dev,bench]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[server,postgres,dev,bench]'
 	touch $@
 
 # Peers that we are measured against pin versions that contradict ours (flwr: an old FastAPI).
