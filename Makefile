@@ -19,9 +19,8 @@ export OPENBLAS_NUM_THREADS ?= 1
 demo: $(INSTALLED)
 	$(BIN)/python -m benchmarks.demo $(DEMO)
 
-# Three at a time on two cores: many tests wait for processes of their own.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 3
+	$(BIN)/python -m pytest -n 2
 
 # Takes each check of the secure sum's client out, one at a time: a test of the attack must fail.
 mutations: $(INSTALLED)
