@@ -6,11 +6,15 @@ It is deleted when the run is complete, so that the next one measures anew.
 
 import hashlib
 import json
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, TypeVar
+
+import torch
 
 Cell = Mapping[str, float]
 Result = TypeVar("Result")
@@ -49,6 +53,26 @@ class Cells:
         self._path.parent.mkdir(exist_ok=True)
         self._path.write_text(json.dumps({"code": self._code, "cells": self._done}))
         return cell
+
+    def measure_all(
+        self, work: Callable[..., Result], wanted: Mapping[str, tuple[Any, ...]]
+    ) -> dict[str, Result]:
+        """Return the measurement `work(*arguments)` of every name, two at a time.
+
+        Each is measured in a process of one thread, and kept as soon as it is there.
+        """
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(
+            2, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
+        ) as pool:
+            futures = {
+                pool.submit(work, *arguments): name
+                for name, arguments in wanted.items()
+                if name not in self
+            }
+            for future in as_completed(futures):
+                self.measure(futures[future], future.result)
+        return {name: self._done[name] for name in wanted}
 
     def finish(self) -> None:
         """Forget everything: the run is complete."""

@@ -14,10 +14,8 @@ accountant says that a run costs. Cells are stored one by one: a run that was st
 """
 
 import math
-import multiprocessing
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,15 +131,8 @@ def run(options: Namespace) -> Figures:
     sources += ROOT.glob("benchmarks/dp*.py")
     cells = Cells(RESULTS / f"{stem}.cells.json", sources)
     plan = wanted(quick=options.quick)
-    done: dict[Cell, Mapping[str, float]] = {}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, mp_context=context) as pool:
-        futures = {
-            cell: pool.submit(measure, cell, options.data) for cell in plan if cell.key not in cells
-        }
-        for cell in plan:
-            done[cell] = cells.measure(cell.key, lambda cell=cell: futures[cell].result())  # type: ignore[misc]
-    means = _means(done)
+    done = cells.measure_all(measure, {cell.key: (cell, options.data) for cell in plan})
+    means = _means({cell: done[cell.key] for cell in plan})
     write_table(means, RESULTS / f"{stem}.md")
     draw(means, quick=options.quick)
     figures = _figures(means)

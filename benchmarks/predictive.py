@@ -13,11 +13,10 @@ teachers and those of all predictions in one place. `student_over_network_time`,
 `--as-printed`: `predictive_printed`.
 """
 
-import multiprocessing
 import time
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +77,7 @@ def run(options: Namespace) -> Figures:
         for seed in range(seeds)
         for split in SPLITS
     }
-    done: dict[str, Cell] = {}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        2, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
-    ) as pool:
-        futures = {
-            key: pool.submit(measure, *cell) for key, cell in wanted.items() if key not in cells
-        }
-        for key in wanted:
-            done[key] = cells.measure(key, lambda key=key: futures[key].result())  # type: ignore[misc]
-    figures = _summary(done, seeds)
+    figures = _summary(cells.measure_all(measure, wanted), seeds)
     figures |= _costs()
     cells.finish()
     return figures
@@ -260,13 +249,17 @@ def _costs() -> dict[str, float]:
     print("\nclients   open ensemble of 6 samples each, over one network; looped over batched")
     for clients in (1, 2, 5, 10, 20):
         many = torch.stack([starting_parameters(network, seed=i) for i in range(6 * clients)])
-        batched = _cpu(lambda many=many: outputs(network, many, x))  # type: ignore[misc]
-        looped = _cpu(lambda many=many: [outputs(network, each, x) for each in many])  # type: ignore[misc]
+        batched = _cpu(partial(outputs, network, many, x))
+        looped = _cpu(partial(_looped, network, many, x))
         figures[f"open_over_network_time_{clients}"] = batched / alone
         if clients == 5:
             figures["loop_over_batched"] = looped / batched
         print(f"{clients:7} {batched / alone:15.1f} {looped / batched:15.1f}")
     return figures
+
+
+def _looped(network: NetworkSpec, many: Tensor, x: Tensor) -> list[Tensor]:
+    return [outputs(network, each, x) for each in many]
 
 
 def _cpu(work: Callable[[], object], *, times: int = 200) -> float:

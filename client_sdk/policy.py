@@ -184,14 +184,7 @@ class Policy:
     def budget(self) -> Budget:
         """What may be spent on any one patient of a data source."""
         if self.epsilon is None or self.delta is None:
-            raise BudgetMissing(
-                "The session has differential privacy, which spends a part of a budget, and this "
-                "site has set none.",
-                line="epsilon = 1.0 and delta = 1e-5, or what you decide",
-                because="It is the most that is ever spent on any one patient of this table, over "
-                "all sessions: from then on nothing leaves.",
-                public="the site has set no budget for sessions with differential privacy",
-            )
+            raise _no_budget()
         return Budget(self.epsilon, self.delta)
 
     def check_spending(self, ledger: Ledger, releases: Sequence[Release]) -> None:
@@ -344,11 +337,7 @@ class Policy:
 
     def _privacy(self, terms: Terms) -> PolicyRefusal | None:
         if terms.differential_privacy:
-            try:
-                self.budget  # noqa: B018
-            except BudgetMissing as problem:
-                return problem
-            return None
+            return _no_budget() if self.epsilon is None or self.delta is None else None
         if self.without_differential_privacy:
             return None
         return PrivacyRequired(
@@ -461,6 +450,17 @@ class Policy:
             for level, rows in levels.items()
             if 0 < rows < self.least_level_rows
         ]
+
+
+def _no_budget() -> BudgetMissing:
+    return BudgetMissing(
+        "The session has differential privacy, which spends a part of a budget, and this site has "
+        "set none.",
+        line="epsilon = 1.0 and delta = 1e-5, or what you decide",
+        because="It is the most that is ever spent on any one patient of this table, over all "
+        "sessions: from then on nothing leaves.",
+        public="the site has set no budget for sessions with differential privacy",
+    )
 
 
 def _raise(problems: Sequence[PolicyRefusal]) -> None:

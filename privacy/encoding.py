@@ -32,15 +32,12 @@ from privacy.errors import (
     EncodingError,
     NoHeadRoom,
     NoiseError,
-    NotFinite,
-    NotSymmetric,
-    OutOfBound,
     ResolutionTooFine,
     TotalError,
     TotalOutOfBound,
-    WrongShape,
 )
 from privacy.layout import Block, Layout, SecureTotal, _release_total
+from privacy.packing import checked, largest, pack, to_floats, unpacked
 from privacy.scales import (
     HEAD_ROOM_BITS,
     TAILS,
@@ -55,20 +52,9 @@ from privacy.scales import (
 MAX_CLIENTS = 1 << 20
 """The largest tree of cohorts; one cohort has at most 200 members."""
 
-_CHUNK = 1 << 15
-"""Elements encoded at a time, so that every pass over them but the first finds them in cache."""
-_SYMMETRY = 2.0**-40
-"""Relative difference of the two triangles that counts as rounding of the matrix product."""
 _FLOAT_ROUNDING = 2.0**-51
 """Relative error of decoding: integer to float64, 1/√2 as a float64, and their product."""
 _FORMAT = b"veilgp encoding 2\0"
-
-# √2 as a float64, that float64 in pieces of 27 and 26 bits, and what it lacks of √2.
-_ROOT = math.sqrt(2.0)
-_ROOT_HIGH = math.ldexp(math.floor(math.ldexp(_ROOT, 26)), -26)
-_ROOT_LOW = _ROOT - _ROOT_HIGH
-_ROOT_REMAINDER = float(Fraction(math.isqrt(2 << 280), 1 << 140) - Fraction(_ROOT))
-_SPLITTER = 2.0**27 + 1.0
 
 
 @final
@@ -205,14 +191,14 @@ class Encoding:
             raise BlockMismatch(f"the contribution lacks the blocks: {', '.join(missing)}")
         if unknown := len(set(values) - names):
             raise BlockMismatch(f"the contribution has {unknown} blocks that its layout lacks")
-        arrays = [_checked(block, values[block.name]) for block in self.layout.blocks]
+        arrays = [checked(block, values[block.name]) for block in self.layout.blocks]
         vector = np.empty(self.layout.length, dtype="<u8")
         integers = vector.view("<i8")
         start = 0
         for block, bits, array in zip(
             self.layout.blocks, self.fractional_bits, arrays, strict=True
         ):
-            _encode_block(block, 2.0**bits, array, integers[start : start + block.length])
+            pack(block, 2.0**bits, array, integers[start : start + block.length])
             start += block.length
         if noise is not None:
             integers += noise
@@ -238,17 +224,17 @@ class Encoding:
         for block, bits, share in self._blocks():
             integers = total[start : start + block.length].view("<i8")
             start += block.length
-            packed, largest = _to_floats(integers, 2.0**-bits)
+            packed, extreme = to_floats(integers, 2.0**-bits)
             noise = math.sqrt(contributors) * share
-            if largest > contributors * largest_integer(block, bits) + TAILS * math.ceil(noise):
+            if extreme > contributors * largest_integer(block, bits) + TAILS * math.ceil(noise):
                 raise TotalOutOfBound(
                     f"block {block.name}: the total is beyond what {contributors} contributions "
                     f"within ±{block.bound:g} can sum to; a member broke its bound"
                 )
-            arrays[block.name] = _unpacked(block, packed)
+            arrays[block.name] = unpacked(block, packed)
             noises[block.name] = math.ldexp(noise, -bits)
             roundings[block.name] = math.ldexp(contributors, -bits - 1) + (
-                _FLOAT_ROUNDING * math.ldexp(largest, -bits)
+                _FLOAT_ROUNDING * math.ldexp(extreme, -bits)
             )
         return _release_total(
             self.layout,
@@ -301,122 +287,9 @@ class Encoding:
             raise NoiseError(f"this encoding's noise is {self.layout.length} int64")
         start = 0
         for block, _, share in self._blocks():
-            if _largest(noise[start : start + block.length]) > TAILS * share:
+            if largest(noise[start : start + block.length]) > TAILS * share:
                 raise NoiseError(
                     f"block {block.name}: noise beyond {TAILS} deviations of {share}: no sampler "
                     "of it draws that, so its source is broken; nothing was sent"
                 )
             start += block.length
-
-
-def _largest(array: NDArray[np.float64] | NDArray[np.int64]) -> float:
-    """Return the largest absolute value without a temporary array; NaN if there is one."""
-    if array.size == 0:
-        return 0
-    largest: float = max(-array.min().item(), array.max().item())
-    return largest
-
-
-def _checked(block: Block, value: ArrayLike) -> NDArray[np.float64]:
-    """Return one block's array as float64 once everything about it is as declared."""
-    given = np.asarray(value)
-    if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
-        raise WrongShape(f"block {block.name} holds {given.dtype}; give float64")
-    if given.shape != block.shape:
-        raise WrongShape(f"block {block.name} has shape {given.shape}, its layout {block.shape}")
-    array: NDArray[np.float64] = np.ascontiguousarray(given, dtype=np.float64).reshape(block.shape)
-    largest = _largest(array)
-    if not math.isfinite(largest):
-        raise NotFinite(f"block {block.name} holds NaN or infinite values")
-    if largest > block.bound:
-        raise OutOfBound(
-            f"block {block.name} holds a value beyond its bound ±{block.bound:g}; nothing was sent"
-        )
-    if (
-        block.symmetric
-        and not np.array_equal(array, array.T)
-        and np.any(np.abs(array - array.T) > _SYMMETRY * largest)
-    ):
-        raise NotSymmetric(f"block {block.name} is declared symmetric, and is not")
-    return array
-
-
-def _encode_block(
-    block: Block, scale: float, array: NDArray[np.float64], out: NDArray[np.int64]
-) -> None:
-    if not block.symmetric:
-        _round(array.reshape(-1), scale, out)
-        return
-    side = block.shape[0]
-    _round(np.ascontiguousarray(array.diagonal()), scale, out[:side])
-    _round_times_root_two(array[_strict_upper(side)], scale, out[side:])
-
-
-def _strict_upper(side: int) -> NDArray[np.bool_]:
-    """Return where a square matrix is above its diagonal; a mask takes those row by row."""
-    return ~np.tri(side, dtype=np.bool_)
-
-
-def _round(values: NDArray[np.float64], scale: float, out: NDArray[np.int64]) -> None:
-    """Set `out` to the integers nearest to values × scale; a power of two scales exactly."""
-    scratch = np.empty(min(values.size, _CHUNK))
-    for first in range(0, values.size, _CHUNK):
-        chunk = values[first : first + _CHUNK]
-        scaled = scratch[: chunk.size]
-        np.multiply(chunk, scale, out=scaled)
-        np.rint(scaled, out=scaled)
-        out[first : first + chunk.size] = scaled
-
-
-def _round_times_root_two(
-    values: NDArray[np.float64], scale: float, out: NDArray[np.int64]
-) -> None:
-    """Set `out` to the integers nearest to √2 × values × scale, to within 2^-40 of a tie.
-
-    With √2 = R + r for a float64 R, x·√2 = p + e + x·r: p is the float64 product x·R and e its
-    error, exact by Dekker's splitting of both factors. p is a whole number plus a small rest.
-    """
-    scratch = np.empty((6, min(values.size, _CHUNK)))
-    for first in range(0, values.size, _CHUNK):
-        chunk = values[first : first + _CHUNK]
-        x, high, low, product, rest, term = scratch[:, : chunk.size]
-        np.multiply(chunk, scale, out=x)
-        np.multiply(x, _SPLITTER, out=high)
-        high -= np.subtract(high, x, out=term)
-        np.subtract(x, high, out=low)
-        np.multiply(x, _ROOT, out=product)
-        np.multiply(high, _ROOT_HIGH, out=rest)
-        rest -= product
-        rest += np.multiply(high, _ROOT_LOW, out=term)
-        rest += np.multiply(low, _ROOT_HIGH, out=term)
-        rest += np.multiply(low, _ROOT_LOW, out=term)
-        rest += np.multiply(x, _ROOT_REMAINDER, out=term)
-        nearest = np.rint(product, out=term)
-        product -= nearest
-        rest += product
-        whole = out[first : first + chunk.size]
-        whole[:] = nearest
-        whole += np.rint(rest, out=rest).astype(np.int64)
-
-
-def _to_floats(integers: NDArray[np.int64], step: float) -> tuple[NDArray[np.float64], float]:
-    """Return integers × step, and the largest absolute value of the integers."""
-    floats = np.empty(integers.size)
-    largest: float = 0
-    for first in range(0, integers.size, _CHUNK):
-        chunk = integers[first : first + _CHUNK]
-        np.multiply(chunk, step, out=floats[first : first + chunk.size])
-        largest = max(largest, _largest(chunk))
-    return floats, largest
-
-
-def _unpacked(block: Block, packed: NDArray[np.float64]) -> NDArray[np.float64]:
-    if not block.symmetric:
-        return packed.reshape(block.shape)
-    side = block.shape[0]
-    packed[side:] *= math.sqrt(0.5)
-    matrix = np.empty(block.shape)
-    np.fill_diagonal(matrix, packed[:side])
-    above = _strict_upper(side)
-    matrix[above] = matrix.T[above] = packed[side:]
-    return matrix

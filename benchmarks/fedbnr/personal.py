@@ -7,6 +7,7 @@ process does. It predicts from its own rows alone: there is no global model.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import gpytorch
 import torch
@@ -111,4 +112,4 @@ def _predictors(rows: Table, shared: Shared) -> list[Predictor]:
         mean, variance = known[id(x)]
         return Belief(mean[client, :, None], variance[client, :, None])
 
-    return [lambda x, client=client: believe(client, x) for client in range(count)]  # type: ignore[misc]
+    return [partial(believe, client) for client in range(count)]

@@ -82,12 +82,13 @@ def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:
     ]
     widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
     yield _row(_COLUMNS, widths)
-    numbered = zip(ledger.entries, rows, range(1, len(rows) + 1), strict=True)
-    for run, own in groupby(numbered, key=lambda each: (each[0].session, each[0].run)):
-        count = 0
-        for _, row, count in own:  # noqa: B007
+    charged = 0
+    both = zip(ledger.entries, rows, strict=True)
+    for run, own in groupby(both, key=lambda each: (each[0].session, each[0].run)):
+        for _, row in own:
+            charged += 1
             yield _row(row, widths)
-        after = Ledger(budget, ledger.entries[:count]).spent.epsilon
+        after = Ledger(budget, ledger.entries[:charged]).spent.epsilon
         yield f"  after run {run[1]} of session {run[0]}: ε = {after:.4g}"
 
 

@@ -12,13 +12,13 @@ dataclass `Spec`, its `State`, and its `NAME` and `VERSION`: a hospital runs the
 name and version that it has installed, never code that it was sent.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.errors import StatisticsError
+from kernels.errors import NotPrivate, StatisticsError
 from kernels.rounds.model import Model
 from kernels.rounds.site import Site
 from privacy.layout import Layout, SecureTotal
@@ -52,6 +52,15 @@ def accepted(total: SecureTotal, layout: Layout) -> SecureTotal:
     if total.layout != layout:
         raise StatisticsError("this total is of another sum than the one that was asked for")
     return total
+
+
+def without_private_form(why: str) -> Callable[[object, Model], None]:
+    """Return the `check_private` of an algorithm that has no form with differential privacy."""
+
+    def check_private(_spec: object, _model: Model) -> None:
+        raise NotPrivate(why)
+
+    return check_private
 
 
 class State(Protocol):

@@ -23,9 +23,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import NotPrivate, StateError, StatisticsError
+from kernels.errors import StateError, StatisticsError
 from kernels.interpolation import crossing, grid_between, narrowed, slopes
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.distilled import Method
 from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.parameters import check_whole
@@ -144,9 +144,7 @@ def finished(state: State) -> bool:
     return state.asked == state.spec.sums
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "beta sums likelihoods of held-out rows, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "beta sums likelihoods of held-out rows, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

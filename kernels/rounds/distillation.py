@@ -29,11 +29,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
+from kernels.errors import ProgramError, StateError, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.local_evidence import negative_log_evidence
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.local_training import Fit, minimise, starting_scales, train_locally
 from kernels.rounds.model import Model, check_model, check_scales, known
@@ -257,12 +257,10 @@ def finished(state: State) -> bool:
     return state.run == len(state.spec.alphas)
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "distillation sums locally trained kernels, of which no row's part is bounded: with "
-        "differential privacy leave phase 1 out, or train with `exact` or `elbo`"
-    )
+check_private = without_private_form(
+    "distillation sums locally trained kernels, of which no row's part is bounded: with "
+    "differential privacy leave phase 1 out, or train with `exact` or `elbo`"
+)
 
 
 def _statistics_are_next(state: State) -> bool:

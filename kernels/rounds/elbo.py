@@ -190,7 +190,7 @@ def finished(state: State) -> bool:
     return state.step >= state.spec.steps
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound: `linear` comes after it."""
     check_features(model)
 

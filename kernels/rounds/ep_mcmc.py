@@ -21,8 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, StatisticsError
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.errors import StatisticsError
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.local_network import OfSampling, error_blocks, noise_of, sample_at
 from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.site import Part, Site
@@ -119,12 +119,10 @@ def finished(state: State) -> bool:
     return state.mean is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "ep_mcmc sums locally trained networks, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "ep_mcmc sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)
 
 
 def drawn(state: State, count: int, *, generator: torch.Generator) -> Tensor:

@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import NotPrivate, ProgramError, StatisticsError
+from kernels.errors import ProgramError, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
 from kernels.rounds.local_training import Fit, reach, starting_scales, train_locally
 from kernels.rounds.model import Model, check_model, check_scales, known
@@ -233,12 +233,10 @@ def finished(state: State) -> bool:
     return state.done
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
-        "privacy leave phase 1 out, or train with `exact` or `elbo`"
-    )
+check_private = without_private_form(
+    "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
+    "privacy leave phase 1 out, or train with `exact` or `elbo`"
+)
 
 
 def _statistics_are_next(state: State) -> bool:

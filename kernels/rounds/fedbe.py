@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, StatisticsError
+from kernels.errors import StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.hashed import normals
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.local_network import OfTraining, error_blocks, errors_at, noise_of, train_at
@@ -86,7 +86,7 @@ def contribute(state: State, site: Site) -> Contribution:
     if not site.count(Part.TRAINING):
         return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
     start = spec.start(model)
-    trained = train_at(site, model, spec, start, round=0)
+    trained = train_at(site, model, spec, start, turn=0)
     said = said_at(spec, model, trained)
     return {
         "change": (trained - start).numpy(),
@@ -124,9 +124,7 @@ def finished(state: State) -> bool:
     return state.student is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "fedbe sums locally trained networks, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "fedbe sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, ProgramError, StatisticsError
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.errors import ProgramError, StatisticsError
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.local_network import (
     OfTraining,
@@ -140,12 +140,10 @@ def finished(state: State) -> bool:
     return state.round == state.spec.rounds
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "fedpa sums locally trained networks, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "fedpa sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)
 
 
 def iasg_samples(state: State, site: Site) -> Tensor:
@@ -157,7 +155,7 @@ def iasg_samples(state: State, site: Site) -> Tensor:
     windows = min(spec.samples, steps - burn_in)
     total = torch.zeros(windows, len(state.parameters), dtype=torch.float64)
     count = torch.zeros(windows, 1, dtype=torch.float64)
-    generator = draws_of(site, seed=spec.seed, round=state.round)
+    generator = draws_of(site, seed=spec.seed, turn=state.round)
     chain = iterates(spec.network(model), state.parameters, table, spec, generator)
     for step, parameters in enumerate(chain):
         if step >= burn_in:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, StatisticsError
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.errors import StatisticsError
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.local_network import OfTraining, error_blocks, errors_at, noise_of, train_at
 from kernels.rounds.model import Model, check_model
@@ -92,7 +92,7 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Train, and return what that changed."""
     model, spec = state.model, state.spec
-    trained = train_at(site, model, spec, state.parameters, round=state.round)
+    trained = train_at(site, model, spec, state.parameters, turn=state.round)
     return {
         "change": (trained - state.parameters).numpy(),
         "sites": np.array(float(site.count(Part.TRAINING) > 0)),
@@ -133,9 +133,7 @@ def finished(state: State) -> bool:
     return state.round == state.spec.rounds
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "fedyogi sums locally trained networks, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "fedyogi sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

@@ -81,6 +81,6 @@ def finished(state: State) -> bool:
     return state.model.statistics is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound."""
     check_features(model)

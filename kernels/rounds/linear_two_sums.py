@@ -27,10 +27,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, StatisticsError
+from kernels.errors import StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.parameters import check_flag
 from kernels.rounds.site import Part, Site
@@ -133,12 +133,10 @@ def finished(state: State) -> bool:
     return state.model.statistics is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: its second sum costs as much as the first and says nothing new."""
-    raise NotPrivate(
-        "linear_two_sums would pay for a second sum that says nothing new: with differential "
-        "privacy run `linear`"
-    )
+check_private = without_private_form(
+    "linear_two_sums would pay for a second sum that says nothing new: with differential "
+    "privacy run `linear`"
+)
 
 
 def _with_inverse(state: State, total: SecureTotal) -> State:

@@ -12,6 +12,7 @@ STEEPEST, so that k steps of η end within k·η·STEEPEST of where they began: 
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
@@ -134,9 +135,9 @@ def ordered_rows(site: Site, part: Part, model: Model) -> Batch:
     return tuple(column[order] for column in table)
 
 
-def draws_of(site: Site, *, seed: int, round: int) -> torch.Generator:  # noqa: A002
+def draws_of(site: Site, *, seed: int, turn: int) -> torch.Generator:
     """Return a site's own randomness for a round."""
-    text = b"veilgp/draws/1" + seed.to_bytes(8, "big") + round.to_bytes(8, "big")
+    text = b"veilgp/draws/1" + seed.to_bytes(8, "big") + turn.to_bytes(8, "big")
     word = hashlib.sha256(text + site.digest).digest()[:8]
     return torch.Generator().manual_seed(int.from_bytes(word, "big") >> 1)
 
@@ -149,7 +150,7 @@ def sample_at(site: Site, model: Model, spec: OfSampling, start: Tensor) -> Loca
         ordered_rows(site, Part.TRAINING, model),
         ordered_rows(site, Part.STOPPING, model),
         sampling=spec.sampling,
-        generator=draws_of(site, seed=spec.seed, round=0),
+        generator=draws_of(site, seed=spec.seed, turn=0),
     )
 
 
@@ -170,21 +171,12 @@ def iterates(
         yield parameters
 
 
-def train_at(
-    site: Site,
-    model: Model,
-    spec: OfTraining,
-    start: Tensor,
-    *,
-    round: int,  # noqa: A002
-) -> Tensor:
+def train_at(site: Site, model: Model, spec: OfTraining, start: Tensor, *, turn: int) -> Tensor:
     """Return the parameters after training on a site's rows; `start` if it has none."""
-    trained = start
     table = ordered_rows(site, Part.TRAINING, model)
-    generator = draws_of(site, seed=spec.seed, round=round)
-    for trained in iterates(spec.network(model), start, table, spec, generator):  # noqa: B007
-        pass
-    return trained
+    generator = draws_of(site, seed=spec.seed, turn=turn)
+    steps = iterates(spec.network(model), start, table, spec, generator)
+    return reduce(lambda _, trained: trained, steps, start)
 
 
 def error_blocks(model: Model) -> tuple[Block, ...]:

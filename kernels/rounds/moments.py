@@ -187,7 +187,7 @@ def finished(state: State) -> bool:
     return state.model.standardiser is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a schema without all bounds."""
     check_bounds(model.schema)
 

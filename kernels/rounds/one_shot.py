@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, StatisticsError
+from kernels.errors import StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.networks import outputs
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.local_network import OfTraining, error_blocks, errors_at, noise_of, train_at
 from kernels.rounds.model import Model, check_model
@@ -77,7 +77,7 @@ def contribute(state: State, site: Site) -> Contribution:
     model, spec = state.model, state.spec
     if not site.count(Part.TRAINING):
         return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
-    trained = train_at(site, model, spec, spec.start(model), round=0)
+    trained = train_at(site, model, spec, spec.start(model), turn=0)
     said = said_at(spec, model, trained)
     return {
         "outputs": said.numpy(),
@@ -121,9 +121,7 @@ def finished(state: State) -> bool:
     return state.student is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "one_shot sums what locally trained networks predict, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "one_shot sums what locally trained networks predict, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

@@ -24,10 +24,10 @@ import torch
 from torch import Tensor
 
 from kernels.committee import Committee, Guard
-from kernels.errors import NotPrivate, ProgramError, StatisticsError
+from kernels.errors import ProgramError, StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.linear import Posterior, Prediction
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.distilled import Distilled, Method, Opinion
 from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.local_network import OfSampling, sample_at
@@ -162,12 +162,10 @@ def finished(state: State) -> bool:
     return state.model.distilled is not None
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
-    """Refuse: a local fit has no bounded part of one row."""
-    raise NotPrivate(
-        "predictive sums what models of single sites predict, of which no row's part is bounded: "
-        "with differential privacy leave it out"
-    )
+check_private = without_private_form(
+    "predictive sums what models of single sites predict, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)
 
 
 def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Prediction:

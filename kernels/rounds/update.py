@@ -125,7 +125,7 @@ def finished(state: State) -> bool:
     return state.done
 
 
-def check_private(spec: Spec, model: Model) -> None:  # noqa: ARG001
+def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound."""
     check_features(model)
 

@@ -55,7 +55,7 @@ def test_samples_are_means_of_windows_of_the_iterates_after_burn_in() -> None:
     sites, model = sites_and_model()
     state = fedpa.initial(replace(SPEC, burn_in=0.3), model)
     table = ordered_rows(sites[1], Part.TRAINING, model)
-    generator = draws_of(sites[1], seed=0, round=0)
+    generator = draws_of(sites[1], seed=0, turn=0)
     network = SPEC.network(model)
     chain = torch.stack(list(iterates(network, state.parameters, table, SPEC, generator)))
     assert len(chain) == 3 * 3 or len(chain) == 3 * 4

@@ -28,7 +28,7 @@ def test_a_round_is_yogis_step_along_the_mean_change() -> None:
     sites, model = sites_and_model()
     state = fedyogi.initial(SPEC, model)
     theta = state.parameters
-    trained = [train_at(site, model, SPEC, theta, round=0) for site in sites]
+    trained = [train_at(site, model, SPEC, theta, turn=0) for site in sites]
     after = sums.after_one(fedyogi, state, [*sites, without_rows(sites[0])])
     change = torch.stack(trained).mean(0) - theta
     m, v = 0.1 * change, SPEC.adaptivity**2

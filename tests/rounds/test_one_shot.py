@@ -32,7 +32,7 @@ class TestOneShot(AlgorithmConformance):
 def test_the_teacher_is_the_ensemble_of_all_networks_in_one_place() -> None:
     sites, model = sites_and_model()
     network, inputs = SPEC.network(model), SPEC.inputs(model)
-    trained = [train_at(site, model, SPEC, SPEC.start(model), round=0) for site in sites]
+    trained = [train_at(site, model, SPEC, SPEC.start(model), turn=0) for site in sites]
     said = outputs(network, torch.stack(trained), inputs)
     noise = missed(sites, model, lambda site, x: outputs(network, trained[site], x))
     last = sums.after_all(one_shot, SPEC, model, [*sites, without_rows(sites[0])])

@@ -177,9 +177,9 @@ def test_rows_and_draws_of_a_site_do_not_depend_on_the_order_of_its_table() -> N
             ordered_rows(one, part, model), ordered_rows(other, part, model), strict=True
         ):
             assert torch.equal(left, right)
-    draws = [draws_of(site, seed=1, round=0).initial_seed() for site in (one, other)]
-    draws += [draws_of(one, seed=1, round=1).initial_seed()]
-    draws += [draws_of(tables.site(seed=6), seed=1, round=0).initial_seed()]
+    draws = [draws_of(site, seed=1, turn=0).initial_seed() for site in (one, other)]
+    draws += [draws_of(one, seed=1, turn=1).initial_seed()]
+    draws += [draws_of(tables.site(seed=6), seed=1, turn=0).initial_seed()]
     assert len(set(draws)) == 3
     assert draws[0] == draws[1]
 
