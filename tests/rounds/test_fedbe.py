@@ -34,9 +34,7 @@ class TestFedBE(AlgorithmConformance):
 def test_the_teacher_is_the_ensemble_of_sites_mean_and_draws_in_one_place() -> None:
     sites, model = sites_and_model()
     network, inputs = SPEC.network(model), SPEC.inputs(model)
-    theirs = torch.stack(
-        [train_at(site, model, SPEC, SPEC.start(model), turn=0) for site in sites]
-    )
+    theirs = torch.stack([train_at(site, model, SPEC, SPEC.start(model), turn=0) for site in sites])
     mean, spread = theirs.mean(0), theirs.std(0, correction=0)
     drawn = mean + spread * normals(SPEC.seed, "fedbe", 4, len(mean))
     said = outputs(network, torch.cat([theirs, mean[None], drawn]), inputs)
