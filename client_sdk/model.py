@@ -13,6 +13,7 @@ from client_sdk.predictions import Intervals, Predictions
 from client_sdk.tables import SchemaStream, open_table
 from kernels.records import Records, read_in_pieces
 from kernels.rounds.artifact import Artifact
+from kernels.rounds.methods import methods_of
 from kernels.rounds.prediction import predict
 from kernels.rounds.site import Site
 from kernels.schema import Schema
@@ -68,25 +69,41 @@ class GlobalModel:
         """How many columns `predict` needs."""
         return len(self.schema.features)
 
-    def predict(self, data: object) -> Predictions:
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that `predict` knows, its default first; their sites are the same ones."""
+        return methods_of(self.artifact.model)
+
+    def predict(self, data: object, *, method: str | None = None) -> Predictions:
         """Predict every row of a table; columns that the model does not know are ignored.
 
-        Memory is that of the table and of the result: features exist for a few rows at a time.
+        method: one of `methods`. Memory is that of the table and of the result: features exist for
+        a few rows at a time.
         """
-        return Predictions(predict(self.artifact.model, Records.concatenate([*self._read(data)])))
+        records = Records.concatenate([*self._read(data)])
+        return Predictions(predict(self.artifact.model, records, method=method))
 
-    def predict_in_pieces(self, data: object) -> Iterator[Predictions]:
+    def predict_in_pieces(
+        self, data: object, *, method: str | None = None
+    ) -> Iterator[Predictions]:
         """Yield predictions of consecutive rows: memory is that of a piece, whatever the table.
 
         A table that does not fit is refused at its end, with all its problems: predictions that
         were yielded before are then worth nothing.
         """
         for records in self._read(data):
-            yield Predictions(predict(self.artifact.model, records))
+            yield Predictions(predict(self.artifact.model, records, method=method))
 
-    def intervals(self, data: object, level: float = 0.9, *, kind: str = "conformal") -> Intervals:
+    def intervals(
+        self,
+        data: object,
+        level: float = 0.9,
+        *,
+        kind: str | None = None,
+        method: str | None = None,
+    ) -> Intervals:
         """Predict a table and return central intervals, as `Predictions.intervals` does."""
-        return self.predict(data).intervals(level, kind=kind)
+        return self.predict(data, method=method).intervals(level, kind=kind)
 
     def gain(self, site: Site) -> site_gain.Gain:
         """Compare with the model that a site would have alone: computed here, sent to no one."""

@@ -11,7 +11,8 @@ from typing import Any
 
 from client_sdk.readable import readable
 from kernels.rounds.card import Card
-from kernels.rounds.card_sections import Privacy, explained
+from kernels.rounds.card_sections import Privacy, Served, explained
+from kernels.rounds.methods import FEDBNR
 from kernels.schema import Categorical, Numeric
 
 LEVEL = 0.9
@@ -90,6 +91,7 @@ def _facts(card: Card) -> dict[str, str]:
         "from": ", ".join(_column(column) for column in card.schema.features),
         "trained by": f"{card.members:,} hospitals on {card.rows:,} rows in {card.sums:,} sums",
         "kernel": f"{kernel.architecture}, {kernel.features:,} features",
+        "methods": ", ".join(map(_method, card.methods)) or FEDBNR,
         "residuals": "; ".join(laws) or "not recalibrated: only gaussian intervals",
         "privacy": explained(
             privacy.unit,
@@ -101,6 +103,12 @@ def _facts(card: Card) -> dict[str, str]:
         + _noise(privacy),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _method(served: Served) -> str:
+    shares = ", ".join(f"{beta:.2g}" for beta in served.beta or ())
+    said = [*([served.ensemble] if served.ensemble else []), *([f"β = {shares}"] if shares else [])]
+    return f"{served.method} ({', '.join(said)})" if said else served.method
 
 
 def _noise(privacy: Privacy) -> str:

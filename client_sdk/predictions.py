@@ -48,25 +48,11 @@ class Intervals:
         return f"Intervals({self.kind}, {self.level:g}: {len(self)} rows of {names})"
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TargetPredictions:
-    """One target's predictions: arrays (n,), and the noise variance, the same for all rows."""
-
-    target: Target
-    mean: Floats
-    variance: Floats
-    latent_variance: Floats
-    noise_variance: float
-
-    def __repr__(self) -> str:
-        return f"TargetPredictions({len(self.mean)} rows of {self.target.name})"
-
-
 class Predictions:
     """n predictions of T targets in their units; its repr shows none.
 
-    mean, variance, latent_variance: (n, T). noise_variance: (T,). The variance is that of a new
-    observation, latent plus noise, after recalibration.
+    method: by which they were made. mean, variance: (n, T), the variance that of a new observation,
+    for `fedbnr` after recalibration.
     extrapolates: (n,) bool, a number of the row is outside the schema's bounds.
 
     `predictions["stay"]` has one target's arrays, (n,); `pandas.DataFrame(predictions.to_dict())`
@@ -76,40 +62,43 @@ class Predictions:
     def __init__(self, predicted: prediction.Predictions) -> None:
         self._predicted = predicted
         self.targets = predicted.targets
+        self.method = predicted.method
         self.mean: Floats = predicted.mean.numpy()
         self.variance: Floats = predicted.variance.numpy()
-        self.latent_variance: Floats = predicted.latent_variance.numpy()
-        self.noise_variance: Floats = predicted.noise_variance.numpy()
         self.extrapolates: NDArray[np.bool_] = predicted.extrapolates.numpy()
 
-    def intervals(self, level: float = 0.9, *, kind: str = "conformal") -> Intervals:
+    @property
+    def latent_variance(self) -> Floats:
+        """What of the variance is not noise, (n, T); `fedbnr` alone tells it."""
+        latent: Floats = self._predicted.latent_variance.numpy()
+        return latent
+
+    @property
+    def noise_variance(self) -> Floats:
+        """What of the variance is noise, (T,), the same for all rows; `fedbnr` alone tells it."""
+        noise: Floats = self._predicted.noise_variance.numpy()
+        return noise
+
+    def intervals(self, level: float = 0.9, *, kind: str | None = None) -> Intervals:
         """Return central intervals that hold a new observation with probability `level`.
 
-        kind: "conformal" (at least that, whatever the law of residuals), "student_t" (of the
-        recalibrated law) or "gaussian" (the model's own word, which needs no recalibration).
+        kind: "conformal" (at least that, whatever the law of residuals; the default of `fedbnr`),
+        "student_t" (of the recalibrated law) or "gaussian" (the method's own word, which needs no
+        recalibration; all that other methods have).
         """
+        kind = self._predicted.interval_kind if kind is None else kind
         lower, upper = self._predicted.interval(level, kind)
         return Intervals(self.targets, level, kind, lower.numpy(), upper.numpy())
 
-    def __getitem__(self, target: str) -> TargetPredictions:
-        column = _position(self.targets, target)
-        return TargetPredictions(
-            self.targets[column],
-            self.mean[:, column],
-            self.variance[:, column],
-            self.latent_variance[:, column],
-            float(self.noise_variance[column]),
-        )
+    def __getitem__(self, target: str) -> "TargetPredictions":
+        return TargetPredictions(self, _position(self.targets, target))
 
     def to_dict(self) -> Columns:
         """Return columns `<target>.mean`, `.variance`, …, and `extrapolates`, each (n,)."""
-        noise = np.broadcast_to(self.noise_variance, self.mean.shape)
-        each = {
-            "mean": self.mean,
-            "variance": self.variance,
-            "latent_variance": self.latent_variance,
-            "noise_variance": noise,
-        }
+        each = {"mean": self.mean, "variance": self.variance}
+        if self._predicted.divided is not None:
+            noise = np.broadcast_to(self.noise_variance, self.mean.shape)
+            each |= {"latent_variance": self.latent_variance, "noise_variance": noise}
         columns: Columns = {
             f"{target.name}.{name}": values[:, column]
             for column, target in enumerate(self.targets)
@@ -122,6 +111,29 @@ class Predictions:
 
     def __repr__(self) -> str:
         return f"Predictions({len(self)} rows of {_listed(self.targets)})"
+
+
+class TargetPredictions:
+    """One target's predictions: arrays (n,), and the noise variance, the same for all rows."""
+
+    def __init__(self, predictions: Predictions, column: int) -> None:
+        self._predictions, self._column = predictions, column
+        self.target = predictions.targets[column]
+        self.mean: Floats = predictions.mean[:, column]
+        self.variance: Floats = predictions.variance[:, column]
+
+    @property
+    def latent_variance(self) -> Floats:
+        """What of the variance is not noise; `fedbnr` alone tells it."""
+        return self._predictions.latent_variance[:, self._column]
+
+    @property
+    def noise_variance(self) -> float:
+        """What of the variance is noise; `fedbnr` alone tells it."""
+        return float(self._predictions.noise_variance[self._column])
+
+    def __repr__(self) -> str:
+        return f"TargetPredictions({len(self.mean)} rows of {self.target.name})"
 
 
 def _position(targets: tuple[Target, ...], name: str) -> int:

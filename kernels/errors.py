@@ -49,7 +49,9 @@
     │   └── NotPositive           statistics.not_positive
     ├── HyperparameterError       hyperparameter.invalid
     └── PredictionError           prediction.invalid
-        └── ImproperProduct       prediction.improper_product
+        ├── ImproperProduct       prediction.improper_product
+        ├── UnknownMethod         prediction.unknown_method
+        └── OneVariance           prediction.one_variance
 
 A message says what is wrong with which value and what to do; it never carries a patient's value.
 """
@@ -369,6 +371,18 @@ class ImproperProduct(PredictionError):
     """A product of experts, less the prior that all of them counted, has no positive precision."""
 
     code = "prediction.improper_product"
+
+
+class UnknownMethod(PredictionError):
+    """A model is asked to predict by a method that it does not have."""
+
+    code = "prediction.unknown_method"
+
+
+class OneVariance(PredictionError):
+    """A method that has one variance is asked for its parts, or for recalibrated intervals."""
+
+    code = "prediction.one_variance"
 
 
 def _listed(what: str, problems: Sequence[KernelsError]) -> str:

@@ -71,6 +71,11 @@ EXAMPLES: Mapping[str, Example] = {
                 "run": sample.RUN,
                 "created_at": _TIME,
                 "aliases": [sample.ALIAS],
+                "methods": [
+                    {"method": "fedbnr", "ensembles": []},
+                    {"method": "product", "ensembles": ["distilled"]},
+                    {"method": "mixture", "ensembles": ["distilled"]},
+                ],
             }
         ]
     ),

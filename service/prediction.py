@@ -19,9 +19,9 @@ from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
 from kernels.rounds.model import Model, known
-from kernels.rounds.prediction import Predictions, predict
+from kernels.rounds.prediction import Predictions
 from kernels.schema import Schema
-from service import models
+from service import methods, models
 from service.access import ModelAccess
 from service.context import Clock
 from service.database import Database
@@ -67,9 +67,19 @@ class Predictor:
         self._charge(access, 1)
 
     def answer(
-        self, access: ModelAccess, name: str, table: Table, *, rows: int, version: str | None = None
+        self,
+        access: ModelAccess,
+        name: str,
+        table: Table,
+        *,
+        rows: int,
+        method: str | None = None,
+        version: str | None = None,
     ) -> Answer:
-        """Predict a table of so many rows by the model that an id or alias stands for now."""
+        """Predict a table of so many rows by the model that an id or alias stands for now.
+
+        method: one of the model's, by default its first.
+        """
         most = self._settings.max_predict_rows
         if rows > most:
             raise TableTooLong(
@@ -77,7 +87,7 @@ class Predictor:
             )
         model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
-        predictions = predict(model, table(model.schema))
+        predictions = methods.predicted(model, table(model.schema), method=method)
         self._count(rows)
         count, private = known(model.statistics, "linear").count, model.privacy is not None
         refusal = withheld(access, self._settings, rows=count, private=private)

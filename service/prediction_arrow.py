@@ -1,12 +1,13 @@
 """Predictions as Arrow streams, for tables of many rows.
 
 In: a column for each feature, numbers or text (or categories), null where a cell is missing; other
-columns are ignored. The model, and the intervals, are named in the query as JSON's fields are.
+columns are ignored. Model, method and intervals are named in the query as JSON's fields are.
 
 Out, for each target: `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`, and
 `.lower.<level>` and `.upper.<level>` for each interval, infinite where it has no end; and for each
-row `extrapolates`. The schema's metadata has `model`, the model's id, and where variances are
-withheld, and their columns absent, `withheld` and `withheld_detail`. A column's has its `unit`.
+row `extrapolates`. A method other than fedbnr has no `.latent_variance` and `.noise_variance`. The
+schema's metadata has `model`, the model's id, `method`, and where variances are withheld, and their
+columns absent, `withheld` and `withheld_detail`. A column's has its `unit`.
 """
 
 from collections import Counter
@@ -22,7 +23,7 @@ from kernels.arrow_cells import as_labels, as_numbers
 from kernels.schema import Numeric, Schema
 from service.arrow_stream import column_of, read_table, write_table
 from service.prediction import Answer
-from service.prediction_json import Kind, Level, check_finite
+from service.prediction_json import KIND, METHOD, Kind, Level, check_finite
 from service.sent import Sent
 
 
@@ -31,7 +32,8 @@ class Options(Sent):
 
     model: str
     intervals: list[Level] = Field(default=[], max_length=20)
-    interval_kind: Kind = "conformal"
+    interval_kind: Kind | None = KIND
+    method: str | None = METHOD
 
 
 class AskedInArrow:
@@ -40,6 +42,7 @@ class AskedInArrow:
     def __init__(self, table: pa.Table, options: Options) -> None:
         self.model, self.rows = options.model, table.num_rows
         self.intervals, self.interval_kind = options.intervals, options.interval_kind
+        self.method = options.method
         self._table = table
 
     def table(self, schema: Schema) -> Mapping[str, object]:
@@ -84,18 +87,16 @@ def _number(text: str) -> float | str:
         return text
 
 
-def write(answer: Answer, *, intervals: list[float], kind: str) -> bytes:
+def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     """Write an answer; floats are what they are."""
     predictions, withheld = answer.predictions, answer.withheld
     check_finite(predictions)
     found: list[tuple[str, Tensor]] = [("mean", predictions.mean)]
     if withheld is None:
-        noise = predictions.noise_variance.expand_as(predictions.mean)
-        found += [
-            ("variance", predictions.variance),
-            ("latent_variance", predictions.latent_variance),
-            ("noise_variance", noise),
-        ]
+        found += [("variance", predictions.variance)]
+        if predictions.divided is not None:
+            latent, noise = predictions.divided
+            found += [("latent_variance", latent), ("noise_variance", noise.expand_as(latent))]
         for level in intervals:
             ends = predictions.interval(level, kind)._asdict()
             found += [(f"{end}.{level:g}", values) for end, values in ends.items()]
@@ -109,7 +110,7 @@ def write(answer: Answer, *, intervals: list[float], kind: str) -> bytes:
             arrays.append(pa.array(values[:, position].contiguous().numpy()))
     fields.append(pa.field("extrapolates", pa.bool_(), nullable=False))
     arrays.append(pa.array(predictions.extrapolates.numpy()))
-    about = {"model": answer.model_id}
+    about = {"model": answer.model_id, "method": predictions.method}
     if withheld is not None:
         about |= {"withheld": withheld.code, "withheld_detail": str(withheld)}
     return write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields, about)))

@@ -25,6 +25,7 @@ from kernels.errors import (
 )
 from kernels.problems import ROWS_SHOWN
 from kernels.records import Records
+from kernels.rounds.methods import METHODS
 from kernels.rounds.prediction import Interval, Predictions
 from kernels.schema import Schema
 from service.prediction import Answer
@@ -33,6 +34,21 @@ from service.sent import Sent, read_table_json
 Numbers = list[float]
 Kind = Literal["conformal", "student_t", "gaussian"]
 Level = Annotated[float, Field(gt=0, lt=1)]
+
+
+METHOD: Any = Field(
+    default=None,
+    max_length=100,
+    description="By which of the model's methods; by default its first, which is fedbnr where the "
+    "model has the global linear layer.",
+    json_schema_extra={"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "null"}]},
+    examples=[METHODS[0]],
+)
+KIND: Any = Field(
+    default=None,
+    description="conformal: keeps its level whatever the residuals' law; the default of fedbnr. "
+    "student_t: of the calibrated law. gaussian: the method's own word, all that others have.",
+)
 
 
 class Asked(Sent):
@@ -53,11 +69,8 @@ class Asked(Sent):
     intervals: list[Level] = Field(
         default=[], max_length=20, description="Levels of central intervals.", examples=[[0.9]]
     )
-    interval_kind: Kind = Field(
-        default="conformal",
-        description="conformal: keeps its level whatever the residuals' law. student_t: of the "
-        "calibrated law. gaussian: the model's own word.",
-    )
+    interval_kind: Kind | None = KIND
+    method: str | None = METHOD
 
     @model_validator(mode="after")
     def _one_table(self) -> Self:
@@ -87,12 +100,18 @@ class IntervalOut(BaseModel):
 
 
 class TargetOut(BaseModel):
-    """One target's predictions, in its unit; variances null where `withheld` says why."""
+    """One target's predictions, in its unit; variances null where `withheld` says why.
+
+    A method other than fedbnr has one variance, and its latent and noise variance are null.
+    """
 
     name: str
     unit: str
     mean: Numbers
-    variance: Numbers | None = Field(description="latent_variance + noise_variance, calibrated.")
+    variance: Numbers | None = Field(
+        description="Of a new observation. fedbnr: latent_variance + noise_variance, calibrated. "
+        "Other methods: what the sites together do not know, and noise, in one; not recalibrated."
+    )
     latent_variance: Numbers | None
     noise_variance: Numbers | None
     intervals: list[IntervalOut] | None
@@ -109,6 +128,7 @@ class Predicted(BaseModel):
     """The answer, in the order of the rows asked."""
 
     model: str = Field(description="The model's id, also where an alias was asked.")
+    method: str = Field(description="By which it was predicted, also where none was named.")
     rows: int
     targets: list[TargetOut]
     extrapolates: list[bool] = Field(
@@ -122,7 +142,7 @@ def read(body: bytes) -> Asked:
     return read_table_json(Asked, body)
 
 
-def write(answer: Answer, *, intervals: list[float], kind: Kind) -> bytes:
+def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     """Write an answer as `Predicted`; floats survive it to the last bit."""
     predictions, withheld = answer.predictions, answer.withheld
     targets = _means(predictions)
@@ -130,6 +150,7 @@ def write(answer: Answer, *, intervals: list[float], kind: Kind) -> bytes:
         _add_variances(targets, predictions, intervals, kind)
     plain = {
         "model": answer.model_id,
+        "method": predictions.method,
         "rows": len(predictions),
         "targets": targets,
         "extrapolates": predictions.extrapolates.tolist(),
@@ -164,24 +185,23 @@ def _means(predictions: Predictions) -> list[dict[str, Any]]:
 
 
 def _add_variances(
-    targets: list[dict[str, Any]], predictions: Predictions, levels: list[float], kind: Kind
+    targets: list[dict[str, Any]], predictions: Predictions, levels: list[float], kind: str | None
 ) -> None:
+    kind = predictions.interval_kind if kind is None else kind
     intervals = [(level, predictions.interval(level, kind)) for level in levels]
-    columns = (
-        predictions.variance.mT.tolist(),
-        predictions.latent_variance.mT.tolist(),
-        predictions.noise_variance.tolist(),
-    )
-    for position, (target, variance, latent, noise) in enumerate(
-        zip(targets, *columns, strict=True)
+    for position, (target, variance) in enumerate(
+        zip(targets, predictions.variance.mT.tolist(), strict=True)
     ):
         target["variance"] = variance
-        target["latent_variance"] = latent
-        target["noise_variance"] = [noise] * len(predictions)
         target["intervals"] = [
             {"level": level, "kind": kind, **_ends(interval, position)}
             for level, interval in intervals
         ]
+    if predictions.divided is not None:
+        latent, noise = predictions.divided
+        for target, own, one in zip(targets, latent.mT.tolist(), noise.tolist(), strict=True):
+            target["latent_variance"] = own
+            target["noise_variance"] = [one] * len(predictions)
 
 
 def _ends(interval: Interval, target: int) -> dict[str, list[float | None]]:

@@ -2,8 +2,9 @@
 
 A tensor for each feature: BYTES for a categorical one, FP64 for a numeric one, of shape [n] or
 [n, 1], null where a cell is missing. Outputs are `mean` and `variance`, FP64 of shape [n, T], the
-targets in the order of the model's metadata. Where variances are withheld from a caller, asking for
-them is refused, and asking for nothing in particular gives means.
+targets in the order of the model's metadata. The parameter `method` names one of the methods that
+the metadata lists, and is also in the answer. Where variances are withheld from a caller, asking
+for them is refused, and asking for nothing in particular gives means.
 """
 
 import json
@@ -13,6 +14,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field, model_validator
 
+from kernels.rounds.methods import methods_of
+from kernels.rounds.model import Model
 from kernels.schema import Numeric, Schema
 from service.prediction import Answer
 from service.prediction_json import check_finite
@@ -59,7 +62,10 @@ class OutputIn(Sent):
 
 
 class InferIn(Sent):
-    """A table to predict, as tensors; without `outputs`, all that may be had."""
+    """A table to predict, as tensors; without `outputs`, all that may be had.
+
+    `method` in `parameters`: by which of the model's methods.
+    """
 
     id: str | None = Field(default=None, max_length=200)
     parameters: Parameters = Field(default={})
@@ -77,6 +83,12 @@ class InferIn(Sent):
     def rows(self) -> int:
         """How many rows the table has; of uneven columns, the most."""
         return max(len(tensor.data) for tensor in self.inputs)
+
+    @property
+    def method(self) -> str | None:
+        """By which of the model's methods."""
+        found = self.parameters.get("method")
+        return None if found is None else str(found)
 
     def table(self, _: Schema) -> Mapping[str, object]:
         """Return all columns by name."""
@@ -98,7 +110,10 @@ class InferOut(BaseModel):
     model_name: str
     model_version: str
     id: str | None = None
-    parameters: Parameters = Field(description="`withheld`: why there are means only, if so.")
+    parameters: Parameters = Field(
+        description="`method`: by which it was predicted. `withheld`: why there are means only, "
+        "if so."
+    )
     outputs: list[TensorOut]
 
 
@@ -111,7 +126,10 @@ class TensorMetadata(BaseModel):
 
 
 class ModelMetadata(BaseModel):
-    """What a model takes and gives; `targets` in `parameters` is a JSON list, in their order."""
+    """What a model takes and gives.
+
+    `targets` and `methods` in `parameters` are JSON lists, in their order, the default first.
+    """
 
     name: str
     versions: list[str]
@@ -139,7 +157,10 @@ def write(name: str, answer: Answer, asked: InferIn) -> bytes:
         "model_name": name,
         "model_version": answer.model_id,
         **({} if asked.id is None else {"id": asked.id}),
-        "parameters": {} if withheld is None else {"withheld": withheld.code},
+        "parameters": {
+            "method": predictions.method,
+            **({} if withheld is None else {"withheld": withheld.code}),
+        },
         "outputs": [
             {
                 "name": each,
@@ -153,8 +174,9 @@ def write(name: str, answer: Answer, asked: InferIn) -> bytes:
     return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
 
 
-def metadata(name: str, model_id: str, schema: Schema) -> ModelMetadata:
+def metadata(name: str, model_id: str, model: Model) -> ModelMetadata:
     """Describe a model."""
+    schema = model.schema
     targets = [target.name for target in schema.targets]
     return ModelMetadata(
         name=name,
@@ -171,5 +193,8 @@ def metadata(name: str, model_id: str, schema: Schema) -> ModelMetadata:
             TensorMetadata(name=each, datatype="FP64", shape=[-1, len(targets)])
             for each in ("mean", "variance")
         ],
-        parameters={"targets": json.dumps(targets, ensure_ascii=False)},
+        parameters={
+            "targets": json.dumps(targets, ensure_ascii=False),
+            "methods": json.dumps(methods_of(model)),
+        },
     )

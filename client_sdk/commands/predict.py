@@ -13,7 +13,7 @@ import typer
 from client_sdk.commands.failures import reported
 
 if TYPE_CHECKING:
-    from client_sdk.model import GlobalModel
+    from client_sdk.predictions import Predictions
 
 STDOUT = Path("-")
 
@@ -27,8 +27,12 @@ def predict(
         float | None, typer.Option(help="Also write intervals of this level, such as 0.9.")
     ] = None,
     kind: Annotated[
-        str, typer.Option(help="Of which kind: conformal, student_t or gaussian.")
-    ] = "conformal",
+        str | None, typer.Option(help="Of which kind: conformal, student_t or gaussian.")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="By which of the model's methods; veilgp card lists them."),
+    ] = None,
 ) -> None:
     """Predict every row of a table here, in its order; nothing is sent anywhere."""
     from client_sdk.model import GlobalModel
@@ -36,16 +40,17 @@ def predict(
     with reported():
         loaded = GlobalModel.load(model)
         with _opened(out) as file:
-            _write(loaded, table, file, interval, kind)
+            predicted = loaded.predict_in_pieces(table, method=method)
+            _write(predicted, file, interval, kind)
 
 
 def _write(
-    model: "GlobalModel", table: Path, file: BinaryIO, interval: float | None, kind: str
+    predicted: "Iterator[Predictions]", file: BinaryIO, interval: float | None, kind: str | None
 ) -> None:
     import pyarrow
     from pyarrow import csv
 
-    for piece, predictions in enumerate(model.predict_in_pieces(table)):
+    for piece, predictions in enumerate(predicted):
         written = predictions.to_dict()
         if interval is not None:
             written |= predictions.intervals(interval, kind=kind).to_dict()

@@ -1,13 +1,14 @@
 """A finished model as a file: bytes that a coordinator stores and serves, and a card beside them.
 
-The bytes are a safetensors file, `storage.encode` of the model. Reading them builds known plain
+The bytes are a safetensors file, `storage.encode` of the model, without what the coordinator keeps
+to itself: of students, the sums that they were distilled from. Reading them builds known plain
 data and nothing else, and checks it: a wrong byte changes the SHA-256 that the card has, a wrong
 model does not fit together, a wrong card does not describe its model. One id, a hash of the card,
 stands for all of it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Self
@@ -15,7 +16,8 @@ from typing import Self
 from kernels.errors import ArtifactError, DamagedArtifact, KernelsError, StateError
 from kernels.rounds import storage
 from kernels.rounds.card import Card, digest
-from kernels.rounds.card_sections import Evaluation, Law, Layer, Privacy
+from kernels.rounds.card_sections import Evaluation, Law, Layer, Privacy, Served
+from kernels.rounds.methods import FEDBNR, methods_of
 from kernels.rounds.model import Model, known
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
@@ -51,6 +53,9 @@ class Artifact:
         if created.tzinfo is None:
             raise ArtifactError("created needs a time zone, so that it is one moment everywhere")
         statistics = known(model.statistics, "linear")
+        methods = Served.of(model)
+        if model.distilled is not None:
+            model = replace(model, distilled=model.distilled.published())
         data, text = storage.encode(model), program.to_json()
         card = Card(
             created=created.astimezone(UTC).isoformat(),
@@ -69,6 +74,7 @@ class Artifact:
             recalibration=Law.of(model),
             evaluation=Evaluation.of(model),
             privacy=privacy,
+            methods=methods,
         )
         # Whatever is written here can be read elsewhere.
         return cls(model, data, Card.from_plain(card.to_plain()))
@@ -133,8 +139,10 @@ def _check_described(model: Model, card: Card) -> None:
         hyperparameters.noise_variance.tolist(),
         hyperparameters.prior_variance.tolist(),
     ]
-    described = (card.schema, card.kernel, card.standardiser, card.rows, said)
-    if described != (model.schema, model.kernel, model.standardiser, statistics.count, is_so):
+    methods = tuple(served.method for served in card.methods) or (FEDBNR,)
+    described = (card.schema, card.kernel, card.standardiser, card.rows, said, methods)
+    found = (model.schema, model.kernel, model.standardiser, statistics.count, is_so)
+    if described != (*found, methods_of(model)):
         raise ArtifactError(
             "the card describes another model than the bytes hold: ask the coordinator for both"
         )

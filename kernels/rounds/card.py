@@ -19,7 +19,7 @@ from kernels.errors import (
     OlderArtifact,
 )
 from kernels.plain import encode_json, parse_json
-from kernels.rounds.card_sections import Evaluation, Law, Layer, Privacy
+from kernels.rounds.card_sections import Evaluation, Law, Layer, Privacy, Served
 from kernels.rounds.typed_json import from_plain, to_plain
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
@@ -39,6 +39,7 @@ class Card:
     artifact: SHA-256 of the model's bytes, in hex. parent: the id of the model it started from.
     program: the text of the program that made it, and its SHA-256.
     members: hospitals. sums: how many secure sums. rows: training rows in all.
+    methods: those that it predicts by, its default first; a card without any is of `fedbnr` alone.
     """
 
     created: str
@@ -57,6 +58,7 @@ class Card:
     recalibration: tuple[Law, ...] | None
     evaluation: Evaluation | None
     privacy: Privacy
+    methods: tuple[Served, ...] = ()
 
     FORMAT: ClassVar[str] = "veilgp model"
     VERSION: ClassVar[int] = 1

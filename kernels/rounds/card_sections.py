@@ -1,4 +1,4 @@
-"""The sections of a model's card: privacy, linear layer, laws of residuals, evaluation.
+"""The sections of a model's card: privacy, methods, linear layer, laws of residuals, evaluation.
 
 Scores are in the targets' units; σ², λ² and the evidence are on the standardised scale.
 """
@@ -9,8 +9,13 @@ from typing import Self
 from kernels.errors import ArtifactError
 from kernels.evaluation import in_units
 from kernels.metrics import LEVELS, Scores
+from kernels.rounds.distilled import Method
+from kernels.rounds.methods import FEDBNR, METHODS, methods_of
 from kernels.rounds.model import Model, known
 from kernels.schema import Schema
+
+DISTILLED = "distilled"
+"""An ensemble that is served by a student of what all sites said together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +93,45 @@ def explained(
         f"whether any one {unit} was in the tables changes the probability of any outcome by a "
         f"factor of at most e^{epsilon:.4g}, except with probability {delta:g}."
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """A method that the model predicts by.
+
+    ensemble: where many sites' predictions are made into one, how they are served: "distilled", by
+    a student network. None for `fedbnr`, which is no ensemble.
+    divergence: of a student, KL(teacher ‖ student) at the public rows in nats, all targets added.
+    beta: of `beta`, each target's, from 0, the mixture, to 1, the product.
+    """
+
+    method: str
+    ensemble: str | None = None
+    divergence: float | None = None
+    beta: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS or self.ensemble not in (None, DISTILLED):
+            raise ArtifactError(f"a card has methods of {', '.join(METHODS)}, or {DISTILLED} ones")
+
+    @classmethod
+    def of(cls, model: Model) -> tuple[Self, ...]:
+        """Describe every method that a model has."""
+        return tuple(
+            cls(method=each) if each == FEDBNR else cls._student(model, Method(each))
+            for each in methods_of(model)
+        )
+
+    @classmethod
+    def _student(cls, model: Model, method: Method) -> Self:
+        distilled = known(model.distilled, "predictive")
+        beta = distilled.beta if method is Method.BETA else None
+        return cls(
+            method=method.value,
+            ensemble=DISTILLED,
+            divergence=distilled.student(method).divergence,
+            beta=None if beta is None else tuple(beta.tolist()),
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -135,8 +135,15 @@ class Distilled:
             if not isinstance(student, Student):
                 raise StateError(f"a {type(student).__name__} is no student")
             check_tensor("a student", student.parameters, (spec.network.parameters,))
+        if len({student.method for student in self.students}) < len(self.students):
+            raise StateError("there is more than one student of a method")
         if self.beta is not None:
             check_tensor("β", self.beta, (targets,))
+
+    def published(self) -> "Distilled":
+        """Return the students without what was said: all that predicting needs."""
+        students = tuple(replace(student, divergence=None) for student in self.students)
+        return replace(self, students=students, opinion=None)
 
     def student(self, method: Method) -> Student:
         """Return the student of a method, or say which there are."""

@@ -11,9 +11,15 @@ central intervals, at any level:
 
 A recalibration of few rows is N(μ, v) as it is (`Recalibration.fitted` is None), and its conformal
 intervals are infinite at levels that so few rows cannot promise.
+
+The other methods (`methods`) are students of the sites' committee: N(μ, v) as the committee would
+say it, with v the variance of a new observation. It has in it what the sites do not know, how far
+they are apart where the method counts that, and their noise, and no student can tell one from the
+other. Recalibration is of the linear layer's residuals, so a student's word stands as it is: its
+intervals are gaussian ones.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,10 +27,12 @@ import torch
 from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS, chunks
-from kernels.errors import PredictionError
+from kernels.errors import OneVariance, PredictionError
 from kernels.linear import Prediction
 from kernels.recalibration import Recalibration, inflation
 from kernels.records import Records
+from kernels.rounds.distilled import Method
+from kernels.rounds.methods import FEDBNR, method_for
 from kernels.rounds.model import Model, known
 from kernels.schema import Target
 from kernels.student import StudentT
@@ -39,29 +47,50 @@ class Interval(NamedTuple):
     upper: Tensor
 
 
+class Divided(NamedTuple):
+    """A variance in its two parts, in units: of what is not known, (n, T), and of noise, (T,)."""
+
+    latent: Tensor
+    noise: Tensor
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions:
     """n predictions of T targets in their units; its repr shows none.
 
-    mean, latent_variance: (n, T). noise_variance: (T,). Variances are of the calibrated law.
+    mean, variance: (n, T), of a new observation; `fedbnr`'s are of the calibrated law.
+    divided: the variance in its parts; None where the method has it as one.
     extrapolates: (n,) bool, a numeric cell of the row is outside the schema's bounds.
-    recalibration: one for each target, or None where the program had no such stage.
+    recalibration: one for each target, or None where the program had no such stage, or the method
+    has none.
     """
 
     targets: tuple[Target, ...]
+    method: str
     mean: Tensor
-    latent_variance: Tensor
-    noise_variance: Tensor
+    variance: Tensor
+    divided: Divided | None
     extrapolates: Tensor
     recalibration: tuple[Recalibration, ...] | None
 
     @property
-    def variance(self) -> Tensor:
-        """The variance of the calibrated predictive distribution, (n, T)."""
-        return self.latent_variance + self.noise_variance
+    def latent_variance(self) -> Tensor:
+        """What of the variance is not noise, (n, T)."""
+        return self._divided().latent
 
-    def interval(self, level: float, kind: str) -> Interval:
+    @property
+    def noise_variance(self) -> Tensor:
+        """What of the variance is noise, (T,), the same for every row."""
+        return self._divided().noise
+
+    @property
+    def interval_kind(self) -> str:
+        """The kind of interval that is meant where none is named."""
+        return "conformal" if self.method == FEDBNR else "gaussian"
+
+    def interval(self, level: float, kind: str | None = None) -> Interval:
         """Return the interval of a kind that is given by name, one of `INTERVAL_KINDS`."""
+        kind = self.interval_kind if kind is None else kind
         if kind not in INTERVAL_KINDS:
             raise PredictionError(
                 f"an interval's kind is one of {', '.join(INTERVAL_KINDS)}, not {kind!r:.40}"
@@ -81,7 +110,20 @@ class Predictions:
         """Return the conformal interval."""
         return self._central([each.conformal(level) for each in self._recalibrated()])
 
+    def _divided(self) -> Divided:
+        if self.divided is None:
+            raise OneVariance(
+                f"the method {self.method} has one variance, of a new observation, which is not "
+                f"divided into latent and noise variance: only that of {FEDBNR} is"
+            )
+        return self.divided
+
     def _recalibrated(self) -> tuple[Recalibration, ...]:
+        if self.method != FEDBNR:
+            raise OneVariance(
+                f"the method {self.method} has gaussian intervals only: recalibration is of "
+                f"{FEDBNR}"
+            )
         return known(self.recalibration, "recalibration")
 
     def _central(self, deviations: list[float]) -> Interval:
@@ -97,53 +139,71 @@ class Predictions:
 
 
 def predict(
-    model: Model, table: Mapping[str, object] | Records, *, chunk_rows: int = CHUNK_ROWS
+    model: Model,
+    table: Mapping[str, object] | Records,
+    *,
+    method: str | None = None,
+    chunk_rows: int = CHUNK_ROWS,
 ) -> Predictions:
     """Predict every row of a table, or of records read by the model's schema.
 
-    Standardised rows and features exist for `chunk_rows` rows at a time only.
+    method: one of `methods_of(model)`, by default the first. Standardised rows and features exist
+    for `chunk_rows` rows at a time only.
     """
-    standardiser = known(model.standardiser, "moments")
-    known(model.statistics, "linear")
-    few = None if isinstance(table, Records) else model.few_rows.read(table)
-    if few is None:
-        predicted, extrapolates = _predict_records(model, table, chunk_rows)
-    else:
-        predicted = predict_standardised(model, few.features, chunk_rows=chunk_rows)
-        extrapolates = few.extrapolates
-    mean, latent = standardiser.in_units(
+    known(model.standardiser, "moments")
+    method = method_for(model, method)
+    pieces, extrapolates = _read(model, table, chunk_rows)
+    if method != FEDBNR:
+        mean, variance = _by_student(model, Method(method), pieces)
+        return Predictions(model.schema.targets, method, mean, variance, None, extrapolates, None)
+    predicted = _joined(
+        model, (predict_standardised(model, x, chunk_rows=chunk_rows) for x in pieces)
+    )
+    mean, latent = known(model.standardiser, "moments").in_units(
         predicted.mean, predicted.latent_variance * model.inflation
     )
     return Predictions(
         model.schema.targets,
+        method,
         mean,
-        latent,
-        model.noise_variance,
+        latent + model.noise_variance,
+        Divided(latent, model.noise_variance),
         extrapolates,
         model.recalibration,
     )
 
 
-def _predict_records(
+def _read(
     model: Model, table: Mapping[str, object] | Records, chunk_rows: int
-) -> tuple[Prediction, Tensor]:
-    """Predict standardised targets, and say which rows are outside the schema's bounds."""
-    standardiser = known(model.standardiser, "moments")
+) -> tuple[Iterable[Tensor], Tensor]:
+    """Return standardised features piece by piece, and which rows are outside the bounds."""
+    few = None if isinstance(table, Records) else model.few_rows.read(table)
+    if few is not None:
+        return [few.features], few.extrapolates
     records = table if isinstance(table, Records) else Records.for_prediction(model.schema, table)
     if records.schema != model.schema:
         raise PredictionError(
             "these records were read by another schema than the model's: read them by model.schema"
         )
-    predicted = _joined(
-        model,
-        (
-            predict_standardised(
-                model, standardiser.apply(records.between(rows)).features, chunk_rows=chunk_rows
-            )
-            for rows in chunks(len(records), chunk_rows)
-        ),
-    )
-    return predicted, records.outside.any(1)
+    return _standardised(model, records, chunk_rows), records.outside.any(1)
+
+
+def _standardised(model: Model, records: Records, chunk_rows: int) -> Iterator[Tensor]:
+    standardiser = known(model.standardiser, "moments")
+    for rows in chunks(len(records), chunk_rows):
+        yield standardiser.apply(records.between(rows)).features
+
+
+def _by_student(model: Model, method: Method, pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
+    """Return a student's means and variances in units, each (n, T)."""
+    distilled = known(model.distilled, "predictive")
+    nothing = torch.zeros(0, model.targets, dtype=torch.float64)
+    pairs = [(nothing, nothing)]
+    for x in pieces:
+        said = distilled.predict(method, x)
+        pairs.append((said.mean, said.variance))
+    mean, variance = map(torch.cat, zip(*pairs, strict=True))
+    return known(model.standardiser, "moments").in_units(mean, variance)
 
 
 def predict_standardised(

@@ -86,7 +86,7 @@ def describe(
 ) -> ModelMetadata:
     """Say which tensors a model takes and gives."""
     model_id, model = predictor.find(caller, name, version=version)
-    return metadata(name, model_id, model.schema)
+    return metadata(name, model_id, model)
 
 
 @router.get("/models/{name}/ready", summary="Ask whether a model is ready")
@@ -134,7 +134,9 @@ async def infer(
 
     def answer() -> bytes:
         asked = read(body)
-        found = predictor.answer(caller, name, asked.table, rows=asked.rows, version=version)
+        found = predictor.answer(
+            caller, name, asked.table, rows=asked.rows, method=asked.method, version=version
+        )
         return write(name, found, asked)
 
     return Response(

@@ -3,10 +3,10 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from kernels.rounds.card import Card
-from service import models
+from service import methods, models
 from service.access import Admin, Reader
 from service.bodies import sent
 from service.context import Here
@@ -19,6 +19,16 @@ from service.times import iso_time
 router = APIRouter(prefix="/models", tags=["admins: models"])
 
 
+class MethodOut(BaseModel):
+    """A method that `POST /predict` knows of a model."""
+
+    method: str
+    ensembles: list[str] = Field(
+        description="How the predictions of many sites are made into one here: `distilled`, by a "
+        "student network. None for fedbnr, which is one model."
+    )
+
+
 class ModelOut(BaseModel):
     """A model in a list; its card says the rest."""
 
@@ -27,6 +37,7 @@ class ModelOut(BaseModel):
     run: str
     created_at: str
     aliases: list[str]
+    methods: list[MethodOut] = Field(description="The default first.")
 
 
 class AliasIn(Sent):
@@ -53,6 +64,10 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
                 run=each.run_id,
                 created_at=iso_time(each.created_at),
                 aliases=list(each.aliases),
+                methods=[
+                    MethodOut(method=one.method, ensembles=list(one.ensembles))
+                    for one in methods.served(Card.from_json(models.card(connection, each.id)))
+                ],
             )
             for each in models.listed(connection)
         ]
@@ -84,7 +99,7 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
 )
 @states(NotFound)
 def get_card(reader: Reader, name: str, here: Here) -> Response:
-    """Give the card of the model that an id or alias stands for."""
+    """Give the card of the model that an id or alias stands for, its methods included."""
     with here.database.reading() as connection:
         text = models.card(connection, models.resolve(connection, name, reader))
     return Response(text, media_type="application/json")

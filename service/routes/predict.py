@@ -45,6 +45,9 @@ router = APIRouter(tags=["callers"])
 async def predict(caller: Caller, request: Request, here: Here, predictor: Predicting) -> Response:
     """Give mean and variance of every row and target, on request with intervals.
 
+    A model may have several methods of predicting (`GET /models` lists them): `method` names one,
+    and the same rows asked by each are compared on an equal footing.
+
     The table comes as records or as columns; all that is wrong with it is said at once. For tables
     of many rows it may come as an Arrow stream, with the other fields in the query. The answer has
     the form that `Accept` names, else that of the table.
@@ -62,7 +65,9 @@ async def predict(caller: Caller, request: Request, here: Here, predictor: Predi
             if is_arrow
             else prediction_json.read(body)
         )
-        found = predictor.answer(caller, asked.model, asked.table, rows=asked.rows)
+        found = predictor.answer(
+            caller, asked.model, asked.table, rows=asked.rows, method=asked.method
+        )
         write = prediction_arrow.write if to_arrow else prediction_json.write
         return write(found, intervals=asked.intervals, kind=asked.interval_kind)
 

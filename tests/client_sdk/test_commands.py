@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from client_sdk import GlobalModel
 from client_sdk.command import application
 from tests.rounds import tables
-from tests.rounds.artifacts import PLAIN, artifact
+from tests.rounds.artifacts import PLAIN, STUDENTS, artifact
 
 MODEL = GlobalModel(artifact())
 ROWS = pd.DataFrame(tables.table(50, seed=9))
@@ -101,6 +101,28 @@ def test_an_interval_that_the_model_cannot_give_is_named(tmp_path: Path, table: 
     outcome = run("predict", tmp_path / "plain", table, "--interval", "0.9")
     assert outcome.exit_code == 1
     assert "[model.not_fitted]" in outcome.stderr
+
+
+def test_a_method_is_chosen_by_name_and_one_that_is_not_there_is_refused(
+    saved: Path, table: Path, tmp_path: Path
+) -> None:
+    model = GlobalModel(artifact(STUDENTS))
+    model.save(tmp_path / "students")
+    out = tmp_path / "out.csv"
+    asked = (table, "--method", "mixture", "--interval", "0.8")
+    outcome = run("predict", tmp_path / "students", *asked, "--out", out)
+    assert outcome.exit_code == 0, outcome.output
+    predictions = model.predict(ROWS, method="mixture")
+    expected = predictions.to_dict() | predictions.intervals(0.8, kind="gaussian").to_dict()
+    written = pd.read_csv(out)
+    assert list(written.columns) == list(expected)
+    for name, column in expected.items():
+        assert np.allclose(written[name], column, rtol=1e-12), name
+    refused = run("predict", saved, *asked)
+    assert refused.exit_code == 1
+    assert "[prediction.unknown_method]" in refused.stderr
+    assert "it has fedbnr" in refused.stderr
+    assert "mixture (distilled)" in run("card", tmp_path / "students").output
 
 
 def test_a_card_is_shown_as_text_or_json(saved: Path, tmp_path: Path) -> None:

@@ -22,12 +22,21 @@ from client_sdk.errors import (
     UnknownTarget,
 )
 from client_sdk.model_card import ModelCard
-from kernels.errors import DamagedArtifact, KernelsError, NotFitted, PredictionError, TableRefused
+from kernels.errors import (
+    DamagedArtifact,
+    KernelsError,
+    NotFitted,
+    OneVariance,
+    PredictionError,
+    TableRefused,
+    UnknownMethod,
+)
 from kernels.rounds import prediction, recalibration
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card import Card
+from kernels.rounds.methods import METHODS
 from tests.rounds import noisy, tables
-from tests.rounds.artifacts import CREATED, PLAIN, PRIVACY, artifact
+from tests.rounds.artifacts import CREATED, PLAIN, PRIVACY, STUDENTS, artifact
 
 MODEL = GlobalModel(artifact())
 ROWS = tables.table(40, seed=9)
@@ -74,6 +83,29 @@ def test_each_target_has_its_own_columns() -> None:
     for each in (predictions, intervals):
         with pytest.raises(UnknownTarget, match="only stay, cost"):
             each["costs"]
+
+
+def test_all_methods_predict_the_same_rows() -> None:
+    model = GlobalModel(artifact(STUDENTS))
+    assert model.methods == METHODS
+    assert MODEL.methods == ("fedbnr",)
+    compared = {method: model.predict(ROWS, method=method) for method in model.methods}
+    assert np.array_equal(model.predict(ROWS).mean, compared["fedbnr"].mean)
+    for method, predictions in compared.items():
+        theirs = prediction.predict(artifact(STUDENTS).model, ROWS, method=method)
+        assert predictions.method == method
+        assert np.array_equal(predictions.mean, theirs.mean.numpy())
+        assert np.array_equal(predictions["cost"].variance, theirs.variance.numpy()[:, 1])
+        (piece,) = model.predict_in_pieces(ROWS, method=method)
+        assert np.array_equal(piece.mean, predictions.mean)
+        intervals = model.intervals(ROWS, 0.8, method=method)
+        assert intervals.kind == ("conformal" if method == "fedbnr" else "gaussian")
+        parts = "stay.latent_variance" in predictions.to_dict()
+        assert parts == (method == "fedbnr")
+    with pytest.raises(OneVariance):
+        compared["product"]["stay"].noise_variance  # noqa: B018
+    with pytest.raises(UnknownMethod, match="it has fedbnr"):
+        MODEL.predict(ROWS, method="product")
 
 
 def test_dataframes_are_tables_too() -> None:

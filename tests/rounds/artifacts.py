@@ -4,11 +4,12 @@ from datetime import UTC, datetime
 from functools import cache
 
 from client_sdk.simulation import simulate
-from kernels.rounds import evaluation, linear, moments, recalibration
+from kernels.rounds import beta, evaluation, linear, moments, recalibration
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
 from tests.rounds import tables
+from tests.rounds.test_predictive import SPEC as PREDICTIVE
 
 CREATED = datetime(2026, 11, 16, 9, 30, tzinfo=UTC)
 PROGRAM = Program(
@@ -21,6 +22,21 @@ PROGRAM = Program(
 PLAIN = Program(
     tables.SCHEMA, tables.KERNEL, (moments.Spec(), linear.Spec()), max_rows=1000, held_out=0.0
 )
+STUDENTS = Program(
+    tables.SCHEMA,
+    tables.KERNEL,
+    (
+        moments.Spec(),
+        PREDICTIVE,
+        beta.Spec(),
+        linear.Spec(),
+        recalibration.Spec(min_rows=1),
+        evaluation.Spec(),
+    ),
+    max_rows=1000,
+    held_out=0.4,
+)
+"""Of one model with every method."""
 PRIVACY = Privacy.of(tables.SCHEMA, min_cohort=3, max_colluders=1)
 
 

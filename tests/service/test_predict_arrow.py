@@ -77,7 +77,7 @@ def test_arrow_says_what_json_says(coordinator: Coordinator, model: str) -> None
     query = f"model={model}&" + "&".join(f"intervals={level}" for level in levels)
     table = received(ask(coordinator, octets(TABLE), query))
     assert table.to_pydict() == flat(json)
-    assert table.schema.metadata == {b"model": model.encode()}
+    assert table.schema.metadata == {b"model": model.encode(), b"method": b"fedbnr"}
     assert table.schema.field("cost.mean").metadata == {b"unit": b"EUR"}
     assert len(table) == 3
 

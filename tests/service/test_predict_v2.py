@@ -112,7 +112,8 @@ def test_variances_that_are_withheld_cannot_be_asked_for(coordinator: Coordinato
     path = f"/v2/models/{small}/infer"
     answer = coordinator.bearer(token, "POST", path, {"inputs": INPUTS}).json()
     assert [each["name"] for each in answer["outputs"]] == ["mean"]
-    assert answer["parameters"] == {"withheld": "prediction.variance_withheld"}
+    expected = {"method": "fedbnr", "withheld": "prediction.variance_withheld"}
+    assert answer["parameters"] == expected
     asked = {"inputs": INPUTS, "outputs": [{"name": "variance"}]}
     response = coordinator.bearer(token, "POST", path, asked)
     assert (response.status_code, response.json()["code"]) == (403, "prediction.variance_withheld")
