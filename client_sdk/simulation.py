@@ -88,7 +88,7 @@ def simulate(
     private = program.privacy is not None
     simulation = _opened(len(sites), private=private) if secure else None
     left = len(sites) - max(map(len, dropouts.values()), default=0)
-    model = program.start() if model is None else replace(model, privacy=program.privacy)
+    model = program.start(model)
     states, sums, released = [], 0, 0
     for stage, (algorithm, spec) in enumerate(program.algorithms()):
         state = algorithm.initial(spec, model)

@@ -28,23 +28,36 @@ INTERVAL_LOSS_BOUND = WIDTH_BOUND + 2 / (1 - max(LEVELS)) * RESIDUAL_BOUND * (1 
 
 
 @dataclass(frozen=True, eq=False)
+class Judged:
+    """The scores of one further method on the same rows, by its own N(μ, v)."""
+
+    method: str
+    scores: Scores
+
+
+@dataclass(frozen=True, eq=False)
 class Evaluation:
     """Sums over all sites' rows of one part, on the standardised scale.
 
     part: which rows. gaussian: of N(μ, v). recalibrated: of the calibrated law. conformal_inside:
     (T, 19) rows inside their conformal intervals. The latter two None where not asked for; on the
     part `calibration`, which made them, each fold of rows is judged by what the other fold says.
+    students: of the model's other methods.
     """
 
     part: str
     gaussian: Scores
     recalibrated: Scores | None = None
     conformal_inside: Tensor | None = None
+    students: tuple[Judged, ...] = ()
 
     def check(self, targets: int) -> None:
         """Refuse what is no evaluation of so many targets; bytes can hold anything."""
         shapes = Scores.zero(targets)
+        if not all(isinstance(each, Judged) for each in self.students):
+            raise StatisticsError("the scores of further methods are no scores")
         judged = [self.gaussian, *([] if self.recalibrated is None else [self.recalibrated])]
+        judged += [each.scores for each in self.students]
         pairs = [
             (getattr(scores, field.name, None), getattr(shapes, field.name))
             for scores in judged

@@ -8,7 +8,7 @@ The numbers are those of `client_sdk.simulate`: the same functions in the same o
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
@@ -85,11 +85,7 @@ class Broadcast:
 def start(program: Program, model: Model | None) -> Position:
     """Begin the program, from an earlier one's model where it needs one."""
     algorithm, spec = next(program.algorithms())
-    if model is None:
-        model = program.start()
-    elif model.privacy != program.privacy:  # each run has the noise that its own program says
-        model = replace(model, privacy=program.privacy)
-    return _settled(Position(program, 0, algorithm.initial(spec, model)))
+    return _settled(Position(program, 0, algorithm.initial(spec, program.start(model))))
 
 
 def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metrics, ...]]:

@@ -5,6 +5,9 @@
     evaluate   its evaluation, of a model
     update     rows added and removed, and what follows, from a model
 
+A model's students are of the rows of its training: `linear` and `update`, after which rows may be
+others, give a model without them, and `evaluate` scores them anew.
+
 With differential privacy a run whose sums would not fit into what the session has left does not
 begin. Its stages have the noise that they have in the session's program; one that is not in it has
 as much as if all were spent on it in the planned number of runs.

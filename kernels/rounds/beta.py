@@ -91,7 +91,7 @@ def initial(spec: Spec, model: Model) -> State:
     for method in (Method.PRODUCT, Method.MIXTURE):
         distilled.student(method)
     nothing = torch.zeros(model.targets, dtype=torch.float64)
-    return State(model, spec, nothing, nothing + 1)
+    return State(replace(model, scores=None), spec, nothing, nothing + 1)
 
 
 def layout(state: State) -> Layout:

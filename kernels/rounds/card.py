@@ -73,7 +73,12 @@ class Card:
         names = [target.name for target in self.schema.targets]
         evaluation = self.evaluation
         lists: list[Any] = [self.layer, self.recalibration]
-        lists += [evaluation.gaussian, evaluation.recalibrated] if evaluation else []
+        if evaluation:
+            lists += [evaluation.gaussian, evaluation.recalibrated]
+            lists += [each.quality for each in evaluation.students]
+            judged = [each.method for each in evaluation.students]
+            if [each.method for each in self.methods if each.ensemble] != judged and judged:
+                raise ArtifactError("a card judges every student of its model once, in order")
         if any(each is not None and [own.name for own in each] != names for each in lists):
             raise ArtifactError("a card describes each target of its schema once, in order")
         if evaluation and evaluation.conformal and len(evaluation.conformal) != len(names):

@@ -223,10 +223,19 @@ class Quality:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StudentQuality:
+    """Each target's scores by one of the model's further methods."""
+
+    method: str
+    quality: tuple[Quality, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """Scores on held-out rows: of N(μ, v), and of the recalibrated law where there is one.
 
     conformal: for each target, the share of rows inside their conformal intervals at each level.
+    students: of the model's further methods, on the same rows.
     """
 
     part: str
@@ -235,6 +244,7 @@ class Evaluation:
     gaussian: tuple[Quality, ...]
     recalibrated: tuple[Quality, ...] | None
     conformal: tuple[tuple[float, ...], ...] | None
+    students: tuple[StudentQuality, ...] = ()
 
     def __post_init__(self) -> None:
         if self.levels != LEVELS:
@@ -260,6 +270,10 @@ class Evaluation:
             if scores.recalibrated is None
             else Quality.of(scores.recalibrated, model),
             conformal=None if curve is None else tuple(map(tuple, curve.tolist())),
+            students=tuple(
+                StudentQuality(method=each.method, quality=Quality.of(each.scores, model))
+                for each in scores.students
+            ),
         )
 
 

@@ -28,6 +28,8 @@ from kernels.rounds import (
     predictive,
     update,
 )
+from kernels.rounds.distilled import Method
+from kernels.rounds.evaluation import NUMBERS_PER_TARGET
 from kernels.rounds.evaluation import Spec as EvaluationSpec
 from kernels.rounds.evaluation import State as EvaluationState
 from kernels.rounds.evaluation import layout as evaluation_layout
@@ -66,7 +68,7 @@ _WORDS = {
     "refinement": "sums of products of features with clipped errors of the model so far; if no sum "
     "had them, products of features (S) too",
     "recalibration": "counts of held-out rows by the size of their error",
-    "evaluation": "sums of scores of held-out rows",
+    "evaluation": "sums of scores of held-out rows, by every method that the model has",
     "update": "what added and removed rows change in the sums of products of features",
 }
 
@@ -88,7 +90,7 @@ def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
         StageDisclosure(
             f"{algorithm.NAME}/{algorithm.VERSION}",
             most_sums(spec, program),
-            _most_numbers(spec, model),
+            _most_numbers(spec, model, students=_most_students(program, stage)),
             _words(algorithm.NAME, program, stage),
         )
         for stage, (algorithm, spec) in enumerate(program.algorithms())
@@ -225,8 +227,23 @@ def parts_read(spec: Any) -> tuple[Part, ...]:
             return ()
 
 
-def _most_numbers(spec: Any, model: Model) -> int:
-    """Give the most numbers in one sum of a stage."""
+def _most_students(program: Program, stage: int) -> int:
+    """Give the most students that a stage's model can have, an earlier program's model any."""
+    if program.privacy is not None:
+        return 0
+    if isinstance(program.stages[0], EvaluationSpec):
+        return len(Method)
+    methods: set[Method] = set()
+    for spec in program.stages[:stage]:
+        if isinstance(spec, predictive.Spec):
+            methods = set(spec.methods)
+        elif isinstance(spec, beta.Spec):
+            methods.add(Method.BETA)
+    return len(methods)
+
+
+def _most_numbers(spec: Any, model: Model, *, students: int = 0) -> int:
+    """Give the most numbers in one sum of a stage whose model has so many students."""
     statistics = sum(block.length for block in statistics_blocks(model))
     weights = weight_count(model.kernel) + 2 * model.targets + 3
     match spec:
@@ -257,6 +274,7 @@ def _most_numbers(spec: Any, model: Model) -> int:
             judged = ((),) if spec.recalibrated else None
             scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=model.targets)
             model = replace(model, hyperparameters=scales)
-            return evaluation_layout(EvaluationState(model, spec, judged)).length
+            own = evaluation_layout(EvaluationState(model, spec, judged)).length
+            return own + students * model.targets * NUMBERS_PER_TARGET
         case _:
             return statistics

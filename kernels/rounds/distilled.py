@@ -142,8 +142,7 @@ class Distilled:
 
     def published(self) -> "Distilled":
         """Return the students without what was said: all that predicting needs."""
-        students = tuple(replace(student, divergence=None) for student in self.students)
-        return replace(self, students=students, opinion=None)
+        return replace(self, opinion=None)
 
     def student(self, method: Method) -> Student:
         """Return the student of a method, or say which there are."""

@@ -7,9 +7,13 @@ so each of their two folds is judged by what the other fold says. That is the re
 the rows on rows it has not seen: on average a little worse than the one that is served. On the
 other parts the served one is judged as it is.
 
+Where the model has further methods, students of the sites' committee, each is judged on the same
+rows by its own N(μ, v). Rows for calibration are new to them: they saw none, the sites' networks
+trained on others, and rows for stopping gave their noise and β.
+
 broadcast  the whole model, and for each fold the recalibration that its rows are judged by
 local      rows, squared errors, log and ranked losses, rows inside intervals, widths, interval
-           losses over the site's rows of the part
+           losses over the site's rows of the part; the same for each student
 sum        the same over all sites: no site's own quality is seen
 update     the scores
 
@@ -34,12 +38,15 @@ from kernels.evaluation import (
     RESIDUAL_BOUND,
     WIDTH_BOUND,
     Evaluation,
+    Judged,
     score,
 )
 from kernels.metrics import LEVELS, Scores
 from kernels.noisy_evaluation import BINS, Clips, bins, inside
 from kernels.recalibration import FOLDS, Recalibration
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.distilled import Method
+from kernels.rounds.methods import FEDBNR, methods_of
 from kernels.rounds.model import Model, known
 from kernels.rounds.parameters import check_flag
 from kernels.rounds.prediction import predict_each, predict_standardised
@@ -61,6 +68,9 @@ _ROW_BOUNDS = {
     "widths": WIDTH_BOUND,
     "interval_losses": INTERVAL_LOSS_BOUND,
 }
+NUMBERS_PER_TARGET: int = sum(getattr(Scores.zero(1), each.name).numel() for each in fields(Scores))
+"""Of the scores of one law."""
+
 # Rows that are added or removed are for `update` alone, which asks for the site's consent: where
 # one site has any, a sum over them is its own.
 _PARTS = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
@@ -90,7 +100,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the scores of N(μ, v), and of what was recalibrated."""
+    """Return the scores of N(μ, v), of what was recalibrated, and of each student."""
     model = state.model
     if model.privacy is not None:
         return Layout(tuple(_private_blocks(state)))
@@ -99,6 +109,8 @@ def layout(state: State) -> Layout:
         shape = (model.targets, len(LEVELS))
         blocks += _score_blocks("recalibrated", model)
         blocks += [Block("conformal_inside", shape, float(model.max_rows), 1.0)]
+    for method in _students(model):
+        blocks += _score_blocks(method, model)
     return Layout(tuple(blocks))
 
 
@@ -122,10 +134,15 @@ def contribute(state: State, site: Site) -> Contribution:
         return _private_contribution(state, site)
     gaussian, recalibrated = Scores.zero(model.targets), Scores.zero(model.targets)
     inside = torch.zeros(model.targets, len(LEVELS), dtype=torch.float64)
+    normal, students = [StudentT()] * model.targets, _students(model)
+    of_students = dict.fromkeys(students, Scores.zero(model.targets))
     for x, y, records in site.chunks(part, model):
         predicted = predict_standardised(model, x)
         residuals, variance = y - predicted.mean, predicted.variance
-        gaussian += score([StudentT()] * model.targets, residuals, variance)
+        gaussian += score(normal, residuals, variance)
+        for method in students:
+            said = known(model.distilled, "predictive").predict(method, x)
+            of_students[method] += score(normal, y - said.mean, said.variance)
         fold = None if state.judges is None else folds(records)
         for f, judges in enumerate(state.judges or ()):
             r, v = residuals[fold == f], variance[fold == f]
@@ -136,6 +153,8 @@ def contribute(state: State, site: Site) -> Contribution:
     blocks = _named("gaussian", gaussian)
     if state.judges is not None:
         blocks |= _named("recalibrated", recalibrated) | {"conformal_inside": inside.numpy()}
+    for method, own in of_students.items():
+        blocks |= _named(method, own)
     return blocks
 
 
@@ -151,6 +170,7 @@ def update(state: State, total: SecureTotal) -> State:
             _summed("gaussian", total),
             _summed("recalibrated", total) if recalibrated else None,
             torch.tensor(total["conformal_inside"]) if recalibrated else None,
+            tuple(Judged(each.value, _summed(each, total)) for each in _students(state.model)),
         )
     return replace(state, model=replace(state.model, scores=evaluation))
 
@@ -236,6 +256,10 @@ def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
     return Evaluation(
         state.spec.part.value, judged["gaussian"], judged.get("recalibrated"), conformal
     )
+
+
+def _students(model: Model) -> list[Method]:
+    return [Method(method) for method in methods_of(model) if method != FEDBNR]
 
 
 def _score_blocks(name: str, model: Model) -> list[Block]:

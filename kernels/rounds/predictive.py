@@ -98,11 +98,11 @@ class State:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Check the public rows, and forget former students."""
+    """Check the public rows, and forget former students with their scores."""
     spec.inputs(model)
     if spec.expert is Expert.LINEAR:
         known(model.hyperparameters, "linear")
-    return State(replace(model, distilled=None), spec)
+    return State(replace(model, distilled=None, scores=None), spec)
 
 
 def layout(state: State) -> Layout:

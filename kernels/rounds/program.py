@@ -7,7 +7,7 @@ in it by name and version.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from kernels.errors import NewerProgram, ProgramError
@@ -18,6 +18,8 @@ from kernels.rounds.private import Privacy
 from kernels.rounds.registry import algorithm_of, installed
 from kernels.schema import Schema
 from kernels.spec import KernelSpec
+
+_REFITTING = ("linear", "linear_two_sums", "refinement", "update")
 
 
 @dataclass(frozen=True)
@@ -66,9 +68,17 @@ class Program:
         for algorithm, spec in self.algorithms():
             algorithm.check_private(spec, self.start())
 
-    def start(self) -> Model:
-        """Return the model before the first stage."""
-        return Model(self.schema, self.kernel, self.max_rows, self.privacy)
+    def start(self, model: Model | None = None) -> Model:
+        """Return the model before the first stage: nothing yet, or an earlier program's.
+
+        Each program has its own noise. And students are of the rows that sites had when they were
+        distilled: where the program starts by fitting the linear layer anew, some of those rows may
+        be gone, to be forgotten, and students do not go along. To have some again, train.
+        """
+        if model is None:
+            return Model(self.schema, self.kernel, self.max_rows, self.privacy)
+        refits = algorithm_of(self.stages[0]).NAME in _REFITTING
+        return replace(model, privacy=self.privacy, distilled=None if refits else model.distilled)
 
     def algorithms(self) -> Iterator[tuple[Algorithm, Any]]:
         """Yield each stage's algorithm with its parameters."""

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from kernels.committee import Committee
 from kernels.errors import UnknownAlgorithm
-from kernels.evaluation import Evaluation
+from kernels.evaluation import Evaluation, Judged
 from kernels.gaussians import Gaussian
 from kernels.linear import Hyperparameters
 from kernels.metrics import Scores
@@ -86,6 +86,7 @@ _KINDS = kinds_of(
     Recalibration,
     StudentT,
     Evaluation,
+    Judged,
     Scores,
     Committee,
     Gaussian,

@@ -3,13 +3,14 @@
 A state is a frozen dataclass of numbers, text, tensors and other such dataclasses. Its bytes are a
 safetensors file: the tensors under numbers, and the tree that holds them as JSON. Only dataclasses
 that are named to `decode` are ever built, each by its own constructor, which checks them; nothing
-else in the bytes has an effect. Fields marked PRIVATE stay with the coordinator: they are
-None in a broadcast.
+else in the bytes has an effect. A field that has a default may be absent, so that what was stored
+before there was such a field is still read. Fields marked PRIVATE stay with the coordinator: they
+are None in a broadcast.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import Field, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -105,7 +106,8 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
         return tensors[tree["tensor"]]
     kind = kinds[tree["kind"]]
     named: Mapping[str, Field[Any]] = {each.name: each for each in fields(kind)}
-    if set(tree["fields"]) != set(named):
+    needed = {name for name, each in named.items() if each.default is MISSING}
+    if not needed <= set(tree["fields"]) <= set(named):
         raise StateError(f"a {tree['kind']} of another version: its fields are not this one's")
     values = {name: _built(each, tensors, kinds) for name, each in tree["fields"].items()}
     try:

@@ -13,6 +13,9 @@ The sum of the changes *is* the change of a site that alone has one: without dif
 the coordinator then sees that site's own S and b. A site with a change therefore takes part only
 where its operator has consented to this algorithm by name.
 
+Students of the sites' committee are not sums over rows: what a removed row taught them stays. A run
+that starts with this stage therefore forgets them (`Program.start`).
+
 With differential privacy the noise covers that, and no consent is asked for. Rows can then be added
 and not removed. What was released with a row in it stays released; a sum of removed rows would only
 show them once more, and pay for it. Whoever must forget a row runs `linear` again without it. A

@@ -1,8 +1,10 @@
 """One model, many methods of predicting: the same rows, the same units, and who has which."""
 
+import json
 from dataclasses import replace
 
 import pytest
+import safetensors.torch
 import torch
 
 from kernels.errors import ArtifactError, NotFitted, OneVariance, StateError, UnknownMethod
@@ -103,6 +105,8 @@ def test_what_all_sites_said_is_not_in_the_model_that_goes_out() -> None:
     assert known(made.model.distilled, "").opinion is None
     again: Model = restore(made.to_bytes())
     assert known(again.distilled, "").opinion is None
+    missed = {each.method: each.divergence for each in known(again.distilled, "").students}
+    assert missed == {each.method: each.divergence for each in made.card.methods[1:]}
     assert b"Committee" not in made.to_bytes()
     assert torch.equal(
         predict(again, ROWS, method="beta").mean, predict(MODEL, ROWS, method="beta").mean
@@ -123,8 +127,11 @@ def test_the_card_says_which_methods_there_are_and_how_they_are_served() -> None
 def test_a_card_that_claims_other_methods_than_the_bytes_have_is_refused() -> None:
     made = artifact(STUDENTS)
     for methods in ((), made.card.methods[:-1], made.card.methods[::-1]):
+        card = replace(made.card, methods=methods, evaluation=None)
         with pytest.raises(ArtifactError, match="another model"):
-            Artifact.from_bytes(made.to_bytes(), replace(made.card, methods=methods))
+            Artifact.from_bytes(made.to_bytes(), card)
+        with pytest.raises(ArtifactError, match="judges every student"):
+            replace(made.card, methods=methods)
     with pytest.raises(ArtifactError, match="methods of fedbnr"):
         replace(made.card.methods[1], method="bcm")
 
@@ -138,3 +145,17 @@ def test_two_students_of_one_method_are_refused() -> None:
 def test_students_survive_storage() -> None:
     again: Model = restore(storage.encode(MODEL))
     assert methods_of(again) == METHODS
+
+
+def test_a_model_that_was_stored_before_there_were_students_is_still_read() -> None:
+    made = artifact().model
+    tensors = safetensors.torch.load(storage.encode(made))
+    tree = json.loads(bytes(tensors.pop("tree").numpy().tobytes()))
+    del tree["fields"]["distilled"], tree["fields"]["scores"]["fields"]["students"]
+    raw = torch.tensor(list(json.dumps(tree).encode()), dtype=torch.uint8)
+    again: Model = restore(safetensors.torch.save({"tree": raw, **tensors}))
+    assert methods_of(again) == ("fedbnr",)
+    assert storage.encode(again) == storage.encode(made)
+    card = replace(artifact().card, methods=())
+    assert "methods" not in card.to_plain()
+    assert Artifact.from_bytes(storage.encode(made), card).model.distilled is None
