@@ -43,7 +43,7 @@ TAGS = {
     "admins: runs": "Start, watch, cancel.",
     "admins: models": "List models, name them, delete them.",
     "admins: callers": "Tokens for whoever may ask for predictions.",
-    "admins: public sets": "Labelled rows that are nobody's secret, for distillation.",
+    "admins: public sets": "Rows that are nobody's secret, for distillation and for ensembles.",
     "callers": "Predictions, and the models themselves.",
     "members: joining": "A hospital enrols its key and sees the session. Signed requests.",
     "members: rounds": "A hospital asks what is next, and answers. Signed requests.",

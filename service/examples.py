@@ -115,6 +115,7 @@ EXAMPLES: Mapping[str, Example] = {
             "model": sample.ALIAS,
             "records": sample.PATIENTS,
             "intervals": [0.9],
+            "method": "fedbnr",
         }
     ),
     "inference_server": Example(answer={"name": "veilgp", "version": "0.1.0", "extensions": []}),

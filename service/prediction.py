@@ -6,6 +6,7 @@ of few rows tells whether this very row was among them (threats.md, A16). Below 
 and not the model itself. An admin and the members, who have the model, get everything. It is a
 floor and no guarantee: how much a variance tells also depends on the kernel, and only noise added
 in training bounds it. Where there was such noise, whatever is asked of the model is covered by it.
+All of this holds for every method that the model predicts by.
 
 Nothing here knows a format: tables come as columns by name, and answers are `Predictions`.
 """

@@ -1,4 +1,4 @@
-"""Public tables for distillation: labelled rows that are nobody's secret.
+"""Public tables, for distillation with labels, for ensembles without: nobody's secret.
 
 A session copies the columns when it is made, so a set may be replaced or deleted later.
 """

@@ -5,8 +5,8 @@ problems at once, as far as one does not hide another.
 """
 
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -16,8 +16,11 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 
 from kernels.errors import KernelsError, ProgramError
 from kernels.plain import decode_object
+from kernels.records import Records
 from kernels.rounds import distillation
+from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.disclosed import planned
+from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.private import Privacy
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of, public_records
@@ -30,7 +33,7 @@ from privacy.errors import PrivacyError
 from privacy.identity import MAX_MEMBERS
 from privacy.securesum.errors import TermsError
 from privacy.securesum.terms import LEAST_COHORT, Terms, default_terms
-from service import public_sets
+from service import public_sets, stage_order
 from service.errors import (
     NameTaken,
     NotFound,
@@ -214,15 +217,18 @@ def _program(
         attempt(partial(_stage, connection, stage, f"stages[{i}]"))
         for i, stage in enumerate(new.stages)
     ]
-    attempt(lambda: _check_order([stage.algorithm for stage in new.stages]))
+    attempt(lambda: stage_order.check([stage.algorithm for stage in new.stages]))
     if schema is None or kernel is None or None in stages:
         return None
     program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
+    attempt(lambda: stage_order.check_students(program))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
     for spec in stages:
         if isinstance(spec, distillation.Spec):
             public_records(spec.public, schema)
+        elif isinstance(spec, OfPublicRows):  # which need no labels
+            Records.for_prediction(schema, dict(spec.public))
     return program
 
 
@@ -279,9 +285,14 @@ def _stage(connection: Connection, stage: NewStage, where: str) -> object:
     version = algorithm.VERSION if algorithm and stage.version is None else stage.version
     algorithm = installed(stage.algorithm, 0 if version is None else version)
     parameters = dict(stage.parameters)
-    if algorithm.NAME == distillation.NAME and isinstance(parameters.get("public"), str):
+    if _has_public_rows(algorithm) and isinstance(parameters.get("public"), str):
         table = public_sets.find(connection, parameters["public"])
         parameters["public"] = columns_of(table)
+    elif _has_public_rows(algorithm) and "public" not in parameters:
+        raise ProgramError(
+            f"{where}, {algorithm.NAME}, needs public rows: upload them with PUT "
+            "/public-sets/{name}, and give that name as parameters.public"
+        )
     wrong: list[str] = []
     spec: object = decode_object(algorithm.Spec, parameters, f"{where}.parameters", wrong)
     if spec is None:
@@ -289,33 +300,8 @@ def _stage(connection: Connection, stage: NewStage, where: str) -> object:
     return spec
 
 
-_LAYERS = ("linear", "linear_two_sums")
-_NEEDS: dict[str, tuple[str, ...]] = {
-    "moments": (),
-    "recalibration": _LAYERS,
-    "evaluation": _LAYERS,
-    "update": _LAYERS,
-}
-
-
-def _check_order(names: list[str]) -> None:
-    """Refuse a program that would stop in the middle, after hospitals have given their sums."""
-    problems = list(_order_problems(names))
-    if problems:
-        raise SessionRefused(problems)
-
-
-def _order_problems(names: list[str]) -> Iterator[ProgramError]:
-    for index, name in enumerate(names):
-        needs = _NEEDS.get(name, ("moments",))
-        if name in ALGORITHMS and needs and not set(needs) & set(names[:index]):
-            yield ProgramError(
-                f"stages[{index}], {name}, needs the stage {' or '.join(needs)} before it"
-            )
-    if set(names) <= ALGORITHMS.keys() and not set(_LAYERS) & set(names):
-        yield ProgramError(
-            f"no stage of the program is {' or '.join(_LAYERS)}: without one a run gives no model"
-        )
+def _has_public_rows(algorithm: Algorithm) -> bool:
+    return any(field.name == "public" for field in fields(algorithm.Spec))
 
 
 def _text(plain: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""For admins: public tables for distillation."""
+"""For admins: public tables, for distillation and for ensembles."""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,11 @@ import numpy as np
 from client_sdk import GlobalModel, Policy, join_async, simulate
 from client_sdk.errors import PolicyError, RunFailed
 from client_sdk.home import Home
+from kernels.rounds.methods import METHODS
 from kernels.rounds.model import Model
 from kernels.rounds.prediction import predict
 from kernels.rounds.program import Program
+from kernels.rounds.public_set import columns_of
 from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import encode
 from kernels.schema import Schema
@@ -35,18 +39,21 @@ class Study:
         self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
         self.roster: dict[str, bytes] = {}
         self.links: dict[str, str] = {}
+        self.at_home: dict[str, GlobalModel] = {}
 
     async def admin(self, method: str, path: str, body: object = None) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
         response = await self.http.request(method, path, json=body, headers=headers)
         assert response.status_code < 400, response.text
-        return response.json()
+        return response.json() if response.content else None
 
-    async def begin(self) -> None:
+    async def begin(self, *, public: Mapping[str, Any] | None = None, **changed: Any) -> None:
         database = self.app.state.context.database
         with database.changing() as connection:
             self.token = tokens.reset_admin(connection, now=time.time()).secret
-        self.session = await self.admin("POST", "/sessions", sessions.NEW)
+        if public is not None:
+            await self.admin("PUT", "/public-sets/public", {"columns": public})
+        self.session = await self.admin("POST", "/sessions", {**sessions.NEW, **changed})
         self.path = f"/sessions/{self.session['id']}"
         for name in NAMES:
             self.roster[name] = Home(self.folder / name).identity().key
@@ -92,6 +99,7 @@ class Study:
         assert len(models) == len(NAMES)
         assert len({model.id for model in models}) == 1
         self.model = models[0].id
+        self.at_home[self.model] = models[0]
         return models[0].artifact.model
 
 
@@ -152,3 +160,63 @@ async def whole_study(folder: Path) -> None:
 
 def test_train_linear_evaluate_and_update(tmp_path: Path) -> None:
     asyncio.run(whole_study(tmp_path))
+
+
+_SMALL = {"hidden": [8], "cycles": 2, "cycle_epochs": 3, "cycle_samples": 2}
+ENSEMBLE = [
+    {"algorithm": "moments"},
+    {"algorithm": "linear"},
+    {
+        "algorithm": "predictive",
+        "parameters": {"public": "public", "extra_rows": 20, "distillation_epochs": 5, **_SMALL},
+    },
+    {"algorithm": "beta"},
+    {"algorithm": "recalibration"},
+    {"algorithm": "evaluation"},
+]
+
+
+async def study_of_methods(folder: Path) -> None:
+    study = Study(folder)
+    few = {name: column[:25] for name, column in sessions.more_patients().items()}
+    new = {name: list(cells) for name, cells in columns_of(few)}
+    async with study.app.router.lifespan_context(study.app):
+        await study.begin(public=new, stages=ENSEMBLE)
+        program = Program.from_json(sessions.program_text(study.session))
+        policy = Policy.from_toml(sessions.policy(algorithms=[s["algorithm"] for s in ENSEMBLE]))
+        trained = await study.run({"kind": "train"}, policy)
+        tables = [dict(table) for table in sessions.TABLES.values()]
+        expected = simulate(program, tables, sessions.SEED, secure=False).model
+        assert trained.distilled is not None
+        assert expected.distilled is not None
+        assert encode(trained) == encode(
+            replace(expected, distilled=expected.distilled.published())
+        )
+        first = study.model
+        (listed,) = await study.admin("GET", "/models")
+        assert [each["method"] for each in listed["methods"]] == [*METHODS]
+
+        local, answers = study.at_home[first], {}
+        for method in METHODS:
+            body = {"model": first, "columns": new, "method": method}
+            (stay,) = (await study.admin("POST", "/predict", body))["targets"]
+            answers[method] = stay["mean"]
+            said = local.predict(new, method=method)
+            assert np.allclose(stay["mean"], said.mean[:, 0], rtol=1e-12)
+            assert np.allclose(stay["variance"], said.variance[:, 0], rtol=1e-12)
+        assert len({str(mean) for mean in answers.values()}) >= len(METHODS) - 1
+
+        card = await study.admin("GET", f"/models/{first}")
+        judged = card["evaluation"]["students"]
+        assert [each["method"] for each in judged] == [*METHODS[1:]]
+
+        evaluated = await study.run({"kind": "evaluate", "model": first}, policy)
+        assert encode(evaluated) == encode(trained)
+        again = await study.run({"kind": "linear", "model": first}, policy)
+        assert again.distilled is None
+        (newest, *_) = await study.admin("GET", "/models")
+        assert newest["methods"] == [{"method": "fedbnr", "ensembles": []}]
+
+
+def test_one_session_serves_every_method_and_the_hospitals_have_them_too(tmp_path: Path) -> None:
+    asyncio.run(study_of_methods(tmp_path))

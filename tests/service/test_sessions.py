@@ -205,3 +205,95 @@ def test_a_public_set_that_does_not_fit_the_schema_is_refused(coordinator: Coord
     columns = {"age": [61, 470], "stay": [3, 1]}
     coordinator.admin("PUT", "/public-sets/wards", {"columns": columns})
     assert create(coordinator, stages=DISTILLED)[1]["code"] == "table.refused"
+
+
+ENSEMBLE = [
+    {"algorithm": "moments"},
+    {"algorithm": "predictive", "parameters": {"public": "ages"}},
+    {"algorithm": "beta"},
+    {"algorithm": "linear"},
+    {"algorithm": "evaluation", "parameters": {"recalibrated": False}},
+]
+AGES = {"age": [61, 47.5, 130]}
+
+
+def with_ages(coordinator: Coordinator, columns: Any = AGES) -> None:
+    answer = coordinator.admin("PUT", "/public-sets/ages", {"columns": columns})
+    assert answer.status_code == 204
+
+
+def test_an_ensemble_takes_public_rows_by_name_and_they_need_no_labels(
+    coordinator: Coordinator,
+) -> None:
+    assert create(coordinator, stages=ENSEMBLE)[1]["code"] == "not_found"
+    with_ages(coordinator)
+    session = coordinator.session(stages=ENSEMBLE)
+    assert coordinator.admin("DELETE", "/public-sets/ages").status_code == 204
+    shown = coordinator.admin("GET", f"/sessions/{session}").json()
+    assert shown["program"]["stages"][1]["parameters"]["public"] == [["age", [61, 47.5, 130]]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "code", "said"),
+    [
+        ({"ages": [61]}, "table.refused", "'age'"),
+        ({"age": [61, None]}, "table.refused", "missing"),
+        ({"age": ["old"]}, "table.refused", "numbers"),
+        ({"age": [61] * 3500}, "program.invalid", "at most 4096"),
+    ],
+)
+def test_public_rows_that_do_not_fit_are_refused_with_the_session(
+    coordinator: Coordinator, columns: Any, code: str, said: str
+) -> None:
+    with_ages(coordinator, columns)
+    status, problem = create(coordinator, stages=ENSEMBLE)
+    assert (status, problem["code"]) == (422, code)
+    assert said in problem["detail"]
+
+
+def test_too_many_public_rows_are_refused_when_they_are_uploaded(coordinator: Coordinator) -> None:
+    body = {"columns": {"age": [61] * 5000}}
+    answer = coordinator.admin("PUT", "/public-sets/ages", body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "program.invalid")
+    assert "4096" in answer.json()["detail"]
+
+
+def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
+    stages = [dict(stage) for stage in ENSEMBLE]
+    stages[index]["parameters"] = {**stages[index].get("parameters", {}), **parameters}
+    return stages
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"stages": [ENSEMBLE[0], {"algorithm": "predictive"}, *ENSEMBLE[3:]]}, "PUT /public-sets"),
+        ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "needs the stage predictive before it"),
+        ({"stages": ENSEMBLE[:3]}, "without one a run gives no model"),
+        ({"stages": _changed(1, methods=["product", "gpoe"])}, "no student of mixture"),
+        ({"stages": _changed(1, methods=["beta"])}, "add the stage `beta`"),
+        ({"stages": _changed(1, expert="linear")}, "has linear experts"),
+        ({"held_out": 0}, "held_out is 0"),
+        (
+            {"stages": [ENSEMBLE[0], *ENSEMBLE[3:], *ENSEMBLE[1:3]]},
+            "put the evaluation last",
+        ),
+    ],
+)
+def test_an_ensemble_that_could_not_be_made_is_refused_before_anyone_gives_a_sum(
+    coordinator: Coordinator, changes: Any, said: str
+) -> None:
+    with_ages(coordinator)
+    status, problem = create(coordinator, **{"stages": ENSEMBLE, **changes})
+    assert (status, problem["code"]) == (422, "program.invalid")
+    assert said in problem["detail"]
+
+
+@pytest.mark.parametrize("last", [2, 3])
+def test_ensembles_have_no_private_form_and_say_so(coordinator: Coordinator, last: int) -> None:
+    with_ages(coordinator)
+    privacy = {"differential_privacy": True, "epsilon": 1.0, "delta": 1e-5}
+    stages = [*ENSEMBLE[:last], *ENSEMBLE[3:]]
+    status, problem = create(coordinator, stages=stages, privacy=privacy)
+    assert (status, problem["code"]) == (422, "program.not_private")
+    assert "predictive" in problem["detail"]
