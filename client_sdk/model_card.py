@@ -18,7 +18,7 @@ from kernels.schema import Categorical, Numeric
 LEVEL = 0.9
 """The level at which the card shows how many rows were inside their intervals."""
 
-_COLUMNS = ("target", "unit", "RMSE", "NLL", "CRPS", "ECE", f"inside {LEVEL:.0%}")
+_COLUMNS = ("target", "unit", "method", "RMSE", "NLL", "CRPS", "ECE", f"inside {LEVEL:.0%}")
 
 
 class ModelCard(Mapping[str, Any]):
@@ -48,12 +48,12 @@ class ModelCard(Mapping[str, Any]):
             ).splitlines()
         table = _quality(self._card)
         if table:
-            widths = [max(map(len, column)) for column in zip(_COLUMNS, *table, strict=True)]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             lines += [f"  {_quality_title(self._card)}"]
             lines += [
                 "    "
                 + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
-                for row in (_COLUMNS, *table)
+                for row in table
             ]
         return "\n".join(lines)
 
@@ -66,10 +66,11 @@ class ModelCard(Mapping[str, Any]):
         table = _quality(self._card)
         quality = ""
         if table:
-            rows = "".join(_html_row(row, "td") for row in table)
+            header, *rows = table
+            cells = "".join(_html_row(row, "td") for row in rows)
             quality = (
                 f"<p>{escape(_quality_title(self._card))}</p>"
-                f"<table>{_html_row(_COLUMNS, 'th')}{rows}</table>"
+                f"<table>{_html_row(header, 'th')}{cells}</table>"
             )
         return f"<b>Global model {escape(self._card.id)}</b><table>{facts}</table>{quality}"
 
@@ -136,15 +137,22 @@ def _quality_title(card: Card) -> str:
 
 
 def _quality(card: Card) -> list[tuple[str, ...]]:
-    """One row for each target, of the recalibrated law where there is one."""
+    """Give a header and a row for each target by each method, `fedbnr` first, if it was judged.
+
+    Of `fedbnr` it is the recalibrated law where there is one.
+    """
     evaluation = card.evaluation
     if evaluation is None:
         return []
-    at = evaluation.levels.index(LEVEL)
-    rows = []
+    at, rows = evaluation.levels.index(LEVEL), []
     for i, target in enumerate(card.schema.targets):
         own = (evaluation.recalibrated or evaluation.gaussian)[i]
-        inside = own.curve[at] if evaluation.conformal is None else evaluation.conformal[i][at]
-        scores = (f"{score:.4g}" for score in (own.rmse, own.nll, own.crps, own.ece))
-        rows.append((readable(target.name), readable(target.unit), *scores, f"{inside:.1%}"))
-    return rows
+        judged = [(FEDBNR, own, evaluation.conformal[i] if evaluation.conformal else own.curve)]
+        judged += [(s.method, s.quality[i], s.quality[i].curve) for s in evaluation.students]
+        for method, quality, curve in judged:
+            scores = (quality.rmse, quality.nll, quality.crps, quality.ece)
+            named = (readable(target.name), readable(target.unit), method)
+            rows.append((*named, *(f"{score:.4g}" for score in scores), f"{curve[at]:.1%}"))
+    if evaluation.students:
+        return [_COLUMNS, *rows]
+    return [(*row[:2], *row[3:]) for row in (_COLUMNS, *rows)]

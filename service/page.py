@@ -12,12 +12,16 @@ from typing import Any
 from markupsafe import Markup
 from sqlalchemy import Connection
 
+from kernels.metrics import LEVELS
 from kernels.rounds.card import Card
+from kernels.rounds.card_sections import Quality
 from kernels.rounds.disclosed import StageDisclosure, columns_read, stages_disclosed
+from kernels.rounds.methods import FEDBNR
 from kernels.rounds.program import Program
 from service import members, models, presence, privacy_report, run_rows, sessions
 from service.access import APPROVED
 from service.members import Member
+from service.methods import served
 from service.plots import calibration_plot, steps_plot
 from service.privacy_report import PrivacyReport
 from service.run_rows import RunRow
@@ -44,14 +48,38 @@ class ShownModel:
         evaluation = self.card.evaluation
         if evaluation is None:
             return []
-        at = evaluation.levels.index(LEVEL)
+        own = evaluation.recalibrated or evaluation.gaussian
+        return [
+            self._scores(i, own[i], evaluation.conformal[i] if evaluation.conformal else None)
+            for i in range(len(self.card.schema.targets))
+        ]
+
+    @property
+    def compared(self) -> list[tuple[str, ...]]:
+        """The same for each method, by target, `fedbnr` first: method, how it is served, scores.
+
+        Nothing where there is one method, or no row to judge by.
+        """
+        evaluation = self.card.evaluation
+        if evaluation is None or not evaluation.students:
+            return []
+        ways = {each.method: " and ".join(each.ensembles) for each in served(self.card)}
         rows = []
-        for i, target in enumerate(self.card.schema.targets):
-            own = (evaluation.recalibrated or evaluation.gaussian)[i]
-            inside = own.curve[at] if evaluation.conformal is None else evaluation.conformal[i][at]
-            numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
-            rows.append((target.name, f"{own.rmse:.4g} {target.unit}", *numbers, f"{inside:.1%}"))
+        for i, own in enumerate(self.scores):
+            rows.append((FEDBNR, "one model", *own))
+            rows += [
+                (each.method, ways[each.method], *self._scores(i, each.quality[i]))
+                for each in evaluation.students
+            ]
         return rows
+
+    def _scores(
+        self, position: int, own: Quality, conformal: Sequence[float] | None = None
+    ) -> tuple[str, ...]:
+        target, at = self.card.schema.targets[position], LEVELS.index(LEVEL)
+        numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
+        inside = (own.curve if conformal is None else conformal)[at]
+        return (target.name, f"{own.rmse:.4g} {target.unit}", *numbers, f"{inside:.1%}")
 
     @property
     def plots(self) -> list[Markup]:
@@ -69,6 +97,24 @@ class ShownModel:
             rows = evaluation.rows
             drawn.append(calibration_plot(target.name, evaluation.levels, curves, rows=rows))
         return drawn
+
+    @property
+    def compared_plots(self) -> list[Markup]:
+        """The calibration curves of all methods, a plot for each target."""
+        evaluation = self.card.evaluation
+        if evaluation is None or not evaluation.students:
+            return []
+        first = evaluation.recalibrated or evaluation.gaussian
+        return [
+            calibration_plot(
+                f"{target.name}, by method",
+                evaluation.levels,
+                {FEDBNR: first[i].curve}
+                | {each.method: each.quality[i].curve for each in evaluation.students},
+                rows=evaluation.rows,
+            )
+            for i, target in enumerate(self.card.schema.targets)
+        ]
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """`veilgp serve --sample`: something in every place, for whoever tries the console.
 
-    Sample              five members, a finished training, its model under the alias `sample`, and
-                        the same one of a day before
+    Sample              five members, a finished training, its model with every method of predicting
+                        under the alias `sample`, and the same one of a day before
     Sample, running     a run that waits for its members
     Sample, failed      a run that has ended and can be started again
     Sample, new         an open invitation, a member that waits for approval; no run
@@ -85,7 +85,24 @@ STATED: Mapping[str, Any] = {
     "members": 5,
     "privacy": {"differential_privacy": False},
 }
-"""Of every session here, but for its name."""
+"""Of every session here, but for its name; the one that is trained has `_STUDENTS` too."""
+
+_STUDENTS: Sequence[Mapping[str, Any]] = [
+    {
+        "algorithm": "predictive",
+        "parameters": {
+            "hidden": [24],
+            "cycles": 3,
+            "cycle_epochs": 6,
+            "step_size": 0.1,
+            "extra_rows": 140,
+            "distillation_epochs": 50,
+            "distillation_rate": 0.02,
+        },
+    },
+    {"algorithm": "beta"},
+]
+"""Small enough that nobody waits for them."""
 
 PUBLIC_COLUMNS: Mapping[str, Sequence[Any]] = {
     "age": [41, 58, 77],
@@ -111,7 +128,7 @@ def seed(connection: Connection, *, now: float) -> None:
     there = select(session_table.c.id).where(session_table.c.id == SESSION)
     if connection.execute(there).first() is not None:
         return
-    trained = _session(connection, SESSION, "Sample", now)
+    trained = _session(connection, SESSION, "Sample", now, stages=_with_students())
     _train(connection, trained, now)
     _session(connection, RUNNING, "Sample, running", now)
     _start(connection, RUNNING, OPEN_RUN, now)
@@ -159,12 +176,23 @@ def _session(
     name: str,
     now: float,
     approved: Sequence[str] = HOSPITALS,
+    **changed: Any,
 ) -> Session:
-    new = NewSession.model_validate({"name": name, **STATED})
+    new = NewSession.model_validate({"name": name, **STATED, **changed})
     session = sessions.create(connection, new, now=now, identifier=UUID(identifier))
     for hospital in approved:
         _add_member(connection, identifier, hospital, APPROVED, now)
     return session
+
+
+def _with_students() -> list[Mapping[str, Any]]:
+    """Put ensembles after the linear layer, over public rows that are as made up as the others."""
+    rows = {name: cells[:60] for name, cells in _table(len(HOSPITALS)).items() if name != "stay"}
+    public = {"public": list(map(list, rows.items()))}
+    predictive, beta = _STUDENTS
+    ensemble = {**predictive, "parameters": {**predictive["parameters"], **public}}
+    *training, recalibration, evaluation = STATED["stages"]
+    return [*training, ensemble, beta, recalibration, evaluation]
 
 
 def _add_member(

@@ -8,15 +8,18 @@ import pytest
 from httpx import Response
 from sqlalchemy import select
 
+from kernels.rounds.methods import METHODS
 from kernels.rounds.site import Part
 from service import presence, sign_in
 from service.plots import calibration_plot, steps_plot
 from service.tables import tokens as token_table
 from service.tokens import Role, issue
+from tests.rounds import artifacts
 from tests.rounds.tables import table
 from tests.service.coordinator import Coordinator
 from tests.service.programs import PRIVATE, WHOLE
 from tests.service.sites import Site, session_of, start, stop_engine, until, work
+from tests.service.stored import add_model
 
 
 def signed_in(coordinator: Coordinator) -> str:
@@ -252,3 +255,26 @@ def test_an_unknown_session_leads_back_to_all(coordinator: Coordinator) -> None:
     missing = "/view/00000000-0000-0000-0000-000000000001"
     answer = page(coordinator, missing, cookie)
     assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+
+
+def test_methods_stand_side_by_side_and_fedbnr_first(coordinator: Coordinator) -> None:
+    session = coordinator.session()
+    cookie = signed_in(coordinator)
+    path = f"/view/{session}"
+    add_model(coordinator, artifacts.artifact(), session)
+    assert "<h2>Methods</h2>" not in page(coordinator, path, cookie).text
+    coordinator.clock.now += 60
+    made = artifacts.artifact(artifacts.STUDENTS)
+    add_model(coordinator, made, session)
+    shown = page(coordinator, path, cookie).text
+    section = shown.partition("<h2>Methods</h2>")[2].partition("</section>")[0]
+    named = re.findall(r'data-name="Method"><code>(\w+)</code>', section)
+    assert named == [*METHODS, *METHODS]
+    assert section.count("distilled") == 2 * (len(METHODS) - 1)
+    assert made.card.evaluation is not None
+    for each in made.card.evaluation.students:
+        for quality in each.quality:
+            assert f"{quality.nll:.4g}" in section
+    assert section.count("<svg") == 2
+    for number in range(len(METHODS)):
+        assert f"line-{number}" in section
