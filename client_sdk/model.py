@@ -71,7 +71,7 @@ class GlobalModel:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that `predict` knows, its default first; their sites are the same ones."""
+        """The methods that `predict` knows, its default first."""
         return methods_of(self.artifact.model)
 
     def predict(self, data: object, *, method: str | None = None) -> Predictions:

@@ -9,6 +9,7 @@ may see variances, how much may be asked and what is said of a table is the same
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from kernels.errors import KernelsError
 from kernels.rounds.card import Card
 from kernels.rounds.methods import FEDBNR
 from kernels.rounds.model import Model
@@ -21,6 +22,14 @@ class ServedMethod:
 
     method: str
     ensembles: tuple[str, ...]
+
+
+def listed(text: str) -> tuple[ServedMethod, ...]:
+    """List the methods of a model by the text of its card; none where that is damaged."""
+    try:
+        return served(Card.from_json(text))
+    except KernelsError:  # whoever lists models may be looking for the one to delete
+        return ()
 
 
 def served(card: Card) -> tuple[ServedMethod, ...]:

@@ -66,7 +66,7 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
                 aliases=list(each.aliases),
                 methods=[
                     MethodOut(method=one.method, ensembles=list(one.ensembles))
-                    for one in methods.served(Card.from_json(models.card(connection, each.id)))
+                    for one in methods.listed(models.card(connection, each.id))
                 ],
             )
             for each in models.listed(connection)

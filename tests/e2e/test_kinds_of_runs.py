@@ -164,15 +164,13 @@ def test_train_linear_evaluate_and_update(tmp_path: Path) -> None:
 
 _SMALL = {"hidden": [8], "cycles": 2, "cycle_epochs": 3, "cycle_samples": 2}
 ENSEMBLE = [
-    {"algorithm": "moments"},
-    {"algorithm": "linear"},
+    *sessions.STAGES[:3],
     {
         "algorithm": "predictive",
         "parameters": {"public": "public", "extra_rows": 20, "distillation_epochs": 5, **_SMALL},
     },
     {"algorithm": "beta"},
-    {"algorithm": "recalibration"},
-    {"algorithm": "evaluation"},
+    *sessions.STAGES[3:],
 ]
 
 

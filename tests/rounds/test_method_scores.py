@@ -13,7 +13,10 @@ from kernels.evaluation import in_units
 from kernels.metrics import Scores
 from kernels.rounds import (
     beta,
+    distillation,
     evaluation,
+    exact,
+    fedavg,
     linear,
     linear_two_sums,
     moments,
@@ -28,6 +31,7 @@ from kernels.rounds.methods import METHODS, methods_of
 from kernels.rounds.model import Model, known
 from kernels.rounds.prediction import predict
 from kernels.rounds.program import Program
+from kernels.rounds.public_set import columns_of
 from kernels.rounds.site import Part, Site
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
 from tests.conformance.test_broken_twins import twin
@@ -186,6 +190,23 @@ def test_masks_change_nothing_where_one_program_has_every_method() -> None:
         one, other = (predict(model, rows, method=method) for model in (hidden, plain))
         assert torch.equal(one.mean, other.mean)
         assert torch.equal(one.variance, other.variance)
+
+
+@pytest.mark.parametrize(
+    "phase_one",
+    [
+        exact.Spec(steps=1, penalties=(3.0,)),
+        fedavg.Spec(rounds=1),
+        distillation.Spec(public=columns_of(tables.table(12, seed=77)), rounds=1, alphas=(0.5,)),
+    ],
+    ids=["exact", "fedavg", "distillation"],
+)
+def test_ensembles_stand_beside_every_first_phase(phase_one: Any) -> None:
+    stages = (moments.Spec(), phase_one, *STUDENTS.stages[1:])
+    program = replace(STUDENTS, stages=stages)
+    model = simulate(program, tables.tables(3), 1, secure=False).model
+    assert methods_of(model) == METHODS
+    assert len(known(model.scores, "evaluation").students) == 5
 
 
 def test_the_card_has_every_methods_quality_and_fedbnrs_first() -> None:

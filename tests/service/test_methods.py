@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy import update
 
 from client_sdk.model import GlobalModel
 from kernels.rounds.methods import METHODS
+from service import tables
 from service.prediction_json import Predicted
 from tests.rounds import artifacts
 from tests.service.coordinator import Coordinator
@@ -190,3 +192,13 @@ def test_lists_of_models_and_a_models_own_pages_say_which_methods_there_are(
     assert [each["method"] for each in card["methods"]] == list(METHODS)
     described = coordinator.admin("GET", f"/v2/models/{model}").json()
     assert json.loads(described["parameters"]["methods"]) == list(METHODS)
+
+
+def test_a_model_whose_card_is_damaged_is_still_listed_and_can_be_deleted(tmp_path: Path) -> None:
+    with Coordinator(tmp_path) as coordinator:
+        model = add_model(coordinator, ARTIFACT)
+        with coordinator.context.database.changing() as connection:
+            connection.execute(update(tables.models).values(card="{}"))
+        (listed,) = coordinator.admin("GET", "/models").json()
+        assert (listed["id"], listed["methods"]) == (model, [])
+        assert coordinator.admin("DELETE", f"/models/{model}").status_code == 204
