@@ -10,7 +10,10 @@ import numpy as np
 
 from client_sdk.errors import PlotUnavailable, UnknownTarget
 from client_sdk.readable import readable
+from kernels.errors import UnknownMethod
 from kernels.rounds.card import Card
+from kernels.rounds.card_sections import Evaluation
+from kernels.rounds.methods import FEDBNR
 from kernels.rounds.model import known
 
 _STYLES = {
@@ -20,8 +23,10 @@ _STYLES = {
 }
 
 
-def draw(card: Card, target: str | None = None, *, ax: Any = None) -> Any:
-    """Draw one target's curves, by default the first's, and return the Axes."""
+def draw(
+    card: Card, target: str | None = None, *, method: str | None = None, ax: Any = None
+) -> Any:
+    """Draw one target's curves, by default the first's and `fedbnr`'s, and return the Axes."""
     evaluation = known(card.evaluation, "evaluation")
     names = [each.name for each in card.schema.targets]
     if target is not None and target not in names:
@@ -29,11 +34,7 @@ def draw(card: Card, target: str | None = None, *, ax: Any = None) -> Any:
     column = 0 if target is None else names.index(target)
     axes = _new_axes() if ax is None else ax
 
-    curves = {"Gaussian": evaluation.gaussian[column].curve}
-    if evaluation.recalibrated is not None:
-        curves["recalibrated"] = evaluation.recalibrated[column].curve
-    if evaluation.conformal is not None:
-        curves["conformal"] = evaluation.conformal[column]
+    curves = _curves(evaluation, column, method)
 
     levels, line = np.array(evaluation.levels), np.linspace(0, 1, 201)
     chance = 1.96 * np.sqrt(line * (1 - line) / evaluation.rows)
@@ -48,7 +49,7 @@ def draw(card: Card, target: str | None = None, *, ax: Any = None) -> Any:
     )
     axes.plot([0, 1], [0, 1], color="#333333", lw=1, ls=(0, (4, 3)), zorder=1)
     for name, curve in curves.items():
-        colour, marker, width = _STYLES[name]
+        colour, marker, width = _STYLES.get(name, _STYLES["recalibrated"])
         error = float(np.abs(levels - np.array(curve))[::2].mean())
         axes.plot(
             levels,
@@ -75,6 +76,23 @@ def draw(card: Card, target: str | None = None, *, ax: Any = None) -> Any:
     axes.grid(alpha=0.2)
     axes.legend(frameon=False, loc="upper left", fontsize=9)
     return axes
+
+
+def _curves(
+    evaluation: Evaluation, column: int, method: str | None
+) -> dict[str, tuple[float, ...]]:
+    if method is not None and method != FEDBNR:
+        judged = {each.method: each.quality[column].curve for each in evaluation.students}
+        if method not in judged:
+            there = ", ".join((FEDBNR, *judged))
+            raise UnknownMethod(f"the method {method!r:.40} was not judged; those were: {there}")
+        return {method: judged[method]}
+    curves = {"Gaussian": evaluation.gaussian[column].curve}
+    if evaluation.recalibrated is not None:
+        curves["recalibrated"] = evaluation.recalibrated[column].curve
+    if evaluation.conformal is not None:
+        curves["conformal"] = evaluation.conformal[column]
+    return curves
 
 
 def _new_axes() -> Any:

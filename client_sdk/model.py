@@ -109,12 +109,15 @@ class GlobalModel:
         """Compare with the model that a site would have alone: computed here, sent to no one."""
         return site_gain.gain(self.artifact.model, site)
 
-    def plot_calibration(self, target: str | None = None, *, ax: Any = None) -> Any:
+    def plot_calibration(
+        self, target: str | None = None, *, method: str | None = None, ax: Any = None
+    ) -> Any:
         """Draw how often held-out rows were inside their intervals; returns matplotlib's Axes.
 
-        target: which one, by default the first. ax: where to draw, by default a new figure.
+        target: which one, by default the first. method: by default `fedbnr`. ax: where to draw, by
+        default a new figure.
         """
-        return calibration_plot.draw(self.artifact.card, target, ax=ax)
+        return calibration_plot.draw(self.artifact.card, target, method=method, ax=ax)
 
     def _read(self, data: object) -> Iterator[Records]:
         stream = SchemaStream(open_table(data), self.schema)

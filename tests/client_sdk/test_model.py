@@ -322,6 +322,20 @@ def test_the_calibration_plot_shows_the_cards_curves() -> None:
         GlobalModel(artifact(PLAIN)).plot_calibration(ax=axes)
 
 
+def test_the_calibration_of_another_method_is_drawn_by_its_name() -> None:
+    axes, model = Figure().subplots(), GlobalModel(artifact(STUDENTS))
+    model.plot_calibration("cost", method="mixture", ax=axes)
+    evaluation = model.artifact.card.evaluation
+    assert evaluation is not None
+    (curve,) = [tuple(line.get_ydata()) for line in axes.lines[1:]]
+    assert (evaluation.students[1].method, curve) == (
+        "mixture",
+        evaluation.students[1].quality[1].curve,
+    )
+    with pytest.raises(UnknownMethod, match="those were: fedbnr"):
+        MODEL.plot_calibration(method="mixture", ax=axes)
+
+
 def test_without_matplotlib_a_plot_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(PlotUnavailable, match="pip install matplotlib"):
