@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import httpx
 
@@ -32,6 +32,31 @@ class FederationFailed(Exception):
     """A process ended that should not have, or something took too long; with its last words."""
 
 
+class Running(Protocol):
+    """What a `subprocess.Popen` can do, as far as it is needed here."""
+
+    def poll(self) -> int | None:
+        """Give the exit code, minus the signal if one killed it, or None while it runs."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end; `subprocess.TimeoutExpired` if that takes longer."""
+
+    def send_signal(self, sig: int, /) -> None:
+        """Send it a signal, unless it has ended."""
+
+
+Launch = Callable[[Sequence[str], Path, Mapping[str, str]], Running]
+"""Starts a command whose words go to a log, with variables added to the environment."""
+
+
+def launched(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Running:
+    """Start a command as a shell would."""
+    with log.open("ab") as words:
+        return subprocess.Popen(
+            command, stdout=words, stderr=words, env={**os.environ, **environment}
+        )
+
+
 @dataclass
 class Process:
     """One process, its log, and how it was started."""
@@ -40,14 +65,12 @@ class Process:
     command: Sequence[str]
     log: Path
     environment: Mapping[str, str]
-    running: subprocess.Popen[bytes] | None = None
+    launch: Launch = launched
+    running: Running | None = None
 
     def start(self) -> None:
         """Start it, or start it again; its words are added to the log."""
-        with self.log.open("ab") as log:
-            self.running = subprocess.Popen(
-                self.command, stdout=log, stderr=log, env={**os.environ, **self.environment}
-            )
+        self.running = self.launch(self.command, self.log, self.environment)
 
     def kill(self) -> None:
         """Kill it with SIGKILL: no goodbye, nothing flushed."""
@@ -59,7 +82,7 @@ class Process:
     def stop(self) -> None:
         """Ask it to end, and wait."""
         if self.running is not None:
-            self.running.terminate()
+            self.running.send_signal(signal.SIGTERM)
             try:
                 self.running.wait(15)
             except subprocess.TimeoutExpired:
@@ -96,6 +119,7 @@ class Federation:
     token: str = ""
     coordinator: Process | None = None
     hospitals: list[Hospital] = field(default_factory=list)
+    launch: Launch = launched
     # One client for all requests: making one costs more than a request.
     http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60), repr=False)
 
@@ -107,10 +131,11 @@ class Federation:
         *,
         environment: Mapping[str, str] | None = None,
         arguments: Sequence[str] = (),
+        launch: Launch = launched,
     ) -> Iterator[Self]:
         """Start a coordinator in a folder, with these arguments; end every process at the end."""
         folder.mkdir(parents=True, exist_ok=True)
-        federation = cls(folder, free_port())
+        federation = cls(folder, free_port(), launch=launch)
         try:
             federation.start_coordinator(environment or {}, arguments)
             yield federation
@@ -127,12 +152,13 @@ class Federation:
         """Start another coordinator on the same PostgreSQL; its own is what this one drives."""
         if self.coordinator is None:
             raise FederationFailed("there is no coordinator yet")
-        other = type(self)(self.folder, free_port(), self.threads, self.token)
+        other = type(self)(self.folder, free_port(), self.threads, self.token, launch=self.launch)
         other.coordinator = Process(
             "replica",
             other._serving("replica"),
             self.folder / "replica.log",
             self.coordinator.environment,
+            self.launch,
         )
         try:
             other.restart_coordinator()
@@ -157,6 +183,7 @@ class Federation:
             [*self._serving("coordinator"), *arguments],
             self.folder / "coordinator.log",
             {**self._threads(), **environment},
+            self.launch,
         )
         self.restart_coordinator()
         words = self.coordinator.words().split()
@@ -256,6 +283,7 @@ class Federation:
                 ],
                 self.folder / f"{hospital.name}.log",
                 self._threads(),
+                self.launch,
             )
             if start:
                 hospital.process.start()

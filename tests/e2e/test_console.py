@@ -9,6 +9,7 @@ from playwright.sync_api import Locator
 from benchmarks.federation import Federation
 from tests.e2e import browser
 from tests.e2e.browser import NEEDS_CHROMIUM, PHONE, Tab
+from tests.e2e.warm import Warm
 
 pytestmark = NEEDS_CHROMIUM
 
@@ -44,7 +45,7 @@ class Console:
 @pytest.fixture(scope="module")
 def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     with Federation.started(
-        tmp_path_factory.mktemp("console"), arguments=["--sample"]
+        tmp_path_factory.mktemp("console"), arguments=["--sample"], launch=Warm
     ) as federation:
         yield federation
 

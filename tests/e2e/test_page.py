@@ -18,6 +18,7 @@ from benchmarks.federation import Federation, wait_until
 from privacy.identity import Identity
 from tests.e2e import browser, sessions
 from tests.e2e.browser import DESKTOP, NEEDS_CHROMIUM, PHONE, Tab
+from tests.e2e.warm import Warm
 from tests.service.sites import Site, work
 
 pytestmark = NEEDS_CHROMIUM
@@ -88,7 +89,7 @@ class Study:
 
 @pytest.fixture
 def federation(tmp_path: Path) -> Iterator[Federation]:
-    with Federation.started(tmp_path) as federation:
+    with Federation.started(tmp_path, launch=Warm) as federation:
         yield federation
 
 

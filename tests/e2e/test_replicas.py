@@ -11,6 +11,7 @@ import pytest
 
 from benchmarks.federation import Federation, Hospital, Process
 from tests.e2e import sessions
+from tests.e2e.warm import Warm
 from tests.postgres import Postgres
 
 
@@ -18,7 +19,9 @@ from tests.postgres import Postgres
 def federation(tmp_path: Path, postgres: Postgres) -> Iterator[Federation]:
     with postgres.database() as url:
         settings = {"VEILGP_DATABASE_URL": url, "VEILGP_LEASE_S": "2"}
-        with Federation.started(tmp_path / "federation", environment=settings) as federation:
+        with Federation.started(
+            tmp_path / "federation", environment=settings, launch=Warm
+        ) as federation:
             yield federation
 
 
