@@ -6,6 +6,7 @@ wait longer each time, up to a few seconds: it cannot be made to ask in a hurry.
 too late is no failure, for the run went on without it; many in a row are.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from client_sdk.answers import Item
@@ -32,7 +33,8 @@ class Asking:
         """Give the next item; `run` is the one that this hospital is in, to hear of its end."""
         plain, self._following = self._following, None
         if plain is None:
-            plain = yield from self._poll(run)
+            last = "" if run is None else f"&run={run}"
+            plain = yield from self._poll("next", last)
         if plain is None:
             return None
         item = Item.read(plain)
@@ -52,16 +54,26 @@ class Asking:
                 raise sent.conflict
             yield _wait(0.1, self._conflicts)
 
-    def _poll(self, run: str | None) -> Effects[dict[str, Any] | None]:
+    def decision(self) -> Effects[dict[str, Any]]:
+        """Give the membership, held back for as long as the admin has not decided."""
+        plain = yield from self._poll("membership", is_nothing=lambda _: True)
+        return plain or {}
+
+    def _poll(
+        self,
+        what: str,
+        query: str = "",
+        *,
+        is_nothing: Callable[[object], bool] = lambda plain: plain is None,
+    ) -> Effects[dict[str, Any] | None]:
         if self._empty:  # it said at once that there is nothing
             yield _wait(0.05, self._empty)
         began = self._exchange.clock.monotonic()
-        last = "" if run is None else f"&run={run}"
         plain = yield from self._exchange.poll(
-            f"/sessions/{self._session}/next?wait={LONGEST_POLL_S}{last}"
+            f"/sessions/{self._session}/{what}?wait={LONGEST_POLL_S}{query}"
         )
         at_once = self._exchange.clock.monotonic() - began < _LEAST_POLL_S
-        self._empty = self._empty + 1 if plain is None and at_once else 0
+        self._empty = self._empty + 1 if at_once and is_nothing(plain) else 0
         return plain
 
 

@@ -46,7 +46,6 @@ from client_sdk.exchange import (
     SAID,
     Effects,
     Exchange,
-    Pause,
     Sent,
     TooLate,
 )
@@ -90,7 +89,6 @@ from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 
 _REFUSALS = (PolicyError, SessionChanged, WrongRun, AnotherRun, WrongTask)
-_APPROVAL_WAITS_S = (2.0, 3.0, 5.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -199,7 +197,9 @@ class Member:
 
     def _membership(self) -> Effects[Membership]:
         plain = yield from self._exchange.get_json(f"/sessions/{self._id}/membership")
-        membership = Membership.read(plain)
+        return self._own(Membership.read(plain))
+
+    def _own(self, membership: Membership) -> Membership:
         if membership.session != self._link.session or membership.terms.session != (
             self._link.session.bytes
         ):
@@ -247,13 +247,12 @@ class Member:
         self._policy.check_spending(ledger, releases)
 
     def _approved(self, membership: Membership) -> Effects[None]:
-        waits = iter(_APPROVAL_WAITS_S)
         if membership.status == "pending":
             self._watch(Enrolled(membership.name, self._home.identity.fingerprint))
         while membership.status == "pending":
             self._exchange.check_deadline()
-            yield Pause(next(waits, _APPROVAL_WAITS_S[-1]))
-            membership = yield from self._membership()
+            plain = yield from self._asking.decision()
+            membership = self._own(Membership.read(plain))
         if membership.status == "suspended":
             raise Suspended("the session's admin has suspended this hospital: ask why")
         self._watch(Approved(membership.name))

@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Response, status
+from fastapi import APIRouter, Request, Response, status
 
 from privacy.identity import fingerprint
 from privacy.securesum.errors import SecureSumError
 from service import invitations, members, sessions
-from service.access import Enrolled, Enrolling
+from service.access import APPROVED, PENDING, Enrolled, Enrolling, MemberAccess
 from service.bodies import sent
-from service.context import Here
+from service.context import Context, Here
 from service.errors import (
     InvitationInvalid,
     InvitationUsed,
@@ -20,6 +20,7 @@ from service.errors import (
     RosterFull,
 )
 from service.invitations import NewMember
+from service.long_poll import Wait, held_back
 from service.members import NewRefusal, Refusal
 from service.protocol import PROTOCOL
 from service.runs import Running
@@ -94,11 +95,28 @@ def enrol(
 
 
 @router.get("/membership", summary="Show the membership")
-def membership(member: Enrolled, here: Here) -> Membership:
-    """Show the session, this member's place in it, and who else is approved."""
+async def membership(
+    member: Enrolled, request: Request, here: Here, runs: Running, wait: Wait = 0.0
+) -> Membership:
+    """Show the session, this member's place in it, and who else is approved.
+
+    While the member is pending, the answer is held back for up to `wait` seconds.
+    """
+    return await held_back(
+        request,
+        runs.bell,
+        member.session_id,
+        wait,
+        look=lambda: _membership(member, here),
+        said=lambda shown: shown.member.status != PENDING,
+    )
+
+
+def _membership(member: MemberAccess, here: Context) -> Membership:
     with here.database.reading() as connection:
         session = sessions.find(connection, member.session_id)
-        approved = members.approved(connection, member.session_id)
+        roster = members.roster(connection, member.session_id)
+    (own,) = (each for each in roster if each.key == member.key)
     return Membership(
         protocol=PROTOCOL,
         session=JoinedSession(
@@ -109,8 +127,12 @@ def membership(member: Enrolled, here: Here) -> Membership:
             terms=session.terms.encode().hex(),
             differential_privacy=session.terms.differential_privacy,
         ),
-        member=_own(member.name, member.key, member.status),
-        roster=[Known(each.name, each.key.hex(), each.fingerprint) for each in approved],
+        member=_own(own.name, own.key, own.status),
+        roster=[
+            Known(each.name, each.key.hex(), each.fingerprint)
+            for each in roster
+            if each.status == APPROVED
+        ],
     )
 
 

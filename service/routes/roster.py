@@ -6,13 +6,14 @@ from unicodedata import normalize
 
 from fastapi import APIRouter, Request, status
 
-from service import invitations, members, sessions
+from service import invitations, members, notices, sessions
 from service.access import Admin
 from service.bodies import sent
 from service.context import Here
 from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.invitations import Invitation, NewInvitation
 from service.members import Member, NewStatus
+from service.runs import Running
 from service.stated import states
 from service.times import iso_time
 
@@ -139,11 +140,14 @@ def set_status(
     name: str,
     new: Annotated[NewStatus, sent(NewStatus)],
     here: Here,
+    runs: Running,
 ) -> ShownMember:
-    """Approve or suspend a member."""
+    """Approve or suspend a member; one that waits for it hears so at once."""
     with here.database.changing() as connection:
         sessions.find(connection, session_id)
         member = members.set_status(connection, session_id, normalize("NFC", name), new.status)
+        notices.tell(connection, session_id, sender=runs.replica)
+    runs.bell.ring(session_id)
     return _shown(member)
 
 

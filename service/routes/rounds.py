@@ -4,15 +4,14 @@ Members pull, and the server derives what each has not answered yet; everything 
 An answer may itself wait for what is next: half the requests of a sum.
 """
 
-import asyncio
 import base64
 import hashlib
 import hmac
 from collections.abc import AsyncIterator
-from typing import IO, Annotated, Any, Literal
+from typing import IO, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
@@ -34,6 +33,7 @@ from service.errors import (
     SpoolFull,
     UploadUnderWay,
 )
+from service.long_poll import Wait, held_back
 from service.runs import Asked, Running
 from service.settings import MAX_UPLOAD_HEADER
 from service.spool import Arriving
@@ -42,18 +42,13 @@ from service.times import iso_time
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
 
-MAX_WAIT_S = 30
 MAX_MESSAGE = 1 << 20
 _LENGTH_OCTETS = 4
 _MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
-_LOOK_AGAIN_S = 2.0
-"""How long a change that another replica made may stay unseen."""
 _DRAINED = 64 << 20
 """Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
 _OCTETS_IN = {"requestBody": {"required": True, "content": dict(OCTETS)}}
-
-Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S)]
 
 
 class ProgressOut(BaseModel):
@@ -119,17 +114,15 @@ async def next_item(
 async def _awaited(
     request: Request, here: Here, runs: Running, member: Member, wait: float, run: UUID | None
 ) -> Response:
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait
-    with runs.bell.listening(member.session_id) as listener:
-        while True:
-            item = await run_in_threadpool(_look, here, runs, member.session_id, member.key, run)
-            left = until - loop.time()
-            if item is not None:
-                return JSONResponse(item)
-            if left <= 0 or await request.is_disconnected():
-                return Response(status_code=204)
-            await listener.heard(min(left, _LOOK_AGAIN_S))
+    item = await held_back(
+        request,
+        runs.bell,
+        member.session_id,
+        wait,
+        look=lambda: _look(here, runs, member.session_id, member.key, run),
+        said=lambda item: item is not None,
+    )
+    return Response(status_code=204) if item is None else JSONResponse(item)
 
 
 @router.get(

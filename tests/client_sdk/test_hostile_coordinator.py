@@ -556,19 +556,37 @@ def test_a_second_session_that_deals_the_same_rows_otherwise_gets_none_of_them(
 # -- time
 
 
-def test_a_coordinator_that_has_nothing_to_say_at_once_is_not_asked_in_a_hurry(make: Make) -> None:
-    coordinator, hospitals = make()
-    coordinator.run = None
-    talk, answer, waits = hospitals[0].conversation(), None, []
-    for _ in range(40):
+def waits_of(hospital: Hospital, coordinator: SmallCoordinator, effects: int) -> list[float]:
+    """Let a hospital ask a coordinator that answers at once; give how long it waits each time."""
+    talk, answer, waits = hospital.conversation(), None, list[float]()
+    for _ in range(effects):
         effect = talk.send(answer)
         answer = None if isinstance(effect, Pause) else coordinator.answer(effect)
         waits += [effect.seconds] if isinstance(effect, Pause) else []
     talk.close()
+    return waits
+
+
+def test_a_coordinator_that_has_nothing_to_say_at_once_is_not_asked_in_a_hurry(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.run = None
+    waits = waits_of(hospitals[0], coordinator, 40)
     polls = sum(path.endswith("/next") for _, path in coordinator.log)
     assert polls - len(waits) <= 1, "every empty answer but the last is followed by a wait"
     assert waits == sorted(waits)
     assert waits[0] > 0
+    assert waits[-1] == 5.0
+
+
+def test_a_coordinator_that_never_decides_is_not_asked_in_a_hurry(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.approve = False
+    numbers = iter(range(1000))
+    meddling(coordinator, "membership", lambda plain: plain.update(another=next(numbers)))
+    waits = waits_of(hospitals[0], coordinator, 40)
+    asked = sum(path.endswith("/membership") for _, path in coordinator.log)
+    assert asked - len(waits) <= 2, "all but the first and the last are followed by a wait"
+    assert waits == sorted(waits)
     assert waits[-1] == 5.0
 
 

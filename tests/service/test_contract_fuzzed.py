@@ -15,8 +15,8 @@ from schemathesis import checks
 from schemathesis.python import asgi
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from service.long_poll import MAX_WAIT_S
 from service.routes import events
-from service.routes.rounds import MAX_WAIT_S
 from tests.service.contract_fuzzing import SIGN_HERE, TOKEN_HERE, Beginning
 from tests.service.test_contract import PUBLISHED
 

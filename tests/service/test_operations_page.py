@@ -4,10 +4,9 @@ import re
 from pathlib import Path
 
 from privacy.securesum.masking import body_bytes
-from service import checks, database, engine
+from service import checks, database, engine, long_poll
 from service.logs import IDS
 from service.metrics import Metrics
-from service.routes import rounds
 from service.settings import PREFIX, Settings
 from tests.service.coordinator import Coordinator
 from tests.service.test_contract import operations
@@ -54,10 +53,10 @@ def test_its_numbers_are_those_of_the_code() -> None:
     for said in (
         f"`lease_s` ({DEFAULTS['lease_s'].default} s)",
         f"within {engine.LOOK_AGAIN_S:.0f} s more",
-        f"members look every {rounds._LOOK_AGAIN_S:.0f} s",
+        f"members look every {long_poll.LOOK_AGAIN_S:.0f} s",
         f"up to {connections} connections",
         f"{checks.LEAST_FREE >> 20} MiB free for uploads",
-        f"let an answer take {rounds.MAX_WAIT_S} s",
+        f"let an answer take {long_poll.MAX_WAIT_S} s",
         f"up to {octets >> 20} MiB with the default `max_vector`",
     ):
         assert said in PAGE, said

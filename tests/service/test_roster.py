@@ -3,7 +3,7 @@
 import pytest
 from sqlalchemy import insert
 
-from service import invitations, tables
+from service import invitations, long_poll, tables
 from service.errors import RosterFull
 from service.invitations import NewInvitation
 from tests.service.coordinator import Coordinator, Hospital
@@ -45,6 +45,26 @@ def test_from_the_link_to_the_roster(coordinator: Coordinator, session: str) -> 
         "members": [{"name": "Kiel", "key": own["key"]}],
     }
     assert coordinator.admin("GET", path).json()["enrolled"] == {"approved": 1}
+
+
+@pytest.mark.parametrize("decision", ["approved", "suspended"])
+def test_a_pending_member_that_waits_hears_at_once_what_the_admin_decides(
+    coordinator: Coordinator, session: str, decision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long_poll, "LOOK_AGAIN_S", 60.0)
+    hospital = Hospital(coordinator)
+    hospital.enrol(session, coordinator.invite(session, "Kiel"))
+    target = f"/sessions/{session}/membership?wait=25"
+    waiting = coordinator.begin(
+        "GET", target, headers={"Authorization": hospital.header("GET", target)}
+    )
+    assert hospital.membership(session).json()["member"]["status"] == "pending"
+    while not coordinator.app.state.runs.bell.listeners:
+        coordinator.admin("GET", "/sessions")
+    assert not waiting.done()
+    coordinator.admin("PATCH", f"/sessions/{session}/members/Kiel", {"status": decision})
+    assert coordinator.finish(waiting).json()["member"]["status"] == decision
+    assert hospital.send("GET", target).status_code == {"approved": 200, "suspended": 403}[decision]
 
 
 def test_an_invitation_is_for_one_key(coordinator: Coordinator, session: str) -> None:

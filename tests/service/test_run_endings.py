@@ -9,8 +9,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
 from service import engine as engine_module
-from service import run_storage
-from service.routes import rounds as rounds_routes
+from service import long_poll, run_storage
 from service.tables import runs
 from tests.service.coordinator import Coordinator
 from tests.service.programs import TINY, model_bytes, simulated
@@ -237,7 +236,7 @@ def test_a_whole_roster_waits_without_a_thread_and_is_woken_by_the_start(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More wait than there are threads, and the admin's request still gets through."""
-    monkeypatch.setattr(rounds_routes, "_LOOK_AGAIN_S", 60.0)
+    monkeypatch.setattr(long_poll, "LOOK_AGAIN_S", 60.0)
     tables: list[dict[str, Any]] = [{} for _ in range(60)]
     sites = session_of(coordinator, tables=tables)
 
