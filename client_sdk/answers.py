@@ -49,6 +49,8 @@ class Membership:
     name: str
     key: bytes
     status: str
+    delta: float | None = None
+    """At which the session counts its ε; whoever it has none of is told it at a usual one."""
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "Membership":
@@ -63,6 +65,7 @@ class Membership:
             name=printable(_text(member, "name"), 200),
             key=_read(member, "key", bytes.fromhex),
             status=_one_of(member, "status", STATUSES),
+            delta=None if session.get("delta") is None else _small(session, "delta"),
         )
 
 
@@ -164,6 +167,13 @@ def _whole(plain: Mapping[str, Any], name: str) -> int:
     value = plain.get(name)
     if type(value) is not int or not 0 <= value < 1 << 63:
         raise _malformed(name, "a whole number")
+    return value
+
+
+def _small(plain: Mapping[str, Any], name: str) -> float:
+    value = plain.get(name)
+    if type(value) is not float or not 1e-15 <= value <= 0.1:
+        raise _malformed(name, "a number from 1e-15 to 0.1")
     return value
 
 

@@ -17,8 +17,8 @@ from privacy.accounting.events import Release
 from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
 
-DELTA = 1e-5
-"""At which the cost of a run is told to who has set no budget yet."""
+_DELTA = 1e-5
+"""At which the cost of a run is told where the session does not say."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Disclosure:
     cost: Cost | None
 
     @classmethod
-    def of(cls, program: Program, terms: Terms) -> "Disclosure":
-        """Work it out from the program."""
+    def of(cls, program: Program, terms: Terms, *, delta: float | None = None) -> "Disclosure":
+        """Work it out from the program; the cost is at the session's δ."""
         privacy = program.privacy
         return cls(
             columns_read(program.schema),
@@ -45,7 +45,7 @@ class Disclosure:
             1 if privacy is None else privacy.max_rows_per_patient,
             None
             if privacy is None
-            else cost(releases_of(program, terms, seed=0, table=b""), delta=DELTA),
+            else cost(releases_of(program, terms, seed=0, table=b""), delta=delta or _DELTA),
         )
 
     @property

@@ -10,9 +10,12 @@ from kernels.rounds.program import Program
 from privacy.securesum.terms import Terms
 
 
-def draft(program: Program, terms: Terms) -> str:
-    """Write the policy that would allow exactly this, for a person to review."""
-    asked = Disclosure.of(program, terms)
+def draft(program: Program, terms: Terms, *, delta: float | None = None) -> str:
+    """Write the policy that would allow exactly this, for a person to review.
+
+    delta: at which the session counts its ε, and this site then too.
+    """
+    asked = Disclosure.of(program, terms, delta=delta)
     names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
     standard = Policy()
     noted = "\n".join(f"# {line}" for line in str(asked).splitlines())
@@ -75,6 +78,7 @@ def _budget(asked: Disclosure, patient: str | None) -> str:
     return f"""
 # The most that may ever be spent on any one {asked.unit} of this table, over all sessions and
 # coordinators: enough for one run of this session. What is spent does not come back.
+# delta is the session's: it should be well below one over the number of {asked.unit}s here.
 epsilon = {math.ceil(asked.cost.epsilon * 100) / 100:g}
 delta = {asked.cost.delta:g}
 {_unit(patient)}"""

@@ -113,6 +113,10 @@ class Offer:
         """The parameters that every member accepts."""
         return self.membership.terms
 
+    def disclosure(self, program: Program) -> Disclosure:
+        """Say what a program of this session would take out of the building."""
+        return Disclosure.of(program, self.terms, delta=self.membership.delta)
+
 
 class Member:
     """A hospital in one session."""
@@ -218,7 +222,7 @@ class Member:
                 "what was released with them stays released. Join without `removed`, with a table "
                 "that does not have them, and ask for a `linear` run."
             )
-        self._watch(Disclosed(str(Disclosure.of(program, offer.terms))))
+        self._watch(Disclosed(str(offer.disclosure(program))))
         self._policy.check_session(program, offer.terms, today=self._today())
         with about_the_table():
             table = site_of(
@@ -306,7 +310,7 @@ class Member:
         if known is None:
             self._watch(RunOpened(str(item.run), run.kind))
             if run.text != offer.membership.program:
-                self._watch(Disclosed(str(Disclosure.of(run.program, offer.terms))))
+                self._watch(Disclosed(str(offer.disclosure(run.program))))
             self._policy.check_session(run.program, offer.terms, today=self._today())
             self._check_spending(run.program, offer, table)
             summed = runs_of(self._client.journal, self._source, self._link.session)

@@ -157,7 +157,7 @@ def draft_command(
         from client_sdk.policy_draft import draft
 
         offer = offered(link, home=home, ca=ca, allow_http=allow_http)
-        typer.echo(draft(offer.program, offer.terms), nl=False)
+        typer.echo(draft(offer.program, offer.terms, delta=offer.membership.delta), nl=False)
 
 
 def log_command(

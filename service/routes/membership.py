@@ -58,6 +58,8 @@ class JoinedSession:
     seed: int
     terms: str
     differential_privacy: bool
+    delta: float | None
+    """Of the session's own budget; None without differential privacy."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
             seed=session.seed,
             terms=session.terms.encode().hex(),
             differential_privacy=session.terms.differential_privacy,
+            delta=session.delta,
         ),
         member=_own(own.name, own.key, own.status),
         roster=[

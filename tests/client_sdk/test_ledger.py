@@ -9,14 +9,17 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
+from client_sdk import ledger_plot
 from client_sdk.command import application
 from client_sdk.disclosure import Disclosure, releases_of
 from client_sdk.door import Door, RunInHand
 from client_sdk.errors import (
     BudgetMissing,
     BudgetSpent,
+    MalformedAnswer,
     PolicyFileError,
     RowsNotRemoved,
     UnitForbidden,
@@ -227,6 +230,22 @@ def test_few_rows_and_rare_levels_are_no_reason_to_refuse(make: Make) -> None:
     assert all(hospital.error is None for hospital in hospitals)
 
 
+def test_what_a_run_costs_is_said_at_the_sessions_delta(make: Make) -> None:
+    coordinator, hospitals = make()
+    meddling(coordinator, "membership", lambda plain: plain["session"].update(delta=1e-7))
+    drive(hospitals, coordinator)
+    (disclosed,) = (str(event) for event in hospitals[0].events if isinstance(event, Disclosed))
+    assert "at δ = 1e-07" in disclosed
+
+
+@pytest.mark.parametrize("delta", ["1e-5", 0.0, 1.0, 1, float("nan"), True, []])
+def test_a_delta_that_is_none_is_refused(make: Make, delta: object) -> None:
+    coordinator, hospitals = make()
+    meddling(coordinator, "membership", lambda plain: plain["session"].update(delta=delta))
+    drive(hospitals[:1], coordinator, first_error=True)
+    assert isinstance(hospitals[0].error, MalformedAnswer)
+
+
 def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     coordinator, hospitals = make()
     drive(hospitals, coordinator)
@@ -239,14 +258,15 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
 
 
-def test_a_draft_allows_exactly_one_run() -> None:
+@pytest.mark.parametrize("delta", [None, 1e-7])
+def test_a_draft_allows_exactly_one_run_at_the_sessions_delta(delta: float | None) -> None:
     terms = default_terms(bytes(16), 5, differential_privacy=True)
-    policy = Policy.from_toml(draft(PROGRAM, terms))
-    asked = Disclosure.of(PROGRAM, terms)
+    policy = Policy.from_toml(draft(PROGRAM, terms, delta=delta))
+    asked = Disclosure.of(PROGRAM, terms, delta=delta)
     assert asked.cost is not None
     assert policy.epsilon is not None
     assert asked.cost.epsilon <= policy.epsilon < asked.cost.epsilon + 0.011
-    assert policy.delta == asked.cost.delta
+    assert policy.delta == asked.cost.delta == (delta or DELTA)
     assert not policy.without_differential_privacy
 
 
@@ -281,6 +301,32 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     assert "left of 2" in shown.output
     assert "moments/" in shown.output
     assert f"after run {coordinator.run}" in shown.output
+
+
+def test_the_plot_shows_what_was_spent_after_each_sum_under_the_sites_limit(
+    make: Make, tmp_path: Path
+) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    store = opened(hospitals[0])
+    ledger = store.ledger("table", Budget(2.0, DELTA))
+    store.close()
+    axes = ledger_plot.draw({"$a$": ledger}, limited=True, ax=Figure().subplots())
+    curve, _, limit = axes.lines
+    after = [cost([e.release for e in ledger.entries[:i]], delta=DELTA).epsilon for i in range(3)]
+    assert list(curve.get_ydata()) == after
+    assert set(limit.get_ydata()) == {2.0}
+    unlimited = ledger_plot.draw({"table": ledger}, limited=False, ax=Figure().subplots())
+    assert len(unlimited.lines) == 2
+
+    picture = tmp_path / "ledger.png"
+    asked = ["ledger", "--home", str(hospitals[0].path), "--plot"]
+    shown = CliRunner().invoke(application(), [*asked, str(picture)])
+    assert shown.exit_code == 0, shown.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    for wrong in (tmp_path / "nowhere" / "ledger.png", tmp_path / "ledger.doc"):
+        refused = CliRunner().invoke(application(), [*asked, str(wrong)])
+        assert (refused.exit_code, "[global_model.plot]" in refused.output) == (1, True)
 
 
 def test_exact_sums_are_named_beside_what_is_spent_for_no_number_covers_them(make: Make) -> None:
