@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from client_sdk.errors import PlotUnavailable, UnknownTarget
+from client_sdk.axes import new_axes
+from client_sdk.errors import UnknownTarget
 from client_sdk.readable import readable
 from kernels.errors import UnknownMethod
 from kernels.rounds.card import Card
@@ -32,7 +33,7 @@ def draw(
     if target is not None and target not in names:
         raise UnknownTarget(f"this model does not predict {target!r:.60}, only {', '.join(names)}")
     column = 0 if target is None else names.index(target)
-    axes = _new_axes() if ax is None else ax
+    axes = new_axes(5.2, 5.0) if ax is None else ax
 
     curves = _curves(evaluation, column, method)
 
@@ -93,13 +94,3 @@ def _curves(
     if evaluation.conformal is not None:
         curves["conformal"] = evaluation.conformal[column]
     return curves
-
-
-def _new_axes() -> Any:
-    try:
-        from matplotlib import pyplot
-    except ModuleNotFoundError as problem:
-        raise PlotUnavailable(
-            "plots need matplotlib: pip install matplotlib, or pip install 'veilgp[bench]'"
-        ) from problem
-    return pyplot.subplots(figsize=(5.2, 5.0), layout="constrained")[1]

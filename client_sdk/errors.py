@@ -483,7 +483,7 @@ class TableNotWritten(ModelError):
 
 
 class PlotUnavailable(ModelError):
-    """matplotlib, which plots need, is not installed."""
+    """A plot cannot be made: matplotlib is not installed, or its file cannot be written."""
 
     code = "global_model.plot"
 

@@ -7,7 +7,7 @@ worked out anew from all of them, so a better accountant makes old ledgers cheap
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Self, final
@@ -122,6 +122,12 @@ class Ledger:
         """Return what will have been spent after these releases too; nothing is charged."""
         charged = [entry.release for entry in self.entries]
         return cost([*charged, *releases], delta=self.budget.delta)
+
+    def history(self, points: int) -> Iterator[tuple[int, "Ledger"]]:
+        """Give the ledger as it was after some of its sums, at most so many, and after the last."""
+        count = len(self.entries)
+        for sums in sorted({round(i * count / points) for i in range(1, points + 1)} - {0}):
+            yield sums, replace(self, entries=self.entries[:sums])
 
     def affords(self, releases: Sequence[Release]) -> Cost:
         """Return what at most will have been spent after these releases, or refuse them by name."""

@@ -143,15 +143,9 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
 
 def over_time(ledger: Ledger) -> list[Spent]:
     """Give how ε grew, at some of the sums and at the last."""
-    count = len(ledger.entries)
-    chosen = sorted({round(i * count / _POINTS) for i in range(1, _POINTS + 1)} - {0})
     return [
-        Spent(
-            at=iso_time(ledger.entries[i - 1].at),
-            sums=i,
-            epsilon=_spent(Ledger(ledger.budget, ledger.entries[:i])),
-        )
-        for i in chosen
+        Spent(at=iso_time(then.entries[-1].at), sums=sums, epsilon=_spent(then))
+        for sums, then in ledger.history(_POINTS)
     ]
 
 

@@ -23,6 +23,9 @@ def ledger_command(
         Path | None, typer.Option(help="The site's policy: then what is left is shown too.")
     ] = None,
     delta: Annotated[float, typer.Option(help="At which δ, without a policy.")] = 1e-5,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw how it grew into this file (.png, .svg, .pdf).")
+    ] = None,
     home: Annotated[
         Path | None, typer.Option(help="Identity and journal; else VEILGP_HOME, else ~/.veilgp.")
     ] = None,
@@ -49,6 +52,11 @@ def ledger_command(
         for source, ledger in ledgers.items():
             for line in _lines(source, ledger, limited=policy is not None):
                 typer.echo(line)
+        if plot is not None and ledgers:
+            from client_sdk import ledger_plot
+
+            ledger_plot.write(plot, ledgers, limited=policy is not None)
+            typer.echo(f"How it grew is drawn in {plot}.")
         for session, vectors in exact:
             typer.echo(
                 f"Session {session} has no noise: {vectors} vectors left for its exact sums. No ε "
