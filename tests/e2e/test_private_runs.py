@@ -6,23 +6,15 @@ the second one has reached its own cap, and a third does not begin.
 
 import asyncio
 import math
-import time
 from pathlib import Path
-from typing import Any
 
-import httpx
 import numpy as np
 
 from benchmarks import hospitals
-from client_sdk import GlobalModel, Policy, join_async
 from client_sdk.errors import BudgetSpent
-from client_sdk.home import Home
 from client_sdk.progress import Event, VectorLeft
-from privacy.ledger import Budget
-from service import tokens
-from service.app import create_app
-from service.settings import Settings
 from tests.e2e import sessions
+from tests.e2e.private_study import Study
 
 DELTA = 1e-5
 NAMES = [mix.name for mix in hospitals.MIXES[:4]]
@@ -57,87 +49,8 @@ NEW = {
 }
 
 
-class Study:
-    """A coordinator with little patience, and four hospitals within this process."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        patience = {"gather_s": 30, "leave_out_after_s": 4, "repair_after_s": 1}
-        self.app = create_app(Settings(data_dir=folder / "coordinator", **patience))
-        transport = httpx.ASGITransport(self.app)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
-        self.roster: dict[str, bytes] = {}
-        self.links: dict[str, str] = {}
-
-    async def asked(self, method: str, path: str, body: object = None) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self.token}"}
-        return await self.http.request(method, path, json=body, headers=headers)
-
-    async def admin(self, method: str, path: str, body: object = None) -> Any:
-        response = await self.asked(method, path, body)
-        assert response.status_code < 400, response.text
-        return response.json()
-
-    async def begin(self) -> None:
-        with self.app.state.context.database.changing() as connection:
-            self.token = tokens.reset_admin(connection, now=time.time()).secret
-        self.session = await self.admin("POST", "/sessions", NEW)
-        self.path = f"/sessions/{self.session['id']}"
-        for name in NAMES:
-            self.roster[name] = Home(self.folder / name).identity().key
-            invited = await self.admin("POST", f"{self.path}/invitations", {"name": name})
-            self.links[name] = invited["link"]
-
-    def policy(self, epsilon: float) -> Policy:
-        return Policy.from_toml(
-            sessions.policy(
-                algorithms=[stage["algorithm"] for stage in STAGES],
-                columns=[*next(iter(TABLES.values()))],
-                without_differential_privacy=False,
-                epsilon=epsilon,
-                delta=DELTA,
-            )
-        )
-
-    def joined(
-        self, name: str, *, epsilon: float = 8.0, events: list[Event] | None = None
-    ) -> "asyncio.Task[GlobalModel]":
-        return asyncio.create_task(
-            join_async(
-                self.links[name],
-                TABLES[name],
-                self.policy(epsilon),
-                home=self.folder / name,
-                roster=self.roster,
-                progress="silent" if events is None else events.append,
-                transport=httpx.ASGITransport(self.app),
-            )
-        )
-
-    async def approve(self) -> None:
-        while len(members := await self.admin("GET", f"{self.path}/members")) < len(NAMES):
-            await asyncio.sleep(0.02)
-        for member in members:
-            path = f"{self.path}/members/{member['name']}"
-            await self.admin("PATCH", path, {"status": "approved"})
-
-    async def start(self) -> str:
-        run: str = (await self.admin("POST", f"{self.path}/runs", {"kind": "train"}))["id"]
-        return run
-
-    def spent(self, name: str) -> tuple[int, float]:
-        store = Home(self.folder / name).read()
-        try:
-            ledger = store.ledger("table", Budget(8.0, DELTA))
-            departures = [(d.session, d.run, d.epoch, d.slot) for d in store.departures()]
-        finally:
-            store.close()
-        assert [entry.sum for entry in ledger.entries] == departures, "all that left was charged"
-        return len(departures), ledger.spent.epsilon
-
-
 async def whole_study(folder: Path) -> None:
-    study = Study(folder)
+    study = Study(folder, NEW, TABLES)
     async with study.app.router.lifespan_context(study.app):
         await study.begin()
         budget = study.session["budget"]
