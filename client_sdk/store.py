@@ -19,12 +19,14 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 from privacy.accounting.events import Release
 from privacy.identity import Pins
 from privacy.ledger import Budget, Entry, Ledger
-from privacy.securesum.records import Step
+from privacy.securesum.records import Joined, Step
+from privacy.securesum.terms import Terms
 
 _VERSION = 4
 _TABLES = """
@@ -277,6 +279,12 @@ class Store:
         )
         with self._reading():
             return list(self._db.execute(query))
+
+    def terms(self) -> dict[str, Terms]:
+        """Give the terms of every session that was joined."""
+        records, _ = self.journal()
+        joined = (Joined.decode(data) for data in records if data[1] == Joined.kind)
+        return {str(UUID(bytes=record.terms.session)): record.terms for record in joined}
 
     def session(self, session: str) -> KnownSession | None:
         """Give what is known of a session."""

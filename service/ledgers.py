@@ -19,8 +19,6 @@ from privacy.ledger import Budget, Entry, Ledger
 from privacy.securesum.terms import Terms
 from service.tables import charges, sessions
 
-MECHANISM = "exact discrete Gaussian noise, a share from every member"
-
 
 def load(connection: Connection, session_id: str) -> Ledger | None:
     """Give a session's ledger; None if it has no differential privacy."""

@@ -12,6 +12,7 @@ from kernels.rounds.card_sections import explained
 from kernels.rounds.program import Program
 from privacy.accounting.cost import cost
 from privacy.ledger import Ledger
+from privacy.noise import MECHANISM
 from service import ledgers, sessions
 from service.sessions import Session
 from service.times import iso_time
@@ -116,7 +117,7 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
         meaning=explained(
             unit, terms.min_cohort, terms.max_colluders, session.epsilon, session.delta
         ),
-        mechanism=None if ledger is None else ledgers.MECHANISM,
+        mechanism=None if ledger is None else MECHANISM,
         budget=budget_of(session),
         spent=None if ledger is None else ledger.spent.epsilon,
         accountant=None if ledger is None else ledger.spent.accountant,

@@ -31,6 +31,7 @@ from privacy.accounting.events import Release
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.identity import Member, Roster
 from privacy.ledger import Entry, Ledger
+from privacy.noise import MECHANISM
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import NotAMember, OutOfOrder
 from privacy.securesum.messages import (
@@ -351,7 +352,7 @@ class Run:
                 max_colluders=terms.max_colluders,
                 epsilon=None if ledger is None else ledger.spent.epsilon,
                 delta=None if ledger is None else ledger.budget.delta,
-                mechanism=None if ledger is None else ledgers.MECHANISM,
+                mechanism=None if ledger is None else MECHANISM,
                 releases=None if ledger is None else len(ledger.entries),
             ),
             created=datetime.fromtimestamp(now, UTC),

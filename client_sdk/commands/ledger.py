@@ -11,6 +11,7 @@ import typer
 from client_sdk.commands.failures import reported
 
 if TYPE_CHECKING:
+    from client_sdk.store import Store
     from privacy.ledger import Ledger
 
 _NO_LIMIT = 1000.0
@@ -32,8 +33,8 @@ def ledger_command(
 ) -> None:
     """Print every sum with noise that this hospital was charged for, and what all of them cost.
 
-    The unit is the patient where the schema names one, else the row. Charges are written before
-    anything leaves and never taken back. Sessions without noise are named: no number covers them.
+    Charges are written before anything leaves and never taken back. Sessions without noise are
+    named: no number covers them.
     """
     with reported():
         from client_sdk.home import Home
@@ -45,6 +46,7 @@ def ledger_command(
         try:
             ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
             exact = store.uncharged()
+            promises = dict(_promises(store))
         finally:
             store.close()
         if not ledgers:
@@ -52,6 +54,8 @@ def ledger_command(
         for source, ledger in ledgers.items():
             for line in _lines(source, ledger, limited=policy is not None):
                 typer.echo(line)
+            for session in sorted(promises.keys() & {entry.session for entry in ledger.entries}):
+                typer.echo(f"  session {session}: {promises[session]}")
         if plot is not None and ledgers:
             from client_sdk import ledger_plot
 
@@ -63,6 +67,26 @@ def ledger_command(
                 "covers them: for a table that they are of, the numbers above say what the sums "
                 "with noise add to that, not all that can be known."
             )
+
+
+def _promises(store: "Store") -> Iterator[tuple[str, str]]:
+    """Say what the noise of each session covers, whatever it costs."""
+    from kernels.rounds.program import Program
+    from privacy.noise import MECHANISM
+
+    for session, terms in store.terms().items():
+        known = store.session(session)
+        program = None if known is None else Program.from_json(known.program)
+        if program is None or program.privacy is None:
+            continue
+        most = program.privacy.max_rows_per_patient
+        unit = "row" if program.schema.patient is None else f"patient, with at most {most} rows"
+        promise = (
+            f"the unit is the {unit}; {MECHANISM}. Of at least {terms.min_cohort} members in a sum "
+            f"at most {terms.max_colluders} are assumed to work together with the coordinator: the "
+            f"noise of {terms.honest} is counted on."
+        )
+        yield session, promise
 
 
 def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:

@@ -301,6 +301,11 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     assert "left of 2" in shown.output
     assert "moments/" in shown.output
     assert f"after run {coordinator.run}" in shown.output
+    assert f"session {coordinator.session}: the unit is the row; exact discrete Gaussian" in (
+        shown.output
+    )
+    assert coordinator.terms is not None
+    assert f"at most {coordinator.terms.max_colluders} are assumed to work together" in shown.output
 
 
 def test_the_plot_shows_what_was_spent_after_each_sum_under_the_sites_limit(
