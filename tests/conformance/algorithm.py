@@ -6,8 +6,9 @@ that.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from typing import Any, ClassVar
 
@@ -50,13 +51,17 @@ class AlgorithmConformance:
 
     # -- the algorithm, run
 
-    def steps(self, sites: Sequence[Site], model: Model) -> Iterator[tuple[Any, SecureTotal]]:
-        """Yield each state with the total that it is updated by."""
-        state = self.algorithm.initial(self.spec(), model)
-        while not self.algorithm.finished(state):
-            total = self.total(state, sites)
-            yield state, total
-            state = self.algorithm.update(state, total)
+    def trained(self, spec: Any, sites: Sequence[Site], model: Model) -> list[Any]:
+        """Return all states of a stage with these parameters."""
+        states = [self.algorithm.initial(spec, model)]
+        while not self.algorithm.finished(states[-1]):
+            total = self.total(states[-1], sites)
+            states.append(self.algorithm.update(states[-1], total))
+        return states
+
+    def states(self) -> Sequence[Any]:
+        """Return all states of which a site sees a broadcast; frozen, so all tests share them."""
+        return _states_of(type(self))[:-1]
 
     def total(self, state: Any, sites: Sequence[Site]) -> SecureTotal:
         """Sum over sites as the service does."""
@@ -66,10 +71,7 @@ class AlgorithmConformance:
 
     def outcome(self, sites: Sequence[Site], model: Model) -> Any:
         """Return the last state."""
-        state = self.algorithm.initial(self.spec(), model)
-        while not self.algorithm.finished(state):
-            state = self.algorithm.update(state, self.total(state, sites))
-        return state
+        return self.trained(self.spec(), sites, model)[-1]
 
     # -- what it promises
 
@@ -78,7 +80,7 @@ class AlgorithmConformance:
 
     def test_contributions_fit_their_layout_and_its_bounds(self) -> None:
         sites = self.sites()
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             layout = self.algorithm.layout(state)
             encoding = Encoding.finest(layout, max_clients=3)
             for site in sites:
@@ -87,7 +89,7 @@ class AlgorithmConformance:
     def test_the_order_of_rows_does_not_matter(self) -> None:
         sites = self.sites()
         turned = [_reversed(site) for site in sites]
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             for site, other in zip(sites, turned, strict=True):
                 one = self.algorithm.contribute(state, site)
                 same = self.algorithm.contribute(state, other)
@@ -108,7 +110,7 @@ class AlgorithmConformance:
 
     def test_a_broadcast_has_nothing_private_and_is_all_that_a_site_needs(self) -> None:
         sites = self.sites()
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             seen = restore(storage.encode(state, broadcast=True))
             assert self.algorithm.layout(seen) == self.algorithm.layout(state)
             own = self.algorithm.contribute(state, sites[0])
@@ -119,7 +121,7 @@ class AlgorithmConformance:
         sites = self.sites()
         other = Encoding.finest(Layout((Block("other", (), 1.0, 1.0),)), max_clients=3)
         foreign = add_plainly(other, [{"other": np.zeros(())}] * 3)
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             with pytest.raises(StatisticsError, match="never one site's"):
                 self.algorithm.update(state, self.algorithm.contribute(state, sites[0]))  # type: ignore[arg-type]
             with pytest.raises(StatisticsError, match="another sum"):
@@ -128,15 +130,13 @@ class AlgorithmConformance:
     def test_a_site_with_training_rows_alone_can_take_part(self) -> None:
         sites = self.sites()
         alone = Site({Part.TRAINING: sites[0].records[Part.TRAINING]})
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
             encoding.encode(self.algorithm.contribute(state, alone))
 
     def test_earlier_work_at_a_site_never_shows(self) -> None:
-        sites = self.sites()
-        model = self.model(sites)
-        kernel = replace(model.kernel, seed=model.kernel.seed + 1)
-        for state, _ in self.steps(sites, model):
+        for state in self.states():
+            kernel = replace(state.model.kernel, seed=state.model.kernel.seed + 1)
             fresh = self.sites()[0]
             self.algorithm.contribute(state, fresh)
             moved = replace(state, model=replace(state.model, kernel=kernel))
@@ -146,7 +146,7 @@ class AlgorithmConformance:
 
     def test_contributing_changes_nothing(self) -> None:
         sites = self.sites()
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             before = storage.encode(state)
             first = self.algorithm.contribute(state, sites[0])
             second = self.algorithm.contribute(state, sites[0])
@@ -156,7 +156,7 @@ class AlgorithmConformance:
     def test_a_site_without_rows_can_take_part(self) -> None:
         sites = self.sites()
         nothing = Site({part: _without_rows(own) for part, own in sites[0].records.items()})
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
             encoding.encode(self.algorithm.contribute(state, nothing))
 
@@ -174,7 +174,7 @@ class AdditiveOverRows(AlgorithmConformance):
     def test_contributions_are_additive(self) -> None:
         sites = self.sites()
         both = tables.together(sites[:2])
-        for state, _ in self.steps(sites, self.model(sites)):
+        for state in self.states():
             parts = [self.algorithm.contribute(state, site) for site in sites[:2]]
             whole = self.algorithm.contribute(state, both)
             for block in self.algorithm.layout(state).blocks:
@@ -206,19 +206,15 @@ class ChosenByHeldOutError(AlgorithmConformance):
     def harmful(self, *, patience: int) -> Any:
         """Return parameters with which training begins well and then does harm."""
 
-    def trained(self, spec: Any, sites: Sequence[Site], model: Model) -> list[Any]:
-        """Return all states of a stage with these parameters."""
-        states = [self.algorithm.initial(spec, model)]
-        while not self.algorithm.finished(states[-1]):
-            total = self.total(states[-1], sites)
-            states.append(self.algorithm.update(states[-1], total))
-        return states
+    def harmed(self, *, patience: int) -> Sequence[Any]:
+        """Return all states of such a stage."""
+        return _harmed_by(type(self), patience)
 
     def test_the_history_has_the_error_of_every_theta_on_the_held_out_rows_of_all_sites(
         self,
     ) -> None:
         sites = self.sites()
-        states = self.trained(self.harmful(patience=0), sites, self.model(sites))
+        states = self.harmed(patience=0)
         judged = [
             before for before, after in pairwise(states) if len(after.history) > len(before.history)
         ]
@@ -230,7 +226,7 @@ class ChosenByHeldOutError(AlgorithmConformance):
 
     def test_the_theta_with_the_least_held_out_error_is_kept(self) -> None:
         sites = self.sites()
-        last = self.trained(self.harmful(patience=0), sites, self.model(sites))[-1]
+        last = self.harmed(patience=0)[-1]
         errors = [progress.held_out_error for progress in last.history]
         assert min(errors) <= last.best.error <= min(errors) / (1 - self.margin)
         assert last.best.error < min(errors[0], errors[-1]), "training helps, then does harm"
@@ -239,12 +235,7 @@ class ChosenByHeldOutError(AlgorithmConformance):
         assert _held_out_error(last.model, sites) == pytest.approx(last.best.error, rel=1e-3)
 
     def test_it_stops_when_patience_is_over(self) -> None:
-        sites = self.sites()
-        model = self.model(sites)
-        long, short = (
-            self.trained(self.harmful(patience=patience), sites, model)[-1].history
-            for patience in (0, 1)
-        )
+        long, short = (self.harmed(patience=patience)[-1].history for patience in (0, 1))
         assert 1 < len(short) < len(long)
 
     def test_it_goes_on_from_the_weights_that_it_is_given(self) -> None:
@@ -255,8 +246,7 @@ class ChosenByHeldOutError(AlgorithmConformance):
         assert torch.equal(state.model.weights, given)
 
     def test_what_held_out_rows_said_stays_with_the_coordinator(self) -> None:
-        sites = self.sites()
-        for state in self.trained(self.harmful(patience=1), sites, self.model(sites)):
+        for state in self.harmed(patience=1):
             seen = restore(storage.encode(state, broadcast=True))
             assert seen.best is None
             assert seen.history is None
@@ -320,3 +310,19 @@ def _reversed(site: Site) -> Site:
         )
 
     return Site({part: turned(part) for part in site.records}, consents=site.consents)
+
+
+@cache
+def _states_of(kind: type[AlgorithmConformance]) -> tuple[Any, ...]:
+    promises = kind()
+    sites = promises.sites()
+    return tuple(promises.trained(promises.spec(), sites, promises.model(sites)))
+
+
+@cache
+def _harmed_by(kind: type[ChosenByHeldOutError], patience: int) -> tuple[Any, ...]:
+    promises = kind()
+    sites = promises.sites()
+    return tuple(
+        promises.trained(promises.harmful(patience=patience), sites, promises.model(sites))
+    )
