@@ -7,6 +7,7 @@ contribution further than the layout declares.
 import math
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
@@ -89,15 +90,9 @@ class PrivateConformance:
 
     def all_states(
         self, schema: Schema, *, multiplier: float = 1.0, max_rows: int = 1000
-    ) -> list[Any]:
+    ) -> Sequence[Any]:
         """Return every state in which the algorithm asks for a sum, and the last one."""
-        how = {"schema": schema, "kernel": self.kernel, "max_rows": max_rows}
-        private.program(*self.before, self.spec(), **how)
-        sites = [self.site(private.table(60, seed=s, patients=25), schema) for s in range(3)]
-        model = private.program(moments.Spec(), **how).start()
-        if self.before:
-            model = fitted(self.before, self.held_out, multiplier, tuple(how.items()))
-        return private.states(self.algorithm, self.spec(), model, sites, multiplier=multiplier)
+        return _states_of(type(self), schema, multiplier, max_rows)
 
     # -- what it promises
 
@@ -192,3 +187,18 @@ class PrivateConformance:
             assert bool(same.weights.isfinite().all())
         if model.standardiser is not None:
             assert all(math.isfinite(each.scale) for each in model.standardiser.targets)
+
+
+@cache
+def _states_of(
+    kind: type[PrivateConformance], schema: Schema, multiplier: float, max_rows: int
+) -> Sequence[Any]:
+    """Run an algorithm once for all promises that only look at its states, which are frozen."""
+    promises = kind()
+    how = {"schema": schema, "kernel": promises.kernel, "max_rows": max_rows}
+    private.program(*promises.before, promises.spec(), **how)
+    sites = [promises.site(private.table(60, seed=s, patients=25), schema) for s in range(3)]
+    model = private.program(moments.Spec(), **how).start()
+    if promises.before:
+        model = fitted(promises.before, promises.held_out, multiplier, tuple(how.items()))
+    return private.states(promises.algorithm, promises.spec(), model, sites, multiplier=multiplier)
