@@ -63,7 +63,7 @@ class Committee:
     weighted_shift: Tensor
 
     @classmethod
-    def alone(cls, prediction: Gaussian, *, rows: int, prior: Gaussian) -> Self:
+    def alone(cls, prediction: Gaussian, *, rows: int | Tensor, prior: Gaussian) -> Self:
         """Return what one site of so many rows adds."""
         narrowed = prior.variance.log() - prediction.variance.log()
         weight = (narrowed / 2).clamp_min(0.0)
@@ -88,16 +88,12 @@ class Committee:
                 f"predictions of {tuple(predictions.mean.shape[:1])} sites, and rows of "
                 f"{tuple(rows.shape)}"
             )
-        members = [
-            cls.alone(Gaussian(mean, variance), rows=int(count), prior=prior)
-            for mean, variance, count in zip(
-                predictions.mean, predictions.variance, rows, strict=True
-            )
-        ]
-        total = members[0]
-        for member in members[1:]:
-            total = total + member
-        return total
+        counts = rows.to(predictions.mean.dtype)
+        apart = counts.reshape(-1, *(1 for _ in predictions.mean.shape[1:]))
+        each = cls.alone(predictions, rows=apart, prior=prior)
+        sums = {field.name: getattr(each, field.name) for field in fields(cls)}
+        sums |= {"sites": torch.ones_like(counts), "rows": counts}
+        return cls(**{name: own.sum(0) for name, own in sums.items()})
 
     def __add__(self, other: Self) -> Self:
         return type(self)(

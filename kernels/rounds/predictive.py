@@ -14,6 +14,9 @@ Predictions are within ±MEAN_BOUND, and variances within VARIANCES, in standard
 beyond counts as there. The prior that products divide by is N(0, `prior_variance`) for networks:
 wider than standardised targets are, or sites would be less sure than it. For the linear layer it is
 its own, N(0, σ² + λ²‖φ‖²).
+
+A program may also ask for the samples themselves (`open`): `open_ensemble` says what becomes of
+those that sites show. A site that shows none takes part in the sum all the same.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -27,6 +30,7 @@ from kernels.committee import Committee, Guard
 from kernels.errors import ProgramError, StatisticsError
 from kernels.gaussians import Gaussian
 from kernels.linear import Posterior, Prediction
+from kernels.plain import is_flag
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.distilled import Distilled, Method, Opinion
 from kernels.rounds.lessons import OfPublicRows
@@ -60,13 +64,15 @@ class Spec(OfSampling, OfPublicRows):
     """The public rows, the sites' experts, and how students are distilled.
 
     prior_variance: of what is predicted without any rows. guard: see `committee.Guard`. methods:
-    those to distil a student of.
+    those to distil a student of. open: sites whose policies allow it are also asked for their
+    samples, which no sum hides.
     """
 
     expert: Expert = Expert.NETWORK
     prior_variance: float = 4.0
     guard: Guard = Guard.PRIOR
     methods: tuple[Method, ...] = (Method.PRODUCT, Method.MIXTURE, Method.GPOE, Method.RBCM)
+    open: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -84,6 +90,8 @@ class Spec(OfSampling, OfPublicRows):
             raise ProgramError(f"methods must be of {', '.join(Method)}") from None
         if Method.BETA in self.methods:
             raise ProgramError("methods has beta, which is not known yet: add the stage `beta`")
+        if not is_flag(self.open) or (self.open and self.expert is not Expert.NETWORK):
+            raise ProgramError("open is true or false, and true for experts that are networks only")
 
 
 @dataclass(frozen=True, eq=False)
