@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from client_sdk.predictions import Intervals, Predictions
     from client_sdk.simulation import Simulated, simulate
     from client_sdk.site_gain import Gain, gain
+    from client_sdk.withdrawal import withdraw
 
 __all__ = [
     "Gain",
@@ -25,6 +26,7 @@ __all__ = [
     "join",
     "join_async",
     "simulate",
+    "withdraw",
 ]
 
 _HOMES = {
@@ -38,6 +40,7 @@ _HOMES = {
     "join": "joining",
     "join_async": "joining",
     "simulate": "simulation",
+    "withdraw": "withdrawal",
 }
 
 

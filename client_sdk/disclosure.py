@@ -11,6 +11,7 @@ from kernels.rounds.disclosed import (
     planned,
     stages_disclosed,
 )
+from kernels.rounds.open_ensemble import asked, open_stage
 from kernels.rounds.program import Program
 from privacy.accounting.cost import Cost, cost
 from privacy.accounting.events import Release
@@ -32,6 +33,8 @@ class Disclosure:
     rows: int
     """Of one patient at most, with differential privacy."""
     cost: Cost | None
+    samples: int
+    """Of this hospital's own model, at most, that are asked for beside the sums."""
 
     @classmethod
     def of(cls, program: Program, terms: Terms, *, delta: float | None = None) -> "Disclosure":
@@ -46,6 +49,7 @@ class Disclosure:
             None
             if privacy is None
             else cost(releases_of(program, terms, seed=0, table=b""), delta=delta or _DELTA),
+            0 if open_stage(program) is None else asked(program)[0].most_samples,
         )
 
     @property
@@ -75,6 +79,16 @@ class Disclosure:
             f"members of the run, at least {self.terms.min_cohort}, even to a coordinator that "
             f"works together with {self.terms.max_colluders} of them."
         )
+        if self.samples:
+            lines.append(
+                f"  BESIDE THE SUMS, only if the site's policy says open_ensemble = true: up to "
+                f"{self.samples} samples of this hospital's own model, and how many training rows "
+                "it has, NOT MASKED. They are a function of this hospital's rows alone, and no sum "
+                "hides them: the coordinator can attack them (was this patient in the table? what "
+                "was this patient's outcome?), and so, through predictions, can everyone whom it "
+                "serves. They can be withdrawn at any time. Without that line they do not leave, "
+                "and the hospital takes part in the sums all the same."
+            )
         lines.append(
             self._noise(self.cost)
             if self.cost is not None

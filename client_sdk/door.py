@@ -1,4 +1,4 @@
-"""The one door: the only function through which numbers leave a hospital.
+"""The one door: the only place through which numbers leave a hospital.
 
     check that the task is what the run's program has at this stage, on the very broadcast
     → the site's policy → draw noise → contribute → encode with it → mask
@@ -9,6 +9,11 @@ octets, without being computed anew, and without being charged again. With diffe
 noise that a task asks for is worked out here from the run's program, the cost from what is drawn,
 and both before the table is touched. The journal has a line for people with every vector: which
 numbers, how many, and the SHA-256 of the octets exactly as they go out.
+
+One thing leaves without a mask, and only if the site's policy has a line for it: samples of the
+hospital's own model, for an open ensemble. They are made with the vector that they belong to, from
+the same broadcast, and kept; they leave when the run has made a model, and the policy still says
+so. A withdrawal in between keeps them here for good.
 """
 
 import hashlib
@@ -20,20 +25,23 @@ from uuid import UUID
 
 import numpy as np
 
-from client_sdk.errors import WrongTask, about_the_table
-from client_sdk.exchange import Effects, Exchange, Sent
+from client_sdk.errors import ClientError, WrongTask, about_the_table, public_code
+from client_sdk.exchange import SAID, Effects, Exchange, Sent
 from client_sdk.home import OpenHome
 from client_sdk.policy import Policy
-from client_sdk.progress import VectorLeft, Watch
+from client_sdk.progress import SamplesLeft, SamplesNotTaken, VectorLeft, Watch
 from client_sdk.sites import HospitalTable
-from client_sdk.store import Charge, Departure
+from client_sdk.store import Charge, Departure, OwnSamples
+from kernels.errors import KernelsError
 from kernels.plain import encode_json
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.disclosed import dealing, planned
+from kernels.rounds.open_ensemble import open_stage, samples_of
 from kernels.rounds.program import Program
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
+from privacy.errors import PrivacyError
 from privacy.ledger import Entry
 from privacy.noise import Draw, draw
 from privacy.securesum.checks import check_broadcast
@@ -108,6 +116,7 @@ class Door:
         blocks: tuple[str, ...] = ()
         noise: Draw | None = None
         charge: Charge | None = None
+        samples: OwnSamples | None = None
         if not again:
             broadcast = yield from fetch()
             check_broadcast(task, broadcast)
@@ -122,6 +131,7 @@ class Door:
                 contribution = contributed(algorithm, state, self.table.site)
                 integers = None if noise is None else noise.once()
                 vector = encoding.encode(contribution, noise=integers)
+                samples = self._samples(stage, state)
             blocks = tuple(block.name for block in encoding.layout.blocks)
         step = client.upload(
             task,
@@ -133,7 +143,9 @@ class Door:
         header = step.message.encode()
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
         departure = self._departure(entry, task, stage, algorithm, blocks, parts)
-        self.home.store.commit(step, departure=None if again else departure, charge=charge)
+        self.home.store.commit(
+            step, departure=None if again else departure, charge=charge, samples=samples
+        )
         sent = yield from self.exchange.send(
             f"/sessions/{self.run.session}/runs/{self.run.run}/vectors", *parts
         )
@@ -150,6 +162,56 @@ class Door:
                 )
             )
         return sent
+
+    def open(self) -> Effects[None]:
+        """Send the samples that this run asked for, once it has made a model, as they are.
+
+        Whatever the coordinator says to them, the model is there: no refusal is raised.
+        """
+        store, run = self.home.store, str(self.run.run)
+        kept = store.samples_to_send(run)
+        if kept is None or kept.body is None:
+            return
+        now = self.exchange.clock.now()
+        if not self.policy.opens(self.run.program, today=now.date()):
+            store.samples_not_needed(run)
+            return
+        if not store.samples_leave(run, now.isoformat(timespec="seconds")):
+            return
+        try:
+            yield from self.exchange.put(
+                f"/sessions/{self.run.session}/runs/{run}/samples", kept.body
+            )
+        except (ClientError, KernelsError, PrivacyError) as error:
+            if SAID not in getattr(error, "__notes__", ()):
+                raise
+            code = public_code(error)
+            store.samples_taken(run, refused=code)
+            self.watch(SamplesNotTaken(code))
+            return
+        store.samples_taken(run)
+        self.watch(SamplesLeft(kept.samples, kept.elements, kept.octets, kept.sha256))
+
+    def _samples(self, stage: int, state: Any) -> OwnSamples | None:
+        """Make the samples that the program asks for with this stage, if the policy allows that."""
+        program = self.run.program
+        allowed = self.policy.opens(program, today=self.exchange.clock.now().date())
+        if not allowed or stage != open_stage(program):
+            return None
+        found = samples_of(state, self.table.site)
+        if found is None:
+            return None
+        body = found.to_bytes()
+        return OwnSamples(
+            run=str(self.run.run),
+            session=str(self.run.session),
+            samples=len(found.samples),
+            elements=found.samples.numel() + found.noise_variance.numel() + 1,
+            octets=len(body),
+            sha256=hashlib.sha256(body).hexdigest(),
+            rows=self.table.journalled.hex(),
+            body=body,
+        )
 
     def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
         """Refuse a task that is not this run's, or not what its program has at the stage."""

@@ -208,6 +208,14 @@ class Exchange:
             return Sent(conflict=late.error)
         return Sent(following=None if reply.status == 204 else plain_object(reply.body))
 
+    def put(self, target: str, body: bytes) -> Effects[None]:
+        """Put octets that are durable here."""
+        yield from self._ask("PUT", target, (body,), kind=_OCTETS, timeout_s=600.0)
+
+    def delete(self, target: str) -> Effects[None]:
+        """Have something removed."""
+        yield from self._ask("DELETE", target, ())
+
     # -- one request, until there is an answer
 
     def _ask(

@@ -43,6 +43,7 @@ from client_sdk.readable import quoted, readable
 from client_sdk.tables import TableSummary
 from kernels.rounds import update
 from kernels.rounds.disclosed import columns_read, most_sums, parts_read
+from kernels.rounds.open_ensemble import open_stage
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.accounting.events import Release
@@ -50,6 +51,7 @@ from privacy.errors import BudgetExceeded, LedgerError
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.terms import Terms
 
+_FLAGS = ("without_differential_privacy", "open_ensemble", "trust_first_use", "allow_shrinking")
 _COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", "max_runs")
 
 
@@ -93,6 +95,9 @@ class Policy:
     """With differential privacy: the column that says whose a row is, which a session must take
     for its unit. Without this line each row is taken for a patient of its own where the session
     says so, and a patient with many rows is then covered by `epsilon` for each of them."""
+    open_ensemble: bool = False
+    """Whether a session that asks for samples of this hospital's own model gets them, not masked.
+    Without this line the hospital takes part in the sums all the same."""
     trust_first_use: bool = False
     """Whether a member's key counts as confirmed when it is met for the first time."""
     expires: date | None = None
@@ -126,7 +131,7 @@ class Policy:
                 Budget(self.epsilon, self.delta)
             except LedgerError as error:
                 raise PolicyFileError(f"epsilon and delta are no budget: {error}") from error
-        for name in ("without_differential_privacy", "trust_first_use", "allow_shrinking"):
+        for name in _FLAGS:
             if type(getattr(self, name)) is not bool:
                 raise PolicyFileError(f"{name} is true or false")
         if self.expires is not None and (
@@ -273,6 +278,14 @@ class Policy:
                 because="Few rows say much about each patient among them.",
                 public=f"the site has not consented to {update.NAME}",
             )
+
+    def opens(self, program: Program, *, today: date) -> bool:
+        """Whether the samples that a program asks for may leave as they are.
+
+        It is no refusal where they may not: the hospital then does without being in the ensemble.
+        """
+        asks = open_stage(program) is not None and program.privacy is None
+        return asks and self.open_ensemble and self._expiry(today) is None
 
     def check_runs(self, runs: int) -> None:
         """Refuse a run more than this site allows over one table."""

@@ -62,7 +62,7 @@ max_runs = {standard.max_runs}
     }
 without_differential_privacy = {"false" if terms.differential_privacy else "true"}{
         _budget(asked, program.schema.patient)
-    }
+    }{_samples(asked)}
 # Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
 trust_first_use = false
 # The last day on which anything is answered. Set it to the end of the project.
@@ -70,6 +70,18 @@ trust_first_use = false
 # Algorithms that may show this hospital's own numbers; none.
 consents = []
 """
+
+
+def _samples(asked: Disclosure) -> str:
+    if not asked.samples:
+        return ""
+    return """
+# Whether the samples of this hospital's own model leave too, NOT MASKED, as is said above. The
+# session does not need them: with false this hospital takes part in all of its sums. With true the
+# coordinator, and everyone it serves, can attack a model of this hospital's rows alone. What was
+# sent can be withdrawn (`veilgp withdraw`), and an honest coordinator then deletes it; what a
+# dishonest one has learned from it stays learned.
+open_ensemble = false"""
 
 
 def _budget(asked: Disclosure, patient: str | None) -> str:

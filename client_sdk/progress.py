@@ -158,6 +158,50 @@ class VectorLeft(Event):
 
 
 @dataclass(frozen=True)
+class SamplesAsked(Event):
+    """The session asks for samples of this hospital's own model; the policy allows that or not."""
+
+    allowed: bool
+
+    def __str__(self) -> str:
+        if self.allowed:
+            return (
+                "The policy says open_ensemble = true: when a run is done, samples of this "
+                "hospital's own model leave, NOT MASKED. To take them back: veilgp withdraw"
+            )
+        return (
+            "The session also asks for samples of this hospital's own model. The policy does not "
+            "say open_ensemble = true, so none leave; the sums are not touched by that."
+        )
+
+
+@dataclass(frozen=True)
+class SamplesLeft(Event):
+    """Samples of this hospital's own model left, as they are."""
+
+    samples: int
+    elements: int
+    octets: int
+    sha256: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.samples} samples of this hospital's own model left, {self.elements} numbers, "
+            f"NOT MASKED, in {self.octets} octets (SHA-256 {self.sha256[:16]}…)."
+        )
+
+
+@dataclass(frozen=True)
+class SamplesNotTaken(Event):
+    """The coordinator does not want them; the run's model is not touched by that."""
+
+    code: str
+
+    def __str__(self) -> str:
+        return f"The coordinator did not take the samples of this hospital's model [{self.code}]."
+
+
+@dataclass(frozen=True)
 class RunEnded(Event):
     """A run is over."""
 

@@ -60,6 +60,7 @@ from client_sdk.progress import (
     RefusalReported,
     RunEnded,
     RunOpened,
+    SamplesAsked,
     Spending,
     Unpinned,
     Waiting,
@@ -161,6 +162,7 @@ class Member:
                 over = yield from self._one_run(offer, table, once=once)
                 if over.model is not None:
                     done = yield from self._fetched(over, over.model)
+                    yield from self._door(over, offer, table).open()
                     finished(done)
                     self._home.store.commit(Step(None), run=replace(over, fetched=True))
                     if once:
@@ -222,7 +224,10 @@ class Member:
                 "what was released with them stays released. Join without `removed`, with a table "
                 "that does not have them, and ask for a `linear` run."
             )
-        self._watch(Disclosed(str(offer.disclosure(program))))
+        disclosed = offer.disclosure(program)
+        self._watch(Disclosed(str(disclosed)))
+        if disclosed.samples:
+            self._watch(SamplesAsked(self._policy.opens(program, today=self._today())))
         self._policy.check_session(program, offer.terms, today=self._today())
         with about_the_table():
             table = site_of(
@@ -394,20 +399,23 @@ class Member:
         if item.delivery is not None:
             delivery = self._of_run(item, Delivery.decode(item.delivery))
             self._home.keep(self._client.receive(delivery))
-        run = RunInHand(
-            session=self._link.session,
-            run=item.run,
-            kind=known.kind,
-            text=known.program,
-            program=_program(known.program),
-            seed=offer.membership.seed,
-        )
-        door = Door(self._home, self._exchange, self._policy, table, run, self._watch)
+        door = self._door(known, offer, table)
         try:
             sent = yield from door.leave(task, item.whole("stage"), lambda: self._broadcast(item))
         except TooLate as late:
             sent = Sent(conflict=late.error)
         yield from self._asking.sent(sent)
+
+    def _door(self, known: KnownRun, offer: Offer, table: HospitalTable) -> Door:
+        run = RunInHand(
+            session=self._link.session,
+            run=UUID(known.run),
+            kind=known.kind,
+            text=known.program,
+            program=_program(known.program),
+            seed=offer.membership.seed,
+        )
+        return Door(self._home, self._exchange, self._policy, table, run, self._watch)
 
     def _broadcast(self, item: Item) -> Effects[bytes]:
         data = item.broadcast_octets
@@ -436,6 +444,8 @@ class Member:
             model=outcome.model,
         )
         self._home.store.commit(Step(None), run=over)
+        if over.model is None:
+            self._home.store.samples_not_needed(over.run)
         self._home.store.erase_traces()
         self._watch(RunEnded(over.run, over.status, over.code, over.detail))
         return over
@@ -490,6 +500,7 @@ class Member:
             self._end_epochs(lambda other: other == UUID(known.run).bytes)
             over = replace(known, status="refused", code=code)
             self._home.store.commit(Step(None), run=over)
+            self._home.store.samples_not_needed(over.run)
             self._home.store.erase_traces()
 
     def _must_keep_quiet(self, error: Exception) -> bool:

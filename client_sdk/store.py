@@ -7,6 +7,7 @@
     runs        program and kind of each run, how it ended, and whether its model was fetched
     pins        keys of other members, met or confirmed, in each session
     charges     what each vector with noise has spent of a data source's privacy budget
+    samples     those of this hospital's own model that a run asked for, and what became of them
 
 `commit` returns when everything is on the disk (WAL with synchronous=FULL): only then may anything
 be sent. Whether a journal is whole, ours and not from a backup is decided by privacy/securesum.
@@ -16,7 +17,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import astuple, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,7 @@ from privacy.ledger import Budget, Entry, Ledger
 from privacy.securesum.records import Joined, Step
 from privacy.securesum.terms import Terms
 
-_VERSION = 4
+_VERSION = 5
 _TABLES = """
 CREATE TABLE records (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
@@ -61,12 +62,20 @@ CREATE TABLE charges (
     PRIMARY KEY (session, run, epoch, slot)
 ) STRICT;
 """
+_SAMPLES = """
+CREATE TABLE samples (
+    run TEXT PRIMARY KEY, session TEXT NOT NULL, samples INTEGER NOT NULL,
+    elements INTEGER NOT NULL, octets INTEGER NOT NULL, sha256 TEXT NOT NULL, rows TEXT NOT NULL,
+    left_at TEXT, withdrawn_at TEXT, refused TEXT, body BLOB
+) STRICT;
+"""
 
 _STEPS = {
-    0: _TABLES + _CHARGES,
-    1: "ALTER TABLE departures ADD COLUMN rows TEXT NOT NULL DEFAULT '';" + _CHARGES,
-    2: _CHARGES,
-    3: "ALTER TABLE charges ADD COLUMN rows TEXT NOT NULL DEFAULT '';",
+    0: _TABLES + _CHARGES + _SAMPLES,
+    1: "ALTER TABLE departures ADD COLUMN rows TEXT NOT NULL DEFAULT '';" + _CHARGES + _SAMPLES,
+    2: _CHARGES + _SAMPLES,
+    3: "ALTER TABLE charges ADD COLUMN rows TEXT NOT NULL DEFAULT '';" + _SAMPLES,
+    4: _SAMPLES,
 }
 """From each version that this one brings up to its own."""
 
@@ -127,6 +136,38 @@ class Charge:
         """The ledger's entry."""
         release = Release.from_json(json.loads(self.release))
         return Entry(self.at, self.session, self.run, self.epoch, self.slot, release)
+
+
+@dataclass(frozen=True)
+class OwnSamples:
+    """Samples of this hospital's own model that a run asked for, as they leave: not masked.
+
+    rows: the digest of what they were computed from. left_at: when they first left, if they have.
+    withdrawn_at: when this hospital took them back, or refused them beforehand: they do not leave
+    from then on. refused: the coordinator's code, if it did not take them. body: until it did.
+    """
+
+    run: str
+    session: str
+    samples: int
+    elements: int
+    octets: int
+    sha256: str
+    rows: str
+    left_at: str | None = None
+    withdrawn_at: str | None = None
+    refused: str | None = None
+    body: bytes | None = field(default=None, repr=False)
+
+    def line(self) -> str:
+        """Say it in one line."""
+        withdrawn = "" if self.withdrawn_at is None else f"  WITHDRAWN {self.withdrawn_at}"
+        refused = "" if self.refused is None else f"  not taken: {self.refused}"
+        return (
+            f"{self.left_at}  run {self.run}  {self.samples} samples of this hospital's own model: "
+            f"{self.elements} numbers, {self.octets} octets, NOT MASKED  SHA-256 {self.sha256}  "
+            f"of rows {self.rows[:16]}{withdrawn}{refused}"
+        )
 
 
 @dataclass(frozen=True)
@@ -212,9 +253,10 @@ class Store:
         departure: Departure | None = None,
         charge: Charge | None = None,
         run: KnownRun | None = None,
+        samples: OwnSamples | None = None,
     ) -> None:
         """Make a step durable, with what people will want to read about it; then it may be sent."""
-        if not (step.records or step.vault or departure or charge or run):
+        if not (step.records or step.vault or departure or charge or run or samples):
             return
         with self._writing():
             self._db.executemany(
@@ -229,6 +271,8 @@ class Store:
                 self._insert("OR IGNORE", "departures", departure)
             if charge is not None:  # never a second time: each sum is charged once
                 self._insert("", "charges", charge)
+            if samples is not None:  # not over a withdrawal
+                self._insert("OR IGNORE", "samples", samples)
             if run is not None:
                 self._insert("OR IGNORE", "runs", run)
                 self._db.execute(
@@ -285,6 +329,56 @@ class Store:
         records, _ = self.journal()
         joined = (Joined.decode(data) for data in records if data[1] == Joined.kind)
         return {str(UUID(bytes=record.terms.session)): record.terms for record in joined}
+
+    # -- samples of this hospital's own model
+
+    def samples(self) -> list[OwnSamples]:
+        """Give those that have left, in the order in which they were asked for."""
+        query = "SELECT * FROM samples WHERE left_at IS NOT NULL ORDER BY rowid"
+        with self._reading():
+            return [OwnSamples(*row) for row in self._db.execute(query)]
+
+    def samples_to_send(self, run: str) -> OwnSamples | None:
+        """Give a run's samples that wait to leave, or to be acknowledged."""
+        waits = "body IS NOT NULL AND withdrawn_at IS NULL AND refused IS NULL"
+        row = self._row(f"SELECT * FROM samples WHERE run = ? AND {waits}", run)  # noqa: S608
+        return None if row is None else OwnSamples(*row)
+
+    def samples_leave(self, run: str, at: str) -> bool:
+        """Write down that they leave now, the first time; say whether they still may."""
+        with self._writing():
+            leaving = self._db.execute(
+                "UPDATE samples SET left_at = COALESCE(left_at, ?) "
+                "WHERE run = ? AND withdrawn_at IS NULL",
+                (at, run),
+            )
+        return leaving.rowcount > 0
+
+    def samples_taken(self, run: str, *, refused: str | None = None) -> None:
+        """Forget the octets: the coordinator has them, or has refused them with this code."""
+        query = "UPDATE samples SET body = NULL, refused = ? WHERE run = ?"
+        with self._writing():
+            self._db.execute(query, (refused, run))
+
+    def samples_not_needed(self, run: str) -> None:
+        """Forget the samples of a run that made no model, and those that may no longer leave."""
+        with self._writing():
+            self._db.execute("DELETE FROM samples WHERE run = ? AND left_at IS NULL", (run,))
+
+    def withdraw_samples(self, session: str, at: str) -> None:
+        """Take all samples of a session back: of every run so far none leaves from now on."""
+        with self._writing():
+            self._db.execute(
+                "INSERT OR IGNORE INTO samples "
+                "SELECT run, session, 0, 0, 0, '', '', NULL, NULL, NULL, NULL "
+                "FROM runs WHERE session = ?",
+                (session,),
+            )
+            self._db.execute(
+                "UPDATE samples SET body = NULL, withdrawn_at = COALESCE(withdrawn_at, ?) "
+                "WHERE session = ?",
+                (at, session),
+            )
 
     def session(self, session: str) -> KnownSession | None:
         """Give what is known of a session."""

@@ -1,4 +1,4 @@
-"""`veilgp join`, `identity`, `confirm`, `policy draft`, `approve-table` and `log`."""
+"""`veilgp join`, `withdraw`, `identity`, `confirm`, `policy draft`, `approve-table` and `log`."""
 
 from collections import Counter
 from pathlib import Path
@@ -26,6 +26,7 @@ LinkArgument = Annotated[
 def register(app: typer.Typer) -> None:
     """Add them to the command line; nothing heavy is imported before one runs."""
     app.command("join")(join_command)
+    app.command("withdraw")(withdraw_command)
     app.command("identity")(identity_command)
     app.command("confirm")(confirm_command)
     app.command("approve-table")(approve_table_command)
@@ -85,6 +86,29 @@ def join_command(
             deadline_s=deadline_s,
             ca=ca,
             allow_http=allow_http,
+        )
+
+
+def withdraw_command(
+    link: Annotated[str, typer.Argument(help="https://host/sessions/<id>.")],
+    *,
+    home: HomeOption = None,
+    ca: CaOption = None,
+    allow_http: HttpOption = False,
+) -> None:
+    """Take the samples of this hospital's own model back, from every run of a session so far.
+
+    They leave only if the policy says open_ensemble = true. The sums that this hospital took part
+    in stay, and what was learned from samples before cannot be called back. A later run asks again:
+    change the policy too, if it shall get none.
+    """
+    with reported():
+        from client_sdk.withdrawal import withdraw
+
+        left = withdraw(link, home=home, ca=ca, allow_http=allow_http)
+        typer.echo(
+            f"Withdrawn: samples of {left} run(s) had left, and the coordinator serves none of "
+            "them any more."
         )
 
 
@@ -165,18 +189,20 @@ def log_command(
     home: HomeOption = None,
     summary: Annotated[bool, typer.Option("--summary", help="Only add up what has left.")] = False,
 ) -> None:
-    """Print what has left this hospital, a line for each vector."""
+    """Print what has left this hospital, a line for each vector, and for each file of samples."""
     with reported():
         from client_sdk.home import Home
 
         store = Home(home).read()
         try:
-            departures = list(store.departures())
+            departures, samples = list(store.departures()), store.samples()
         finally:
             store.close()
         if not summary:
             for departure in departures:
                 typer.echo(departure.line())
+            for own in samples:
+                typer.echo(own.line())
             return
         vectors = Counter(departure.algorithm.split("/")[0] for departure in departures)
         of = ", ".join(f"{name} {count}" for name, count in vectors.items())
@@ -186,3 +212,10 @@ def log_command(
             f"{len(departures)} masked vectors ({of or 'none'}): {numbers:,} numbers, "
             f"{octets:,} octets"
         )
+        if samples:
+            withdrawn = sum(own.withdrawn_at is not None for own in samples)
+            typer.echo(
+                f"{len(samples)} times samples of this hospital's own model, NOT MASKED: "
+                f"{sum(own.elements for own in samples):,} numbers, "
+                f"{sum(own.octets for own in samples):,} octets; {withdrawn} withdrawn"
+            )

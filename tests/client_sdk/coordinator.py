@@ -81,6 +81,8 @@ class SmallCoordinator:
         self.log: list[tuple[str, str]] = []
         self.nonces: set[bytes] = set()
         self.uploads: list[bytes] = []
+        self.samples: dict[bytes, bytes] = {}
+        self.withdrawn: set[bytes] = set()
 
     def link(self, i: int) -> str:
         return f"{ORIGIN}/join/{self.session}#secret-of-{i}"
@@ -151,6 +153,16 @@ class SmallCoordinator:
                 self.uploads.append(body)
                 self.sums.slot.add_upload(Upload.decode(body[4 : 4 + size]), body[4 + size :])
                 self._advance()
+                return said(status=204)
+            case ["runs", _, "samples"]:
+                if key in self.withdrawn:
+                    return problem(409, "samples.withdrawn")
+                self.samples[key] = body
+                return said(status=204)
+            case ["samples"]:
+                assert method == "DELETE"
+                self.samples.pop(key, None)
+                self.withdrawn.add(key)
                 return said(status=204)
             case ["refusals"]:
                 self.refusals.append(json.loads(body))

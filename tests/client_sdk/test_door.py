@@ -50,21 +50,36 @@ def test_only_the_door_knows_where_vectors_go() -> None:
     assert {name for name, tree in modules().items() if "/vectors" in texts(tree)} == ALONE
 
 
+def test_only_the_door_samples_this_hospitals_own_model_and_sends_that() -> None:
+    trees = modules()
+    for verb in ("samples_of", "put"):
+        assert {name for name, tree in trees.items() if verb in calls(tree)} == ALONE, verb
+
+
 def test_only_the_transport_opens_a_connection() -> None:
     network = {"httpx", "socket", "urllib.request", "http.client", "requests"}
     found = {name for name, tree in modules().items() if network & imports(tree)}
-    naming = {"joining.py", "doctor.py"}  # they only name httpx's transports, in a parameter
+    naming = {
+        "joining.py",
+        "withdrawal.py",
+        "doctor.py",
+    }  # they only name httpx's transports, in a parameter
     assert found == {"transport.py"} | naming
     for name in naming:
         assert not {"stream", "Client", "AsyncClient"} & set(calls(modules()[name]))
 
 
 def test_the_journal_is_written_before_the_transport_is_asked() -> None:
-    leave = next(
-        node
-        for node in ast.walk(modules()["door.py"])
-        if isinstance(node, ast.FunctionDef) and node.name == "leave"
+    leave, samples = (
+        next(
+            node
+            for node in ast.walk(modules()["door.py"])
+            if isinstance(node, ast.FunctionDef) and node.name == name
+        )
+        for name in ("leave", "open")
     )
+    names = calls(samples)
+    assert names.index("opens") < names.index("samples_leave") < names.index("put")
     names = calls(leave)
     assert names.index("check_task") < names.index("contributed") < names.index("upload")
     assert names.index("_charge") < names.index("draw") < names.index("contributed")

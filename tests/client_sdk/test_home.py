@@ -198,7 +198,8 @@ def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
     store = Home(tmp_path).read()
     store.commit(Step(None), departure=departure)
     store.close()
-    before = "ALTER TABLE departures DROP COLUMN rows", "DROP TABLE charges"
+    tables = "DROP TABLE charges", "DROP TABLE samples"
+    before = "ALTER TABLE departures DROP COLUMN rows", *tables
     spoiled(tmp_path, *before, "PRAGMA user_version=1")
     store = Home(tmp_path).read()
     second = replace(departure, slot=1, rows="cd" * 32)
@@ -220,7 +221,8 @@ def test_charges_of_the_third_version_are_kept(tmp_path: Path) -> None:
     )
     entry = Entry(0.0, "session", "run", 0, 0, release)
     charge = Charge.of("table", entry, rows=b"")
-    spoiled(tmp_path, "ALTER TABLE charges DROP COLUMN rows", "PRAGMA user_version=3")
+    before = "ALTER TABLE charges DROP COLUMN rows", "DROP TABLE samples"
+    spoiled(tmp_path, *before, "PRAGMA user_version=3")
     with sqlite3.connect(tmp_path / "journal.sqlite") as db:
         db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(charge)[:-1])
     db.close()
