@@ -5,6 +5,7 @@
     Caller      a caller's token, or an admin's
     Member      an approved member of the session in the path, by a signed request
     Enrolled    the same, or one that still waits for approval
+    Rostered    the same, or one that is suspended: who may withdraw what is its own
     Enrolling   whoever signed the request, with a key that may be unknown
     Reader      an admin, a caller, or an approved member of any session: who may read a model
 
@@ -124,19 +125,20 @@ def _reader(request: Request, here: Here) -> ModelAccess:
 
 @states(*UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
 def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
-    signed = _signed(request, here)
-    with here.database.reading() as connection:
-        asked = {"session_id": session_id, "key": signed.key}
-        row = connection.execute(_MEMBER, asked).one_or_none()
-    # Strangers leave nothing behind, not even a nonce.
-    if row is None:
-        raise NotFound("No such session.")
-    if row.status == SUSPENDED:
+    signed, member = _on_roster(request, session_id, here)
+    if member.status == SUSPENDED:
         raise MemberSuspended(
-            f"The admin has suspended {row.name!r}; ask who runs the session about the reason."
+            f"The admin has suspended {member.name!r}; ask who runs the session about the reason."
         )
     _once(signed, here)
-    return MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
+    return member
+
+
+@states(*UNBELIEVED, NotFound, security=(MEMBER,))
+def _rostered(request: Request, session_id: str, here: Here) -> MemberAccess:
+    signed, member = _on_roster(request, session_id, here)
+    _once(signed, here)
+    return member
 
 
 @states(MemberPending)
@@ -162,6 +164,7 @@ Caller = Annotated[ModelAccess, Depends(_caller)]
 Reader = Annotated[ModelAccess, Depends(_reader)]
 Member = Annotated[MemberAccess, Depends(_member)]
 Enrolled = Annotated[MemberAccess, Depends(_enrolled)]
+Rostered = Annotated[MemberAccess, Depends(_rostered)]
 Enrolling = Annotated[SignedRequest, Depends(_enrolling)]
 
 
@@ -195,6 +198,19 @@ def _signed(request: Request, here: Context) -> SignedRequest:
             return signed
     check(host=own)
     return signed
+
+
+def _on_roster(
+    request: Request, session_id: str, here: Context
+) -> tuple[SignedRequest, MemberAccess]:
+    """Give who signed, of any status; strangers leave nothing behind, not even a nonce."""
+    signed = _signed(request, here)
+    with here.database.reading() as connection:
+        asked = {"session_id": session_id, "key": signed.key}
+        row = connection.execute(_MEMBER, asked).one_or_none()
+    if row is None:
+        raise NotFound("No such session.")
+    return signed, MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
 
 
 def _own_hosts(request: Request, here: Context) -> list[str]:

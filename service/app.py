@@ -28,6 +28,7 @@ from service.routes import (
     inference,
     membership,
     models,
+    open_samples,
     operations,
     page,
     predict,
@@ -55,6 +56,7 @@ _ROUTERS = tuple(
         inference,
         membership,
         rounds,
+        open_samples,
         anyone,
         operations,
         console,
@@ -92,8 +94,13 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.runs = Runs(database, settings, Bell(), clock)
         app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)
-        bell = app.state.runs.bell
-        listener = Listener(database, bell.ring, own=app.state.runs.replica)
+        bell, predictor = app.state.runs.bell, app.state.predictor
+
+        def heard(session_id: str) -> None:
+            bell.ring(session_id)
+            predictor.close(session_id)
+
+        listener = Listener(database, heard, own=app.state.runs.replica)
         engine.start()
         listener.start()
         yield

@@ -76,6 +76,25 @@ class Database:
                 raise
             connection.commit()
 
+    @contextmanager
+    def erasing(self) -> Iterator[Connection]:
+        """Change as `changing` does; what is deleted is also overwritten, on SQLite.
+
+        There it would else stay in the file's free pages, and in the log beside it. PostgreSQL
+        gives the space back when it vacuums.
+        """
+        with self.changing() as connection:
+            if self.is_sqlite:
+                _tell(connection, "PRAGMA secure_delete=ON")
+            try:
+                yield connection
+            finally:
+                if self.is_sqlite:
+                    _tell(connection, "PRAGMA secure_delete=OFF")
+        if self.is_sqlite:
+            with self._writing, self.engine.connect() as connection:
+                _tell(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+
     @property
     def is_sqlite(self) -> bool:
         """Whether all of it is one file."""

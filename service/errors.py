@@ -17,7 +17,10 @@
     │   ├── RunOpen               run.open
     │   ├── RunEnded              run.ended
     │   ├── RunNotEnded           run.not_ended
-    │   └── TooFewMembers         run.too_few_members
+    │   ├── TooFewMembers         run.too_few_members
+    │   ├── SamplesNotAsked       samples.not_asked
+    │   ├── SamplesDiffer         samples.differ
+    │   └── SamplesWithdrawn      samples.withdrawn
     ├── LengthRequired            request.length            411
     ├── RunRefused                run.refused               422
     ├── BodyTooLarge              request.too_large         413
@@ -156,6 +159,24 @@ class TooFewMembers(Conflict):
     """A session with fewer approved members than a sum needs."""
 
     code = "run.too_few_members"
+
+
+class SamplesNotAsked(Conflict):
+    """Samples for a run that asks for none, or that has made no model yet."""
+
+    code = "samples.not_asked"
+
+
+class SamplesDiffer(Conflict):
+    """Other samples of a member than those that it has shown already."""
+
+    code = "samples.differ"
+
+
+class SamplesWithdrawn(Conflict):
+    """Samples for a run that the member has withdrawn from, which is for good."""
+
+    code = "samples.withdrawn"
 
 
 class LengthRequired(ServiceError):

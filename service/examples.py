@@ -76,6 +76,7 @@ EXAMPLES: Mapping[str, Example] = {
                     {"method": "product", "ensembles": ["distilled"]},
                     {"method": "mixture", "ensembles": ["distilled"]},
                 ],
+                "open_members": 0,
             }
         ]
     ),
@@ -153,6 +154,11 @@ EXAMPLES: Mapping[str, Example] = {
     "rounds_broadcast": Example({**_IN_RUN, "address": "0" * 64}),
     "rounds_say": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "rounds_upload": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
+    "open_samples_show": Example(
+        {"session_id": sample.SESSION, "run_id": sample.RUN}, body=_OCTETS
+    ),
+    "open_samples_withdraw": Example(_OF_SAMPLE),
+    "open_samples_shown": Example({"run_id": sample.RUN}),
     "anyone_protocol": Example(answer={"protocol": 1, "oldest": 1, "version": "0.1.0"}),
     "operations_healthz": Example(answer={"status": "ok"}),
     "operations_readyz": Example(

@@ -64,6 +64,7 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
     "runs_list_runs": (Link("runs_show", {"run_id": _FIRST_ID}),),
     "runs_show": (
         Link("events_follow", _RUN),
+        Link("open_samples_shown", _RUN),
         Link("models_get_card", {"name": "$response.body#/model"}),
         Link("runs_retry", _RUN),
     ),
@@ -100,6 +101,7 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
     "membership_membership": (
         Link("rounds_next_item", _SAME_SESSION),
         Link("membership_refuse", _SAME_SESSION),
+        Link("open_samples_withdraw", _SAME_SESSION),
     ),
     "rounds_next_item": (
         Link(
@@ -112,5 +114,6 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         ),
         Link("rounds_say", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("rounds_upload", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("open_samples_show", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
     ),
 }

@@ -16,6 +16,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card import ID_DIGITS, Card
+from service import open_samples
 from service.access import ModelAccess
 from service.errors import AliasInvalid, ModelDamaged, NotFound
 from service.tables import aliases, models
@@ -138,7 +139,8 @@ def remove_alias(connection: Connection, alias: str) -> None:
 
 
 def remove(connection: Connection, model_id: str) -> None:
-    """Delete a model and every alias that points at it."""
+    """Delete a model, every alias that points at it, and what members have shown for it."""
+    open_samples.remove(connection, model_id)
     if not connection.execute(delete(models).where(models.c.id == model_id)).rowcount:
         raise _unknown(model_id)
 

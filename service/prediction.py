@@ -14,11 +14,13 @@ Nothing here knows a format: tables come as columns by name, and answers are `Pr
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from anyio import CapacityLimiter
 from fastapi import Depends, Request
 
+from kernels.rounds.card_sections import DISTILLED
+from kernels.rounds.methods import FEDBNR, committee_method
 from kernels.rounds.model import Model, known
 from kernels.rounds.prediction import Predictions
 from kernels.schema import Schema
@@ -28,6 +30,7 @@ from service.context import Clock
 from service.database import Database
 from service.errors import NotFound, TableTooLong, VarianceWithheld
 from service.loaded import LoadedModels
+from service.open_ensembles import OpenEnsembles
 from service.rates import Rates
 from service.settings import Settings
 
@@ -37,11 +40,24 @@ Table = Callable[[Schema], Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions of the model that a name stood for, and why variances are withheld, if so."""
+    """Predictions of the model that a name stood for, and why variances are withheld, if so.
+
+    ensemble: in which way many sites' predictions were made into one. members, cohort: of the open
+    way, how many hospitals are in it, and how many took part in the run.
+    """
 
     model_id: str
     predictions: Predictions
     withheld: VarianceWithheld | None
+    ensemble: str | None = None
+    members: int | None = None
+    cohort: int | None = None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What is said of the ensemble, as fields; nothing of `fedbnr`."""
+        found = {name: getattr(self, name) for name in ("ensemble", "members", "cohort")}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 class Predictor:
@@ -59,6 +75,7 @@ class Predictor:
         self._settings = settings
         self._database = database
         self._models = LoadedModels(settings.models_in_memory)
+        self._open = OpenEnsembles(database, settings.models_in_memory)
         self._rates = Rates(per_minute=settings.caller_rows_per_minute, clock=clock)
         self.threads = CapacityLimiter(os.cpu_count() or 1)
         """Predictions wait for each other here, and nothing else of the coordinator does."""
@@ -75,11 +92,13 @@ class Predictor:
         *,
         rows: int,
         method: str | None = None,
+        ensemble: str | None = None,
         version: str | None = None,
     ) -> Answer:
         """Predict a table of so many rows by the model that an id or alias stands for now.
 
-        method: one of the model's, by default its first.
+        method: one of the model's, by default its first. ensemble: of a method that makes many
+        sites' predictions into one, the way; by default by a student.
         """
         most = self._settings.max_predict_rows
         if rows > most:
@@ -88,15 +107,27 @@ class Predictor:
             )
         model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
-        predictions = methods.predicted(model, table(model.schema), method=method)
+        serving = self._open.get(model_id, model) if ensemble == methods.OPEN else None
+        if ensemble is not None:
+            method = committee_method(method)
+        opened = None if serving is None else serving.ensemble
+        predictions = methods.predicted(model, table(model.schema), method=method, ensemble=opened)
         self._count(rows)
-        count, private = known(model.statistics, "linear").count, model.privacy is not None
-        refusal = withheld(access, self._settings, rows=count, private=private)
-        return Answer(model_id, predictions, refusal)
+        count = known(model.statistics, "linear").count if opened is None else opened.rows
+        refusal = withheld(access, self._settings, rows=count, private=model.privacy is not None)
+        if serving is None:
+            way = None if predictions.method == FEDBNR else DISTILLED
+            return Answer(model_id, predictions, refusal, way)
+        members = len(serving.ensemble.members)
+        return Answer(model_id, predictions, refusal, methods.OPEN, members, serving.cohort)
 
     def drop(self, model_id: str) -> None:
         """Give the memory of a deleted model back."""
         self._models.drop(model_id)
+
+    def close(self, session_id: str) -> None:
+        """Give the memory of a session's open ensembles back: someone may have withdrawn."""
+        self._open.drop(session_id)
 
     def find(
         self, access: ModelAccess, name: str, *, version: str | None = None

@@ -6,8 +6,9 @@ columns are ignored. Model, method and intervals are named in the query as JSON'
 Out, for each target: `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`, and
 `.lower.<level>` and `.upper.<level>` for each interval, infinite where it has no end; and for each
 row `extrapolates`. A method other than fedbnr has no `.latent_variance` and `.noise_variance`. The
-schema's metadata has `model`, the model's id, `method`, and where variances are withheld, and their
-columns absent, `withheld` and `withheld_detail`. A column's has its `unit`.
+schema's metadata has `model`, the model's id, `method`, `ensemble`, `members` and `cohort` as the
+answer in JSON has, and where variances are withheld, and their columns absent, `withheld` and
+`withheld_detail`. A column's has its `unit`.
 """
 
 from collections import Counter
@@ -23,7 +24,7 @@ from kernels.arrow_cells import as_labels, as_numbers
 from kernels.schema import Numeric, Schema
 from service.arrow_stream import column_of, read_table, write_table
 from service.prediction import Answer
-from service.prediction_json import KIND, METHOD, Kind, Level, check_finite
+from service.prediction_json import ENSEMBLE, KIND, METHOD, Ensemble, Kind, Level, check_finite
 from service.sent import Sent
 
 
@@ -34,6 +35,7 @@ class Options(Sent):
     intervals: list[Level] = Field(default=[], max_length=20)
     interval_kind: Kind | None = KIND
     method: str | None = METHOD
+    ensemble: Ensemble | None = ENSEMBLE
 
 
 class AskedInArrow:
@@ -42,7 +44,7 @@ class AskedInArrow:
     def __init__(self, table: pa.Table, options: Options) -> None:
         self.model, self.rows = options.model, table.num_rows
         self.intervals, self.interval_kind = options.intervals, options.interval_kind
-        self.method = options.method
+        self.method, self.ensemble = options.method, options.ensemble
         self._table = table
 
     def table(self, schema: Schema) -> Mapping[str, object]:
@@ -111,6 +113,7 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     fields.append(pa.field("extrapolates", pa.bool_(), nullable=False))
     arrays.append(pa.array(predictions.extrapolates.numpy()))
     about = {"model": answer.model_id, "method": predictions.method}
+    about |= {name: str(value) for name, value in answer.about.items()}
     if withheld is not None:
         about |= {"withheld": withheld.code, "withheld_detail": str(withheld)}
     return write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields, about)))

@@ -44,6 +44,12 @@ METHOD: Any = Field(
     json_schema_extra={"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "null"}]},
     examples=[METHODS[0]],
 )
+Ensemble = Literal["distilled", "open"]
+ENSEMBLE: Any = Field(
+    default=None,
+    description="Of a method that makes many sites' predictions into one: distilled, the default, "
+    "by the model's student; open, by the samples of those hospitals that show them now.",
+)
 KIND: Any = Field(
     default=None,
     description="conformal: keeps its level whatever the residuals' law; the default of fedbnr. "
@@ -71,6 +77,7 @@ class Asked(Sent):
     )
     interval_kind: Kind | None = KIND
     method: str | None = METHOD
+    ensemble: Ensemble | None = ENSEMBLE
 
     @model_validator(mode="after")
     def _one_table(self) -> Self:
@@ -129,6 +136,13 @@ class Predicted(BaseModel):
 
     model: str = Field(description="The model's id, also where an alias was asked.")
     method: str = Field(description="By which it was predicted, also where none was named.")
+    ensemble: Ensemble | None = Field(
+        description="How many sites' predictions were made into one; null for fedbnr."
+    )
+    members: int | None = Field(
+        description="Of the open ensemble: how many hospitals are in it now; else null."
+    )
+    cohort: int | None = Field(description="Of the open ensemble: how many took part in the run.")
     rows: int
     targets: list[TargetOut]
     extrapolates: list[bool] = Field(
@@ -151,6 +165,9 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     plain = {
         "model": answer.model_id,
         "method": predictions.method,
+        "ensemble": answer.ensemble,
+        "members": answer.members,
+        "cohort": answer.cohort,
         "rows": len(predictions),
         "targets": targets,
         "extrapolates": predictions.extrapolates.tolist(),

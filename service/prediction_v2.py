@@ -10,7 +10,7 @@ for them is refused, and asking for nothing in particular gives means.
 import json
 from collections import Counter
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import BaseModel, Field, model_validator
 
@@ -18,7 +18,7 @@ from kernels.rounds.methods import methods_of
 from kernels.rounds.model import Model
 from kernels.schema import Numeric, Schema
 from service.prediction import Answer
-from service.prediction_json import check_finite
+from service.prediction_json import Ensemble, check_finite
 from service.sent import Sent, read_table_json
 
 Output = Literal["mean", "variance"]
@@ -64,7 +64,7 @@ class OutputIn(Sent):
 class InferIn(Sent):
     """A table to predict, as tensors; without `outputs`, all that may be had.
 
-    `method` in `parameters`: by which of the model's methods.
+    `method` in `parameters`: by which of the model's methods. `ensemble`: distilled or open.
     """
 
     id: str | None = Field(default=None, max_length=200)
@@ -87,8 +87,22 @@ class InferIn(Sent):
     @property
     def method(self) -> str | None:
         """By which of the model's methods."""
-        found = self.parameters.get("method")
+        return self._named("method")
+
+    @property
+    def ensemble(self) -> str | None:
+        """In which way many sites' predictions are made into one."""
+        return self._named("ensemble")
+
+    def _named(self, parameter: str) -> str | None:
+        found = self.parameters.get(parameter)
         return None if found is None else str(found)
+
+    @model_validator(mode="after")
+    def _known_ensemble(self) -> Self:
+        if self.ensemble not in (None, *get_args(Ensemble)):
+            raise ValueError(f"the parameter ensemble is one of {', '.join(get_args(Ensemble))}")
+        return self
 
     def table(self, _: Schema) -> Mapping[str, object]:
         """Return all columns by name."""
@@ -111,8 +125,8 @@ class InferOut(BaseModel):
     model_version: str
     id: str | None = None
     parameters: Parameters = Field(
-        description="`method`: by which it was predicted. `withheld`: why there are means only, "
-        "if so."
+        description="`method`: by which it was predicted. `ensemble`, `members`, `cohort`: of how "
+        "many sites, in which way. `withheld`: why there are means only, if so."
     )
     outputs: list[TensorOut]
 
@@ -153,12 +167,13 @@ def write(name: str, answer: Answer, asked: InferIn) -> bytes:
         raise withheld
     if not wanted:
         wanted = ["mean"] if withheld is not None else ["mean", "variance"]
-    plain = {
+    plain: dict[str, Any] = {
         "model_name": name,
         "model_version": answer.model_id,
         **({} if asked.id is None else {"id": asked.id}),
         "parameters": {
             "method": predictions.method,
+            **answer.about,
             **({} if withheld is None else {"withheld": withheld.code}),
         },
         "outputs": [

@@ -21,6 +21,7 @@ from kernels.rounds import distillation
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.disclosed import planned
 from kernels.rounds.lessons import OfPublicRows
+from kernels.rounds.open_ensemble import asked, open_stage
 from kernels.rounds.private import Privacy
 from kernels.rounds.program import Program
 from kernels.rounds.public_set import columns_of, public_records
@@ -229,6 +230,8 @@ def _program(
             public_records(spec.public, schema)
         elif isinstance(spec, OfPublicRows):  # which need no labels
             Records.for_prediction(schema, dict(spec.public))
+    if open_stage(program) is not None:
+        asked(program)
     return program
 
 

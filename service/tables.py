@@ -6,6 +6,7 @@
               └─ runs ─┬─ leases            which replica computes its next step
                        ├─ run_members       the roster, fixed when the run starts
                        ├─ run_metrics       what its algorithms tell of their steps
+                       ├─ open_samples      what members show of their own models, and withdrawals
                        ├─ run_messages      what members have said in the present epoch and slot
                        ├─ slots             the sum under way: its task and how far it is
                        │   └─ slot_totals   its running total, masked, in pieces
@@ -159,6 +160,20 @@ run_metrics = Table(
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("body", Text, nullable=False),
     Index(None, "run_id"),
+)
+
+open_samples = Table(
+    "open_samples",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("key", LargeBinary(32), primary_key=True),
+    Column("sha256", String(64)),
+    Column("samples", Integer),
+    Column("octets", Integer),
+    Column("shown_at", Float),
+    # From then on there is no body, and none is taken.
+    Column("withdrawn_at", Float),
+    Column("body", LargeBinary),
 )
 
 run_messages = Table(

@@ -37,3 +37,14 @@ def method_for(model: Model, name: str | None) -> str:
             f"this model does not predict by the method {name!r:.40}; it has {', '.join(there)}"
         )
     return name
+
+
+def committee_method(name: str | None) -> str:
+    """Give the method of a name by which many sites' predictions become one, by default product."""
+    if name is None:
+        return Method.PRODUCT.value
+    if name not in tuple(Method):
+        raise UnknownMethod(
+            f"an ensemble does not predict by the method {name!r:.40}; it has {', '.join(Method)}"
+        )
+    return name

@@ -19,7 +19,7 @@ other. Recalibration is of the linear layer's residuals, so a student's word sta
 intervals are gaussian ones.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,16 +28,20 @@ from torch import Tensor
 
 from kernels.chunks import CHUNK_ROWS, chunks
 from kernels.errors import OneVariance, PredictionError
+from kernels.gaussians import Gaussian
 from kernels.linear import Prediction
 from kernels.recalibration import Recalibration, inflation
 from kernels.records import Records
 from kernels.rounds.distilled import Method
-from kernels.rounds.methods import FEDBNR, method_for
+from kernels.rounds.methods import FEDBNR, committee_method, method_for
 from kernels.rounds.model import Model, known
 from kernels.schema import Target
 from kernels.student import StudentT
 
 INTERVAL_KINDS = "conformal", "student_t", "gaussian"
+
+Committee = Callable[[Method, Tensor], Gaussian]
+"""Predicts standardised targets, (n, T), from standardised features (n, p)."""
 
 
 class Interval(NamedTuple):
@@ -143,18 +147,21 @@ def predict(
     table: Mapping[str, object] | Records,
     *,
     method: str | None = None,
+    committee: Committee | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Predictions:
     """Predict every row of a table, or of records read by the model's schema.
 
-    method: one of `methods_of(model)`, by default the first. Standardised rows and features exist
-    for `chunk_rows` rows at a time only.
+    method: one of `methods_of(model)`, by default the first. committee: who says what the sites say
+    together, instead of a student; then any `distilled.Method`. Standardised rows and features
+    exist for `chunk_rows` rows at a time only.
     """
     known(model.standardiser, "moments")
-    method = method_for(model, method)
+    method = method_for(model, method) if committee is None else committee_method(method)
     pieces, extrapolates = _read(model, table, chunk_rows)
     if method != FEDBNR:
-        mean, variance = _by_student(model, Method(method), pieces)
+        said = known(model.distilled, "predictive").predict if committee is None else committee
+        mean, variance = _by_committee(model, Method(method), said, pieces)
         return Predictions(model.schema.targets, method, mean, variance, None, extrapolates, None)
     predicted = _joined(
         model, (predict_standardised(model, x, chunk_rows=chunk_rows) for x in pieces)
@@ -194,13 +201,14 @@ def _standardised(model: Model, records: Records, chunk_rows: int) -> Iterator[T
         yield standardiser.apply(records.between(rows)).features
 
 
-def _by_student(model: Model, method: Method, pieces: Iterable[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return a student's means and variances in units, each (n, T)."""
-    distilled = known(model.distilled, "predictive")
+def _by_committee(
+    model: Model, method: Method, said_by: Committee, pieces: Iterable[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return a committee's, or its student's, means and variances in units, each (n, T)."""
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
     pairs = [(nothing, nothing)]
     for x in pieces:
-        said = distilled.predict(method, x)
+        said = said_by(method, x)
         pairs.append((said.mean, said.variance))
     mean, variance = map(torch.cat, zip(*pairs, strict=True))
     return known(model.standardiser, "moments").in_units(mean, variance)

@@ -135,7 +135,13 @@ async def infer(
     def answer() -> bytes:
         asked = read(body)
         found = predictor.answer(
-            caller, name, asked.table, rows=asked.rows, method=asked.method, version=version
+            caller,
+            name,
+            asked.table,
+            rows=asked.rows,
+            method=asked.method,
+            ensemble=asked.ensemble,
+            version=version,
         )
         return write(name, found, asked)
 

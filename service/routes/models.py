@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from kernels.rounds.card import Card
-from service import methods, models
+from service import methods, models, open_samples
 from service.access import Admin, Reader
 from service.bodies import sent
 from service.context import Here
@@ -25,7 +25,8 @@ class MethodOut(BaseModel):
     method: str
     ensembles: list[str] = Field(
         description="How the predictions of many sites are made into one here: `distilled`, by a "
-        "student network. None for fedbnr, which is one model."
+        "student network; `open`, by the samples of those that show them. None for fedbnr, which "
+        "is one model."
     )
 
 
@@ -38,6 +39,9 @@ class ModelOut(BaseModel):
     created_at: str
     aliases: list[str]
     methods: list[MethodOut] = Field(description="The default first.")
+    open_members: int = Field(
+        description="How many hospitals show samples of their own models for it now."
+    )
 
 
 class AliasIn(Sent):
@@ -66,10 +70,12 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
                 aliases=list(each.aliases),
                 methods=[
                     MethodOut(method=one.method, ensembles=list(one.ensembles))
-                    for one in methods.listed(models.card(connection, each.id))
+                    for one in methods.listed(models.card(connection, each.id), opened=shown > 0)
                 ],
+                open_members=shown,
             )
             for each in models.listed(connection)
+            for shown in [len(open_samples.present(connection, each.id))]
         ]
 
 

@@ -46,7 +46,8 @@ async def predict(caller: Caller, request: Request, here: Here, predictor: Predi
     """Give mean and variance of every row and target, on request with intervals.
 
     A model may have several methods of predicting (`GET /models` lists them): `method` names one,
-    and the same rows asked by each are compared on an equal footing.
+    and the same rows asked by each are compared on an equal footing. `ensemble: open` asks those
+    hospitals that show samples of their own models, whoever they are now.
 
     The table comes as records or as columns; all that is wrong with it is said at once. For tables
     of many rows it may come as an Arrow stream, with the other fields in the query. The answer has
@@ -66,7 +67,12 @@ async def predict(caller: Caller, request: Request, here: Here, predictor: Predi
             else prediction_json.read(body)
         )
         found = predictor.answer(
-            caller, asked.model, asked.table, rows=asked.rows, method=asked.method
+            caller,
+            asked.model,
+            asked.table,
+            rows=asked.rows,
+            method=asked.method,
+            ensemble=asked.ensemble,
         )
         write = prediction_arrow.write if to_arrow else prediction_json.write
         return write(found, intervals=asked.intervals, kind=asked.interval_kind)

@@ -219,6 +219,7 @@ def test_a_run_of_a_coordinator_without_leases_gets_one(tmp_path: Path, store: S
                     f"ALTER TABLE run_members DROP COLUMN {name}"
                     for name in ("refused", "returned")
                 ),
+                "DROP TABLE open_samples",
                 "DROP TABLE charges",
                 "DROP TABLE leases",
                 "UPDATE alembic_version SET version_num = '0001'",

@@ -1,0 +1,197 @@
+"""What members show of their own models, for an open ensemble: show, withdraw, and who is in it."""
+
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from typing import IO
+from uuid import UUID
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from kernels.errors import StateError
+from kernels.rounds.open_ensemble import OpenSamples, most_octets, open_stage
+from kernels.rounds.program import Program
+from privacy.errors import WrongBody
+from service import notices, open_samples, run_rows
+from service.access import Admin, Member, MemberAccess, Rostered
+from service.bodies import in_time
+from service.context import Context, Here
+from service.errors import (
+    BodyTooLarge,
+    BodyTooSlow,
+    LengthRequired,
+    NotFound,
+    SamplesDiffer,
+    SamplesNotAsked,
+    SamplesWithdrawn,
+    SpoolFull,
+    UploadUnderWay,
+)
+from service.prediction import Predicting
+from service.spool import Arriving
+from service.stated import OCTETS, states
+from service.times import iso_time
+
+router = APIRouter()
+
+_DRAINED = 64 << 20
+"""Of a body that is refused: read to its end, so that the sender hears the answer."""
+
+
+class ShownOut(BaseModel):
+    """A member that has shown samples, or has withdrawn."""
+
+    name: str
+    samples: int | None
+    octets: int | None
+    sha256: str | None
+    shown_at: str | None
+    withdrawn_at: str | None = Field(description="From then on none of them is here.")
+
+
+class OpenOut(BaseModel):
+    """Who is in a run's open ensemble."""
+
+    asked: bool = Field(description="Whether the run's program asks for samples at all.")
+    cohort: int = Field(description="How many members the run has.")
+    members: list[ShownOut]
+
+
+@router.put(
+    "/sessions/{session_id}/runs/{run_id}/samples",
+    status_code=204,
+    tags=["members: rounds"],
+    summary="Show samples of one's own model",
+    openapi_extra={"requestBody": {"required": True, "content": dict(OCTETS)}},
+)
+@states(
+    NotFound,
+    SamplesNotAsked,
+    SamplesWithdrawn,
+    SamplesDiffer,
+    LengthRequired,
+    BodyTooLarge,
+    BodyTooSlow,
+    UploadUnderWay,
+    SpoolFull,
+    WrongBody,
+    StateError,
+)
+async def show(member: Member, run_id: UUID, request: Request, here: Here, spool: Arriving) -> None:
+    """Take a safetensors file with a member's samples, once its run is done, and serve with them.
+
+    Only what the run's program asks for is taken, of the member that signed, and the same octets
+    if it comes again. No sum hides these numbers: a hospital's SDK sends them if the hospital's own
+    policy has a line for it.
+    """
+    body = request.stream()
+    try:
+        program = await run_in_threadpool(_expected, here, member, run_id)
+        size = _announced(request, most_octets(program))
+    except Exception:
+        await _drain(body)
+        raise
+    with spool.room(member.session_id, member.key, size) as file:
+        async with in_time(here.settings.vector_deadline_s):
+            await _arrived(body, size, member, file)
+        file.seek(0)
+        await run_in_threadpool(_keep, here, member, run_id, program, file)
+
+
+@router.delete(
+    "/sessions/{session_id}/samples",
+    status_code=204,
+    tags=["members: rounds"],
+    summary="Withdraw the samples of one's own model",
+)
+def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
+    """Withdraw from the open ensembles of every run of the session so far, for good.
+
+    When this is answered, the samples are deleted and in no prediction that is asked for
+    afterwards, at any replica. A member that is suspended may withdraw, too; one that has shown
+    nothing will not have shown anything.
+    """
+    with here.database.erasing() as connection:
+        open_samples.withdraw(connection, member.session_id, member.key, now=here.clock())
+        notices.tell(connection, member.session_id)
+    predictor.close(member.session_id)
+
+
+@router.get("/runs/{run_id}/samples", tags=["admins: runs"], summary="See who is in an ensemble")
+@states(NotFound)
+def shown(_: Admin, run_id: UUID, here: Here) -> OpenOut:
+    """List the members that show samples of their own models, and those that have withdrawn."""
+    with here.database.reading() as connection:
+        run = run_rows.find(connection, str(run_id))
+        found = open_samples.listed(connection, run.id)
+        cohort = open_samples.cohort(connection, run.id)
+    return OpenOut(
+        asked=open_stage(Program.from_json(run.program)) is not None,
+        cohort=cohort,
+        members=[
+            ShownOut(
+                name=each.name,
+                samples=each.samples,
+                octets=each.octets,
+                sha256=each.sha256,
+                shown_at=_when(each.shown_at),
+                withdrawn_at=_when(each.withdrawn_at),
+            )
+            for each in found
+        ],
+    )
+
+
+def _when(moment: float | None) -> str | None:
+    return None if moment is None else iso_time(moment)
+
+
+def _expected(here: Context, member: MemberAccess, run_id: UUID) -> Program:
+    with here.database.reading() as connection:
+        return open_samples.expected(connection, member.session_id, str(run_id), member.key)
+
+
+def _keep(
+    here: Context, member: MemberAccess, run_id: UUID, program: Program, file: IO[bytes]
+) -> None:
+    data = file.read()
+    samples = OpenSamples.from_bytes(data, program)
+    with here.database.changing() as connection:
+        open_samples.expected(connection, member.session_id, str(run_id), member.key)
+        open_samples.show(connection, str(run_id), member.key, samples, data, now=here.clock())
+
+
+def _announced(request: Request, most: int) -> int:
+    announced = request.headers.get("Content-Length", "")
+    if not announced.isascii() or not announced.isdigit():
+        raise LengthRequired("A request with samples says its Content-Length.")
+    if int(announced) > most:
+        raise BodyTooLarge(f"Samples for this run have at most {most} octets; these have more.")
+    return int(announced)
+
+
+async def _arrived(
+    body: AsyncIterator[bytes], size: int, member: MemberAccess, file: IO[bytes]
+) -> None:
+    """Read samples into the file, if they are as long as was said, and those that were signed."""
+    digest, here = hashlib.sha256(), 0
+    async for piece in body:
+        here += len(piece)
+        if here > size:
+            break
+        digest.update(piece)
+        file.write(piece)
+    if here != size:
+        raise LengthRequired("The body is not as long as its Content-Length says.")
+    if not hmac.compare_digest(digest.digest(), member.digest):
+        raise WrongBody("The samples are not those that were signed; send them again.")
+
+
+async def _drain(body: AsyncIterator[bytes]) -> None:
+    left = _DRAINED
+    async for piece in body:
+        left -= len(piece)
+        if left < 0:
+            return
