@@ -12,8 +12,9 @@ numbers, how many, and the SHA-256 of the octets exactly as they go out.
 
 One thing leaves without a mask, and only if the site's policy has a line for it: samples of the
 hospital's own model, for an open ensemble. They are made with the vector that they belong to, from
-the same broadcast, and kept; they leave when the run has made a model, and the policy still says
-so. A withdrawal in between keeps them here for good.
+the same broadcast, and kept; they leave when that sum was certified, so that all members had the
+same broadcast, the run has made a model, and the policy still says so. A withdrawal in between
+keeps them here for good.
 """
 
 import hashlib
@@ -30,8 +31,8 @@ from client_sdk.exchange import SAID, Effects, Exchange, Sent
 from client_sdk.home import OpenHome
 from client_sdk.policy import Policy
 from client_sdk.progress import SamplesLeft, SamplesNotTaken, VectorLeft, Watch
+from client_sdk.remembered import Charge, Departure, OwnSamples
 from client_sdk.sites import HospitalTable
-from client_sdk.store import Charge, Departure, OwnSamples
 from kernels.errors import KernelsError
 from kernels.plain import encode_json
 from kernels.rounds.algorithm import Algorithm, contributed
@@ -131,7 +132,7 @@ class Door:
                 contribution = contributed(algorithm, state, self.table.site)
                 integers = None if noise is None else noise.once()
                 vector = encoding.encode(contribution, noise=integers)
-                samples = self._samples(stage, state)
+                samples = self._samples(entry, task, stage, state)
             blocks = tuple(block.name for block in encoding.layout.blocks)
         step = client.upload(
             task,
@@ -173,7 +174,8 @@ class Door:
         if kept is None or kept.body is None:
             return
         now = self.exchange.clock.now()
-        if not self.policy.opens(self.run.program, today=now.date()):
+        allowed = self.policy.opens(self.run.program, today=now.date())
+        if not (allowed and self._is_certified(kept)):
             store.samples_not_needed(run)
             return
         if not store.samples_leave(run, now.isoformat(timespec="seconds")):
@@ -192,7 +194,18 @@ class Door:
         store.samples_taken(run)
         self.watch(SamplesLeft(kept.samples, kept.elements, kept.octets, kept.sha256))
 
-    def _samples(self, stage: int, state: Any) -> OwnSamples | None:
+    def _is_certified(self, kept: OwnSamples) -> bool:
+        """Whether a quorum has signed for the sum that samples belong to, on the same broadcast.
+
+        A coordinator could else show this hospital alone a state of its own making, end the run,
+        and have a model of this hospital's rows that nobody else would ever have agreed to.
+        """
+        name = self.run.session.bytes, self.run.run.bytes, kept.epoch
+        entry = self.home.client.journal.epochs.get(name)
+        slot = None if entry is None else entry.slots.get(kept.slot)
+        return slot is not None and slot.certified is not None
+
+    def _samples(self, entry: EpochEntry, task: Task, stage: int, state: Any) -> OwnSamples | None:
         """Make the samples that the program asks for with this stage, if the policy allows that."""
         program = self.run.program
         allowed = self.policy.opens(program, today=self.exchange.clock.now().date())
@@ -205,6 +218,8 @@ class Door:
         return OwnSamples(
             run=str(self.run.run),
             session=str(self.run.session),
+            epoch=entry.name[2],
+            slot=task.slot,
             samples=len(found.samples),
             elements=found.samples.numel() + found.noise_variance.numel() + 1,
             octets=len(body),

@@ -66,10 +66,10 @@ from client_sdk.progress import (
     Waiting,
     Watch,
 )
+from client_sdk.remembered import KnownRun, KnownSession
 from client_sdk.rosters import confirmed_by
 from client_sdk.runs import check_run
 from client_sdk.sites import Changes, HospitalTable, site_of
-from client_sdk.store import KnownRun, KnownSession
 from kernels.errors import KernelsError
 from kernels.rounds.program import Program
 from privacy.errors import PrivacyError

@@ -13,19 +13,18 @@
 be sent. Whether a journal is whole, ours and not from a backup is decided by privacy/securesum.
 """
 
-import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, fields, replace
+from dataclasses import astuple, fields, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
-from privacy.accounting.events import Release
+from client_sdk.remembered import Charge, Departure, KnownRun, KnownSession, OwnSamples
 from privacy.identity import Pins
-from privacy.ledger import Budget, Entry, Ledger
+from privacy.ledger import Budget, Ledger
 from privacy.securesum.records import Joined, Step
 from privacy.securesum.terms import Terms
 
@@ -64,9 +63,10 @@ CREATE TABLE charges (
 """
 _SAMPLES = """
 CREATE TABLE samples (
-    run TEXT PRIMARY KEY, session TEXT NOT NULL, samples INTEGER NOT NULL,
-    elements INTEGER NOT NULL, octets INTEGER NOT NULL, sha256 TEXT NOT NULL, rows TEXT NOT NULL,
-    left_at TEXT, withdrawn_at TEXT, refused TEXT, body BLOB
+    run TEXT PRIMARY KEY, session TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL,
+    samples INTEGER NOT NULL, elements INTEGER NOT NULL, octets INTEGER NOT NULL,
+    sha256 TEXT NOT NULL, rows TEXT NOT NULL, left_at TEXT, withdrawn_at TEXT, refused TEXT,
+    body BLOB
 ) STRICT;
 """
 
@@ -78,123 +78,6 @@ _STEPS = {
     4: _SAMPLES,
 }
 """From each version that this one brings up to its own."""
-
-
-@dataclass(frozen=True)
-class Departure:
-    """A vector that left: which numbers, how many, and the hash of the octets as they were sent.
-
-    rows: the digest of what it was computed from, rows to add and to remove included.
-    """
-
-    at: str
-    session: str
-    run: str
-    epoch: int
-    slot: int
-    stage: int
-    algorithm: str
-    blocks: str
-    elements: int
-    octets: int
-    sha256: str
-    rows: str = ""
-
-    def line(self) -> str:
-        """Say it in one line."""
-        return (
-            f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
-            f"{self.algorithm}  {', '.join(json.loads(self.blocks))}: {self.elements} numbers, "
-            f"{self.octets} octets, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
-        )
-
-
-@dataclass(frozen=True)
-class Charge:
-    """A sum that was charged to a data source's budget, in the transaction that let it leave.
-
-    release: the JSON of what it releases. rows: the digest of the table's rows, however dealt.
-    """
-
-    source: str
-    at: float
-    session: str
-    run: str
-    epoch: int
-    slot: int
-    release: str
-    rows: str = ""
-
-    @classmethod
-    def of(cls, source: str, entry: Entry, *, rows: bytes) -> "Charge":
-        """Keep a ledger's entry."""
-        release = json.dumps(entry.release.to_json())
-        return cls(source, entry.at, *entry.sum, release, rows.hex())
-
-    @property
-    def entry(self) -> Entry:
-        """The ledger's entry."""
-        release = Release.from_json(json.loads(self.release))
-        return Entry(self.at, self.session, self.run, self.epoch, self.slot, release)
-
-
-@dataclass(frozen=True)
-class OwnSamples:
-    """Samples of this hospital's own model that a run asked for, as they leave: not masked.
-
-    rows: the digest of what they were computed from. left_at: when they first left, if they have.
-    withdrawn_at: when this hospital took them back, or refused them beforehand: they do not leave
-    from then on. refused: the coordinator's code, if it did not take them. body: until it did.
-    """
-
-    run: str
-    session: str
-    samples: int
-    elements: int
-    octets: int
-    sha256: str
-    rows: str
-    left_at: str | None = None
-    withdrawn_at: str | None = None
-    refused: str | None = None
-    body: bytes | None = field(default=None, repr=False)
-
-    def line(self) -> str:
-        """Say it in one line."""
-        withdrawn = "" if self.withdrawn_at is None else f"  WITHDRAWN {self.withdrawn_at}"
-        refused = "" if self.refused is None else f"  not taken: {self.refused}"
-        return (
-            f"{self.left_at}  run {self.run}  {self.samples} samples of this hospital's own model: "
-            f"{self.elements} numbers, {self.octets} octets, NOT MASKED  SHA-256 {self.sha256}  "
-            f"of rows {self.rows[:16]}{withdrawn}{refused}"
-        )
-
-
-@dataclass(frozen=True)
-class KnownSession:
-    """A session as it was when this hospital joined it."""
-
-    session: str
-    address: str
-    name: str
-    member: str
-    program: str
-    seed: int
-
-
-@dataclass(frozen=True)
-class KnownRun:
-    """A run that this hospital took part in."""
-
-    run: str
-    session: str
-    kind: str
-    program: str
-    status: str = "running"
-    code: str = ""
-    detail: str = ""
-    model: str | None = None
-    fetched: bool = False
 
 
 class Store:
@@ -271,7 +154,12 @@ class Store:
                 self._insert("OR IGNORE", "departures", departure)
             if charge is not None:  # never a second time: each sum is charged once
                 self._insert("", "charges", charge)
-            if samples is not None:  # not over a withdrawal
+            if samples is not None:  # in place of those of a sum that was lost; not of withdrawn
+                waits = "left_at IS NULL AND withdrawn_at IS NULL"
+                self._db.execute(
+                    f"DELETE FROM samples WHERE run = ? AND {waits}",  # noqa: S608
+                    (samples.run,),
+                )
                 self._insert("OR IGNORE", "samples", samples)
             if run is not None:
                 self._insert("OR IGNORE", "runs", run)
@@ -370,7 +258,7 @@ class Store:
         with self._writing():
             self._db.execute(
                 "INSERT OR IGNORE INTO samples "
-                "SELECT run, session, 0, 0, 0, '', '', NULL, NULL, NULL, NULL "
+                "SELECT run, session, 0, 0, 0, 0, 0, '', '', NULL, NULL, NULL, NULL "
                 "FROM runs WHERE session = ?",
                 (session,),
             )

@@ -13,7 +13,8 @@ import pytest
 
 from client_sdk.errors import HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
 from client_sdk.home import Home
-from client_sdk.store import Charge, Departure, KnownRun, Store
+from client_sdk.remembered import Charge, Departure, KnownRun
+from client_sdk.store import Store
 from privacy.accounting.events import Release
 from privacy.identity import Pins
 from privacy.ledger import Budget, Entry

@@ -24,9 +24,9 @@ from client_sdk.exchange import Call, Lost, Reply
 from client_sdk.home import Home
 from client_sdk.policy import Policy
 from client_sdk.progress import SamplesAsked, SamplesLeft, SamplesNotTaken, VectorLeft
+from client_sdk.remembered import OwnSamples
 from client_sdk.simulation import simulate
 from client_sdk.sites import site_of
-from client_sdk.store import OwnSamples
 from client_sdk.transport import run
 from client_sdk.withdrawal import withdraw
 from kernels.rounds import linear, moments, predictive

@@ -1,0 +1,111 @@
+"""A21: samples of one hospital's own model tell who was in its table, and no sum hides them.
+
+So they leave only where the hospital's own policy has a line for it, only for a sum that a quorum
+has certified, and never where a session promises differential privacy.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from client_sdk.exchange import Call, Lost, Reply
+from client_sdk.home import Home
+from client_sdk.policy import Policy
+from kernels.errors import NotPrivate
+from kernels.gaussians import Gaussian
+from kernels.local_posterior import LocalPosterior
+from kernels.rounds import moments, predictive
+from kernels.rounds.open_ensemble import samples_of
+from kernels.rounds.private import Privacy
+from kernels.rounds.site import Part
+from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.hospitals import Hospital, drive, permissive
+from tests.rounds import sums, tables
+from tests.rounds.test_predictive import SPEC
+from tests.service.programs import PRIVATE
+
+NAMES = ("A", "B", "C")
+PROGRAM = tables.program(replace(SPEC, open=True))
+
+
+def test_whoever_has_the_samples_tells_patients_from_strangers() -> None:
+    """By the likelihood alone, with nothing known of the others: why consent is asked for."""
+    site, strangers = tables.site(40, seed=1), tables.site(400, seed=1, held_out=0.0)
+    model = sums.after_all(
+        moments, moments.Spec(), tables.program().start(), [site, strangers]
+    ).model
+    spec = replace(SPEC, open=True, hidden=(100, 100), cycles=5, cycle_epochs=40)
+    shown = samples_of(predictive.State(model, spec), site)
+    assert shown is not None
+    posterior = LocalPosterior(spec.network(model), shown.samples, shown.noise_variance)
+
+    def likelihoods(of: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+        x, y = of.table(Part.TRAINING, model)  # type: ignore[attr-defined]
+        said = posterior.predict(x)
+        found = Gaussian(said.mean, said.variance).log_density(y).sum(1)
+        return np.asarray(found.numpy())
+
+    patients, others = likelihoods(site), likelihoods(strangers)
+    auc = float((patients[:, None] > others[None, :]).mean())
+    assert auc > 0.6, "a coin is 0.5"
+
+
+@pytest.fixture
+def hospitals(tmp_path: Path) -> tuple[SmallCoordinator, list[Hospital]]:
+    coordinator = SmallCoordinator(PROGRAM, NAMES)
+    keys = {name: Home(tmp_path / name).identity().key for name in NAMES}
+    coordinator.members.update(keys)
+    coordinator.start()
+    return coordinator, [
+        Hospital(coordinator.link(i), tmp_path / name, table, permissive(PROGRAM), roster=keys)
+        for i, (name, table) in enumerate(zip(NAMES, tables.tables(3), strict=True))
+    ]
+
+
+def test_a_coordinator_that_asks_gets_none_without_the_hospitals_own_line(
+    hospitals: tuple[SmallCoordinator, list[Hospital]],
+) -> None:
+    coordinator, members = hospitals
+    methods: set[str] = set()
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        methods.add(call.method)
+        return coordinator.answer(call)
+
+    drive(members, coordinator, network)
+    assert [hospital.error for hospital in members] == [None] * 3
+    assert methods == {"GET", "POST"}
+    assert not coordinator.samples
+
+
+def test_a_run_that_is_said_to_be_done_before_its_sum_was_certified_gets_none(
+    hospitals: tuple[SmallCoordinator, list[Hospital]],
+) -> None:
+    """As where the broadcast was the victim's alone: no quorum would have signed for it."""
+    coordinator, members = hospitals
+    for hospital in members:
+        hospital.policy = replace(hospital.policy, open_ensemble=True)
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        reply = coordinator.answer(call)
+        if coordinator.stage == 1 and len(coordinator.sums.slot.uploaded) == 3:
+            done = {"status": "done", "code": None, "detail": None}
+            coordinator.outcome = {**done, "model": coordinator.model_id}
+        return reply
+
+    drive(members, coordinator, network)
+    assert [hospital.error for hospital in members] == [None] * 3
+    assert not coordinator.samples
+
+
+def test_a_session_with_differential_privacy_cannot_ask() -> None:
+    stages = (moments.Spec(), replace(SPEC, open=True))
+    with pytest.raises(NotPrivate):
+        replace(PRIVATE, stages=stages, privacy=Privacy(multipliers=(1.0, 1.0)))
+
+
+def test_no_policy_says_yes_by_default() -> None:
+    assert not Policy().open_ensemble
+    assert not permissive(PROGRAM).open_ensemble
