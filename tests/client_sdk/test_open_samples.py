@@ -33,6 +33,7 @@ from kernels.rounds import linear, moments, predictive
 from kernels.rounds.open_ensemble import OpenSamples, samples_of
 from kernels.rounds.private import Privacy
 from kernels.rounds.program import Program
+from privacy.securesum.records import Step
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.coordinator import ORIGIN, SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, Killed, drive, permissive
@@ -249,6 +250,21 @@ def test_after_a_withdrawal_in_the_middle_of_a_run_no_octet_leaves(
         for hospital in hospitals:
             (hospital.path / "journal.sqlite").unlink()
             (hospital.path / "identity.key").unlink()
+
+
+def test_a_withdrawal_between_the_last_look_and_the_first_octet_holds(homes: Path) -> None:
+    Home(homes).identity()
+    store, other = Home(homes).read(), Home(homes).read()
+    own = OwnSamples("run", "session", 0, 1, 4, 9, 3, "ab", "cd", body=b"abc")
+    store.commit(Step(None), samples=own)
+    assert store.samples_to_send("run") == own
+    other.withdraw_samples("session", "now")
+    assert not store.samples_leave("run", "later")
+    store.commit(Step(None), samples=own)
+    assert store.samples_to_send("run") is None
+    assert store.samples() == []
+    store.close()
+    other.close()
 
 
 def test_a_withdrawal_that_nobody_hears_still_holds_here(made: Callable[..., Made]) -> None:

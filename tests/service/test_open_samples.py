@@ -1,5 +1,6 @@
 """Samples that members show: taken if they are what was asked for, served, and gone at once."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -355,10 +356,18 @@ def test_what_was_withdrawn_at_one_replica_no_other_predicts_with(
             run.show(i)
         for replica in (one, other):
             check(run.ask(replica), 0, 1, 2)  # both have it in memory
+            replica.app.state.predictor.close = lambda _: None  # and hear of nothing
         for gone, left in ((1, (0, 2)), (2, (0,))):
             assert run.withdraw(gone).status_code == 204
             for replica in (other, one):
                 check(run.ask(replica), *left)
+        # Where a notice is heard, memory is given back without anyone asking.
+        del other.app.state.predictor.close
+        assert run.withdraw(0).status_code == 204
+        until = time.monotonic() + 30
+        while other.app.state.predictor._open._kept and time.monotonic() < until:
+            time.sleep(0.05)
+        assert not other.app.state.predictor._open._kept
 
 
 # -- the SDK's own requests
