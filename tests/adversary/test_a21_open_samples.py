@@ -32,7 +32,7 @@ PROGRAM = tables.program(replace(SPEC, open=True))
 
 def test_whoever_has_the_samples_tells_patients_from_strangers() -> None:
     """By the likelihood alone, with nothing known of the others: why consent is asked for."""
-    site, strangers = tables.site(40, seed=1), tables.site(400, seed=1, held_out=0.0)
+    site, strangers = tables.site(40, seed=1), tables.site(400, seed=16, held_out=0.0)
     model = sums.after_all(
         moments, moments.Spec(), tables.program().start(), [site, strangers]
     ).model
@@ -49,7 +49,7 @@ def test_whoever_has_the_samples_tells_patients_from_strangers() -> None:
 
     patients, others = likelihoods(site), likelihoods(strangers)
     auc = float((patients[:, None] > others[None, :]).mean())
-    assert auc > 0.6, "a coin is 0.5"
+    assert auc > 0.65, "a coin is 0.5"
 
 
 @pytest.fixture
