@@ -252,6 +252,7 @@ class Store:
         """Forget the samples of a run that made no model, and those that may no longer leave."""
         with self._writing():
             self._db.execute("DELETE FROM samples WHERE run = ? AND left_at IS NULL", (run,))
+            self._db.execute("UPDATE samples SET body = NULL WHERE run = ?", (run,))
 
     def withdraw_samples(self, session: str, at: str) -> None:
         """Take all samples of a session back: of every run so far none leaves from now on."""

@@ -43,13 +43,16 @@ class OpenEnsembles:
         with self._database.reading() as connection:
             who = open_samples.present(connection, model_id)
             with self._lock:
-                kept = self._kept.pop(model_id, None)
+                kept = self._kept.get(model_id)
+                if kept is not None and kept.who != who:
+                    kept = None
+                    del self._kept[model_id]
             if not who:
                 raise NotFitted(
                     "no hospital shows its samples for this model: ask without `ensemble`, for "
                     "the student of all of them"
                 )
-            if kept is None or kept.who != who:
+            if kept is None:
                 try:
                     read = open_samples.load(connection, model_id, who)
                     ensemble = OpenEnsemble.of(model, read.program, read.samples)
@@ -61,6 +64,7 @@ class OpenEnsembles:
                     ) from error
         with self._lock:
             self._kept[model_id] = kept
+            self._kept.move_to_end(model_id)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return kept

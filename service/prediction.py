@@ -111,6 +111,8 @@ class Predictor:
         if ensemble is not None:
             method = committee_method(method)
         opened = None if serving is None else serving.ensemble
+        if opened is not None:  # each member's networks are asked
+            self._charge(access, rows * (len(opened.members) - 1))
         predictions = methods.predicted(model, table(model.schema), method=method, ensemble=opened)
         self._count(rows)
         count = known(model.statistics, "linear").count if opened is None else opened.rows

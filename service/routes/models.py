@@ -136,6 +136,6 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
 @states(NotFound)
 def delete_model(_: Admin, name: str, here: Here, predictor: Predicting) -> None:
     """Delete a model, by its id and not by an alias, with every alias that points at it."""
-    with here.database.changing() as connection:
+    with here.database.erasing() as connection:
         models.remove(connection, name)
     predictor.drop(name)

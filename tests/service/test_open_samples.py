@@ -161,6 +161,17 @@ def test_variances_of_an_ensemble_of_few_rows_are_withheld_from_callers(run: Ope
     check(run.ask(), 0, 1)  # the admin sees them
 
 
+def test_a_row_counts_once_for_each_hospital_that_is_asked(tmp_path: Path) -> None:
+    with Coordinator(tmp_path, caller_rows_per_minute=12) as coordinator:
+        run = opened(coordinator)
+        for i in range(3):
+            run.show(i)
+        caller = add_caller(coordinator, run.model)
+        body = {"model": run.model, "columns": COLUMNS, "ensemble": "open"}
+        asked = [coordinator.bearer(caller, "POST", "/predict", body) for _ in range(3)]
+        assert [answer.status_code for answer in asked] == [200, 200, 429]
+
+
 # -- taken, or not
 
 
