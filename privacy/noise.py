@@ -20,9 +20,6 @@ from numpy.typing import NDArray
 from privacy.encoding import Encoding
 from privacy.errors import NoiseError
 
-MECHANISM = "exact discrete Gaussian noise, a share from every member"
-"""What it is called where people read what was released."""
-
 Source = Callable[[int, int], NDArray[np.int64]]
 """(deviation, count) → so many independent integers."""
 

@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 from kernels.rounds.card_sections import explained
 from kernels.rounds.program import Program
 from privacy.accounting.cost import cost
+from privacy.accounting.events import MECHANISM
 from privacy.ledger import Ledger
-from privacy.noise import MECHANISM
 from service import ledgers, sessions
 from service.sessions import Session
 from service.times import iso_time

@@ -27,11 +27,10 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from privacy.accounting.events import Release
+from privacy.accounting.events import MECHANISM, Release
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.identity import Member, Roster
 from privacy.ledger import Entry, Ledger
-from privacy.noise import MECHANISM
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import NotAMember, OutOfOrder
 from privacy.securesum.messages import (

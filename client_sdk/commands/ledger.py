@@ -72,7 +72,7 @@ def ledger_command(
 def _promises(store: "Store") -> Iterator[tuple[str, str]]:
     """Say what the noise of each session covers, whatever it costs."""
     from kernels.rounds.program import Program
-    from privacy.noise import MECHANISM
+    from privacy.accounting.events import MECHANISM
 
     for session, terms in store.terms().items():
         known = store.session(session)

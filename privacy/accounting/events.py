@@ -8,6 +8,9 @@ from privacy.encoding import Encoding
 from privacy.errors import AccountingError
 from privacy.scales import SHARE_DEVIATION
 
+MECHANISM = "exact discrete Gaussian noise, a share from every member"
+"""What noise it is, where people read what was released."""
+
 _MOST_SUMS = 10**9
 _MULTIPLIERS = (1e-9, 1e9)
 _TEXT = 100
