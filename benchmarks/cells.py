@@ -9,8 +9,9 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,19 +62,34 @@ class Cells:
 
         Each is measured in a process of one thread, and kept as soon as it is there.
         """
-        context = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(
-            2, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool:
-            futures = {
-                pool.submit(work, *arguments): name
-                for name, arguments in wanted.items()
-                if name not in self
-            }
-            for future in as_completed(futures):
-                self.measure(futures[future], future.result)
+        missing = {name: each for name, each in wanted.items() if name not in self}
+        for name, result in two_at_a_time(work, missing):
+            self.measure(name, partial(_same, result))
         return {name: self._done[name] for name in wanted}
 
     def finish(self) -> None:
         """Forget everything: the run is complete."""
         self._path.unlink(missing_ok=True)
+
+
+def two_at_a_time(
+    work: Callable[..., Result], wanted: Mapping[str, tuple[Any, ...]]
+) -> Iterator[tuple[str, Result]]:
+    """Yield every name with `work(*arguments)` as soon as it is there, from two processes.
+
+    Each has one thread. Whoever stops does not wait for what nobody would keep.
+    """
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        2, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        futures = {pool.submit(work, *arguments): name for name, arguments in wanted.items()}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _same(result: Result) -> Result:
+    return result

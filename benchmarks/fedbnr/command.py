@@ -1,10 +1,8 @@
 """The run: which cells are missing, two processes that measure them, and what becomes of them."""
 
-import multiprocessing
 import time
 from argparse import Namespace
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from benchmarks.cells import two_at_a_time
 from benchmarks.datasets import FILES
 from benchmarks.fedbnr.anchors import read_anchors
 from benchmarks.fedbnr.claims import claims
@@ -20,12 +19,14 @@ from benchmarks.fedbnr.drawings import draw_costs, draw_rows
 from benchmarks.fedbnr.families import FAMILIES, measure
 from benchmarks.fedbnr.kept import Kept, Result
 from benchmarks.fedbnr.protocol import CLIENTS, Column
-from benchmarks.fedbnr.tables import Results, markdown
+from benchmarks.fedbnr.tables import Results, markdown, seeds_of
 from benchmarks.registry import RESULTS, Figures
 
-PROCESSES = 2
 REPORTED = "rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client"
+CLAIMED = "FedBNR exact", "FedBNR", "FedBNR-KD", "Central GP"
 QUICK = "exact_quick"
+PROBES = "skillcraft", "sml"
+"""The smallest sets, and all kernels that there are."""
 
 
 @dataclass(frozen=True)
@@ -47,14 +48,15 @@ def run(options: Namespace) -> Figures:
     path = RESULTS / f"{stem}.cells.json"
     if options.anew:
         path.unlink(missing_ok=True)
-    found = _measured(Kept(path), list(_cells(quick=options.quick)), options)
+    cells = list(_cells(quick=options.quick))
+    found = _measured(Kept(path), cells, options)
     results = Results(
         {(row, cell.column): one for cell, result in found.items() for row, one in result.items()}
     )
     anchors = read_anchors(options.data.parent / "anchors")
     text = markdown(results, anchors)
     held = list(claims(results, anchors))
-    summary = "\n".join(f"- {claim}" for claim in held)
+    summary = "\n".join([_reached(results, found, cells), "", *(f"- {claim}" for claim in held)])
     (RESULTS / f"{stem}.md").write_text(f"# FedBNR on five sets\n\n{summary}\n\n{text}")
     print(text)
     print(summary)
@@ -73,9 +75,24 @@ def run(options: Namespace) -> Figures:
     if not options.only:
         figures |= gap_between_clients(options.data) | cost_of_clients(options.data)
         figures["exact_over_pooled_cpu"] = figures["exact_over_pooled_cpu_10"]
+    figures["cells"], figures["cells_of"] = len(found), len(cells)
+    figures["cpu_s"] = _cpu_seconds(found)
     figures["claims_held"] = sum(claim.held >= claim.needed for claim in held)
     figures["claims"] = len(held)
     return figures
+
+
+def _reached(results: Results, found: Mapping[Cell, Result], cells: list[Cell]) -> str:
+    """Say how much of the run there is, and of how many seeds the claims' means are."""
+    seeds = ", ".join(f"{row} {seeds_of(results, 'rmse', row)}" for row in CLAIMED)
+    whole = "" if len(found) == len(cells) else ": **not all of the run yet**"
+    cpu = f"{_cpu_seconds(found):,.0f} CPU seconds"
+    return f"{len(found)} of {len(cells)} cells{whole}, {cpu}; seeds: {seeds}."
+
+
+def _cpu_seconds(found: Mapping[Cell, Result]) -> float:
+    # All rows of a cell are of one training.
+    return sum(next(iter(result.values()))["cpu_s"] for result in found.values())
 
 
 def _cells(*, quick: bool) -> Iterator[Cell]:
@@ -89,31 +106,33 @@ def _cells(*, quick: bool) -> Iterator[Cell]:
 
 def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell, Result]:
     codes = {name: family.code() for name, family in FAMILIES.items()}
+    work = {cell.name: (cell, options.data) for cell in cells}
+
+    def measured(names: Collection[str]) -> dict[str, Result]:
+        return dict(two_at_a_time(_timed, {name: work[name] for name in names}))
+
+    for family in {cell.family for cell in cells}:
+        kept.affirm(_probes(family), codes[family], measured)
     found = {
         cell: result
         for cell in cells
         if (result := kept.result(cell.name, codes[cell.family])) is not None
     }
     missing = [cell for cell in cells if cell not in found and options.only in cell.name]
-    context = multiprocessing.get_context("spawn")
-    with (
-        ProcessPoolExecutor(
-            PROCESSES, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)
-        ) as pool,
-        _bar() as bar,
-    ):
+    with _bar() as bar:
         task = bar.add_task("", total=len(missing))
-        futures = {pool.submit(_timed, cell, options.data): cell for cell in missing}
-        try:
-            for future in as_completed(futures):
-                cell, result = futures[future], future.result()
-                kept.keep(cell.name, codes[cell.family], result)
-                found[cell] = result
-                bar.update(task, advance=1, description=cell.name)
-        finally:
-            # Whoever stops a run does not wait for the cells that nobody would keep.
-            pool.shutdown(cancel_futures=True)
+        for name, result in two_at_a_time(_timed, {cell.name: work[cell.name] for cell in missing}):
+            cell, _ = work[name]
+            kept.keep(name, codes[cell.family], result)
+            found[cell] = result
+            bar.update(task, advance=1, description=name)
     return found
+
+
+def _probes(family: str) -> list[str]:
+    """Return the cells that tell whether a family's changed code has changed its numbers."""
+    clients = FAMILIES[family].clients[0]
+    return [Cell(family, Column(dataset, clients, 0)).name for dataset in PROBES]
 
 
 def _timed(cell: Cell, data: Path) -> Result:

@@ -25,6 +25,8 @@ _ANCHORED = {"rmse": "rmse", "rmse_min": "rmse", "ece": "ece", "mce": "mce", "br
 _REFERENCE = {"rmse": "FedBNR", "rmse_min": "FedBNR"}
 """What a metric's arrows compare with: the thesis's choice; FedBNR-KD for the others."""
 
+COLUMNS = [(dataset, clients) for dataset in FILES for clients in CLIENTS]
+
 CENTRAL = {row for family in FAMILIES.values() for row in family.rows if family.clients != CLIENTS}
 
 
@@ -71,15 +73,22 @@ def markdown(results: Results, anchors: Anchors) -> str:
 
 def _table(results: Results, anchors: Anchors, metric: str) -> str:
     reference = _REFERENCE.get(metric, "FedBNR-KD")
-    columns = [(dataset, clients) for dataset in FILES for clients in CLIENTS]
-    header = ["", *(f"{dataset} {clients}" for dataset, clients in columns), f"p, {reference}"]
+    names = [f"{dataset} {clients}" for dataset, clients in COLUMNS]
+    header = ["", *names, f"p, {reference}", "seeds"]
     lines = [f"## {TITLES[metric]}", "", _line(header), _line(["---"] * len(header))]
     for row in ROWS:
-        cells = [_cell(results, anchors, metric, row, reference, *column) for column in columns]
+        cells = [_cell(results, anchors, metric, row, reference, *column) for column in COLUMNS]
         if any(cells):
-            overall = _overall(results, metric, row, reference, columns)
-            lines.append(_line([row, *(cell or "–" for cell in cells), overall]))
+            overall = _overall(results, metric, row, reference)
+            seeds = seeds_of(results, metric, row)
+            lines.append(_line([row, *(cell or "–" for cell in cells), overall, seeds]))
     return "\n".join(lines)
+
+
+def seeds_of(results: Results, metric: str, row: str) -> str:
+    """Return how many seeds a row's means are of: the least and the most of any column."""
+    counts = {len(results.by_seed(row, metric, *column)) for column in COLUMNS}
+    return "–".join(str(count) for count in sorted({min(counts), max(counts)}))
 
 
 def _line(cells: Sequence[str]) -> str:
@@ -115,12 +124,10 @@ def number(value: float) -> str:
     return f"{value:.3f}" if size < 1 else f"{value:.2f}" if size < 10 else f"{value:.1f}"
 
 
-def _overall(
-    results: Results, metric: str, row: str, reference: str, columns: list[tuple[str, int]]
-) -> str:
+def _overall(results: Results, metric: str, row: str, reference: str) -> str:
     """Say how surely a row is worse (or better) than the reference over all columns together."""
     ratios: list[float] = []
-    for column in columns:
+    for column in COLUMNS:
         ours, theirs = results.pairs(row, reference, metric, *column)
         # An NLL may be negative: its difference is a log ratio of densities already.
         direct = metric == "nll"
