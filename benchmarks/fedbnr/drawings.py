@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.lines import Line2D
+from matplotlib.ticker import LogFormatter
 
 from benchmarks.datasets import FILES
 from benchmarks.fedbnr.families import ROWS
@@ -13,6 +15,7 @@ from benchmarks.pictures import canvas, save
 
 WAYS = {"FedBNR exact": "#1a7f37", "FedBNR": "#1f5fa8", "FedBNR-KD": "#e4572e"}
 STYLES = {10: "-", 100: "--"}
+MARKERS = {10: "o", 100: "s"}
 AXES = {"sums": "secure sums", "sent": "bytes sent by a client"}
 
 
@@ -35,6 +38,7 @@ def draw_costs(results: Results, *, quick: bool) -> Path | None:
                     style = {"color": WAYS[row], "ls": STYLES[clients], "lw": 1.5}
                     axis.plot(curve[cost], best, label=f"{row}, {clients} clients", **style)
             axis.set(title=dataset if down == 0 else "", xlabel=label, xscale="log", yscale="log")
+            _plain(axis.yaxis)
     axes[0, 0].set_ylabel("least test RMSE so far")
     axes[1, 0].set_ylabel("least test RMSE so far")
     _share_legend(figure, axes)
@@ -42,7 +46,7 @@ def draw_costs(results: Results, *, quick: bool) -> Path | None:
 
 
 def draw_rows(results: Results, *, quick: bool) -> Path | None:
-    """Draw each row's RMSE and ECE, with every seed a dot."""
+    """Draw each row's RMSE and ECE, every seed a dot and their mean a stroke."""
     figure, axes = canvas(len(FILES), rows=2, width=3.4, height=3.4)
     drawn = False
     for down, metric in enumerate(("rmse", "ece")):
@@ -53,16 +57,28 @@ def draw_rows(results: Results, *, quick: bool) -> Path | None:
                     values = list(results.by_seed(row, metric, dataset, clients).values())
                     if values:
                         drawn = True
-                        color = "#1a7f37" if row == "FedBNR exact" else "#555555"
-                        marker = "o" if clients == CLIENTS[0] else "s"
+                        color = WAYS.get(row, "#555555")
                         height = np.full(len(values), place + shift)
-                        axis.plot(values, height, marker, ms=3, alpha=0.5, color=color)
+                        axis.plot(values, height, MARKERS[clients], ms=3, alpha=0.5, color=color)
+                        axis.plot(np.mean(values), place + shift, "|", ms=8, color=color)
             labels = list(reversed(ROWS)) if across == 0 else [""] * len(ROWS)
             axis.set_yticks(range(len(ROWS)), labels, fontsize=7)
             axis.set(title=dataset if down == 0 else "", xlabel=metric.upper())
             if metric == "rmse":
                 axis.set_xscale("log")
+                _plain(axis.xaxis)
+    clients_of = [
+        Line2D([], [], ls="", marker=marker, color="#555555", label=f"{clients} clients")
+        for clients, marker in MARKERS.items()
+    ]
+    figure.legend(handles=clients_of, loc="outside lower center", ncols=len(MARKERS))
     return save(figure, "fedbnr", quick=quick) if drawn else None
+
+
+def _plain(axis: Any) -> None:
+    """Label a logarithmic axis by numbers instead of powers of ten."""
+    axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
+    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.6)))
 
 
 def _share_legend(figure: Any, axes: Any) -> None:
