@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.ticker import LogFormatter
+from matplotlib.ticker import MaxNLocator, NullLocator
 
 from benchmarks.datasets import FILES
 from benchmarks.fedbnr.families import ROWS
@@ -77,8 +77,9 @@ def draw_rows(results: Results, *, quick: bool) -> Path | None:
 
 def _plain(axis: Any) -> None:
     """Label a logarithmic axis by numbers instead of powers of ten."""
-    axis.set_major_formatter(LogFormatter(labelOnlyBase=False))
-    axis.set_minor_formatter(LogFormatter(labelOnlyBase=False, minor_thresholds=(1.5, 0.6)))
+    axis.set_major_locator(MaxNLocator(5))
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _share_legend(figure: Any, axes: Any) -> None:
