@@ -92,7 +92,7 @@ def _reached(results: Results, found: Mapping[Cell, Result], cells: list[Cell]) 
 
 def _cpu_seconds(found: Mapping[Cell, Result]) -> float:
     # All rows of a cell are of one training.
-    return sum(next(iter(result.values()))["cpu_s"] for result in found.values())
+    return sum(float(next(iter(result.values()))["cpu_s"]) for result in found.values())
 
 
 def _cells(*, quick: bool) -> Iterator[Cell]:
