@@ -87,8 +87,8 @@ def measure(name: str, data: Path, split: str, seed: int) -> dict[str, dict[str,
         )
         found[student] = predict(spec, parameters, x)
     return {
-        "mse": {method: _summed((each.mean - y).square()) for method, each in found.items()},
-        "nll": {method: _summed(_printed_nll(each, y)) for method, each in found.items()},
+        "mse": {method: summed((each.mean - y).square()) for method, each in found.items()},
+        "nll": {method: summed(_printed_nll(each, y)) for method, each in found.items()},
     }
 
 
@@ -139,7 +139,7 @@ def _tensors(rows: Matrix) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, -1:].copy())
 
 
-def _summed(losses: Tensor) -> float:
+def summed(losses: Tensor) -> float:
     """Add up the means of batches of 100 rows, as the papers' code does."""
     return float(sum(losses[rows].mean() for rows in chunks(len(losses), BATCH)))
 

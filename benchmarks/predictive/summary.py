@@ -93,7 +93,7 @@ class Summary:
             for method in METHODS
         }
         over, minus = self.students()
-        found["student_over_teacher_nll"] = max(over.values())
+        found["student_over_teacher_nll"] = max(over.values(), default=1.0)
         found["student_minus_teacher_nll"] = max(minus.values(), default=0.0)
         for split in SPLITS:
             good = sum(self.fedbnr_is_best_or_near(name, split) for name in FILES)
