@@ -79,7 +79,7 @@ def _rows(count: int) -> Tensor:
 def _student(network: NetworkSpec, samples: Tensor) -> Distilled:
     """Return what clients of these samples have taught, in one epoch: more make it no slower."""
     x = _rows(100)
-    said = outputs(network, samples, x).unflatten(0, (-1, SAMPLES))
+    said = outputs(network, samples, x).reshape(-1, SAMPLES, len(x), 1)
     prior = Gaussian(torch.zeros_like(said[0, 0]), torch.full_like(said[0, 0], 4.0))
     committee = Committee.of(
         Gaussian(said.mean(1), 1 + said.var(1)),

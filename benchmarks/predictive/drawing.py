@@ -70,7 +70,8 @@ def _dot(
     height = place - 0.17 if student else place + 0.17 * (method in COMMITTEES)
     if lost > MOST:
         axis.plot([MOST * 1.04], [height], ">", color=colour, mfc=fill, ms=4)
-        axis.text(MOST * 1.09, height, f"+{lost:.1f}", fontsize=6, va="center", color=colour)
+        if not student:  # its number is its teacher's, and stands there
+            axis.text(MOST * 1.09, place, f"+{lost:.1f}", fontsize=7, va="center", color=colour)
         return
     axis.errorbar(
         lost, height, xerr=standard_error(values), fmt="o", color=colour, mfc=fill, ms=5, lw=1
