@@ -5,7 +5,7 @@ call, the least of many.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -31,7 +31,6 @@ def costs(*, asked: tuple[int, ...] = ROWS, seconds: float = 0.15) -> tuple[dict
 
     asked: rows of a request. seconds: of CPU for each measurement.
     """
-    least = partial(_least, seconds=seconds)
     network = NetworkSpec(inputs=INPUTS)
     everyone = torch.stack(
         [starting_parameters(network, seed=i) for i in range(SAMPLES * max(CLIENTS))]
@@ -44,16 +43,16 @@ def costs(*, asked: tuple[int, ...] = ROWS, seconds: float = 0.15) -> tuple[dict
     lines = [header, ["---"] * len(header)]
     for rows in asked:
         x = _rows(rows)
-        alone = least(partial(_one, network, everyone[0], x))
-        taught = [
-            least(partial(student.predict, Method.MIXTURE, x)) / alone
-            for student in students.values()
-        ]
-        together = {
-            clients: least(partial(outputs, network, many, x)) / alone
-            for clients, many in samples.items()
-        }
-        looped = least(partial(_looped, network, samples[5], x)) / alone
+        work: dict[str, Callable[[], object]] = {"one": partial(_one, network, everyone[0], x)}
+        for clients, student in students.items():
+            work[f"student {clients}"] = partial(student.predict, Method.MIXTURE, x)
+        for clients, many in samples.items():
+            work[f"open {clients}"] = partial(outputs, network, many, x)
+        work["looped"] = partial(_looped, network, samples[5], x)
+        cost = _least(work, seconds=seconds)
+        taught = [cost[f"student {clients}"] / cost["one"] for clients in TAUGHT_BY]
+        together = {clients: cost[f"open {clients}"] / cost["one"] for clients in CLIENTS}
+        looped = cost["looped"] / cost["one"]
         figures[f"student_over_network_time_{rows}"] = max(taught)
         figures[f"loop_over_batched_{rows}"] = looped / together[5]
         lines.append(
@@ -100,13 +99,13 @@ def _looped(network: NetworkSpec, many: Tensor, x: Tensor) -> list[Tensor]:
     return [outputs(network, each, x) for each in many]
 
 
-def _least(work: Callable[[], object], *, seconds: float) -> float:
-    work()
-    found, spent = float("inf"), 0.0
-    while spent < seconds:
-        start = time.process_time()
-        work()
-        work()
-        took = time.process_time() - start
-        found, spent = min(found, took / 2), spent + took
+def _least(work: Mapping[str, Callable[[], object]], *, seconds: float) -> dict[str, float]:
+    """Return the least time of each, in turns, so that a noisy moment is everyone's."""
+    found, spent = dict.fromkeys(work, float("inf")), 0.0
+    while spent < seconds * len(work):
+        for name, call in work.items():
+            start = time.process_time()
+            call()
+            took = time.process_time() - start
+            found[name], spent = min(found[name], took), spent + took
     return found
