@@ -48,7 +48,7 @@ def _honest(cells: Cells, options: Namespace) -> tuple[Figures, str]:
         "\n".join(summary.bars()),
         summary.tables(),
         "## What a prediction costs, over one network",
-        "The open ensemble has 6 samples of each client, all in one batched product of matrices.",
+        "Students of 2, 5 and 20 clients; open ensembles of 1 to 20 clients with 6 samples each.",
         table,
     ]
     return {**summary.figures(), **figures}, "\n\n".join(parts) + "\n"
