@@ -59,7 +59,7 @@ class Lesson:
         check_learning_rate(learning_rate=self.learning_rate)
 
     def taught(self, spec: StudentSpec, teacher: Gaussian, inputs: Tensor) -> Tensor:
-        """Return the parameters of the student of a teacher's moments at inputs (K, p)."""
+        """Return students' parameters, (…, P), of teachers' moments, (…, K, T), at inputs."""
         return distil(
             spec,
             teacher,
@@ -159,13 +159,21 @@ class Distilled:
     def taught(self, methods: Sequence[Method], *, beta: Tensor | None = None) -> "Distilled":
         """Return it with the students of further methods."""
         opinion, new = _known(self.opinion, "predictive"), []
-        for method in methods:
-            teacher = opinion.teacher(method, beta)
-            parameters = self.lesson.taught(self.spec, teacher, opinion.inputs)
+        teachers = [opinion.teacher(method, beta) for method in methods]
+        for method, teacher, parameters in zip(
+            methods, teachers, self._distilled(teachers, opinion.inputs), strict=True
+        ):
             missed = mean_divergence(self.spec, parameters, teacher, opinion.inputs)
             new.append(Student(method, parameters, missed))
         kept = [student for student in self.students if student.method not in methods]
         return replace(self, students=(*kept, *new), beta=self.beta if beta is None else beta)
+
+    def _distilled(self, teachers: list[Gaussian], inputs: Tensor) -> Sequence[Tensor]:
+        if not teachers:
+            return ()
+        moments = ([each.mean for each in teachers], [each.variance for each in teachers])
+        together = Gaussian(*map(torch.stack, moments))
+        return tuple(self.lesson.taught(self.spec, together, inputs))
 
 
 def _known(part: T | None, stage: str) -> T:

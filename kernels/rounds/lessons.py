@@ -18,12 +18,12 @@ class OfPublicRows(OfNetworks):
     """The public rows, and how students are distilled.
 
     public: `columns_of` a table with the schema's features, in their units; labels are not read.
-    extra_rows: further rows between the public ones, so that students see more of their teachers.
+    extra_rows: further rows made of the public ones, so that students see more of their teachers.
     distillation_epochs, distillation_rate: of each student, which has the sites' hidden layers.
     """
 
     public: Columns
-    extra_rows: int = 1000
+    extra_rows: int = 2000
     distillation_epochs: int = 60
     distillation_rate: float = 0.005
 

@@ -76,6 +76,24 @@ def test_distilling_is_a_function_of_seed_and_generator() -> None:
     assert not torch.equal(_distilled(epochs=2), _distilled(epochs=2, seed=4))
 
 
+def test_students_of_several_teachers_learn_at_once_what_each_would_alone() -> None:
+    x = _rows(130)
+    one = _teacher(x)
+    other = Gaussian(-one.mean, 2 * one.variance)
+    together = Gaussian(
+        torch.stack([one.mean, other.mean]), torch.stack([one.variance, other.variance])
+    )
+
+    def taught(teacher: Gaussian) -> Tensor:
+        generator = torch.Generator().manual_seed(2)
+        return distil(SPEC, teacher, x, seed=3, epochs=4, generator=generator)
+
+    both = taught(together)
+    assert both.shape == (2, SPEC.network.parameters)
+    for student, teacher in zip(both, (one, other), strict=True):
+        assert torch.allclose(student, taught(teacher), rtol=0, atol=1e-9)
+
+
 def test_a_hostile_student_has_a_finite_variance() -> None:
     theta = torch.full((SPEC.network.parameters,), 1e3).double()
     student = predict(SPEC, theta, _rows(3).abs())

@@ -18,7 +18,7 @@ from kernels.rounds.local_network import draws_of, ordered_rows
 from kernels.rounds.model import Model
 from kernels.rounds.predictive import Expert, bounded, predict_at, prior_at
 from kernels.rounds.program import Program
-from kernels.rounds.public_set import columns_of, public_inputs
+from kernels.rounds.public_set import EXTRA_SPREAD, columns_of, public_inputs
 from kernels.rounds.registry import restore
 from kernels.rounds.site import Part, Site
 from kernels.student_network import mean_divergence
@@ -153,14 +153,15 @@ def test_a_linear_experts_prior_is_its_own_and_a_site_without_knowledge_says_it(
         predictive.initial(LINEAR, replace(model, hyperparameters=None, statistics=None))
 
 
-def test_public_rows_need_no_labels_and_extra_ones_lie_between_them() -> None:
+def test_public_rows_need_no_labels_and_extra_ones_are_made_of_their_cells() -> None:
     _, model = _sites_and_model()
     few, many = (public_inputs(PUBLIC, model, extra_rows=rows, seed=4) for rows in (0, 500))
     assert (len(few), len(many)) == (12, 512)
     assert torch.equal(many[:12], few)
     assert torch.equal(many[:20], public_inputs(PUBLIC, model, extra_rows=8, seed=4))
-    low, high = few.min(0).values, few.max(0).values
-    assert ((many > low - 0.6) & (many < high + 0.6)).all()
+    apart = (many[12:, None] - few).abs()
+    assert apart.amin(1).max() < 5 * EXTRA_SPREAD, "each cell is one of the column's, moved"
+    assert apart.amax(2).amin(1).max() > 5 * EXTRA_SPREAD, "and they are not all of one row"
     with pytest.raises(TableRefused, match="ward"):
         predictive.initial(replace(SPEC, public=PUBLIC[:2]), model)
 

@@ -1,28 +1,20 @@
-"""Product, mixture and β with the papers' data and metric, beside tables 3.2 and 4.2 of 001.
+"""Product, mixture and β with the papers' data, metric and numbers: one set, one split, one seed.
 
 The first 80 % of the file are for training, columns are z-scored over the whole file, leaks are
 left in, the "MSE" and the "NLL" are sums over batches of 100 test rows, and a constant is added by
-hand to the ensemble's variance (`predictive_data`). The sampler's numbers are those of table B.4.
+hand to the ensemble's variance (`data`). The sampler's numbers are those of table B.4.
 β is fitted on the server's labelled rows (eq. 4.11), exactly rather than by ten epochs of Adam, and
 the student minimises KL(student ‖ teacher), as the papers' code does.
-
-`mse_SET_…` against table 3.2 (homogeneous), `nll_SET_…` against table 4.2 (sorted).
-`product_and_beta_as_printed`: sets on which the product's MSE and the β model's NLL are both within
-the papers' ± 2 standard errors, or better.
 """
 
-import csv
-from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.predictive_data import FILES, Matrix, as_printed
-from benchmarks.registry import Figures
+from benchmarks.predictive.data import Matrix, as_printed
 from kernels.chunks import chunks
 from kernels.committee import Committee, interpolated, mixture, product
 from kernels.gaussians import Gaussian
@@ -66,50 +58,10 @@ TUNED: Mapping[str, Tuned] = {
         epochs=10,
     ),
 }
-NAMES = {
-    "air": "Air Quality",
-    "bike": "Bike",
-    "wine": "Wine Quality",
-    "estate": "Real Estate",
-    "forest": "Forest Fire",
-}
-MSE = {"product": "BCM (ours)", "d_product": "D BCM (ours)"}
-NLL = {
-    "mixture": "Mixture",
-    "product": "Product",
-    "beta": "β -PredBayes (ours)",
-    "d_beta": "D β -PredBayes (ours)",
-}
-"""Our names, and those of the anchors, of table 3.2 and of table 4.2."""
 
 
-def run(options: Namespace) -> Figures:
-    seeds = (2, 2) if options.quick else (10, 5)
-    anchors = options.data.parent / "anchors"
-    figures: dict[str, float] = {}
-    good = 0
-    for name in FILES:
-        mse = [_measure(name, options.data, "homogeneous", seed)[0] for seed in range(seeds[0])]
-        nll = [_measure(name, options.data, "sorted", seed)[1] for seed in range(seeds[1])]
-        within = []
-        for what, cells, methods in (("mse", mse, MSE), ("nll", nll, NLL)):
-            for method, printed in methods.items():
-                mean = float(np.mean([cell[method] for cell in cells]))
-                figures[f"{what}_{name}_{method}"] = mean
-                anchor, error = _anchor(anchors / f"predspace_{what}.csv", NAMES[name], printed)
-                print(
-                    f"{name:8} {what} {method:10} {mean:8.3f}   printed {anchor:8.3f} ± {error:.3f}"
-                )
-                if (what, method) in (("mse", "product"), ("nll", "beta")):
-                    within.append(mean <= anchor + 2 * error)
-        good += all(within)
-    figures["product_and_beta_as_printed"] = good
-    return figures
-
-
-def _measure(
-    name: str, data: Path, split: str, seed: int
-) -> tuple[dict[str, float], dict[str, float]]:
+def measure(name: str, data: Path, split: str, seed: int) -> dict[str, dict[str, float]]:
+    """Return "mse" and "nll" of each method, in the papers' metric."""
     rows = as_printed(name, data, split=split, seed=seed)
     (public, labels), (x, y) = _tensors(rows.server), _tensors(rows.test)
     # The BCM's code adds 1 to the ensemble's variance, that of β 2.
@@ -134,10 +86,10 @@ def _measure(
             generator=torch.Generator().manual_seed(seed),
         )
         found[student] = predict(spec, parameters, x)
-    return (
-        {method: _summed((each.mean - y).square()) for method, each in found.items()},
-        {method: _summed(_printed_nll(each, y)) for method, each in found.items()},
-    )
+    return {
+        "mse": {method: summed((each.mean - y).square()) for method, each in found.items()},
+        "nll": {method: summed(_printed_nll(each, y)) for method, each in found.items()},
+    }
 
 
 def _posteriors(
@@ -187,7 +139,7 @@ def _tensors(rows: Matrix) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(rows[:, :-1].copy()), torch.from_numpy(rows[:, -1:].copy())
 
 
-def _summed(losses: Tensor) -> float:
+def summed(losses: Tensor) -> float:
     """Add up the means of batches of 100 rows, as the papers' code does."""
     return float(sum(losses[rows].mean() for rows in chunks(len(losses), BATCH)))
 
@@ -195,13 +147,3 @@ def _summed(losses: Tensor) -> float:
 def _printed_nll(prediction: Gaussian, y: Tensor) -> Tensor:
     variance = prediction.variance.clamp_min(1e-6)
     return (variance.log() + (y - prediction.mean).square() / variance) / 2
-
-
-def _anchor(path: Path, dataset: str, method: str) -> tuple[float, float]:
-    """Return what a table of 001 has, and its standard error."""
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if (row["seed"], row["dataset"], row["method"]) == ("001", dataset, method):
-                value = next(row[key] for key in row if key.endswith("as_printed"))
-                return float(value), float(row["se"])
-    return float("nan"), float("nan")

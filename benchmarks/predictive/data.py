@@ -14,9 +14,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
+from kernels.records import Records
+from kernels.rounds.model import Model, known
+from kernels.rounds.program import Program
 from kernels.rounds.site import Site
 from kernels.schema import Numeric, Schema, Target
+from kernels.spec import KernelSpec
 
 Matrix = NDArray[np.float64]
 
@@ -51,6 +56,17 @@ class Honest:
         names = [column.name for column in self.schema.numeric]
         names += [target.name for target in self.schema.targets]
         return dict(zip(names, rows.T, strict=True))
+
+    def program(self, *stages: object, kernel: KernelSpec | None = None) -> Program:
+        """Return a program of these stages; without a kernel, one that none of them reads."""
+        plain = KernelSpec(inputs=len(self.schema.feature_names), latent=8, seed=1)
+        return Program(self.schema, kernel or plain, stages, max_rows=10_000)
+
+    def standardised_test(self, model: Model) -> tuple[Tensor, Tensor]:
+        """Return the test rows' features and targets as the model has them."""
+        records = Records.for_training(self.schema, self.table(self.test))
+        standardised = known(model.standardiser, "moments").apply(records)
+        return standardised.features, known(standardised.targets, "moments")
 
 
 def honest(name: str, data: Path, *, split: str, seed: int) -> Honest:

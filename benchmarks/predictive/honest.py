@@ -1,0 +1,115 @@
+"""One set, one split, one seed: NLL and MSE of every method on the same test rows."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from benchmarks.predictive.data import Honest, honest
+from benchmarks.predictive.fedbnr import fedbnr
+from client_sdk.simulation import simulate
+from kernels.committee import Committee
+from kernels.gaussians import Gaussian
+from kernels.local_posterior import LocalPosterior
+from kernels.networks import outputs
+from kernels.rounds import beta, ep_mcmc, fedbe, fedpa, fedyogi, moments, one_shot, predictive
+from kernels.rounds.distilled import Method, Opinion
+from kernels.rounds.local_network import sample_at
+from kernels.rounds.model import Model, known
+from kernels.rounds.predictive import bounded, prior_at
+from kernels.rounds.public_set import Columns, columns_of
+from kernels.rounds.site import Part
+from kernels.student_network import predict as predict_student
+
+COMMITTEES = tuple(method.value for method in Method)
+STUDENTS = tuple(f"d_{method}" for method in COMMITTEES)
+OTHERS = ("fedpa", "ep_mcmc", "fedyogi", "fedbe", "one_shot")
+METHODS = ("fedbnr", *COMMITTEES, *STUDENTS, *OTHERS)
+
+Cell = dict[str, float]
+
+
+def measure(name: str, data: Path, split: str, seed: int) -> Cell:
+    """Return NLL and MSE of every method."""
+    rows = honest(name, data, split=split, seed=seed)
+    public = columns_of(rows.table(rows.public))
+    spec = predictive.Spec(public=public, seed=seed)
+    program = rows.program(moments.Spec(), spec, beta.Spec())
+    model = simulate(program, rows.sites, seed, secure=False).model
+    x, y = rows.standardised_test(model)
+    distilled = known(model.distilled, "predictive")
+    posteriors = [sample_at(site, model, spec, spec.start(model)) for site in rows.sites]
+    opinion = _open(rows, model, spec, posteriors, x)
+    found = {f"d_{method}": distilled.predict(method, x) for method in Method}
+    found |= {method.value: opinion.teacher(method, distilled.beta) for method in Method}
+    found |= _others(rows, model, public, seed, x)
+    cell = {}
+    for method, prediction in found.items():
+        cell[f"nll_{method}"] = float(-prediction.log_density(y).mean())
+        cell[f"mse_{method}"] = float((prediction.mean - y).square().mean())
+    cell |= fedbnr(rows, seed)
+    cell["beta"] = float(known(distilled.beta, "beta").mean())
+    summed = known(distilled.opinion, "predictive")
+    here = _open(rows, model, spec, posteriors, summed.inputs)
+    cell["teacher_gap"] = _gap(summed, here, distilled.beta)
+    return cell
+
+
+def _open(
+    rows: Honest,
+    model: Model,
+    spec: predictive.Spec,
+    posteriors: list[LocalPosterior],
+    x: Tensor,
+) -> Opinion:
+    """Return what all sites say at x, with every site's predictions in one place."""
+    said = [bounded(posterior.predict(x)) for posterior in posteriors]
+    together = Gaussian(
+        torch.stack([each.mean for each in said]), torch.stack([each.variance for each in said])
+    )
+    counts = torch.tensor([site.count(Part.TRAINING) for site in rows.sites])
+    prior = prior_at(model, spec, x)
+    return Opinion(x, Committee.of(together, rows=counts, prior=prior), prior, spec.guard)
+
+
+def _gap(summed: Opinion, here: Opinion, share: Tensor | None) -> float:
+    """Return how far summed teachers are from those of all predictions in one place."""
+    gaps = []
+    for method in Method:
+        one, other = (opinion.teacher(method, share) for opinion in (summed, here))
+        gaps += [(one.variance / other.variance - 1).abs().max()]
+        gaps += [((one.mean - other.mean).abs() / other.variance.sqrt()).max()]
+    return float(max(gaps))
+
+
+def _others(
+    rows: Honest, model: Model, public: Columns, seed: int, x: Tensor
+) -> Mapping[str, Gaussian]:
+    """Run each comparison row, and predict."""
+
+    def ended(spec: Any) -> Any:
+        program = rows.program(moments.Spec(), spec)
+        return simulate(program, rows.sites, seed, secure=False).states[1]
+
+    found: dict[str, Gaussian] = {}
+    for name, spec in {
+        "fedpa": fedpa.Spec(seed=seed, epochs=8),
+        "fedyogi": fedyogi.Spec(seed=seed, epochs=8),
+    }.items():
+        state = ended(spec)
+        mean = outputs(spec.network(model), state.parameters, x)
+        found[name] = Gaussian(mean, state.noise_variance.expand_as(mean))
+    taught: dict[str, fedbe.Spec | one_shot.Spec] = {
+        "fedbe": fedbe.Spec(seed=seed, epochs=40, public=public),
+        "one_shot": one_shot.Spec(seed=seed, epochs=40, public=public),
+    }
+    for name, learned in taught.items():
+        found[name] = predict_student(learned.student(model), ended(learned).student, x)
+    sampled = ep_mcmc.Spec(seed=seed)
+    state = ended(sampled)
+    drawn = ep_mcmc.drawn(state, 20, generator=torch.Generator().manual_seed(seed))
+    each = outputs(sampled.network(model), drawn, x)
+    found["ep_mcmc"] = Gaussian(each.mean(0), each.var(0) + state.noise_variance)
+    return found
