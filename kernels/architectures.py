@@ -33,7 +33,11 @@ Shapes = Mapping[str, tuple[int, ...]]
 Pullback = Callable[[Tensor], Named]
 """From the gradient with respect to an output to those with respect to the weights, by name."""
 Features = Callable[[Tensor], tuple[Tensor, Pullback]]
-"""From x (rows, p) to φ(x) (rows, M) and the way back."""
+"""From x (…, rows, p) to φ(x) (…, rows, M) and the way back.
+
+Dimensions before the rows are tables of their own, and the way back leads to each table's gradient:
+with tables of one row, to each row's.
+"""
 
 
 class RandomFunction(Protocol):
@@ -90,7 +94,7 @@ class _Scaled:
 
         def scale(x: Tensor) -> tuple[Tensor, Pullback]:
             scaled = x * inverse
-            return scaled, lambda gradient: {"log_lengthscale": -(gradient * scaled).sum(0)}
+            return scaled, lambda gradient: {"log_lengthscale": -(gradient * scaled).sum(-2)}
 
         return scale
 
@@ -162,17 +166,17 @@ class Polynomial(_Scaled):
 
         def features(x: Tensor) -> tuple[Tensor, Pullback]:
             scaled = math.sqrt(2 * spec.inputs) * scale(x)[0]
-            offset = scaled.new_full((len(x), 1), math.sqrt(2 * spec.offset))
-            extended = torch.cat([offset, scaled], dim=1)
-            product = extended[:, coordinates[:, 0]]
+            offset = scaled.new_full((*x.shape[:-1], 1), math.sqrt(2 * spec.offset))
+            extended = torch.cat([offset, scaled], dim=-1)
+            product = extended[..., coordinates[:, 0]]
             for pick in coordinates.T[1:]:
-                product = product * extended[:, pick]
+                product = product * extended[..., pick]
             phi = product / _root(spec)
 
             def pullback(gradient: Tensor) -> Named:
                 # ∂z/∂log ℓ_i = −ω_i·z: each of the ω_i picks of x_i has a factor 1/ℓ_i.
                 counts = one_hot(coordinates, spec.inputs + 1).sum(1)[:, 1:]
-                return {"log_lengthscale": -(gradient * phi).sum(0) @ counts.to(phi.dtype)}
+                return {"log_lengthscale": -(gradient * phi).sum(-2) @ counts.to(phi.dtype)}
 
             return phi, pullback
 
@@ -209,7 +213,7 @@ class Deep:
 
     @staticmethod
     def network(spec: KernelSpec, x: Tensor, weights: Named) -> tuple[Tensor, Pullback]:
-        """Return f(x) of shape (…, latent) for x of shape (…, p), and the way back."""
+        """Return f(x) of shape (…, rows, latent) for x of shape (…, rows, p), and the way back."""
         inputs = [x]  # of each layer
         for layer in range(len(spec.hidden)):
             inputs.append(
@@ -219,12 +223,11 @@ class Deep:
         hidden = linear(inputs[-1], weights[f"f.{last}.weight"], weights[f"f.{last}.bias"])
 
         def pullback(gradient: Tensor) -> Named:
-            gradient = gradient.flatten(0, -2)
-            found = {"f.skip": gradient.mT @ x.flatten(0, -2)}
+            found = {"f.skip": gradient.mT @ x}
             for layer in range(last, -1, -1):
-                entering = inputs[layer].flatten(0, -2)
+                entering = inputs[layer]
                 found[f"f.{layer}.weight"] = gradient.mT @ entering
-                found[f"f.{layer}.bias"] = gradient.sum(0)
+                found[f"f.{layer}.bias"] = gradient.sum(-2)
                 if layer:
                     gradient = _through_tanh(gradient @ weights[f"f.{layer}.weight"], entering)
             return found
@@ -298,9 +301,9 @@ class Shifted(Deep):
             before = _through_tanh(gradient @ weights["h.1.weight"], bent)
             return {
                 "h.0.weight": before.mT @ omega,
-                "h.0.bias": before.sum(0),
+                "h.0.bias": before.sum(-2),
                 "h.1.weight": gradient.mT @ bent,
-                "h.1.bias": gradient.sum(0),
+                "h.1.bias": gradient.sum(-2),
                 "h.skip": gradient.mT @ omega,
             }
 
@@ -323,12 +326,17 @@ class Replicated(Deep):
         frequencies, _ = self.frequencies(spec, draws, weights)
 
         def features(x: Tensor) -> tuple[Tensor, Pullback]:
-            rows = x.unsqueeze(1)  # (rows, 1, p) against (m, p)
+            rows = x.unsqueeze(-2)  # (…, rows, 1, p) against (m, p)
             copies = rows + noise if spec.replication is Replication.ADD else rows * (1 + noise)
-            latent, pullback = self.network(spec, copies, weights)  # (rows, m, latent)
+            flat, network_pullback = self.network(spec, copies.flatten(-3, -2), weights)
+            latent = flat.reshape(*x.shape[:-1], spec.samples, -1)  # (…, rows, m, latent)
+
+            def pullback(gradient: Tensor) -> Named:
+                return network_pullback(gradient.flatten(-3, -2))
+
             if spec.ending is Ending.LINEAR:
-                coordinates = latent.mT  # (rows, latent, m)
-                return coordinates.flatten(1) / _root(spec), lambda gradient: pullback(
+                coordinates = latent.mT  # (…, rows, latent, m)
+                return coordinates.flatten(-2) / _root(spec), lambda gradient: pullback(
                     gradient.reshape(coordinates.shape).mT / _root(spec)
                 )
             phi, angles_pullback = _fourier(spec, (latent * frequencies).sum(-1))

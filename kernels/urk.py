@@ -114,6 +114,19 @@ class URK(Kernel):
 
         return features, pullback
 
+    def features_and_row_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return φ(x) without a graph, and the map from ∂/∂φ(x) to every row's own ∂/∂weights.
+
+        Each row is a table of its own: from (rows, M) to (rows, weights). No value is looked at.
+        """
+        features, named_pullback = self._at(self.weights.detach())(x.unsqueeze(-2))
+
+        def pullback(gradient: Tensor) -> Tensor:
+            named = named_pullback(gradient.unsqueeze(-2))
+            return torch.cat([named[name].flatten(1) for name in self._shapes], dim=1)
+
+        return features.squeeze(-2), pullback
+
     def _at(self, flat: Tensor) -> Features:
         draws = {name: getattr(self, f"_draw_{name}") for name in self._draw_names}
         return self._function.features(self.spec, draws, self._named(flat))

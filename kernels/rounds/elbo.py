@@ -11,8 +11,8 @@ nothing.
 
 broadcast  θ, m, log s, log σ
 local      each unit is in with probability `sampling_rate`, which only the site knows; the gradient
-           of the sampled units' losses in (θ, m, log s, log σ), each unit's clipped to `clip`; and
-           how many rows they have
+           of the sampled units' losses in (θ, m, log s, log σ), its last part times NOISE_WEIGHT,
+           each unit's clipped to `clip`; and how many rows they have
 sum        the gradient of a random sample of all units, with noise, and how many rows it has
 update     one step of Adam on −ELBO/n; n from all counts so far
 
@@ -32,7 +32,7 @@ from torch import Tensor
 from kernels.errors import StateError
 from kernels.linear import Hyperparameters
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.clipped import RESOLUTION, clipped_gradient, gradient_block
+from kernels.rounds.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
 from kernels.rounds.model import Centre, Model, check_model, known
 from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole
 from kernels.rounds.site import Site
@@ -46,6 +46,11 @@ VERSION = 1
 
 ROWS_WEIGHT = 0.01
 """The part of a sum's cost that counting rows has: counts of all steps add up to one estimate."""
+
+NOISE_WEIGHT = 0.1
+"""What log σ counts in a clipped gradient. By log σ a row's is 1 − r²/σ², by m about r/σ²: of rows
+near the mean or far from it most would be about σ, one number that is soon learned. Adam's steps do
+not depend on the scale of a gradient."""
 
 _DECAY = (0.9, 0.999)
 _DAMPING = 1e-8
@@ -133,25 +138,40 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the clipped gradient of a fresh sample of the site's units, and its rows."""
     model, spec = state.model, state.spec
-    kernel, reach, shape = model.urk, target_bounds(model), (model.kernel.features, model.targets)
-
-    def loss(parameters: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        theta, mean, log_deviation, log_noise = _split(model, parameters)
-        phi = kernel.features_at(theta, x.unsqueeze(0)).squeeze(0)
-        residual = y.clamp(-reach, reach) - phi @ mean.view(shape)
-        spread = phi**2 @ (2 * log_deviation.view(shape)).exp()
-        misfit = (residual**2 + spread) * (-2 * log_noise).exp() / 2
-        return (log_noise + misfit).sum()
-
     gradient, rows = clipped_gradient(
         model,
         site,
-        loss,
-        state.parameters,
+        _row_gradients(state),
+        parameters=len(state.parameters),
         clip=spec.clip,
         sampling_rate=spec.sampling_rate,
     )
     return {"gradient": gradient.numpy(), "rows": np.array(float(rows))}
+
+
+def _row_gradients(state: State) -> RowGradients:
+    """Return the gradient of a row's −E log p(y | φ, w) in (θ, m, log s, log σ), in closed form.
+
+    With r = y − φᵀm it is −φr/σ² by m, φ²s²/σ² by log s, 1 − (r² + Σφ²s²)/σ² by log σ, and by φ,
+    from where the kernel goes on to θ, Σ_t (φs_t² − r_tm_t)/σ_t².
+    """
+    model = state.model
+    kernel, reach, shape = model.urk, target_bounds(model), (model.kernel.features, model.targets)
+    _, mean, log_deviation, log_noise = _split(model, state.parameters)
+    mean, precision = mean.view(shape), (-2 * log_noise).exp()
+    relative = (2 * log_deviation.view(shape)).exp() * precision  # s²/σ²
+
+    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
+        phi, pullback = kernel.features_and_row_pullback(x)
+        residual = y.clamp(-reach, reach) - phi @ mean
+        scaled, squares = residual * precision, phi**2
+        by_theta = pullback(phi * relative.sum(1) - scaled @ mean.mT)
+        by_mean = -phi.unsqueeze(2) * scaled.unsqueeze(1)
+        by_deviation = squares.unsqueeze(2) * relative
+        by_noise = NOISE_WEIGHT * (1 - residual * scaled - squares @ relative)
+        return torch.cat([by_theta, by_mean.flatten(1), by_deviation.flatten(1), by_noise], dim=1)
+
+    return row_gradients
 
 
 def update(state: State, total: SecureTotal) -> State:

@@ -303,13 +303,15 @@ def _private_contribution(state: State, site: Site) -> Contribution:
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
     kernel, reach = model.urk, target_bounds(model)
 
-    def loss(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        phi = kernel.features_at(weights, x.unsqueeze(0)).squeeze(0)
-        by_scatter = phi @ pooled.scatter_gradient @ phi
-        return by_scatter + phi @ pooled.cross_gradient @ y.clamp(-reach, reach)
+    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
+        phi, pullback = kernel.features_and_row_pullback(x)
+        by_scatter = 2 * phi @ pooled.scatter_gradient
+        return pullback(by_scatter + y.clamp(-reach, reach) @ pooled.cross_gradient.mT)
 
-    weights = known(model.weights, NAME)
-    gradient, _ = clipped_gradient(model, site, loss, weights, clip=state.spec.unit_clip)
+    parameters = weight_count(model.kernel)
+    gradient, _ = clipped_gradient(
+        model, site, row_gradients, parameters=parameters, clip=state.spec.unit_clip
+    )
     return {"gradient": gradient.numpy()}
 
 

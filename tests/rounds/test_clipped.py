@@ -10,10 +10,10 @@ from torch import Tensor
 from client_sdk.simulation import simulate
 from kernels.evidence import client_gradient
 from kernels.rounds import elbo, exact, linear, moments, sufficient
-from kernels.rounds.clipped import clipped_sum, row_gradients
+from kernels.rounds.clipped import clipped_sum
 from kernels.rounds.model import Model
 from kernels.rounds.site import Part, Site
-from kernels.spec import Architecture, KernelSpec
+from kernels.spec import Architecture, Ending, KernelSpec
 from kernels.urk import URK
 from privacy import noise
 from tests.rounds import private
@@ -23,7 +23,17 @@ KERNELS = [
     private.KERNEL,
     KernelSpec(architecture=Architecture.DEEP, inputs=6, samples=5, hidden=(4,), latent=3),
     KernelSpec(architecture=Architecture.REPLICATED, inputs=6, samples=5, hidden=(4,), latent=3),
+    KernelSpec(
+        architecture=Architecture.REPLICATED,
+        ending=Ending.LINEAR,
+        inputs=6,
+        samples=5,
+        hidden=(4,),
+        latent=3,
+    ),
     KernelSpec(architecture=Architecture.MATERN32, inputs=6, samples=5),
+    KernelSpec(architecture=Architecture.EXPONENTIAL, inputs=6, samples=5),
+    KernelSpec(architecture=Architecture.POLYNOMIAL, inputs=6, samples=5),
 ]
 
 
@@ -48,11 +58,9 @@ def test_rows_gradients_are_opacus_grad_samples(kernel: KernelSpec) -> None:
     wrapped = GradSampleModule(module, loss_reduction="sum")
     (wrapped(x) @ up).sum().backward()
 
-    def loss(weights: Tensor, row: Tensor, _: Tensor) -> Tensor:
-        return (urk.features_at(weights, row.unsqueeze(0)) @ up).sum()
-
-    found = row_gradients(loss, urk.weights.detach(), x.detach(), torch.zeros(9, 1))
-    torch.testing.assert_close(found, module.weights.grad_sample)
+    features, pullback = urk.features_and_row_pullback(x.detach())
+    torch.testing.assert_close(features, urk.features(x.detach()).detach())
+    torch.testing.assert_close(pullback(up.expand(9, -1)), module.weights.grad_sample)
 
 
 def test_each_units_sum_is_clipped_once() -> None:
@@ -124,6 +132,7 @@ def test_the_gradient_of_the_elbo_is_autograds() -> None:
     spread = phi.square() @ (2 * log_deviation.view(shape)).exp() / (2 * (2 * log_noise).exp())
     (-expected.log_prob(y) + spread).sum().backward()
     assert flat.grad is not None
+    flat.grad[-model.targets :] *= elbo.NOISE_WEIGHT
     found = elbo.contribute(state, sites[0])
     np.testing.assert_allclose(found["gradient"], flat.grad.numpy(), rtol=1e-9, atol=1e-9)
     assert found["rows"] == len(x)
