@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from scipy.special import ndtri
 
-from benchmarks.dp_data import Private
+from benchmarks.dp.data import Private
 from kernels.metrics import TEN_LEVELS
 from kernels.rounds.model import Model, known
 from kernels.rounds.prediction import predict

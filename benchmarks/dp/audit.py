@@ -4,7 +4,7 @@ A patient of four rows does the worst to a sum of (S, b, yᵀy) over two honest 
 each ε: the claim, and the lower bound of `privacy.audit` at 99.9 % confidence. Then mechanisms that
 claim ε = 1 and are broken, whose bound is above it.
 
-`python -m benchmarks.dp_audit` prints the figures; `benchmarks.dp` calls `figures`.
+`python -m benchmarks.dp.audit` prints the figures; `benchmarks.dp` calls `figures`.
 """
 
 import json

@@ -1,0 +1,59 @@
+"""The privacy benchmark: what is measured, and what its figures are of."""
+
+import math
+
+import pytest
+
+from benchmarks.dp.data import DICTIONARY
+from benchmarks.dp.figures import _against_opacus, _over_central, means_over_seeds
+from benchmarks.dp.plan import BASELINES, CLIENTS, EPSILONS, LOCAL, MAIN, SEEDS, Cell, wanted
+from benchmarks.dp.routes import ROUTES, charged
+
+
+def test_every_route_is_measured_at_every_epsilon_and_with_few_and_many_clients() -> None:
+    plan = wanted(quick=False)
+    assert len(set(plan)) == len(plan)
+    found = {cell[:4] for cell in plan if not cell.colluders + cell.dropouts}
+    few, many = CLIENTS
+    for dataset in DICTIONARY:
+        for epsilon in EPSILONS:
+            assert {(r, dataset, epsilon, few) for r in (*ROUTES, LOCAL)} <= found
+            assert {(b, dataset, epsilon, 1) for b in BASELINES} <= found
+            assert (MAIN, dataset, epsilon, many) in found
+        assert {(r, dataset, 1.0, many) for r in (*ROUTES, LOCAL)} <= found
+        assert (MAIN, dataset, math.inf, CLIENTS[0]) in found
+
+
+def test_no_figure_is_of_a_seed_that_settings_were_chosen_by() -> None:
+    seeds = {cell.seed for cell in wanted(quick=False)}
+    assert seeds == set(SEEDS)
+    assert not seeds & {0, 1, 2, 100}
+    assert {cell.seed for cell in wanted(quick=True)} <= seeds
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_a_route_costs_what_it_may_and_nearly_that(route: str) -> None:
+    assert 0.97 < charged(route, 1.0).epsilon <= 1.0
+
+
+def test_clients_are_compared_with_one_of_the_same_seed() -> None:
+    scores = {
+        Cell(MAIN, "ccpp", 1.0, 10, 10): {"rmse": 2.0},
+        Cell(MAIN, "ccpp", 1.0, 10, 11): {"rmse": 50.0},
+        Cell(MAIN, "ccpp", 1.0, 1, 10): {"rmse": 1.0},
+    }
+    assert _over_central(scores, MAIN, 10) == pytest.approx(2.0)
+    assert means_over_seeds(scores)[Cell(MAIN, "ccpp", 1.0, 10)]["rmse"] == 26.0
+
+
+def test_opacus_counts_with_its_better_model_of_each_set() -> None:
+    rmse = {MAIN: 1.0, "opacus_network": 2.0, "opacus_linear": 0.5}
+    means = {
+        Cell(method, dataset, epsilon, 10 if method == MAIN else 1): {"rmse": found}
+        for method, found in rmse.items()
+        for dataset in DICTIONARY
+        for epsilon in EPSILONS
+    }
+    figures = _against_opacus(means)
+    assert figures["over_opacus_sml"] == pytest.approx(2.0)
+    assert figures["sets_better_than_opacus"] == 0
