@@ -16,8 +16,8 @@ with noise for 10 − K honest of 10 clients, and with K of 10 missing, over tha
 `charged_epsilon_epsE`: what the accountant says that a run costs. `claimed_epsE`, `audited_epsE`:
 `benchmarks.dp.audit`. `cpu_minutes`: what the cells took of two cores together, two at a time;
 `minutes`: of a run that was not stopped in between. Our first route with 10 clients and the methods
-of others are means over three seeds, all else is of the first seed; with 100 clients the other
-routes are measured at ε = 1. Cells are stored one by one: a run that was stopped goes on.
+of others are means over three seeds, all else is of the first seed. Cells are stored one by one: a
+run that was stopped goes on.
 """
 
 from benchmarks.dp.command import run

@@ -88,7 +88,7 @@ def _of_one_seed(*, quick: bool) -> Iterator[Cell]:
     yield from _cells(["exact", LOCAL], epsilons, few)
     yield from _cells(["public_kernel"] if quick else [MAIN, "public_kernel"], [math.inf], few)
     if not quick:
-        yield from _cells(["public_kernel", "exact", LOCAL], [1.0], many)
+        yield from _cells(["public_kernel", "exact", LOCAL], epsilons, many)
 
 
 def _cells(methods: Iterable[str], epsilons: Sequence[float], clients: int) -> Iterator[Cell]:

@@ -42,7 +42,7 @@ from kernels.urk import starting_weights, weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "elbo"
-VERSION = 1
+VERSION = 2
 
 ROWS_WEIGHT = 0.01
 """The part of a sum's cost that counting rows has: counts of all steps add up to one estimate."""
