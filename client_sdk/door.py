@@ -87,6 +87,10 @@ class RunInHand:
         ).encode()
 
 
+class _Withdrawn(Exception):
+    """Samples were taken back while they were waiting to leave."""
+
+
 @dataclass(frozen=True)
 class Door:
     """A hospital's way out, in one run."""
@@ -178,12 +182,17 @@ class Door:
         if not (allowed and self._is_certified(kept)):
             store.samples_not_needed(run)
             return
-        if not store.samples_leave(run, now.isoformat(timespec="seconds")):
-            return
+
+        def leaving() -> None:
+            # Each attempt asks anew: between two of them, for an hour, there may be a withdrawal.
+            if not store.samples_leave(run, now.isoformat(timespec="seconds")):
+                raise _Withdrawn
+
+        target = f"/sessions/{self.run.session}/runs/{run}/samples"
         try:
-            yield from self.exchange.put(
-                f"/sessions/{self.run.session}/runs/{run}/samples", kept.body
-            )
+            yield from self.exchange.put(target, kept.body, before=leaving)
+        except _Withdrawn:
+            return
         except (ClientError, KernelsError, PrivacyError) as error:
             if SAID not in getattr(error, "__notes__", ()):
                 raise

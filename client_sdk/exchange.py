@@ -208,9 +208,11 @@ class Exchange:
             return Sent(conflict=late.error)
         return Sent(following=None if reply.status == 204 else plain_object(reply.body))
 
-    def put(self, target: str, body: bytes) -> Effects[None]:
-        """Put octets that are durable here."""
-        yield from self._ask("PUT", target, (body,), kind=_OCTETS, timeout_s=600.0)
+    def put(
+        self, target: str, body: bytes, *, before: Callable[[], None] = lambda: None
+    ) -> Effects[None]:
+        """Put octets that are durable here; what `before` raises ends it before an attempt."""
+        yield from self._ask("PUT", target, (body,), kind=_OCTETS, timeout_s=600.0, before=before)
 
     def delete(self, target: str) -> Effects[None]:
         """Have something removed."""
@@ -229,6 +231,7 @@ class Exchange:
         timeout_s: float = 60.0,
         once: bool = False,
         too_late: tuple[int, ...] = (),
+        before: Callable[[], None] = lambda: None,
     ) -> Effects[Reply]:
         digest = hashlib.sha256()
         for part in parts:
@@ -236,6 +239,7 @@ class Exchange:
         began, attempt = self.clock.monotonic(), 0
         while True:
             self.check_deadline()
+            before()
             headers = self._headers(method, target, digest.digest(), kind)
             answer = yield Call(method, target, headers, parts, limit, timeout_s)
             reason = _why_again(answer)

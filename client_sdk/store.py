@@ -98,10 +98,7 @@ class Store:
             db.execute("PRAGMA trusted_schema=OFF")
             (version,) = db.execute("PRAGMA user_version").fetchone()
             if version in _STEPS:
-                db.executescript(
-                    f"BEGIN; {_STEPS[version]} PRAGMA user_version={_VERSION}; COMMIT;"
-                )
-                version = _VERSION
+                version = _brought_up(db)
         except sqlite3.DatabaseError as error:
             raise HomeDamaged(
                 f"{path} cannot be opened as this hospital's journal ({error}). Do not replace it "
@@ -249,9 +246,13 @@ class Store:
             self._db.execute(query, (refused, run))
 
     def samples_not_needed(self, run: str) -> None:
-        """Forget the samples of a run that made no model, and those that may no longer leave."""
+        """Forget the samples of a run that made no model, and those that may no longer leave.
+
+        That they were withdrawn is not forgotten: a coordinator may open such a run once more.
+        """
+        waits = "left_at IS NULL AND withdrawn_at IS NULL"
         with self._writing():
-            self._db.execute("DELETE FROM samples WHERE run = ? AND left_at IS NULL", (run,))
+            self._db.execute(f"DELETE FROM samples WHERE run = ? AND {waits}", (run,))  # noqa: S608
             self._db.execute("UPDATE samples SET body = NULL WHERE run = ?", (run,))
 
     def withdraw_samples(self, session: str, at: str) -> None:
@@ -355,6 +356,19 @@ class Store:
                 self._db.execute("ROLLBACK")
                 raise
             self._db.execute("COMMIT")
+
+
+def _brought_up(db: sqlite3.Connection) -> int:
+    """Bring the file to this version, unless another process has meanwhile; return which it is."""
+    db.execute("BEGIN IMMEDIATE")
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version in _STEPS:
+        for statement in _STEPS[version].split(";"):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={_VERSION}")
+        version = _VERSION
+    db.execute("COMMIT")
+    return int(version)
 
 
 def _run(row: tuple[Any, ...]) -> KnownRun:

@@ -37,9 +37,11 @@ class OpenEnsembles:
         self._most = most
         self._lock = Lock()
         self._kept: OrderedDict[str, Serving] = OrderedDict()
+        self._drops = 0
 
     def get(self, model_id: str, model: Model) -> Serving:
         """Give a model's ensemble as it is now."""
+        drops = self._drops
         with self._database.reading() as connection:
             who = open_samples.present(connection, model_id)
             with self._lock:
@@ -63,15 +65,24 @@ class OpenEnsembles:
                         "database: restore it from a backup, or delete the model."
                     ) from error
         with self._lock:
+            if drops != self._drops:  # it may have in it what was withdrawn while it was read
+                return kept
             self._kept[model_id] = kept
             self._kept.move_to_end(model_id)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
         return kept
 
+    def forget(self, model_id: str) -> None:
+        """Give the memory of a deleted model's ensemble back: nobody will ask for it again."""
+        with self._lock:
+            self._drops += 1
+            self._kept.pop(model_id, None)
+
     def drop(self, session_id: str) -> None:
         """Give the memory of a session's ensembles back."""
         with self._lock:
+            self._drops += 1
             for model_id, kept in tuple(self._kept.items()):
                 if kept.session_id == session_id:
                     del self._kept[model_id]

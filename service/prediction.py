@@ -6,7 +6,8 @@ of few rows tells whether this very row was among them (threats.md, A16). Below 
 and not the model itself. An admin and the members, who have the model, get everything. It is a
 floor and no guarantee: how much a variance tells also depends on the kernel, and only noise added
 in training bounds it. Where there was such noise, whatever is asked of the model is covered by it.
-All of this holds for every method that the model predicts by.
+All of this holds for every method that the model predicts by; of an open ensemble, whose members
+can be told from each other, what counts are the rows of the member that has the fewest.
 
 Nothing here knows a format: tables come as columns by name, and answers are `Predictions`.
 """
@@ -115,7 +116,7 @@ class Predictor:
             self._charge(access, rows * (len(opened.members) - 1))
         predictions = methods.predicted(model, table(model.schema), method=method, ensemble=opened)
         self._count(rows)
-        count = known(model.statistics, "linear").count if opened is None else opened.rows
+        count = known(model.statistics, "linear").count if opened is None else opened.least_rows
         refusal = withheld(access, self._settings, rows=count, private=model.privacy is not None)
         if serving is None:
             way = None if predictions.method == FEDBNR else DISTILLED
@@ -126,6 +127,7 @@ class Predictor:
     def drop(self, model_id: str) -> None:
         """Give the memory of a deleted model back."""
         self._models.drop(model_id)
+        self._open.forget(model_id)
 
     def close(self, session_id: str) -> None:
         """Give the memory of a session's open ensembles back: someone may have withdrawn."""

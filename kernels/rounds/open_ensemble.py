@@ -37,8 +37,10 @@ from kernels.rounds.site import Part, Site
 from kernels.rounds.storage import check_rows, check_tensor, kinds_of
 
 MOST_PARAMETER = 1e3
-"""In size: with the standardiser's bounds on inputs no network's outputs are then infinite, so that
-no site's samples make the others' predictions none."""
+"""In size: with the standardiser's bounds on inputs no network's outputs are then infinite."""
+_MOST_OUTPUT = 1e100
+"""In size: its square is no infinity either, so that no site's samples make the others' predictions
+none, as those of very deep networks could."""
 MOST_NUMBERS = 1 << 23
 """Of one site's samples: 64 MiB."""
 _FRAME = 4096
@@ -158,9 +160,13 @@ class OpenEnsemble:
         return cls(model, asked(program)[0], tuple(members))
 
     @property
-    def rows(self) -> int:
-        """Training rows of all members."""
-        return sum(member.rows for member in self.members)
+    def least_rows(self) -> int:
+        """Training rows of the member that has the fewest.
+
+        Methods at the same row, or one method before and after a withdrawal, can be solved for what
+        each member says alone; and how many rows the others say they have hides nobody.
+        """
+        return min(member.rows for member in self.members)
 
     def predict(self, method: Method, x: Tensor) -> Gaussian:
         """Predict standardised targets, (n, T), from standardised features (n, p).
@@ -188,7 +194,7 @@ class OpenEnsemble:
     def each(self, x: Tensor) -> Gaussian:
         """Return what each member says at rows (n, p): (C, n, T)."""
         counts = self._counts.unsqueeze(1)
-        said = self._stack.outputs(x)
+        said = self._stack.outputs(x).clamp(-_MOST_OUTPUT, _MOST_OUTPUT)
         flat = said.flatten(1)
         mean = self._owned @ flat / counts
         squares = (flat - self._owned.mT @ mean).square()

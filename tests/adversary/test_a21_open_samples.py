@@ -6,10 +6,13 @@ has certified, and never where a session promises differential privacy.
 
 from dataclasses import replace
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+import torch
 
+from client_sdk.errors import RunFailed
 from client_sdk.exchange import Call, Lost, Reply
 from client_sdk.home import Home
 from client_sdk.policy import Policy
@@ -17,12 +20,16 @@ from kernels.errors import NotPrivate
 from kernels.gaussians import Gaussian
 from kernels.local_posterior import LocalPosterior
 from kernels.rounds import moments, predictive
-from kernels.rounds.open_ensemble import samples_of
+from kernels.rounds.distilled import Method
+from kernels.rounds.open_ensemble import OpenEnsemble, OpenSamples, samples_of
 from kernels.rounds.private import Privacy
 from kernels.rounds.site import Part
-from tests.client_sdk.coordinator import SmallCoordinator
+from privacy.securesum.coordinator import Coordinator as Sums
+from tests.client_sdk.coordinator import SmallCoordinator, said
 from tests.client_sdk.hospitals import Hospital, drive, permissive
 from tests.rounds import sums, tables
+from tests.rounds.test_open_ensemble import PROGRAM as OPENED
+from tests.rounds.test_open_ensemble import finished, rows
 from tests.rounds.test_predictive import SPEC
 from tests.service.programs import PRIVATE
 
@@ -98,6 +105,63 @@ def test_a_run_that_is_said_to_be_done_before_its_sum_was_certified_gets_none(
     drive(members, coordinator, network)
     assert [hospital.error for hospital in members] == [None] * 3
     assert not coordinator.samples
+
+
+def test_a_run_that_is_said_to_have_failed_and_is_opened_again_does_not_undo_a_withdrawal(
+    hospitals: tuple[SmallCoordinator, list[Hospital]],
+) -> None:
+    coordinator, members = hospitals
+    for hospital in members:
+        hospital.policy = replace(hospital.policy, open_ensemble=True)
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        reply = coordinator.answer(call)
+        if coordinator.sums.epoch is not None and coordinator.outcome is None:
+            store = Home(members[0].path).read()
+            store.withdraw_samples(str(coordinator.session), "now")
+            store.close()
+            failed = {"status": "failed", "code": "run.deadline", "detail": "", "model": None}
+            coordinator.outcome = failed
+        return reply
+
+    drive(members, coordinator, network)
+    assert all(isinstance(hospital.error, RunFailed) for hospital in members)
+    run, terms = coordinator.run, coordinator.terms
+    assert run is not None
+    assert terms is not None
+    coordinator.start()
+    coordinator.run = run
+    coordinator.sums = Sums(terms, run=run.bytes, number=1, roster=coordinator.roster)
+    for hospital in members:
+        hospital.error = None
+
+    def insisting(_: int, call: Call) -> Reply | Lost:
+        """Speaks of the run also to those for whom it is over, and who name none."""
+        if coordinator.outcome is not None and urlsplit(call.target).path.endswith("/next"):
+            ended = {"kind": "ended", "run": str(run), "message": None}
+            return said({**ended, "outcome": coordinator.outcome})
+        return coordinator.answer(call)
+
+    drive(members, coordinator, insisting)
+    assert [hospital.error for hospital in members] == [None] * 3
+    others = {Home(hospital.path).identity().key for hospital in members[1:]}
+    assert set(coordinator.samples) == others
+
+
+def test_before_and_after_a_withdrawal_a_caller_has_the_variance_of_one_hospital() -> None:
+    """So whose variances are served is a question to each member, not to their sum of rows."""
+    _, model, shown = finished()
+    x = rows()
+
+    def precision(*members: OpenSamples) -> torch.Tensor:
+        said = OpenEnsemble.of(model, OPENED, members).predict(Method.PRODUCT, x)
+        return 1 / said.variance
+
+    prior = 1 / SPEC.prior_variance
+    own = precision(shown[0])
+    difference = precision(*shown) - precision(*shown[1:]) + prior
+    torch.testing.assert_close(difference, own, rtol=1e-6, atol=0)
+    assert OpenEnsemble.of(model, OPENED, shown).least_rows == min(each.rows for each in shown)
 
 
 def test_a_session_with_differential_privacy_cannot_ask() -> None:

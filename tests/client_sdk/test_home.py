@@ -6,8 +6,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, replace
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -206,6 +208,25 @@ def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
     second = replace(departure, slot=1, rows="cd" * 32)
     store.commit(Step(None), departure=second)
     assert list(store.departures()) == [departure, second]
+    store.close()
+
+
+def test_two_processes_that_bring_one_journal_up_to_date_are_one(tmp_path: Path) -> None:
+    """As `withdraw`, which needs no lock, beside a `join` after an upgrade of veilgp."""
+    Home(tmp_path).identity()
+    for _ in range(5):
+        spoiled(tmp_path, "DROP TABLE samples", "PRAGMA user_version=4")
+        together = Barrier(4)
+
+        def opened(together: Barrier = together) -> None:
+            together.wait()
+            Home(tmp_path).read().close()
+
+        with ThreadPoolExecutor(4) as pool:
+            for each in [pool.submit(opened) for _ in range(4)]:
+                each.result()
+    store = Home(tmp_path).read()
+    assert store.samples() == []
     store.close()
 
 

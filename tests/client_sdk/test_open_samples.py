@@ -267,6 +267,31 @@ def test_a_withdrawal_between_the_last_look_and_the_first_octet_holds(homes: Pat
     other.close()
 
 
+def test_a_withdrawal_between_two_attempts_ends_them_even_if_nobody_hears_of_it(
+    made: Callable[..., Made],
+) -> None:
+    coordinator, hospitals = made()
+    attempts = []
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        if i == 0 and call.method == "PUT":
+            attempts.append(call.target)
+            if len(attempts) == 2:  # on the hospital's other machine, whose network is away, too
+                store = Home(hospitals[0].path).read()
+                store.withdraw_samples(str(coordinator.session), "now")
+                store.close()
+            return Lost("away")
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert len(attempts) == 2
+    assert hospitals[0].error is None
+    assert hospitals[0].finished is not None
+    (own,) = kept(hospitals[0])  # something may have left before
+    assert (own.withdrawn_at, own.body) == ("now", None)
+    assert not events(hospitals[0], SamplesLeft)
+
+
 def test_a_withdrawal_that_nobody_hears_still_holds_here(made: Callable[..., Made]) -> None:
     coordinator, hospitals = made()
     drive(hospitals, coordinator)

@@ -281,3 +281,19 @@ def test_the_worst_samples_that_are_taken_leave_predictions_finite() -> None:
     for method in Method:
         found = ensemble(worst, *finished()[2][1:]).predict(method, rows())
         assert found.mean.isfinite().all()
+
+
+def test_the_worst_samples_of_the_deepest_network_leave_the_others_as_they_are() -> None:
+    _, model, _ = finished()
+    deep = replace(OPEN, hidden=(300,) * 30, most_samples=2)
+    network = deep.network(model)
+    noise = torch.ones(network.outputs).double()
+    signs = torch.tensor([[1.0], [0.5]]).double()
+    worst = OpenSamples(9, signs * torch.full((2, network.parameters), MOST_PARAMETER), noise)
+    quiet = replace(worst, samples=worst.samples * 0)
+    x, program = rows().abs(), tables.program(deep)
+    alone = OpenEnsemble.of(model, program, [quiet]).each(x)
+    both = OpenEnsemble.of(model, program, [quiet, worst]).each(x)
+    for name in ("mean", "variance"):
+        assert torch.equal(getattr(both, name)[:1], getattr(alone, name))
+        assert getattr(both, name).isfinite().all()

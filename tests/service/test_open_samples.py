@@ -18,7 +18,7 @@ from client_sdk.exchange import Call, Clock, Effects, Exchange, Pause, Reply
 from kernels.rounds.distilled import Method
 from kernels.rounds.open_ensemble import OpenEnsemble, most_octets
 from kernels.rounds.prediction import predict
-from service import tables
+from service import open_samples, tables
 from service.prediction_json import Predicted
 from tests.postgres import Postgres
 from tests.rounds import tables as rows
@@ -31,8 +31,8 @@ from tests.service.stored import add_caller
 from tests.service.test_predict_arrow import ask, octets, received
 from tests.stores import EVERY_STORE, Store
 
-LEAST = 70
-"""Rows for variances: more than two sites have, fewer than four."""
+LEAST = 30
+"""Rows for variances: more than the first two sites have, fewer than all together."""
 
 
 @pytest.fixture
@@ -150,15 +150,17 @@ def test_variances_of_an_ensemble_of_few_rows_are_withheld_from_callers(run: Ope
         answer = run.coordinator.bearer(caller, "POST", "/predict", body).json()
         return answer["withheld"] is not None
 
-    run.show(0)
-    assert withheld()
-    for i in (1, 2, 3):
-        run.show(i)
+    few, *_, many = finished()[2]
+    assert few.rows < LEAST < many.rows
+    run.show(3)
     assert not withheld()
-    run.withdraw(3)
-    run.withdraw(2)
-    assert withheld()
-    check(run.ask(), 0, 1)  # the admin sees them
+    run.show(0)
+    assert withheld()  # the difference of two answers would be that of the few
+    run.show(1, replace(finished()[2][1], rows=PROGRAM.max_rows).to_bytes())
+    assert withheld()  # whatever a third one says of itself
+    check(run.ask(method="product"), 0, 1, 3)  # the admin sees them
+    run.withdraw(0)
+    assert not withheld()
 
 
 def test_a_row_counts_once_for_each_hospital_that_is_asked(tmp_path: Path) -> None:
@@ -291,6 +293,25 @@ def test_a_withdrawal_is_at_once_for_good_and_leaves_no_octet_behind(run: Opened
     assert not run.coordinator.app.state.predictor._open._kept
 
 
+def test_a_withdrawal_while_samples_are_read_leaves_none_of_them_in_memory(
+    run: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.show(0)
+    read = open_samples.load
+
+    def interrupted(*given: Any) -> open_samples.Loaded:
+        found = read(*given)
+        with run.coordinator.context.database.changing() as connection:
+            open_samples.withdraw(connection, run.session, run.sites[0].identity.key, now=0.0)
+        run.coordinator.app.state.predictor.close(run.session)
+        return found
+
+    monkeypatch.setattr(open_samples, "load", interrupted)
+    check(run.ask(), 0)  # it was asked for before
+    assert not run.coordinator.app.state.predictor._open._kept
+    assert code(run.ask()) == (422, "model.not_fitted")
+
+
 def test_a_member_withdraws_before_it_has_shown_anything_and_also_when_it_is_suspended(
     run: Opened,
 ) -> None:
@@ -321,7 +342,9 @@ def test_nobody_withdraws_for_another(run: Opened) -> None:
 def test_with_a_model_go_the_samples_that_were_shown_for_it(run: Opened) -> None:
     run.show(0)
     run.withdraw(1)
+    check(run.ask(), 0)
     assert run.coordinator.admin("DELETE", f"/models/{run.model}").status_code == 204
+    assert not run.coordinator.app.state.predictor._open._kept
     with run.coordinator.context.database.reading() as connection:
         left = connection.execute(select(tables.open_samples.c.withdrawn_at)).scalars().all()
     assert [each is None for each in left] == [False]
