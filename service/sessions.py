@@ -17,9 +17,10 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, ProgramError
 from kernels.plain import decode_object
 from kernels.records import Records
-from kernels.rounds import distillation
+from kernels.rounds import distillation, predictive
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.disclosed import planned
+from kernels.rounds.distilled import Method
 from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.open_ensemble import asked, open_stage
 from kernels.rounds.private import Privacy
@@ -226,7 +227,8 @@ def _program(
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
     for spec in stages:
-        if isinstance(spec, distillation.Spec):
+        labelled = isinstance(spec, predictive.Spec) and Method.BETA in spec.methods
+        if isinstance(spec, distillation.Spec) or labelled:
             public_records(spec.public, schema)
         elif isinstance(spec, OfPublicRows):  # which need no labels
             Records.for_prediction(schema, dict(spec.public))

@@ -17,7 +17,8 @@ from kernels.student_network import StudentSpec
 class OfPublicRows(OfNetworks):
     """The public rows, and how students are distilled.
 
-    public: `columns_of` a table with the schema's features, in their units; labels are not read.
+    public: `columns_of` a table with the schema's features, in their units; labels are read only
+    where an algorithm says so.
     extra_rows: further rows made of the public ones, so that students see more of their teachers.
     distillation_epochs, distillation_rate: of each student, which has the sites' hidden layers.
     """

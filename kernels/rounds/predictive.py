@@ -8,7 +8,8 @@ local      1, n_c and, at each public row, 1/v_c, μ_c/v_c, n_c μ_c, n_c(v_c + 
            w_c μ_c/v_c; or nothing from a site without rows
 sum        the same over all sites: the coordinator sees no site's model, nor any of its predictions
 update     the exact product, mixture, generalised product and robust committee at the public rows
-           (`kernels.committee`), and a student of each, distilled (`kernels.student_network`)
+           (`kernels.committee`), and β if they have labels (`kernels.interpolation`); a student of
+           each, distilled (`kernels.student_network`)
 
 Predictions are within ±MEAN_BOUND, and variances within VARIANCES, in standardised units: one
 beyond counts as there. The prior that products divide by is N(0, `prior_variance`) for networks:
@@ -29,6 +30,7 @@ from torch import Tensor
 from kernels.committee import Committee, Guard
 from kernels.errors import ProgramError, StatisticsError
 from kernels.gaussians import Gaussian
+from kernels.interpolation import fit_beta
 from kernels.linear import Posterior, Prediction
 from kernels.plain import is_flag
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
@@ -37,6 +39,7 @@ from kernels.rounds.lessons import OfPublicRows
 from kernels.rounds.local_network import OfSampling, sample_at
 from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.parameters import check_at_least
+from kernels.rounds.public_set import public_table
 from kernels.rounds.site import Part, Site
 from kernels.rounds.sufficient import RESOLUTION, SQUARES_RESOLUTION, TARGET_BOUND, site_statistics
 from privacy.layout import Block, Layout, SecureTotal
@@ -64,8 +67,9 @@ class Spec(OfSampling, OfPublicRows):
     """The public rows, the sites' experts, and how students are distilled.
 
     prior_variance: of what is predicted without any rows. guard: see `committee.Guard`. methods:
-    those to distil a student of. open: sites whose policies allow it are also asked for their
-    samples, which no sum hides.
+    those to distil a student of; beta among them is fitted to the labels of the public rows (001,
+    eq. 4.11), and where they have none is a stage of its own (`beta`). open: sites whose policies
+    allow it are also asked for their samples, which no sum hides.
     """
 
     expert: Expert = Expert.NETWORK
@@ -88,8 +92,6 @@ class Spec(OfSampling, OfPublicRows):
             object.__setattr__(self, "methods", tuple(Method(each) for each in self.methods))
         except (TypeError, ValueError):
             raise ProgramError(f"methods must be of {', '.join(Method)}") from None
-        if Method.BETA in self.methods:
-            raise ProgramError("methods has beta, which is not known yet: add the stage `beta`")
         if not is_flag(self.open) or (self.open and self.expert is not Expert.NETWORK):
             raise ProgramError("open is true or false, and true for experts that are networks only")
 
@@ -108,6 +110,8 @@ class State:
 def initial(spec: Spec, model: Model) -> State:
     """Check the public rows, and forget former students with their scores."""
     spec.inputs(model)
+    if Method.BETA in spec.methods:
+        public_table(spec.public, model)
     if spec.expert is Expert.LINEAR:
         known(model.hyperparameters, "linear")
     return State(replace(model, distilled=None, scores=None), spec)
@@ -161,7 +165,8 @@ def update(state: State, total: SecureTotal) -> State:
     committee = Committee(*(torch.tensor(total[field.name]) for field in fields(Committee)))
     opinion = Opinion(inputs, committee, prior_at(model, spec, inputs), spec.guard)
     distilled = Distilled(spec.student(model), spec.lesson, (), opinion=opinion)
-    distilled = distilled.taught(spec.methods)
+    beta = _beta(opinion, spec, model) if Method.BETA in spec.methods else None
+    distilled = distilled.taught(spec.methods, beta=beta)
     return replace(state, model=replace(model, distilled=distilled))
 
 
@@ -174,6 +179,16 @@ check_private = without_private_form(
     "predictive sums what models of single sites predict, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:
+    """Return the β, (T,), that makes the public rows' labels likely; extra rows have none."""
+    _, labels = public_table(spec.public, model)
+    product, mixture = (
+        Gaussian(end.mean[: len(labels)], end.variance[: len(labels)])
+        for end in map(opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
+    )
+    return fit_beta(product, mixture, labels)
 
 
 def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Prediction:

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from client_sdk import policy_draft
 from client_sdk.command import application
 from client_sdk.disclosure import Disclosure
-from client_sdk.errors import SessionError, Unreachable
+from client_sdk.errors import NotACoordinator, SessionError, Unreachable
 from client_sdk.exchange import Call, Lost, Reply
 from client_sdk.home import Home
 from client_sdk.policy import Policy
@@ -187,6 +187,23 @@ def test_a_coordinator_that_does_not_take_them_does_not_keep_the_model_away(
     (own,) = kept(hospitals[0])
     assert own.refused == "samples.withdrawn"
     assert own.body is None
+
+
+def test_a_proxy_that_lets_no_such_body_through_does_not_keep_the_model_away(
+    made: Callable[..., Made],
+) -> None:
+    coordinator, hospitals = made()
+
+    def proxy(_: int, call: Call) -> Reply | Lost:
+        if call.method == "PUT":
+            return Reply(413, {"content-type": "text/html"}, b"<h1>Request Entity Too Large</h1>")
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, proxy)
+    assert all(hospital.finished is not None for hospital in hospitals)
+    (own,) = kept(hospitals[0])
+    assert own.refused == NotACoordinator.code
+    assert not coordinator.samples
 
 
 # -- withdrawal

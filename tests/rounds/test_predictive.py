@@ -10,6 +10,7 @@ from client_sdk.simulation import simulate
 from kernels.committee import Committee, Guard, mixture, product
 from kernels.errors import NotFitted, ProgramError, StateError, StatisticsError, TableRefused
 from kernels.gaussians import Gaussian
+from kernels.interpolation import fit_beta
 from kernels.linear import Prediction
 from kernels.rounds import linear, predictive, storage
 from kernels.rounds.disclosed import stages_disclosed
@@ -18,7 +19,7 @@ from kernels.rounds.local_network import draws_of, ordered_rows
 from kernels.rounds.model import Model
 from kernels.rounds.predictive import Expert, bounded, predict_at, prior_at
 from kernels.rounds.program import Program
-from kernels.rounds.public_set import EXTRA_SPREAD, columns_of, public_inputs
+from kernels.rounds.public_set import EXTRA_SPREAD, columns_of, public_inputs, public_table
 from kernels.rounds.registry import restore
 from kernels.rounds.site import Part, Site
 from kernels.student_network import mean_divergence
@@ -27,6 +28,7 @@ from tests.conformance.algorithm import AlgorithmConformance
 from tests.rounds import sums, tables
 
 _FEATURES = ("age", "lactate", "ward")
+_LABELLED = (*_FEATURES, "stay", "cost")
 PUBLIC = columns_of(
     {name: cells for name, cells in tables.table(12, seed=77).items() if name in _FEATURES}
 )
@@ -211,7 +213,6 @@ def test_a_prediction_beyond_the_bounds_counts_as_the_nearest_within(
         {"expert": "oracle"},
         {"guard": "none"},
         {"methods": ("product", "voting")},
-        {"methods": ("beta",)},
         {"prior_variance": 0.0},
         {"distillation_epochs": 0},
         {"distillation_rate": 2.0},
@@ -231,6 +232,32 @@ def test_a_prediction_beyond_the_bounds_counts_as_the_nearest_within(
 def test_impossible_parameters_are_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ProgramError, match=next(iter(wrong))):
         replace(SPEC, **wrong)
+
+
+def test_beta_is_fitted_to_labelled_public_rows_in_the_same_sum() -> None:
+    sites, model = _sites_and_model()
+    labelled = columns_of({name: tables.table(12, seed=77)[name] for name in _LABELLED})
+    spec = replace(SPEC, public=labelled, methods=(Method.PRODUCT, Method.BETA))
+    assert predictive.layout(predictive.initial(spec, model)) == predictive.layout(
+        predictive.initial(SPEC, model)
+    )
+    distilled = sums.after_all(predictive, spec, model, sites).model.distilled
+    _, labels = public_table(labelled, model)
+    ends = [
+        Gaussian(end.mean[:12], end.variance[:12])
+        for end in map(distilled.opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
+    ]
+    assert torch.equal(distilled.beta, fit_beta(*ends, labels))
+    taught = replace(distilled, beta=None).taught([Method.BETA], beta=distilled.beta)
+    assert torch.equal(
+        distilled.student(Method.BETA).parameters, taught.student(Method.BETA).parameters
+    )
+
+
+def test_beta_is_refused_where_the_public_rows_have_no_labels() -> None:
+    _, model = _sites_and_model()
+    with pytest.raises(TableRefused, match="stay"):
+        predictive.initial(replace(SPEC, methods=(Method.BETA,)), model)
 
 
 def test_students_of_another_shape_are_refused() -> None:

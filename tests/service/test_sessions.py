@@ -258,6 +258,14 @@ def test_too_many_public_rows_are_refused_when_they_are_uploaded(coordinator: Co
     assert "4096" in answer.json()["detail"]
 
 
+def test_beta_needs_labels_or_a_stage_of_its_own(coordinator: Coordinator) -> None:
+    with_ages(coordinator)
+    stages = _changed(1, methods=["product", "mixture", "beta"])
+    status, problem = create(coordinator, stages=stages)
+    assert (status, problem["code"]) == (422, "table.refused")
+    assert "the table does not have it" in problem["detail"]
+
+
 def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
     stages = [dict(stage) for stage in ENSEMBLE]
     stages[index]["parameters"] = {**stages[index].get("parameters", {}), **parameters}
@@ -271,7 +279,6 @@ def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
         ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "needs the stage predictive before it"),
         ({"stages": ENSEMBLE[:3]}, "without one a run gives no model"),
         ({"stages": _changed(1, methods=["product", "gpoe"])}, "no student of mixture"),
-        ({"stages": _changed(1, methods=["beta"])}, "add the stage `beta`"),
         ({"stages": _changed(1, expert="linear")}, "has linear experts"),
         ({"held_out": 0}, "held_out is 0"),
         (
