@@ -35,11 +35,14 @@ class Disclosure:
     cost: Cost | None
     samples: int
     """Of this hospital's own model, at most, that are asked for beside the sums."""
+    parameters: int
+    """Numbers of one sample: a network of more than there are rows can know them by heart."""
 
     @classmethod
     def of(cls, program: Program, terms: Terms, *, delta: float | None = None) -> "Disclosure":
         """Work it out from the program; the cost is at the session's δ."""
         privacy = program.privacy
+        spec, network = (None, None) if open_stage(program) is None else asked(program)
         return cls(
             columns_read(program.schema),
             stages_disclosed(program),
@@ -49,7 +52,8 @@ class Disclosure:
             None
             if privacy is None
             else cost(releases_of(program, terms, seed=0, table=b""), delta=delta or _DELTA),
-            0 if open_stage(program) is None else asked(program)[0].most_samples,
+            0 if spec is None else spec.most_samples,
+            0 if network is None else network.parameters,
         )
 
     @property
@@ -82,12 +86,14 @@ class Disclosure:
         if self.samples:
             lines.append(
                 f"  BESIDE THE SUMS, only if the site's policy says open_ensemble = true: up to "
-                f"{self.samples} samples of this hospital's own model, and how many training rows "
-                "it has, NOT MASKED. They are a function of this hospital's rows alone, and no sum "
-                "hides them: the coordinator can attack them (was this patient in the table? what "
-                "was this patient's outcome?), and so, through predictions, can everyone whom it "
-                "serves. They can be withdrawn at any time. Without that line they do not leave, "
-                "and the hospital takes part in the sums all the same."
+                f"{self.samples} samples of this hospital's own model, a network of "
+                f"{self.parameters:,} parameters, and how many training rows it has, NOT MASKED. "
+                "They are a function of this hospital's rows alone (a network of more parameters "
+                "than rows can know each by heart), and no sum hides them: the coordinator can "
+                "attack them (was this patient in the table? what was this patient's outcome?), "
+                "and so, through predictions, can everyone whom it serves. They can be withdrawn "
+                "at any time. Without that line they do not leave, and the hospital takes part in "
+                "the sums all the same."
             )
         lines.append(
             self._noise(self.cost)
