@@ -69,6 +69,11 @@ CREATE TABLE samples (
     body BLOB
 ) STRICT;
 """
+_FORGET_WAITING = "DELETE FROM samples WHERE run = ? AND left_at IS NULL AND withdrawn_at IS NULL"
+_WAITING_TO_LEAVE = (
+    "SELECT * FROM samples "
+    "WHERE run = ? AND body IS NOT NULL AND withdrawn_at IS NULL AND refused IS NULL"
+)
 
 _STEPS = {
     0: _TABLES + _CHARGES + _SAMPLES,
@@ -152,11 +157,7 @@ class Store:
             if charge is not None:  # never a second time: each sum is charged once
                 self._insert("", "charges", charge)
             if samples is not None:  # in place of those of a sum that was lost; not of withdrawn
-                waits = "left_at IS NULL AND withdrawn_at IS NULL"
-                self._db.execute(
-                    f"DELETE FROM samples WHERE run = ? AND {waits}",  # noqa: S608
-                    (samples.run,),
-                )
+                self._db.execute(_FORGET_WAITING, (samples.run,))
                 self._insert("OR IGNORE", "samples", samples)
             if run is not None:
                 self._insert("OR IGNORE", "runs", run)
@@ -225,8 +226,7 @@ class Store:
 
     def samples_to_send(self, run: str) -> OwnSamples | None:
         """Give a run's samples that wait to leave, or to be acknowledged."""
-        waits = "body IS NOT NULL AND withdrawn_at IS NULL AND refused IS NULL"
-        row = self._row(f"SELECT * FROM samples WHERE run = ? AND {waits}", run)  # noqa: S608
+        row = self._row(_WAITING_TO_LEAVE, run)
         return None if row is None else OwnSamples(*row)
 
     def samples_leave(self, run: str, at: str) -> bool:
@@ -250,9 +250,8 @@ class Store:
 
         That they were withdrawn is not forgotten: a coordinator may open such a run once more.
         """
-        waits = "left_at IS NULL AND withdrawn_at IS NULL"
         with self._writing():
-            self._db.execute(f"DELETE FROM samples WHERE run = ? AND {waits}", (run,))  # noqa: S608
+            self._db.execute(_FORGET_WAITING, (run,))
             self._db.execute("UPDATE samples SET body = NULL WHERE run = ?", (run,))
 
     def withdraw_samples(self, session: str, at: str) -> None:
