@@ -20,7 +20,7 @@ from privacy.errors import WrongBody
 from privacy.requests import SCHEME, SignedRequest
 from service.access import MemberAccess
 from service.context import Context, Here
-from service.errors import BodyTooLarge, BodyTooSlow
+from service.errors import BodyTooLarge, BodyTooSlow, LengthRequired
 from service.sent import Sent, refused
 from service.stated import states
 
@@ -77,6 +77,51 @@ async def in_time(seconds: float) -> AsyncIterator[None]:
         raise BodyTooSlow(
             f"The body did not arrive within {seconds:g} s; send it again, over a faster line."
         ) from None
+
+
+class Octets:
+    """A request's body, taken from its front."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self._front = b""
+
+    async def take(self, count: int) -> bytes:
+        """Give the next `count` octets."""
+        pieces, have = [self._front], len(self._front)
+        while have < count:
+            piece = await anext(self._stream, b"")
+            if not piece:
+                raise _cut_short()
+            pieces.append(piece)
+            have += len(piece)
+        joined = b"".join(pieces)
+        self._front = joined[count:]
+        return joined[:count]
+
+    async def rest(self, count: int) -> AsyncIterator[bytes]:
+        """Give all that is left, which must be `count` octets, piece by piece."""
+        if self._front:
+            count -= len(self._front)
+            yield self._front
+        async for piece in self._stream:
+            count -= len(piece)
+            if count < 0:
+                break
+            yield piece
+        if count != 0:
+            raise _cut_short()
+
+    async def drain(self, most: int) -> None:
+        """Read on and keep nothing, up to `most` octets."""
+        async for piece in self._stream:
+            most -= len(piece)
+            if most < 0:
+                return
+
+
+def _cut_short() -> LengthRequired:
+    return LengthRequired("The body is not as long as its Content-Length says.")
 
 
 def _refuse_longer(length: int, limit: int) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-from collections.abc import AsyncIterator
 from typing import IO
 from uuid import UUID
 
@@ -16,7 +15,7 @@ from kernels.rounds.program import Program
 from privacy.errors import WrongBody
 from service import notices, open_samples, run_rows
 from service.access import Admin, Member, MemberAccess, Rostered
-from service.bodies import in_time
+from service.bodies import Octets, in_time
 from service.context import Context, Here
 from service.errors import (
     BodyTooLarge,
@@ -86,12 +85,12 @@ async def show(member: Member, run_id: UUID, request: Request, here: Here, spool
     if it comes again. No sum hides these numbers: a hospital's SDK sends them if the hospital's own
     policy has a line for it.
     """
-    body = request.stream()
+    body = Octets(request.stream())
     try:
         program = await run_in_threadpool(_expected, here, member, run_id)
         size = _announced(request, most_octets(program))
     except Exception:
-        await _drain(body)
+        await body.drain(_DRAINED)
         raise
     with spool.room(member.session_id, member.key, size) as file:
         async with in_time(here.settings.vector_deadline_s):
@@ -172,26 +171,11 @@ def _announced(request: Request, most: int) -> int:
     return int(announced)
 
 
-async def _arrived(
-    body: AsyncIterator[bytes], size: int, member: MemberAccess, file: IO[bytes]
-) -> None:
+async def _arrived(body: Octets, size: int, member: MemberAccess, file: IO[bytes]) -> None:
     """Read samples into the file, if they are as long as was said, and those that were signed."""
-    digest, here = hashlib.sha256(), 0
-    async for piece in body:
-        here += len(piece)
-        if here > size:
-            break
+    digest = hashlib.sha256()
+    async for piece in body.rest(size):
         digest.update(piece)
         file.write(piece)
-    if here != size:
-        raise LengthRequired("The body is not as long as its Content-Length says.")
     if not hmac.compare_digest(digest.digest(), member.digest):
         raise WrongBody("The samples are not those that were signed; send them again.")
-
-
-async def _drain(body: AsyncIterator[bytes]) -> None:
-    left = _DRAINED
-    async for piece in body:
-        left -= len(piece)
-        if left < 0:
-            return

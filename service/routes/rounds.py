@@ -7,7 +7,6 @@ An answer may itself wait for what is next: half the requests of a sum.
 import base64
 import hashlib
 import hmac
-from collections.abc import AsyncIterator
 from typing import IO, Any, Literal
 from uuid import UUID
 
@@ -22,7 +21,7 @@ from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service import run_rows
 from service.access import Member
-from service.bodies import in_time, read_body
+from service.bodies import Octets, in_time, read_body
 from service.context import Here
 from service.errors import (
     BodyTooLarge,
@@ -207,7 +206,7 @@ async def upload(
     where = member.session_id, str(run_id), member.key
     with spool.room(member.session_id, member.key, size) as file:
         async with in_time(here.settings.vector_deadline_s):
-            arrived = await _arrived(_Octets(request.stream()), size, member, where, runs, file)
+            arrived = await _arrived(Octets(request.stream()), size, member, where, runs, file)
         if arrived is not None:
             header, vector = arrived
             file.seek(0)
@@ -216,7 +215,7 @@ async def upload(
 
 
 async def _arrived(
-    stream: "_Octets",
+    stream: Octets,
     size: int,
     member: Member,
     where: tuple[str, str, bytes],
@@ -246,51 +245,6 @@ async def _arrived(
     if not hmac.compare_digest(digest.digest(), member.digest):
         raise WrongRequestBody("The vector is not the one that was signed; send it again.")
     return header, vector
-
-
-class _Octets:
-    """A request's body, taken from its front."""
-
-    def __init__(self, stream: AsyncIterator[bytes]) -> None:
-        self._stream = stream
-        self._front = b""
-
-    async def take(self, count: int) -> bytes:
-        """Give the next `count` octets."""
-        pieces, have = [self._front], len(self._front)
-        while have < count:
-            piece = await anext(self._stream, b"")
-            if not piece:
-                raise _cut_short()
-            pieces.append(piece)
-            have += len(piece)
-        joined = b"".join(pieces)
-        self._front = joined[count:]
-        return joined[:count]
-
-    async def rest(self, count: int) -> AsyncIterator[bytes]:
-        """Give all that is left, which must be `count` octets, piece by piece."""
-        if self._front:
-            count -= len(self._front)
-            yield self._front
-        async for piece in self._stream:
-            count -= len(piece)
-            if count < 0:
-                break
-            yield piece
-        if count != 0:
-            raise _cut_short()
-
-    async def drain(self, most: int) -> None:
-        """Read on and keep nothing, up to `most` octets."""
-        async for piece in self._stream:
-            most -= len(piece)
-            if most < 0:
-                return
-
-
-def _cut_short() -> LengthRequired:
-    return LengthRequired("The body is not as long as its Content-Length says.")
 
 
 def _announced(request: Request, max_vector: int) -> int:
