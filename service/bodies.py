@@ -26,6 +26,8 @@ from service.stated import states
 
 T = TypeVar("T", bound=Sent)
 
+_MOST_DIGITS = 30
+
 
 async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:
     """Read a body of at most `limit` octets that is the one its sender has signed."""
@@ -54,10 +56,20 @@ def sent(kind: type[T], *, limit: int | None = None) -> Any:
     return Depends(read_json)
 
 
+def announced(request: Request, *, least: int = 0, most: int) -> int:
+    """Give the size of a body that is streamed, refused if it is not announced, or beyond these."""
+    size = _content_length(request)
+    if size is None:
+        raise LengthRequired("A request whose body is streamed says its Content-Length.")
+    _refuse_longer(size, most)
+    if size < least:
+        raise LengthRequired(f"The body has at least {least} octets here; this one has {size}.")
+    return size
+
+
 async def read_unsigned(request: Request, limit: int) -> bytes:
     """Read a body of at most `limit` octets, of a sender who shows a token."""
-    announced = request.headers.get("Content-Length", "0")
-    _refuse_longer(int(announced) if announced.isdecimal() else 0, limit)
+    _refuse_longer(_content_length(request) or 0, limit)
     here: Context = request.app.state.context
     body = bytearray()
     async with in_time(here.settings.body_deadline_s):
@@ -118,6 +130,14 @@ class Octets:
             most -= len(piece)
             if most < 0:
                 return
+
+
+def _content_length(request: Request) -> int | None:
+    said = request.headers.get("Content-Length", "")
+    if not said.isascii() or not said.isdigit():
+        return None
+    # Python refuses to read thousands of digits; nobody sends that much either.
+    return int(said[:_MOST_DIGITS])
 
 
 def _cut_short() -> LengthRequired:

@@ -15,7 +15,7 @@ from kernels.rounds.program import Program
 from privacy.errors import WrongBody
 from service import notices, open_samples, run_rows
 from service.access import Admin, Member, MemberAccess, Rostered
-from service.bodies import Octets, in_time
+from service.bodies import Octets, announced, in_time
 from service.context import Context, Here
 from service.errors import (
     BodyTooLarge,
@@ -88,7 +88,7 @@ async def show(member: Member, run_id: UUID, request: Request, here: Here, spool
     body = Octets(request.stream())
     try:
         program = await run_in_threadpool(_expected, here, member, run_id)
-        size = _announced(request, most_octets(program))
+        size = announced(request, most=most_octets(program))
     except Exception:
         await body.drain(_DRAINED)
         raise
@@ -160,15 +160,6 @@ def _keep(
     with here.database.changing() as connection:
         open_samples.expected(connection, member.session_id, str(run_id), member.key)
         open_samples.show(connection, str(run_id), member.key, samples, data, now=here.clock())
-
-
-def _announced(request: Request, most: int) -> int:
-    announced = request.headers.get("Content-Length", "")
-    if not announced.isascii() or not announced.isdigit():
-        raise LengthRequired("A request with samples says its Content-Length.")
-    if int(announced) > most:
-        raise BodyTooLarge(f"Samples for this run have at most {most} octets; these have more.")
-    return int(announced)
 
 
 async def _arrived(body: Octets, size: int, member: MemberAccess, file: IO[bytes]) -> None:

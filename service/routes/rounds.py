@@ -21,7 +21,7 @@ from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service import run_rows
 from service.access import Member
-from service.bodies import Octets, in_time, read_body
+from service.bodies import Octets, announced, in_time, read_body
 from service.context import Here
 from service.errors import (
     BodyTooLarge,
@@ -202,7 +202,8 @@ async def upload(
     total, however many upload at once, and disk that of the spool. With `wait` the answer is the
     next item.
     """
-    size = _announced(request, here.settings.max_vector)
+    most = MAX_UPLOAD_HEADER + body_bytes(here.settings.max_vector)
+    size = announced(request, least=_LENGTH_OCTETS, most=most)
     where = member.session_id, str(run_id), member.key
     with spool.room(member.session_id, member.key, size) as file:
         async with in_time(here.settings.vector_deadline_s):
@@ -245,19 +246,6 @@ async def _arrived(
     if not hmac.compare_digest(digest.digest(), member.digest):
         raise WrongRequestBody("The vector is not the one that was signed; send it again.")
     return header, vector
-
-
-def _announced(request: Request, max_vector: int) -> int:
-    """Give the body's size, refused if it is not announced or beyond any vector."""
-    announced = request.headers.get("Content-Length", "")
-    if not announced.isascii() or not announced.isdigit():
-        raise LengthRequired("A vector's request says its Content-Length.")
-    size, most = int(announced), MAX_UPLOAD_HEADER + body_bytes(max_vector)
-    if size > most:
-        raise BodyTooLarge(f"A vector's request has at most {most} octets; this one has more.")
-    if size < _LENGTH_OCTETS:
-        raise LengthRequired("A vector's request has at least its header.")
-    return size
 
 
 def _look(
