@@ -6,8 +6,9 @@ that recalibration needs, and gives two things for each target.
 **A law of z**, Student's t with a scale (`kernels.student`), by maximum likelihood of the counts:
 Σ_b n_b·log P(|z| in bin b), which is the exact likelihood of the binned residuals, so sites have
 nothing to floor or to clip, and ν and s need no grid. The Gaussian with a scale is kept unless
-the t is better by more than its one further parameter (Akaike). Never the mean of z²: one outlier
-would widen every interval.
+the t is better by more than its one further parameter, and the model's own N(0, 1) unless either
+is by more than its one or two (Akaike): of few rows a scale is mostly their luck. Never the mean of
+z²: one outlier would widen every interval.
 
 **Conformal intervals** μ ± q√v: with n rows and k = ⌈(n + 1)p⌉, q is the upper edge of the bin of
 the k-th smallest |z|. A new row that is exchangeable with the n is inside with a probability of at
@@ -135,7 +136,10 @@ def fit(counts: Tensor) -> StudentT:
         return -float(shares @ np.log(np.maximum(mass, _LEAST_MASS)))
 
     median = float(lower[np.searchsorted(shares.cumsum(), 0.5)])
-    return likeliest(loss, median=median, rows=rows)
+    law = likeliest(loss, median=median, rows=rows)
+    parameters = 1 if law.freedom is None else 2
+    standard = StudentT()
+    return law if rows * (loss(standard) - loss(law)) > parameters * _AKAIKE else standard
 
 
 def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) -> StudentT:

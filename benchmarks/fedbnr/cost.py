@@ -98,7 +98,7 @@ def _cpu_of_pooled_steps(split: Split, model: Model, steps: int) -> float:
         )
         gradient = pullback(backward.div_(len(x)))
         held, _ = kernel.features_and_pullback(held_out)
-        (held @ spectrum.posterior_weights(hyperparameters) - answers).square().mean()
+        (held @ spectrum.posterior_weights(hyperparameters) - answers).abs().mean()
         gradient = gradient + PENALTY / len(x) * kernel.weights.detach()
         state = exact.adam_step(state, gradient)
     return time.process_time() - start

@@ -46,6 +46,7 @@ _PROGRAM = (
     "benchmarks/fedbnr/programs.py",
     "kernels/recalibration.py",
     "kernels/refit.py",
+    "kernels/rounds/held_out.py",
     *_KERNEL,
 )
 _LOCAL = (

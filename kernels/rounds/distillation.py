@@ -9,7 +9,7 @@ of ours, which means the same for public sets of any size.
 broadcast  θ, σ, λ, and the public rows, which are part of the program; w̄ after a sum of statistics
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after training (`local_training`), the
            Gram matrix Φ_c Φ_cᵀ of the public rows and 1, or nothing from a site without rows; and
-           on the rows kept for stopping the squared error of the model that was sent
+           on the rows kept for stopping the absolute error of the model that was sent
 sum        the pooled statistics; then the mean teacher kernel T on the public rows and the held-out
            error: the coordinator sees no site's kernel, and no weights of any site, summed or not
 update     w̄ at the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
@@ -59,7 +59,7 @@ from kernels.urk import URK
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "distillation"
-VERSION = 1
+VERSION = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +128,7 @@ class Progress:
 
     loss_before, loss_after, mismatch: L^KD before and after the steps that led to θ, and how far
         from T they ended; None at the start.
-    evidence, held_out_error: L/n and the held-out mean squared error, where validated.
+    evidence, held_out_error: L/n and the held-out mean absolute error, where validated.
     """
 
     run: int

@@ -8,7 +8,7 @@ on grids (`kernels.rounds.grid`): other divisions of the same rows train to the 
 
 broadcast  θ; then also G_S, G_b and w̄
 local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ over n, and on the
-           rows kept for stopping the squared error of w̄'s predictions
+           rows kept for stopping the absolute error of w̄'s predictions
 sum        the pooled statistics; then the pooled gradient and the held-out error
 update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
            rounded to its grid
@@ -63,7 +63,7 @@ from kernels.urk import starting_weights, weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "exact"
-VERSION = 1
+VERSION = 2
 
 GRADIENT_BOUND = 256.0
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
@@ -127,7 +127,7 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """One step in numbers: L/n, the held-out mean squared error, the gradient's norm."""
+    """One step in numbers: L/n, the held-out mean absolute error, the gradient's norm."""
 
     run: int
     step: int

@@ -8,8 +8,8 @@ pooled statistics, which is far better calibrated (findings) and costs no sum.
 
 broadcast  θ, σ, λ; w̄ after a sum of statistics
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_steps`, ω_c(θ_c − θ), the
-           same of log σ_c and log λ_c, and ω_c; and on the rows kept for stopping the squared error
-           of the model that was sent, so that validation costs no sum of its own
+           same of log σ_c and log λ_c, and ω_c; and on the rows kept for stopping the absolute
+           error of the model that was sent, so that validation costs no sum of its own
 sum        the pooled statistics; then the mean change and the held-out error: the coordinator sees
            no site's θ_c, nor how many rows it has
 update     σ, λ and w̄; then the mean. It stops after `patience` rounds without a lower held-out
@@ -46,7 +46,7 @@ from kernels.urk import weight_count
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedavg"
-VERSION = 1
+VERSION = 2
 
 CHANGE_RESOLUTION = 2.0**-20
 """The coarsest step of a change: any mean is a kernel, and all later sums are at the mean taken."""
@@ -122,7 +122,7 @@ class Best:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """The model that a round began with: L/n, and the held-out mean squared error, if any."""
+    """The model that a round began with: L/n, and the held-out mean absolute error, if any."""
 
     round: int
     evidence: float

@@ -253,13 +253,13 @@ class ChosenByHeldOutError(AlgorithmConformance):
 
 
 def _held_out_error(model: Model, sites: Sequence[Site]) -> float:
-    """Return the mean squared error of the linear layer of all training rows, in one place."""
+    """Return the mean absolute error of the linear layer of all training rows, in one place."""
     pooled = tables.together(list(sites))
     spectrum = Spectrum.of(Statistics.of_table(model.urk, *pooled.table(Part.TRAINING, model)))
     x, y = pooled.table(Part.STOPPING, model)
     with torch.no_grad():
         weights = spectrum.posterior_weights(model.hyperparameters)
-        return (model.urk.features(x) @ weights - y).square().sum().item() / len(y)
+        return (model.urk.features(x) @ weights - y).abs().sum().item() / len(y)
 
 
 def _assert_close(left: Any, right: Any, tolerance: float) -> None:

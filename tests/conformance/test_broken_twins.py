@@ -126,7 +126,7 @@ def _keeps_the_last(state: Any, total: Any) -> Any:
 
 def _judges_by_half(state: Any, site: Site) -> Contribution:
     contribution = fedavg.contribute(state, site)
-    halved = {"held_out_squares": contribution.get("held_out_squares", 0.0) / 2}
+    halved = {"held_out_errors": contribution.get("held_out_errors", 0.0) / 2}
     return {**contribution, **halved} if "held_out_rows" in contribution else contribution
 
 
