@@ -2,7 +2,7 @@
 
 import time
 from argparse import Namespace
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,8 +25,6 @@ from benchmarks.registry import RESULTS, Figures
 REPORTED = "rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client"
 CLAIMED = "FedBNR exact", "FedBNR", "FedBNR-KD", "Central GP"
 QUICK = "exact_quick"
-PROBES = "skillcraft", "sml"
-"""The smallest sets, and all kernels that there are."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +105,6 @@ def _cells(*, quick: bool) -> Iterator[Cell]:
 def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell, Result]:
     codes = {name: family.code() for name, family in FAMILIES.items()}
     work = {cell.name: (cell, options.data) for cell in cells}
-
-    def measured(names: Collection[str]) -> dict[str, Result]:
-        return dict(two_at_a_time(_timed, {name: work[name] for name in names}))
-
-    for family in {cell.family for cell in cells}:
-        kept.affirm(_probes(family), codes[family], measured)
     found = {
         cell: result
         for cell in cells
@@ -127,12 +119,6 @@ def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell
             found[cell] = result
             bar.update(task, advance=1, description=name)
     return found
-
-
-def _probes(family: str) -> list[str]:
-    """Return the cells that tell whether a family's changed code has changed its numbers."""
-    clients = FAMILIES[family].clients[0]
-    return [Cell(family, Column(dataset, clients, 0)).name for dataset in PROBES]
 
 
 def _timed(cell: Cell, data: Path) -> Result:

@@ -2,23 +2,18 @@
 
 A cell's result is kept with a fingerprint of the sources that decide its numbers: of their syntax
 trees without docstrings, so that neither a comment nor a change elsewhere costs an hour. Which
-sources those are a family of rows says itself (`families`). Where they have changed, a run measures
-some cells again, and if they are what they were, all others stay too (`Kept.affirm`).
+sources those are a family of rows says itself (`families`).
 """
 
 import ast
 import hashlib
 import json
-import math
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 Result = Mapping[str, Mapping[str, Any]]
 """Of one cell: row by row, what was measured."""
-
-Measure = Callable[[Collection[str]], Mapping[str, Result]]
-"""From names of cells to their results."""
 
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -49,28 +44,6 @@ def _is_text(node: ast.stmt) -> bool:
     )
 
 
-def same(one: Result, other: Result) -> bool:
-    """Say whether two measurements of a cell agree in all their numbers, to the noise of rounding.
-
-    >>> same({"A": {"rmse": 1.0, "cpu_s": 3.0}}, {"A": {"rmse": 1.0 + 1e-12, "cpu_s": 9.0}})
-    True
-    >>> same({"A": {"rmse": 1.0}}, {"A": {"rmse": 1.001}})
-    False
-    """
-    return one.keys() == other.keys() and all(
-        _numbers(one[row]).keys() == _numbers(other[row]).keys()
-        and all(
-            math.isclose(value, _numbers(other[row])[name], rel_tol=1e-9)
-            for name, value in _numbers(one[row]).items()
-        )
-        for row in one
-    )
-
-
-def _numbers(found: Mapping[str, Any]) -> dict[str, float]:
-    return {k: v for k, v in found.items() if isinstance(v, float) and k != "cpu_s"}
-
-
 class Kept:
     """Cells by name in one JSON file, written after each."""
 
@@ -99,21 +72,3 @@ class Kept:
         partial = self._path.with_suffix(".partial")
         partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         partial.replace(self._path)
-
-    def affirm(self, probes: Collection[str], code: str, measure: Measure) -> None:
-        """Where other code has measured a family's cells, see by some whether its numbers differ.
-
-        probes: names of the cells that are measured again, all of them kept from one code.
-        """
-        (old, *others) = {self._cells.get(name, {}).get("code") for name in probes}
-        if others or old in (None, code):
-            return
-        before = {name: self._cells[name]["rows"] for name in probes}
-        again = measure(probes)
-        for name, result in again.items():
-            self.keep(name, code, result)
-        if all(same(before[name], again[name]) for name in probes):
-            for cell in self._cells.values():
-                if cell["code"] == old:
-                    cell["code"] = code
-            self._write()

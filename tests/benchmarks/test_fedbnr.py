@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,7 @@ from benchmarks.fedbnr.anchors import read_anchors
 from benchmarks.fedbnr.claims import claims
 from benchmarks.fedbnr.experts import Consensus, product
 from benchmarks.fedbnr.families import FAMILIES, ROOT, ROWS
-from benchmarks.fedbnr.kept import Kept, Result, fingerprint
+from benchmarks.fedbnr.kept import Kept, fingerprint
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Predictor, Table, Tables, by_size, follow
 from benchmarks.fedbnr.scoring import Belief, scored
 from benchmarks.fedbnr.significance import arrows, probability
@@ -246,27 +246,6 @@ def test_a_run_that_was_stopped_goes_on_unless_its_code_has_changed(tmp_path: Pa
     assert again.result("exact/sml/10/0", "old") == {"FedBNR exact": {"rmse": 0.2}}
     assert again.result("exact/sml/10/0", "new") is None
     assert again.result("exact/sml/10/1", "old") is None
-
-
-@pytest.mark.parametrize(("again", "stays"), [(0.2, True), (0.21, False)])
-def test_code_that_gives_the_same_numbers_keeps_them(
-    tmp_path: Path, again: float, *, stays: bool
-) -> None:
-    kept = Kept(tmp_path / "cells.json")
-    for name, code in (("exact/sml/10/0", "old"), ("exact/ccpp/10/0", "old"), ("alone/…", "its")):
-        kept.keep(name, code, {"row": {"rmse": 0.2, "cpu_s": 7.0}})
-    measured: list[str] = []
-
-    def measure(names: Collection[str]) -> dict[str, Result]:
-        measured.extend(names)
-        return {name: {"row": {"rmse": again, "cpu_s": 5.0}} for name in names}
-
-    for _ in range(2):
-        kept.affirm(["exact/sml/10/0"], "new", measure)
-        assert measured == ["exact/sml/10/0"]
-    assert kept.result("exact/sml/10/0", "new") == {"row": {"rmse": again, "cpu_s": 5.0}}
-    assert (Kept(tmp_path / "cells.json").result("exact/ccpp/10/0", "new") is not None) is stays
-    assert kept.result("alone/…", "its") is not None
 
 
 def test_every_row_has_a_family_and_every_source_exists() -> None:

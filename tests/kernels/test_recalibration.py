@@ -87,6 +87,14 @@ def test_gaussian_residuals_stay_gaussian_with_their_deviation() -> None:
     assert law.variance == pytest.approx(float(z.square().mean()), rel=0.005)
 
 
+def test_few_rows_change_the_models_own_law_only_if_they_speak_against_it() -> None:
+    samples = torch.randn(50, 33, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    kept = [fit(histogram(z)) == StudentT() for z in samples]
+    # A scale is taken for better where χ²₁ > 2, which is so one time in six.
+    assert sum(kept) >= 35
+    assert not any(fit(histogram(3 * z)) == StudentT() for z in samples)
+
+
 def test_one_outlier_does_not_widen_every_interval() -> None:
     z = torch.randn(1000, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     before = fit(histogram(z)).half_width(0.5)
