@@ -14,6 +14,9 @@ The settings were compared on the validation rows of seeds 100 to 105, which are
   network finds more in its 2,670 rows than there is: .94 to .97 (.98 to 1.00) for any τ from 3 to
   100, any width and any rate, on four splits. A Matérn-5/2 kernel with a lengthscale for each input
   has 18 weights: .94 (.98) on the same four, .92 (.94) on six, with 100 samples as with 200.
+- Bike's network finds more than there is as well, before its steps end: with τ = 3 the mean test
+  RMSE of seeds 0 to 6 was .373. On the test rows of seeds 100 to 104 τ = 10 has .368, τ = 30 .362
+  (80 steps of τ = 20 .363).
 """
 
 import math
@@ -30,6 +33,8 @@ STEPS = 200
 PATIENCE = 30
 """Steps without a better held-out error: CCPP is best after 56 of its 120."""
 NEARLY_LINEAR = "skillcraft"
+PENALTY, PENALTIES = 3.0, {"bike": 30.0}
+"""τ, where it is another."""
 
 
 def kernel_of(split: Split) -> KernelSpec:
@@ -49,7 +54,8 @@ def recipe(dataset: str, *, most_steps: int) -> exact.Spec:
         steps = min(40, most_steps)
         return exact.Spec(steps=steps, learning_rate=0.1, warm_up=5, penalties=(0.0,))
     steps = min(120, most_steps)
-    return exact.Spec(steps=steps, learning_rate=0.02, penalties=(3.0,), patience=PATIENCE)
+    penalty = PENALTIES.get(dataset, PENALTY)
+    return exact.Spec(steps=steps, learning_rate=0.02, penalties=(penalty,), patience=PATIENCE)
 
 
 def _program(split: Split, most_steps: int) -> Program:
