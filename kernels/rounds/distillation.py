@@ -13,9 +13,10 @@ local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after training (`
 sum        the pooled statistics; then the mean teacher kernel T on the public rows and the held-out
            error: the coordinator sees no site's kernel, and no weights of any site, summed or not
 update     w̄ at the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
-           L^KD, from where they were. A pass stops after `patience` rounds without a lower held-out
-           error; a last sum judges its last θ. There is one pass for each α, and of all of them the
-           θ with the lowest error is kept, with the σ and λ that fit all rows
+           L^KD, from where they were. A pass keeps the θ that the held-out rows choose and stops
+           after `patience` rounds worse than that; a last sum judges its last θ. There is one pass
+           for each α, and of what they keep the θ with the lowest error is taken, with the σ and λ
+           that fit all rows
 
 Without validation there is one α and a round is one sum; σ and λ of the end fit the public set, and
 refitting is left to the linear layer. A Gram matrix's entries are at most ‖φ‖²
@@ -34,7 +35,12 @@ from kernels.linear import Hyperparameters, Spectrum
 from kernels.local_evidence import negative_log_evidence
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
+from kernels.rounds.held_out import (
+    held_out_blocks,
+    held_out_contribution,
+    held_out_error,
+    keeps,
+)
 from kernels.rounds.local_training import Fit, minimise, starting_scales, train_locally
 from kernels.rounds.model import Model, check_model, check_scales, known
 from kernels.rounds.parameters import (
@@ -113,7 +119,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """θ with the least held-out error so far, its σ and λ; without such rows the latest."""
+    """θ that held-out rows choose (`kernels.rounds.held_out`), with its σ and λ."""
 
     error: float | None
     weights: Tensor
@@ -147,6 +153,7 @@ class State:
     scales: the σ and λ that training goes on from. run: passes so far, one for each α.
     round: how many teachers this pass has distilled. latest: what is known of θ.
     posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
+    best: of the passes that have ended. best_of_run: of this one, so far.
     """
 
     model: Model
@@ -293,13 +300,10 @@ def _judged(state: State, error: float | None) -> State:
         state.run,
         state.round,
     )
-    judged = replace(
-        state,
-        best=_better(state.best, now),
-        best_of_run=_better(state.best_of_run, now),
-        latest=replace(known(state.latest, NAME), held_out_error=error),
-    )
-    return _told(judged)
+    earlier = (each.held_out_error for each in known(state.history, NAME) if each.run == state.run)
+    of_run = now if keeps(error, earlier) else state.best_of_run
+    latest = replace(known(state.latest, NAME), held_out_error=error)
+    return _told(replace(state, best_of_run=of_run, latest=latest))
 
 
 def _better(best: Best | None, now: Best) -> Best:
@@ -313,7 +317,7 @@ def _told(state: State) -> State:
 
 
 def _next_run(state: State) -> State:
-    run, best = state.run + 1, known(state.best, NAME)
+    run, best = state.run + 1, _better(state.best, known(state.best_of_run, NAME))
     if run == len(state.spec.alphas):
         model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
     else:
@@ -326,6 +330,7 @@ def _next_run(state: State) -> State:
         round=0,
         posterior_weights=None,
         latest=Progress(run, 0),
+        best=best,
         best_of_run=None,
     )
 

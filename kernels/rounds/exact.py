@@ -42,7 +42,12 @@ from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.clipped import clipped_gradient, gradient_block
 from kernels.rounds.grid import WEIGHT_STEP, gridded, on_grid, regenerated
-from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
+from kernels.rounds.held_out import (
+    held_out_blocks,
+    held_out_contribution,
+    held_out_error,
+    keeps,
+)
 from kernels.rounds.model import Model, check_model, known
 from kernels.rounds.parameters import check_at_least, check_learning_rate, check_whole, choices
 from kernels.rounds.site import Part, Site
@@ -69,8 +74,8 @@ GRADIENT_BOUND = 256.0
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
 
 MARGIN = 1e-4
-"""By what share of the held-out error a better step is better: rounding must not choose among ties,
-or cohorts that train alike would keep different steps."""
+"""By what share of the held-out error a better penalty is better: rounding must not choose among
+ties, or cohorts that train alike would keep different ones."""
 
 _DECAY = (0.9, 0.999)
 _DAMPING = 1e-6
@@ -84,7 +89,7 @@ class Spec:
     steps: weights that are judged for each penalty, the start among them; between them are steps
         of Adam. learning_rate: its greatest. warm_up: steps until then.
     clip: the greatest norm of the gradient of L/n. penalties: the τ to choose from.
-    patience: stop a pass after so many steps without a better held-out error; 0 never does.
+    patience: stop a pass after so many steps that are worse than what is kept; 0 never does.
     unit_clip: with differential privacy, the greatest norm of one unit's part of the gradient of L.
     """
 
@@ -116,7 +121,7 @@ class Broadcast:
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """The weights with the least held-out error so far; without held-out rows the latest."""
+    """The weights that held-out rows choose (`kernels.rounds.held_out`)."""
 
     error: float | None
     weights: Tensor
@@ -138,7 +143,10 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where the optimiser is. `pooled` is None when statistics are asked for next."""
+    """Where the optimiser is. `pooled` is None when statistics are asked for next.
+
+    best: of the passes that have ended. best_of_run: of this one, so far.
+    """
 
     model: Model
     spec: Spec
@@ -374,24 +382,14 @@ def _after_step(state: State, total: SecureTotal) -> State:
     evidence = known(state.evidence, NAME)
     progress = Progress(state.run, state.step, evidence, error, norm)
     now = Best(error, weights, known(state.model.hyperparameters, NAME), state.run, state.step)
-    of_run = _better(state.best_of_run, now)
-    state = replace(
-        state,
-        pooled=None,
-        best=_better(state.best, now),
-        best_of_run=of_run,
-        history=(*known(state.history, NAME), progress),
-    )
+    history = known(state.history, NAME)
+    earlier = (each.held_out_error for each in history if each.run == state.run)
+    of_run = now if keeps(error, earlier) else known(state.best_of_run, NAME)
+    state = replace(state, pooled=None, best_of_run=of_run, history=(*history, progress))
     stalled = 0 < spec.patience <= state.step - of_run.step
     if state.step + 1 >= spec.steps or stalled:
         return _next_run(state)
     return adam_step(state, gradient)
-
-
-def _better(best: Best | None, now: Best) -> Best:
-    if best is None or best.error is None or now.error is None:
-        return now
-    return now if now.error < best.error * (1 - MARGIN) else best
 
 
 def adam_step(state: State, gradient: Tensor) -> State:
@@ -417,8 +415,15 @@ def adam_step(state: State, gradient: Tensor) -> State:
     )
 
 
+def _better(best: Best | None, now: Best) -> Best:
+    if best is None or best.error is None or now.error is None:
+        return now
+    return now if now.error < best.error * (1 - MARGIN) else best
+
+
 def _next_run(state: State) -> State:
-    run, start, best = state.run + 1, known(state.start, NAME), known(state.best, NAME)
+    run, start = state.run + 1, known(state.start, NAME)
+    best = _better(state.best, known(state.best_of_run, NAME))
     if best.error is None and len(state.spec.penalties) > 1:
         raise ProgramError(
             "several penalties are chosen from by held-out rows, and no site holds any out: give "
@@ -436,5 +441,6 @@ def _next_run(state: State) -> State:
         step=0,
         first_moment=zero,
         second_moment=zero,
+        best=best,
         best_of_run=None,
     )

@@ -12,8 +12,8 @@ local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_step
            error of the model that was sent, so that validation costs no sum of its own
 sum        the pooled statistics; then the mean change and the held-out error: the coordinator sees
            no site's θ_c, nor how many rows it has
-update     σ, λ and w̄; then the mean. It stops after `patience` rounds without a lower held-out
-           error, and keeps the θ with the lowest; a last sum judges the last θ
+update     σ, λ and w̄; then the mean. It keeps the θ that the held-out rows choose and stops
+           after `patience` rounds worse than that; a last sum judges the last θ
 
 Without validation a round is one sum, and refitting is left to the linear layer.
 """
@@ -30,7 +30,12 @@ from kernels.errors import ProgramError, StatisticsError
 from kernels.linear import Hyperparameters, Spectrum
 from kernels.refit import refit
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.held_out import held_out_blocks, held_out_contribution, held_out_error
+from kernels.rounds.held_out import (
+    held_out_blocks,
+    held_out_contribution,
+    held_out_error,
+    keeps,
+)
 from kernels.rounds.local_training import Fit, reach, starting_scales, train_locally
 from kernels.rounds.model import Model, check_model, check_scales, known
 from kernels.rounds.parameters import check_at_least, check_flag, check_learning_rate, check_whole
@@ -82,8 +87,8 @@ class Spec:
     """How to train and how to average.
 
     rounds: at most so many. local_steps, learning_rate: of Adam at each site, full batch.
-    proximal: μ of FedProx, 0 for none. patience: rounds without a lower held-out error to stop
-    after; 0 never does, and without `validate` there is no such error.
+    proximal: μ of FedProx, 0 for none. patience: rounds worse than the one kept to stop after; 0
+    never does, and without `validate` none is worse.
     """
 
     rounds: int = 20
@@ -112,7 +117,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class Best:
-    """θ with the least held-out error so far, its σ and λ; without such rows the latest."""
+    """θ that held-out rows choose (`kernels.rounds.held_out`), with its σ and λ."""
 
     error: float | None
     weights: Tensor
@@ -257,8 +262,8 @@ def _with_posterior(state: State, total: SecureTotal) -> State:
 
 
 def _judged(state: State, error: float | None) -> State:
-    best, model = state.best, state.model
-    if best is None or best.error is None or error is None or error < best.error:
+    best, model, history = state.best, state.model, known(state.history, NAME)
+    if keeps(error, (each.held_out_error for each in history)):
         best = Best(
             error,
             known(model.weights, NAME),
@@ -266,7 +271,7 @@ def _judged(state: State, error: float | None) -> State:
             state.round,
         )
     progress = Progress(state.round, known(state.evidence, NAME), error)
-    return replace(state, best=best, history=(*known(state.history, NAME), progress))
+    return replace(state, best=best, history=(*history, progress))
 
 
 def _averaged(state: State, total: SecureTotal) -> State:

@@ -142,7 +142,10 @@ def _never_gives_up(state: Any, total: Any) -> Any:
 @pytest.mark.parametrize(
     ("broken", "caught_by"),
     [
-        ({"update": _keeps_the_last}, "test_the_theta_with_the_least_held_out_error_is_kept"),
+        (
+            {"update": _keeps_the_last},
+            "test_the_last_theta_about_as_good_as_the_best_is_kept",
+        ),
         (
             {"contribute": _judges_by_half},
             "test_the_history_has_the_error_of_every_theta_on_the_held_out_rows_of_all_sites",

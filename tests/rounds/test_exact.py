@@ -7,13 +7,13 @@ import torch
 
 from kernels.errors import StatisticsError
 from kernels.rounds import exact, fedavg
+from kernels.rounds.held_out import TOLERANCE
 from tests.conformance.algorithm import AdditiveOverRows, ChosenByHeldOutError, EqualToPooled
 from tests.rounds import sums, tables
 
 
 class TestExact(AdditiveOverRows, EqualToPooled, ChosenByHeldOutError):
     algorithm = exact  # type: ignore[assignment]
-    margin = exact.MARGIN
 
     def spec(self) -> Any:
         return exact.Spec(steps=3, penalties=(3.0, 30.0))
@@ -37,7 +37,7 @@ def test_after_a_fedavg_warm_up_it_starts_there_and_ends_no_worse(learning_rate:
         first = next(progress for progress in trained.history if progress.run == run)
         # The same θ, judged on the grids of exact training.
         assert first.held_out_error == pytest.approx(warm.best.error, rel=1e-3)
-        assert trained.best.error <= first.held_out_error
+        assert trained.best.error <= (1 + TOLERANCE) * first.held_out_error
     harmful = learning_rate == 1.0
     assert torch.equal(trained.model.weights, warm.best.weights) is harmful
 
