@@ -2,6 +2,10 @@
 
 Central GP: gpytorch, Matérn-5/2 with a lengthscale for each input; above EXACT_ROWS rows Titsias's
 sparse bound with learnt inducing points. Central URK: the program of FedBNR exact over one site.
+
+A sparse bound is slow to fit: on seed 100, which is not reported, 40 steps leave SML at an RMSE of
+.38, 100 steps take it to .16 (500 inducing points instead of 300: .12), and Parkinsons from 6.1 to
+3.6 (3.2).
 """
 
 import gpytorch
@@ -13,19 +17,19 @@ from benchmarks.fedbnr.scoring import Scored
 
 EXACT_ROWS = 3000
 INDUCING = 300
-STEPS = 40
+STEPS, SPARSE_STEPS = 40, 100
 LEARNING_RATE = 0.1
 
 
-def measure(tables: Tables, *, seed: int, steps: int = STEPS) -> Scored:
+def measure(tables: Tables, *, seed: int) -> Scored:
     """Train once, by evidence alone: there are no rounds to choose from."""
     rows = joined(tables.clients)
     kernel = scaled(gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=rows.x.shape[1]))
     kernel.base_kernel.lengthscale = rows.x.shape[1] ** 0.5
-    inducing = None
+    inducing, steps = None, STEPS
     if len(rows.y) > EXACT_ROWS:
         chosen = torch.randperm(len(rows.y), generator=torch.Generator().manual_seed(seed))
-        inducing = rows.x[chosen[:INDUCING]].clone()
+        inducing, steps = rows.x[chosen[:INDUCING]].clone(), SPARSE_STEPS
     model = Regression(rows.x, rows.y[:, 0], kernel, inducing=inducing)
     optimiser = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)

@@ -137,7 +137,7 @@ def test_a_batch_of_networks_trains_each_as_if_alone() -> None:
     start = networks.starting(2, (8,), 1, generator=torch.Generator().manual_seed(0))
 
     def trained(tables: list[Table]) -> list[Tensor]:
-        return networks.trained(start, *networks.padded(tables), proximal=0.3)
+        return networks.trained(start, *networks.padded(tables), networks.Local(10, 0.005, 0.3))
 
     together = trained(clients)
     for place, client in enumerate(clients):
@@ -151,7 +151,9 @@ def test_a_strong_proximal_term_keeps_a_network_where_it_was() -> None:
     moved = {
         mu: sum(
             float((new[0] - old).square().sum())
-            for new, old in zip(networks.trained(start, *rows, proximal=mu), start, strict=True)
+            for new, old in zip(
+                networks.trained(start, *rows, networks.Local(10, 0.005, mu)), start, strict=True
+            )
         )
         for mu in (0.0, 10.0)
     }
