@@ -84,7 +84,8 @@ def _reached(results: Results, found: Mapping[Cell, Result], cells: list[Cell]) 
     """Say how much of the run there is, and of how many seeds the claims' means are."""
     seeds = ", ".join(f"{row} {seeds_of(results, 'rmse', row)}" for row in CLAIMED)
     whole = "" if len(found) == len(cells) else ": **not all of the run yet**"
-    cpu = f"{_cpu_seconds(found):,.0f} CPU seconds"
+    seconds = _cpu_seconds(found)
+    cpu = f"{seconds:,.0f} CPU seconds, {seconds / 120:.0f} minutes of two cores"
     return f"{len(found)} of {len(cells)} cells{whole}, {cpu}; seeds: {seeds}."
 
 

@@ -16,7 +16,7 @@ from benchmarks.pictures import canvas, save
 WAYS = {"FedBNR exact": "#1a7f37", "FedBNR": "#1f5fa8", "FedBNR-KD": "#e4572e"}
 STYLES = {10: "-", 100: "--"}
 MARKERS = {10: "o", 100: "s"}
-AXES = {"sums": "secure sums", "sent": "bytes sent by a client"}
+AXES = {"sums": "secure sums, two a round", "sent": "bytes sent by a client"}
 
 
 def draw_costs(results: Results, *, quick: bool) -> Path | None:

@@ -31,7 +31,7 @@ from kernels.spec import Architecture, KernelSpec
 
 STEPS = 200
 PATIENCE = 30
-"""Steps without a better held-out error: CCPP is best after 56 of its 120."""
+"""Steps in a row that are worse than what is kept: a training that goes wrong ends."""
 NEARLY_LINEAR = "skillcraft"
 PENALTY, PENALTIES = 3.0, {"bike": 30.0}
 """τ, where it is another."""

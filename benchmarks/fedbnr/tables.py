@@ -60,6 +60,13 @@ class Results:
         seeds = sorted(ours.keys() & theirs.keys())
         return [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
 
+    def means(
+        self, row: str, other: str, metric: str, dataset: str, clients: int
+    ) -> tuple[float | None, float | None]:
+        """Return two rows' means over the seeds that both have: of the same splits."""
+        ours, theirs = self.pairs(row, other, metric, dataset, clients)
+        return (float(np.mean(ours)), float(np.mean(theirs))) if ours else (None, None)
+
 
 def _order(item: tuple[tuple[str, Column], object]) -> tuple[str, str, int, int]:
     (row, column), _ = item

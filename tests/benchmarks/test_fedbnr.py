@@ -224,6 +224,14 @@ def test_a_claim_on_all_columns_is_open_until_they_are_measured() -> None:
     assert (some.verdict, every.verdict) == ("open", "yes")
 
 
+def test_the_central_process_is_compared_on_the_splits_that_it_was_measured_on() -> None:
+    ours = results("FedBNR exact", {("sml", 10, 0): 1.0, ("sml", 10, 1): 9.0}, "nll")
+    central = results("Central GP", {("sml", 10, 0): 2.0}, "nll")
+    both = Results({**ours.cells, **central.cells})
+    (claim,) = claims(both, {})
+    assert (claim.held, claim.of, claim.missed) == (1, 1, ())
+
+
 # What is kept
 
 
