@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullLocator
+from matplotlib.ticker import FixedLocator, NullLocator
 
 from benchmarks.datasets import FILES
 from benchmarks.fedbnr.families import ROWS
@@ -76,8 +76,9 @@ def draw_rows(results: Results, *, quick: bool) -> Path | None:
 
 
 def _plain(axis: Any) -> None:
-    """Label a logarithmic axis by numbers instead of powers of ten."""
-    axis.set_major_locator(MaxNLocator(5))
+    """Label a logarithmic axis by numbers instead of powers of ten, however short it is."""
+    ends = np.geomspace(*axis.get_view_interval(), 6)
+    axis.set_major_locator(FixedLocator([float(f"{value:.2g}") for value in ends[1:-1]]))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 
