@@ -97,4 +97,5 @@ def _projected(scatter: Tensor, count: int, s: float, kernel: URK, label: str) -
     # Keeping some of what is beyond can leave an eigenvalue slightly below zero.
     eigenvalues, eigenvectors = torch.linalg.eigh(mended)
     root: Tensor = eigenvectors * eigenvalues.clamp_min(0.0).sqrt()
-    return root @ root.mT
+    square = root @ root.mT
+    return (square + square.mT) / 2  # not every BLAS rounds both triangles alike

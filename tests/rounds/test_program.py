@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from types import ModuleType
 
 import pytest
 import torch
@@ -33,6 +34,15 @@ def document(**changes: object) -> str:
     return json.dumps({**plain, **changes})
 
 
+def stage(algorithm: ModuleType, **parameters: object) -> dict[str, object]:
+    """A stage of the version that is installed."""
+    return {
+        "algorithm": algorithm.NAME,
+        "version": algorithm.VERSION,
+        "parameters": parameters,
+    }
+
+
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
@@ -62,12 +72,12 @@ def document(**changes: object) -> str:
             "other side",
         ),
         (
-            document(stages=[{"algorithm": "exact", "version": 1, "parameters": {"step": 1}}]),
+            document(stages=[stage(exact, step=1)]),
             ProgramError,
             "step",
         ),
         (
-            document(stages=[{"algorithm": "exact", "version": 1, "parameters": {"steps": 0}}]),
+            document(stages=[stage(exact, steps=0)]),
             ProgramError,
             "steps",
         ),
