@@ -64,7 +64,7 @@ def claims(results: Results, anchors: Anchors) -> Iterator[Claim]:
         name = f"{exact}, mean ECE {mean:.4f} at most {MOST_MEAN_ECE}"
         yield Claim(name, held, int(whole), 1, (), open=int(not whole))
     yield from _compared(
-        f"{exact}, NLL no higher than the central GP's at its seeds",
+        f"{exact}, recalibrated, NLL no higher than the central GP's, which is not, at its seeds",
         {column: results.means(exact, "Central GP", "nll", *column) for column in COLUMNS},
     )
     for row in ("FedBNR", "FedBNR-KD"):

@@ -11,7 +11,7 @@ each were alone.
 Steps and rate were compared on validation rows of seed 100, FedAvg: (10, .005), (10, .01),
 (25, .005), (25, .01) and (50, .003) with 10 clients have SML .47, .54, .42, .49, .44 and CCPP 4.9,
 5.1, 4.7, 4.9, 4.5 after as many rounds as make 400, 400, 625, 625, 1000 steps; with 100 clients,
-who drift apart on 26 rows each, SML .67, .65, .73, .72, .82.
+who drift apart on 26 rows each, SML .67, .65, .73, .72, .82. By hand: no command repeats it.
 """
 
 import math

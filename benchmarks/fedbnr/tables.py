@@ -19,6 +19,8 @@ TITLES = {
     "mce": "Maximum calibration error",
     "brier": "Brier score of the ten intervals (0.1675 if calibrated)",
     "nll": "Negative log predictive density",
+    "ece_gaussian": "Expected calibration error before recalibration, of rows that have it",
+    "nll_gaussian": "Negative log predictive density before recalibration, of rows that have it",
     "width_90": "Mean width of the central 90 % interval",
 }
 _ANCHORED = {"rmse": "rmse", "rmse_min": "rmse", "ece": "ece", "mce": "mce", "brier": "brier"}
@@ -137,7 +139,7 @@ def _overall(results: Results, metric: str, row: str, reference: str) -> str:
     for column in COLUMNS:
         ours, theirs = results.pairs(row, reference, metric, *column)
         # An NLL may be negative: its difference is a log ratio of densities already.
-        direct = metric == "nll"
+        direct = metric.startswith("nll")
         ratios += np.subtract(ours, theirs).tolist() if direct else log_ratios(ours, theirs)
     if row == reference or not ratios:
         return ""

@@ -46,7 +46,7 @@ def test_any_number_of_sites_gives_the_model_of_one_site_with_all_rows(clients: 
     assert gap(federated, pooled) < 1e-5
 
 
-def test_the_best_held_out_step_is_kept() -> None:
+def test_a_step_about_as_good_as_the_best_held_out_one_is_kept() -> None:
     program = tables.program(exact.Spec(steps=12, learning_rate=0.3, penalties=(0.0, 3.0)))
     outcome = simulate(program, tables.tables(3), 1, secure=False)
     state = outcome.states[1]

@@ -23,7 +23,9 @@ class TestExact(AdditiveOverRows, EqualToPooled, ChosenByHeldOutError):
 
 
 @pytest.mark.parametrize("learning_rate", [0.01, 1.0], ids=["training helps", "training harms"])
-def test_after_a_fedavg_warm_up_it_starts_there_and_ends_no_worse(learning_rate: float) -> None:
+def test_after_a_fedavg_warm_up_it_starts_there_and_ends_about_as_good(
+    learning_rate: float,
+) -> None:
     sites = [tables.site(seed=seed) for seed in range(3)]
     warm_up = fedavg.Spec(rounds=3, local_steps=5, learning_rate=0.02)
     warm = sums.after_all(fedavg, warm_up, tables.fitted(sites), sites)
