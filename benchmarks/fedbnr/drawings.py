@@ -77,8 +77,9 @@ def draw_rows(results: Results, *, quick: bool) -> Path | None:
 
 def _plain(axis: Any) -> None:
     """Label a logarithmic axis by numbers instead of powers of ten, however short it is."""
-    ends = np.geomspace(*axis.get_view_interval(), 6)
-    axis.set_major_locator(FixedLocator([float(f"{value:.2g}") for value in ends[1:-1]]))
+    low, high = axis.get_view_interval()
+    inner = np.geomspace(low, high, 6)[1:-1]
+    axis.set_major_locator(FixedLocator([float(f"{value:.2g}") for value in inner]))
     axis.set_major_formatter("{x:g}")
     axis.set_minor_locator(NullLocator())
 
