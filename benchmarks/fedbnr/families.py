@@ -92,7 +92,7 @@ class Family:
 
 
 def _central_gp(column: Column, data: Path) -> Result:
-    return {"Central GP": central.measure(Tables.of(column.split(data)), seed=column.seed)}
+    return central.measure(Tables.of(column.split(data)), seed=column.seed)
 
 
 def _central_urk(column: Column, data: Path) -> Result:
@@ -163,7 +163,10 @@ FAMILIES: Mapping[str, Family] = {
         seeds=SEEDS,
     ),
     "central_gp": Family(
-        ("Central GP",), _central_gp, ("benchmarks/fedbnr/central.py", _GAUSSIAN), clients=(10,)
+        (central.GP, central.RECALIBRATED_GP),
+        _central_gp,
+        ("benchmarks/fedbnr/central.py", _GAUSSIAN, "kernels/recalibration.py"),
+        clients=(10,),
     ),
     "central_urk": Family(("Central URK",), _central_urk, (*_PROGRAM, *_EXACT), clients=(10,)),
     "alone": Family(
@@ -179,7 +182,8 @@ FAMILIES: Mapping[str, Family] = {
 }
 
 ROWS = (
-    "Central GP",
+    central.GP,
+    central.RECALIBRATED_GP,
     "Central URK",
     "local+local",
     "local+global",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.datasets import FILES, Dataset
-from benchmarks.fedbnr import networks
+from benchmarks.fedbnr import central, networks
 from benchmarks.fedbnr.anchors import read_anchors
 from benchmarks.fedbnr.claims import claims
 from benchmarks.fedbnr.experts import Consensus, product
@@ -230,6 +230,19 @@ def test_the_central_process_is_compared_on_the_splits_that_it_was_measured_on()
     both = Results({**ours.cells, **central.cells})
     (claim,) = claims(both, {})
     assert (claim.held, claim.of, claim.missed) == (1, 1, ())
+
+
+def test_recalibrated_a_process_that_promises_too_little_is_wide_and_its_mean_is_the_same() -> None:
+    held_out, new = table(2000, 0), table(5, 1)
+
+    def overconfident(x: Tensor) -> Belief:
+        return Belief(torch.zeros(len(x), 1), torch.full((len(x), 1), 0.01))
+
+    deviation = float(held_out.y.std())
+    belief = central.recalibrated(overconfident, held_out)(new.x)
+    assert belief.mean.equal(overconfident(new.x).mean)
+    assert belief.variance is not None
+    assert 0.1 * belief.law.variance**0.5 == pytest.approx(deviation, rel=0.1)
 
 
 # What is kept
