@@ -95,7 +95,8 @@ def _copied(to: Path) -> Path:
     return to
 
 
-def _node(test: str) -> str:
+def node_of(test: str) -> str:
+    """Give pytest's name of a listed test."""
     prefix, name = test.split("::")
     files = (ROOT / HERE).glob(f"test_{prefix}_*.py")
     (file,) = (file for file in files if f"def {name}(" in file.read_text("utf-8"))
@@ -126,7 +127,7 @@ def outcome(mutation: Mutation, at: Path) -> str:
     except (LookupError, ValueError) as error:
         return f"NOT APPLICABLE {error}"
     try:
-        done = _run(at, [_node(mutation.test)])
+        done = _run(at, [node_of(mutation.test)])
     finally:
         file.write_text(source)
     if done.returncode == 1:
@@ -148,7 +149,7 @@ def outcomes(chosen: Sequence[Mutation]) -> Iterator[tuple[Mutation, str]]:
             finally:
                 copies.put(at)
 
-        baseline = _run(Path(directory) / "one", sorted({_node(m.test) for m in chosen}))
+        baseline = _run(Path(directory) / "one", sorted({node_of(m.test) for m in chosen}))
         if baseline.returncode != 0:
             raise SystemExit(f"The tests fail without any mutation:\n{baseline.stdout}")
         with ThreadPoolExecutor(max_workers=2) as pool:
