@@ -3,43 +3,21 @@
 A hospital answers what its policy allows, whatever the session says. An empty policy allows
 nothing: algorithms, columns, how many sums, and sums without differential privacy are named by a
 person of the hospital. `policy_draft` writes one that would allow exactly what a session asks
-for, with a comment at each line, for that person to review.
+for, with a comment at each line, for that person to review. How a refusal is worded is in
+`refusals`.
 
 The least numbers come from threats.md (A4, A12): with fewer rows than features the sums *are* the
 data. The cohort counts members whose keys are confirmed.
 """
 
-import json
-import math
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from pathlib import Path
 
-from client_sdk.errors import (
-    AlgorithmForbidden,
-    BudgetMissing,
-    BudgetSpent,
-    CohortTooSmall,
-    ColumnForbidden,
-    ConsentMissing,
-    PolicyExpired,
-    PolicyFileError,
-    PolicyRefusal,
-    PolicyRefused,
-    PrivacyRequired,
-    RareLevel,
-    ShrinkingForbidden,
-    TooFewColluders,
-    TooFewRows,
-    TooFewRowsHeldOut,
-    TooFewRowsPerFeature,
-    TooManyRuns,
-    TooManySums,
-    UnitForbidden,
-)
-from client_sdk.readable import quoted, readable
+from client_sdk import refusals
+from client_sdk.errors import PolicyFileError, PolicyRefusal, PolicyRefused
 from client_sdk.tables import TableSummary
 from kernels.rounds import update
 from kernels.rounds.disclosed import columns_read, most_sums, parts_read
@@ -189,7 +167,7 @@ class Policy:
     def budget(self) -> Budget:
         """What may be spent on any one patient of a data source."""
         if self.epsilon is None or self.delta is None:
-            raise _no_budget()
+            raise refusals.budget_missing()
         return Budget(self.epsilon, self.delta)
 
     def check_spending(self, ledger: Ledger, releases: Sequence[Release]) -> None:
@@ -197,15 +175,7 @@ class Policy:
         try:
             ledger.affords(releases)
         except BudgetExceeded:
-            after, budget = ledger.after(releases).epsilon, ledger.budget
-            raise BudgetSpent(
-                f"This would bring what is spent on any one patient of this table to ε = "
-                f"{after:.4g} at δ = {budget.delta:g}: {ledger.spent.epsilon:.4g} is spent, and "
-                f"this site allows {budget.epsilon:g}.",
-                line=f"epsilon = {math.ceil(after * 100) / 100:g}",
-                because="What was spent does not come back, so this is for good.",
-                public="the site's own privacy budget does not cover this",
-            ) from None
+            raise refusals.budget_spent(ledger, ledger.after(releases).epsilon) from None
 
     def check_table(self, program: Program, summary: TableSummary) -> None:
         """Refuse, before anything leaves, a program over too few of this hospital's rows.
@@ -226,16 +196,7 @@ class Policy:
     def check_cohort(self, confirmed: int) -> None:
         """Refuse a cohort with too few members whose keys are confirmed."""
         if confirmed < self.least_cohort:
-            raise CohortTooSmall(
-                f"{confirmed} members with confirmed keys would be summed, and this site asks for "
-                f"{self.least_cohort}.",
-                line=f"least_cohort = {confirmed}",
-                because="In a small sum each member is a large part, and every other member can "
-                "subtract its own. If members are missing because their keys are not confirmed, "
-                "give a roster file or run `veilgp confirm`.",
-                public=f"the site asks for at least {self.least_cohort} members with confirmed "
-                f"keys, and the run has {confirmed}",
-            )
+            raise refusals.cohort_too_small(confirmed, least=self.least_cohort)
 
     def check_members(self, terms: Terms, members: int) -> None:
         """Refuse a run of so many members whose terms tolerate too few colluders among them."""
@@ -271,13 +232,7 @@ class Policy:
             return
         names = [algorithm.NAME for algorithm, _ in program.algorithms()]
         if update.NAME in names and update.NAME not in self.consents:
-            raise ConsentMissing(
-                f"This hospital has rows to add or remove, and where it alone has, the sum of "
-                f"{update.NAME!r} is their statistics: this site has not consented to that.",
-                line=f"consents = [..., {json.dumps(update.NAME)}]",
-                because="Few rows say much about each patient among them.",
-                public=f"the site has not consented to {update.NAME}",
-            )
+            raise refusals.consent_missing(update.NAME)
 
     def opens(self, program: Program, *, today: date) -> bool:
         """Whether the samples that a program asks for may leave as they are.
@@ -290,35 +245,17 @@ class Policy:
     def check_runs(self, runs: int) -> None:
         """Refuse a run more than this site allows over one table."""
         if runs > self.max_runs:
-            raise TooManyRuns(
-                f"This would be the session's run {runs} over this table, and this site allows "
-                f"{self.max_runs}.",
-                line=f"max_runs = {runs}",
-                because="Every run asks for all its sums again, from another start: further exact "
-                "equations about the same rows.",
-                public=f"the site allows {self.max_runs} runs of a session over one table",
-            )
+            raise refusals.too_many_runs(runs, most=self.max_runs)
 
     def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
         if sums <= self.max_sums:
             return None
-        return TooManySums(
-            f"The run asks for {sums} sums {how}, and this site allows {self.max_sums}.",
-            line=f"max_sums = {sums}",
-            because="Every further exact sum is an equation about the same rows.",
-            public=f"the site allows {self.max_sums} sums in a run, and this one asks for {sums}",
-        )
+        return refusals.too_many_sums(sums, how, most=self.max_sums)
 
     def _expiry(self, today: date) -> PolicyRefusal | None:
         if self.expires is None or today <= self.expires:
             return None
-        return PolicyExpired(
-            f"The policy was valid until {self.expires}, and it is {today}.",
-            line="expires = a later date",
-            because="Whoever set the date wanted the question asked again: does the purpose "
-            "still hold?",
-            public="the site's policy has expired",
-        )
+        return refusals.expired(self.expires, today)
 
     def _algorithms(
         self, program: Program, stages: Sequence[int] | None = None
@@ -326,154 +263,66 @@ class Policy:
         listed = [algorithm.NAME for algorithm, _ in program.algorithms()]
         asked = listed if stages is None else [listed[stage] for stage in stages]
         return [
-            AlgorithmForbidden(
-                f"The program runs {name!r}, which this site does not allow.",
-                line=f"algorithms = [..., {json.dumps(name)}]",
-                because="Read first what it sends (`veilgp policy draft` says it in words).",
-                public=f"the site does not allow the algorithm {name}",
-            )
+            refusals.algorithm_forbidden(name)
             for name in dict.fromkeys(asked)
             if name not in self.algorithms
         ]
 
     def _columns(self, program: Program) -> PolicyRefusal | None:
         missing = [name for name in columns_read(program.schema) if name not in self.columns]
-        if not missing:
-            return None
-        return ColumnForbidden(
-            "The program reads columns that this site does not allow: "
-            f"{', '.join(map(readable, missing))}.",
-            line=f"columns = [..., {', '.join(map(quoted, missing))}]",
-            because="A column that the question does not need should not be in the program.",
-            public=f"the site does not allow the columns {', '.join(missing)}",
-        )
+        return refusals.columns_forbidden(missing) if missing else None
 
     def _privacy(self, terms: Terms) -> PolicyRefusal | None:
         if terms.differential_privacy:
-            return _no_budget() if self.epsilon is None or self.delta is None else None
-        if self.without_differential_privacy:
-            return None
-        return PrivacyRequired(
-            "The session has no differential privacy, and this site does not allow that.",
-            line="without_differential_privacy = true",
-            because="Exact sums can show that a rare patient is in them, to everyone who sees "
-            "the model; with few rows they can show more.",
-            public="the site does not allow sums without differential privacy",
-        )
+            unset = self.epsilon is None or self.delta is None
+            return refusals.budget_missing() if unset else None
+        return None if self.without_differential_privacy else refusals.privacy_required()
 
     def _unit(self, program: Program) -> PolicyRefusal | None:
         """Refuse noise for rows, or for other groups of rows, where patients are to be covered."""
         own = program.schema.patient
-        if program.privacy is None or self.patient in (None, own):
+        if program.privacy is None or self.patient is None or self.patient == own:
             return None
-        unit = "each row" if own is None else f"all rows with one {readable(own)}"
-        line = "no patient" if own is None else f"patient = {quoted(own)}"
-        return UnitForbidden(
-            f"The session's noise covers {unit}, and this site asks for patients, by "
-            f"{readable(self.patient or '')}.",
-            line=line,
-            because="A patient with many rows would be covered for each of them only, and epsilon "
-            "would not be what is spent on a patient.",
-            public="the site asks for noise that covers patients, by another column",
-        )
+        return refusals.unit_forbidden(own, asked=self.patient)
 
     def _shrinking(self, terms: Terms) -> PolicyRefusal | None:
         if self.allow_shrinking or not terms.allow_shrinking:
             return None
-        return ShrinkingForbidden(
-            "The session goes on without members that fall silent, and this site does not allow "
-            "that.",
-            line="allow_shrinking = true",
-            because="A coordinator can always pretend that a hospital fell silent. Without "
-            "differential privacy the sum with it minus the sum without it is that hospital's own.",
-            public="the site does not allow a session that gives the steady-cohort rule up",
-        )
+        return refusals.shrinking_forbidden()
 
     def _colluders(self, terms: Terms, members: int) -> PolicyRefusal | None:
-        least = self.least_colluders
-        if least is None:
-            least = (members - 1) // 3
+        third = (members - 1) // 3
+        least = third if self.least_colluders is None else self.least_colluders
         if terms.max_colluders >= least:
             return None
-        return TooFewColluders(
-            f"The session is safe from a coordinator that works together with "
-            f"{terms.max_colluders} members, and this site asks for {least}"
-            f"{'' if self.least_colluders is not None else f', a third of the others of {members}'}"
-            ".",
-            line=f"least_colluders = {terms.max_colluders}",
-            because="With more colluders than that, two sets of survivors can be certified, and "
-            "the masks of one hospital come off.",
-            public=f"the site asks for sums that are safe from {least} colluding members, and the "
-            f"session's are from {terms.max_colluders}",
-        )
+        why = f", a third of the others of {members}" if self.least_colluders is None else ""
+        return refusals.too_few_colluders(terms.max_colluders, least=least, why=why)
 
     def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
         rows, features = summary.training_rows, program.kernel.features
         problems: list[PolicyRefusal] = []
         if rows < self.least_rows:
-            problems.append(
-                TooFewRows(
-                    f"The table has {rows} training rows, and this site asks for "
-                    f"{self.least_rows}.",
-                    line=f"least_rows = {rows}",
-                    because="Sums over few patients say much about each.",
-                    public="the site's table has fewer rows than its policy asks for",
-                )
-            )
+            problems.append(refusals.too_few_rows(rows, least=self.least_rows))
         if rows < self.rows_per_feature * features:
-            problems.append(
-                TooFewRowsPerFeature(
-                    f"The table has {rows} training rows for {features} features of the kernel, "
-                    f"and this site asks for {self.rows_per_feature:g} rows a feature.",
-                    line=f"rows_per_feature = {rows // max(features, 1)}",
-                    because="With fewer rows than features the sums of products determine the "
-                    "rows. Ask for a session with fewer features instead.",
-                    public="the site's table has fewer rows for each feature of the kernel than "
-                    "its policy asks for",
-                )
-            )
+            least = self.rows_per_feature
+            problems.append(refusals.too_few_rows_per_feature(rows, features, least=least))
         return problems
 
     def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
         read = {part for spec in program.stages for part in parts_read(spec)}
         return [
-            TooFewRowsHeldOut(
-                f"The table has {rows} rows for {part}, and this site asks for "
-                f"{self.least_rows_held_out}, or none.",
-                line=f"least_rows_held_out = {rows}",
-                because="The error of a model on few patients says what became of them. Ask for "
-                "a session that holds a larger share out, or none.",
-                public="the site has too few rows in a part that is held out",
-            )
+            refusals.too_few_rows_held_out(rows, part, least=self.least_rows_held_out)
             for part, rows in summary.held_out_rows.items()
             if part in read and 0 < rows < self.least_rows_held_out
         ]
 
     def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
         return [
-            RareLevel(
-                f"Column {column!r} has {rows} training rows with the level {level!r}, and this "
-                f"site asks for {self.least_level_rows}.",
-                line=f"least_level_rows = {rows}",
-                because="A level that few patients have singles them out in every sum. Ask for a "
-                "schema that joins it with another level.",
-                public=f"the site has too few rows of a level of {column!r}",
-            )
+            refusals.rare_level(column, level, rows, least=self.least_level_rows)
             for column, levels in summary.level_rows.items()
             for level, rows in levels.items()
             if 0 < rows < self.least_level_rows
         ]
-
-
-def _no_budget() -> BudgetMissing:
-    return BudgetMissing(
-        "The session has differential privacy, which spends a part of a budget, and this site has "
-        "set none.",
-        line="epsilon = 1.0 and delta = 1e-5, or what you decide",
-        because="It is the most that is ever spent on any one patient of this table, over all "
-        "sessions: from then on nothing leaves.",
-        public="the site has set no budget for sessions with differential privacy",
-    )
 
 
 def _raise(problems: Sequence[PolicyRefusal]) -> None:
