@@ -5,18 +5,12 @@ given back: a sum that was lost may have been seen.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 
 from sqlalchemy import Connection, insert, select
 
 from kernels.plain import encode_json
-from kernels.rounds.disclosed import dealing, planned
-from kernels.rounds.program import Program
 from privacy.accounting.events import Release
-from privacy.accounting.promises import promised
 from privacy.ledger import Budget, Entry, Ledger
-from privacy.securesum.terms import Terms
 from service.tables import charges, sessions
 
 
@@ -56,18 +50,3 @@ def add(connection: Connection, entry: Entry) -> None:
             release=encode_json(entry.release.to_json()),
         )
     )
-
-
-def releases_of(program: Program, terms: Terms, seed: int) -> tuple[Release, ...]:
-    """Say what a run of a private program would release at most, if no sum is lost."""
-    return promised(planned(program), honest=terms.honest, dealing=dealing(program, seed))
-
-
-def rest_of(
-    program: Program, terms: Terms, seed: int, *, stage: int, charged: Sequence[Entry]
-) -> tuple[Release, ...]:
-    """Say what is still to come of a run that is at a stage, after what it was charged for."""
-    here, *later = planned(program)[stage:]
-    done = sum(entry.release.statistic == here.algorithm for entry in charged)
-    left = replace(here, sums=max(0, here.sums - done))
-    return promised([left, *later], honest=terms.honest, dealing=dealing(program, seed))

@@ -15,6 +15,7 @@ from privacy.accounting.events import MECHANISM
 from privacy.ledger import Ledger
 from service import ledgers, sessions
 from service.sessions import Session
+from service.spending import releases_of
 from service.times import iso_time
 
 _POINTS = 20
@@ -89,7 +90,7 @@ def budget_of(session: Session) -> Budget | None:
     if session.epsilon is None or session.delta is None:
         return None
     program = Program.from_json(session.program)
-    once = ledgers.releases_of(program, session.terms, session.seed)
+    once = releases_of(program, session.terms, session.seed)
     return Budget(
         epsilon=session.epsilon,
         delta=session.delta,
@@ -123,7 +124,7 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
         accountant=None if ledger is None else ledger.spent.accountant,
         after_another_run=None
         if ledger is None
-        else ledger.after(ledgers.releases_of(program, terms, session.seed)).epsilon,
+        else ledger.after(releases_of(program, terms, session.seed)).epsilon,
         over_time=[] if ledger is None else over_time(ledger),
         releases=[
             Charged(

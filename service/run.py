@@ -27,7 +27,7 @@ from kernels.errors import KernelsError
 from kernels.rounds.artifact import Artifact
 from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from privacy.accounting.events import MECHANISM, Release
+from privacy.accounting.events import MECHANISM
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.identity import Member, Roster
 from privacy.ledger import Entry, Ledger
@@ -43,7 +43,7 @@ from privacy.securesum.messages import (
     Upload,
 )
 from privacy.securesum.summation import Summation
-from service import ledgers, stages
+from service import stages
 from service.attendance import Attendance
 from service.run_changes import (
     Began,
@@ -56,6 +56,7 @@ from service.run_changes import (
     Restarted,
     Returned,
 )
+from service.spending import Spending
 from service.stages import Broadcast, Metrics, Position, SumPlan
 from service.waits import Waits
 
@@ -148,9 +149,12 @@ class Run:
         """What the sum under way is about."""
         self.repairing = repairing
         self.attendance = attendance or Attendance()
-        self.ledger = ledger
-        """Of the session, which has one run at a time; None without differential privacy."""
-        self._affordable: tuple[int, bool] | None = None
+        self.spending = (
+            None
+            if ledger is None
+            else Spending(ledger, plan.id, plan.program, epoch.terms, plan.seed, position.stage)
+        )
+        """Of the session's budget; None without differential privacy."""
         self.outcome: Outcome | None = None
 
     # -- what it is
@@ -164,6 +168,11 @@ class Run:
     def is_private(self) -> bool:
         """Whether noise covers who is in a sum and who is not."""
         return self.epoch.terms.differential_privacy
+
+    @property
+    def ledger(self) -> Ledger | None:
+        """The session's, as this run has charged it; None without differential privacy."""
+        return None if self.spending is None else self.spending.ledger
 
     @property
     def status(self) -> Status:
@@ -394,41 +403,13 @@ class Run:
         return Began()
 
     def _charge(self, sum_plan: SumPlan, now: float) -> None:
-        if self.ledger is None or sum_plan.release is None:
+        if self.spending is None or sum_plan.release is None:
             if self.is_private:
                 raise OutOfOrder("A private session's sums have noise and are charged.")
             return
         plan, slot = self.plan, 0 if self.slot is None else self.slot.task.slot + 1
-        charged = self.ledger.charge(
-            Entry(now, plan.session_id, plan.id, self.epoch.number, slot, sum_plan.release)
-        )
-        charged.affords(self._rest(charged))  # or it would be spent on a run without a model
-        self.ledger = charged
-
-    def _rest(self, ledger: Ledger) -> tuple[Release, ...]:
-        """Give what the run would still release, after what this ledger has of it."""
-        return ledgers.rest_of(
-            self.plan.program,
-            self.epoch.terms,
-            self.plan.seed,
-            stage=self.position.stage,
-            charged=[each for each in ledger.entries if each.run == self.plan.id],
-        )
-
-    @property
-    def can_repeat(self) -> bool:
-        """Whether the budget allows the sum under way once more, and then the rest of the run."""
-        if self.ledger is None or not self.ledger.entries:
-            return False
-        charged = len(self.ledger.entries)
-        if self._affordable is None or self._affordable[0] != charged:
-            try:
-                self.ledger.affords([self.ledger.entries[-1].release, *self._rest(self.ledger)])
-            except BudgetExceeded:
-                self._affordable = charged, False
-            else:
-                self._affordable = charged, True
-        return self._affordable[1]
+        entry = Entry(now, plan.session_id, plan.id, self.epoch.number, slot, sum_plan.release)
+        self.spending = self.spending.charged(entry, stage=self.position.stage)
 
     # -- other ends
 

@@ -40,6 +40,7 @@ from service import ledgers, models, notices, stages
 from service.access import APPROVED, ModelAccess
 from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
 from service.run import OPEN, Status
+from service.spending import releases_of
 from service.tables import leases, members, run_members, runs, sessions
 
 
@@ -79,7 +80,7 @@ def start(
     if ledger is not None:
         if kind is not Kind.TRAIN:
             program = _with_noise(program, whole, ledger, runs=session.planned_runs)
-        ledger.affords(ledgers.releases_of(program, terms, session.seed))
+        ledger.affords(releases_of(program, terms, session.seed))
     base_model, base = _base(connection, session_id, kind, model)
     position = stages.start(program, base)
     run_id = run_id or str(uuid4())

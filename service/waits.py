@@ -86,7 +86,7 @@ class Waits:
         That too few upload is no reason: who comes back can, and a repeat costs as much again. Nor
         is a sum given up that the budget does not allow twice: it may still be finished.
         """
-        slot = self._run.slot
+        slot, spending = self._run.slot, self._run.spending
         if slot is None or not self._run.is_private or slot.has_all_keys:
             return math.inf
         if slot.proposal is None:
@@ -95,4 +95,5 @@ class Waits:
             )
         moment = self._run.since + self._run.plan.restart_after_s
         in_time = moment + self._run.plan.restart_after_s <= self._run.plan.deadline_at
-        return moment if in_time and self._run.can_repeat else math.inf
+        affordable = in_time and spending is not None and spending.can_repeat
+        return moment if affordable else math.inf
