@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks.dp.data import DICTIONARY
 from benchmarks.dp.plan import CLIENTS, MAIN, Cell
@@ -46,7 +47,7 @@ def figures_of(done: Means) -> dict[str, float | int]:
     figures["federated_over_central"] = max(
         value for key, value in figures.items() if key.startswith("federated_over_central_")
     )
-    figures |= _against_opacus(means)
+    figures |= _against_opacus(done)
     for what in ("colluders", "dropouts"):
         for cell, score in means.items():
             if number := getattr(cell, what):
@@ -81,24 +82,32 @@ def _over_central(done: Means, route: str, clients: int) -> float | None:
     return math.exp(float(np.mean(logs))) if logs else None
 
 
-def _against_opacus(means: Means) -> dict[str, float | int]:
-    """Compare mean RMSE over ε ≤ 4, with Opacus's better model of each set."""
+def _against_opacus(done: Means) -> dict[str, float | int]:
+    """Compare mean RMSE over seeds and ε ≤ 4, with Opacus's better model of each set.
+
+    `…_error`: the standard error of that ratio, from its values seed by seed.
+    """
     figures: dict[str, float | int] = {}
+    errors: dict[str, float] = {}
     for name in DICTIONARY:
-        compared = [
-            epsilon
-            for epsilon in _epsilons(means, "opacus_network", name, 1)
-            if epsilon <= OPACUS_EPSILON
-        ]
-
-        def mean(
-            method: str, clients: int, name: str = name, over: list[float] = compared
-        ) -> float:
-            return float(
-                np.mean([means[Cell(method, name, each, clients)]["rmse"] for each in over])
-            )
-
-        theirs = min(mean("opacus_network", 1), mean("opacus_linear", 1))
-        figures[f"over_opacus_{name}"] = mean(MAIN, CLIENTS[0]) / theirs
+        ours, *others = (
+            _by_seed(done, method, name, clients)
+            for method, clients in ((MAIN, CLIENTS[0]), ("opacus_network", 1), ("opacus_linear", 1))
+        )
+        theirs = min(others, key=np.mean)
+        figures[f"over_opacus_{name}"] = float(np.mean(ours) / np.mean(theirs))
+        if len(ours) > 1:
+            ratios = ours / theirs
+            errors[f"over_opacus_{name}_error"] = float(ratios.std(ddof=1) / len(ratios) ** 0.5)
     figures["sets_better_than_opacus"] = sum(ratio < 1 for ratio in figures.values())
-    return figures
+    return figures | errors
+
+
+def _by_seed(done: Means, method: str, dataset: str, clients: int) -> NDArray[np.float64]:
+    """Return the mean RMSE over ε ≤ 4 of each seed."""
+    found: dict[int, list[float]] = {}
+    for cell, score in done.items():
+        plain = not cell.colluders + cell.dropouts and cell.epsilon <= OPACUS_EPSILON
+        if plain and (cell.method, cell.dataset, cell.clients) == (method, dataset, clients):
+            found.setdefault(cell.seed, []).append(score["rmse"])
+    return np.array([np.mean(found[seed]) for seed in sorted(found)])

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.dp.figures import Means
-from benchmarks.dp.plan import BASELINES, LOCAL
+from benchmarks.dp.plan import BASELINES, LOCAL, SEEDS
 from benchmarks.dp.routes import ROUTES
 
 TITLES: Mapping[str, str] = {
@@ -15,11 +15,11 @@ TITLES: Mapping[str, str] = {
     "bike": "Bike",
 }
 _ORDER = *ROUTES, LOCAL, *BASELINES
-_HEAD = """# Differential privacy: RMSE / NLL / ECE by ε
+_HEAD = f"""# Differential privacy: RMSE / NLL / ECE by ε
 
-δ = 1e-5, the unit is the row. `elbo` with 10 clients and the methods of others: means over seeds 10
-to 12; all else seed 10. `elbo`, `public_kernel` and `exact` are our routes
-(`benchmarks/dp/routes.py`), ECE of their recalibrated noise-aware posterior; `local` is
+δ = 1e-5, the unit is the row. `elbo` with 10 clients and the methods of others: means over seeds
+{SEEDS[0]} to {SEEDS[-1]}; all else seed {SEEDS[0]}. `elbo`, `public_kernel` and `exact` are our
+routes (`benchmarks/dp/routes.py`), ECE of their recalibrated noise-aware posterior; `local` is
 `public_kernel` with each client private by itself; one client has all rows in one place, as the
 methods of others have: `adassp`, `ridge` (noisy statistics taken for exact ones) and Opacus.
 """

@@ -59,7 +59,7 @@ SEARCHED: Mapping[str, tuple[Any, Mapping[str, Sequence[float]]]] = {
         {
             "learning_rate": (0.015, 0.03, 0.06),
             "hidden": (8, 16, 32),
-            "steps": (150, 300),
+            "steps": (150, 400),
             "refinement": (0.1, 0.25),
         },
     ),

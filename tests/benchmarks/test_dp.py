@@ -27,7 +27,7 @@ def test_every_route_is_measured_at_every_epsilon_and_with_few_and_many_clients(
 def test_no_figure_is_of_a_seed_that_settings_were_chosen_by() -> None:
     seeds = {cell.seed for cell in wanted(quick=False)}
     assert seeds == set(SEEDS)
-    assert not seeds & {0, 1, 2, 100}
+    assert not seeds & {0, 1, 2, 10, 11, 12, 100, 101, 102, 103}
     assert {cell.seed for cell in wanted(quick=True)} <= seeds
 
 
@@ -48,12 +48,30 @@ def test_clients_are_compared_with_one_of_the_same_seed() -> None:
 
 def test_opacus_counts_with_its_better_model_of_each_set() -> None:
     rmse = {MAIN: 1.0, "opacus_network": 2.0, "opacus_linear": 0.5}
-    means = {
-        Cell(method, dataset, epsilon, 10 if method == MAIN else 1): {"rmse": found}
+    done = {
+        Cell(method, dataset, epsilon, 10 if method == MAIN else 1, seed): {"rmse": found}
         for method, found in rmse.items()
         for dataset in DICTIONARY
         for epsilon in EPSILONS
+        for seed in SEEDS
     }
-    figures = _against_opacus(means)
+    figures = _against_opacus(done)
     assert figures["over_opacus_sml"] == pytest.approx(2.0)
+    assert figures["over_opacus_sml_error"] == 0.0
     assert figures["sets_better_than_opacus"] == 0
+
+
+def test_against_opacus_an_error_says_how_far_seeds_differ() -> None:
+    done = {
+        Cell(method, dataset, 1.0, 10 if method == MAIN else 1, seed): {"rmse": found}
+        for method, by_seed in {
+            MAIN: (1.0, 3.0),
+            "opacus_network": (2.0, 2.0),
+            "opacus_linear": (9.0, 9.0),
+        }.items()
+        for dataset in DICTIONARY
+        for seed, found in enumerate(by_seed)
+    }
+    figures = _against_opacus(done)
+    assert figures["over_opacus_ccpp"] == pytest.approx(1.0)
+    assert figures["over_opacus_ccpp_error"] == pytest.approx(0.5)
