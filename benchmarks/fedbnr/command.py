@@ -1,12 +1,15 @@
 """The run: which cells are missing, two processes that measure them, and what becomes of them."""
 
+import sys
 import time
+import warnings
 from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from gpytorch.utils.warnings import NumericalWarning
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -120,12 +123,18 @@ def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell
             kept.keep(name, codes[cell.family], result)
             found[cell] = result
             bar.update(task, advance=1, description=name)
+            if not bar.console.is_terminal:  # where there is no bar, as in a log
+                done = round(bar.tasks[task].completed)
+                print(f"  {done} of {len(missing)}: {name}", file=sys.stderr, flush=True)
     return found
 
 
 def _timed(cell: Cell, data: Path) -> Result:
     start = time.process_time()
-    result = measure(cell.family, cell.column, data)
+    with warnings.catch_warnings():
+        # That gpytorch adds jitter to a matrix is no news, and would tear the bar of progress.
+        warnings.simplefilter("ignore", NumericalWarning)
+        result = measure(cell.family, cell.column, data)
     seconds = round(time.process_time() - start, 1)
     return {row: {**found, "cpu_s": seconds} for row, found in result.items()}
 
