@@ -40,7 +40,7 @@ def draw(means: Means, *, quick: bool) -> Path:
     figure.legend(
         lines,
         labels,
-        title="* of the first seed alone, which on CCPP is an easy one; the others are means",
+        title="* of the first seed alone; the others are means",
         loc="outside lower center",
         ncols=5,
         frameon=False,

@@ -133,7 +133,7 @@ def _timed(cell: Cell, data: Path) -> Result:
     start = time.process_time()
     with warnings.catch_warnings():
         # That gpytorch adds jitter to a matrix is no news, and would tear the bar of progress.
-        warnings.simplefilter("ignore", NumericalWarning)
+        warnings.filterwarnings("ignore", "A not p.d.", NumericalWarning)
         result = measure(cell.family, cell.column, data)
     seconds = round(time.process_time() - start, 1)
     return {row: {**found, "cpu_s": seconds} for row, found in result.items()}
