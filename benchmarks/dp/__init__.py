@@ -17,8 +17,8 @@ missing, over that with none.
 `charged_epsilon_epsE`: what the accountant says that a run costs. `claimed_epsE`, `audited_epsE`:
 `benchmarks.dp.audit`. `cpu_minutes`: what the cells took of two cores together, two at a time;
 `minutes`: of a run that was not stopped in between. Our first route with 10 clients and the methods
-of others are means over all seeds, all else is of the first seed. Cells are stored one by one: a
-run that was stopped goes on.
+of others are means over all seeds, with 100 clients over the first three, and all else is of the
+first. Cells are stored one by one: a run that was stopped goes on.
 """
 
 from benchmarks.dp.command import run

@@ -11,7 +11,7 @@ from benchmarks.pictures import canvas, save
 
 STYLES = {
     ("elbo", 10): ("#1a7f37", "o-", "elbo, 10 clients"),
-    ("elbo", 100): ("#1a7f37", "o:", "elbo, 100 clients*"),
+    ("elbo", 100): ("#1a7f37", "o:", "elbo, 100 clients"),
     ("public_kernel", 10): ("#1f5fa8", "s-", "public kernel, 10 clients*"),
     ("exact", 10): ("#7b3fa0", "^-", "exact, 10 clients*"),
     ("local", 10): ("#999999", "v-", "local DP, 10 clients*"),
@@ -40,7 +40,7 @@ def draw(means: Means, *, quick: bool) -> Path:
     figure.legend(
         lines,
         labels,
-        title="* of the first seed alone; the others are means",
+        title="* of the first seed alone; the others are means over seeds",
         loc="outside lower center",
         ncols=5,
         frameon=False,

@@ -30,6 +30,8 @@ SEEDS = 20, 21, 22, 23, 24
 MAIN = "elbo"
 """The route that figures without a name are of."""
 CLIENTS = 10, 100
+SEEDS_OF_MANY = 3
+"""Of 100 clients, which cost as much as all else together."""
 LOCAL = "local"
 """The public kernel's route with noise for one honest client: each is private by itself."""
 
@@ -65,6 +67,9 @@ def wanted(*, quick: bool) -> list[Cell]:
     cells += [cell._replace(seed=first) for cell in _of_one_seed(quick=quick)]
     for seed in others:
         cells += [cell._replace(seed=seed) for cell in _of_every_seed(quick=quick)]
+    if not quick:
+        for seed in SEEDS[:SEEDS_OF_MANY]:
+            cells += [cell._replace(seed=seed) for cell in _cells([MAIN], EPSILONS, CLIENTS[1])]
     return cells
 
 
@@ -75,13 +80,11 @@ def _of_every_seed(*, quick: bool) -> Iterator[Cell]:
 
 
 def _of_one_seed(*, quick: bool) -> Iterator[Cell]:
-    """Yield the rest: 100 clients, all rows in one place, the other routes, no privacy."""
+    """Yield the rest: all rows in one place, the other routes, no privacy."""
     epsilons = QUICK[:1] if quick else EPSILONS
     few, many = CLIENTS
     yield from _cells(["public_kernel"], epsilons, few)
     yield from _cells([MAIN, "public_kernel"], QUICK[:1] if quick else QUICK, 1)
-    if not quick:
-        yield from _cells([MAIN], epsilons, many)
     for name in ("ccpp", "sml"):
         plain = Cell("public_kernel", name, 1.0, few)
         yield from (plain._replace(colluders=number) for number in (3, 6))

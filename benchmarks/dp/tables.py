@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.dp.figures import Means
-from benchmarks.dp.plan import BASELINES, LOCAL, SEEDS
+from benchmarks.dp.plan import BASELINES, LOCAL, SEEDS, SEEDS_OF_MANY
 from benchmarks.dp.routes import ROUTES
 
 TITLES: Mapping[str, str] = {
@@ -17,9 +17,10 @@ TITLES: Mapping[str, str] = {
 _ORDER = *ROUTES, LOCAL, *BASELINES
 _HEAD = f"""# Differential privacy: RMSE / NLL / ECE by ε
 
-δ = 1e-5, the unit is the row. `elbo` with 10 clients and the methods of others: means over seeds
-{SEEDS[0]} to {SEEDS[-1]}; all else seed {SEEDS[0]}. `elbo`, `public_kernel` and `exact` are our
-routes (`benchmarks/dp/routes.py`), ECE of their recalibrated noise-aware posterior; `local` is
+δ = 1e-5, the unit is the row. Means over seeds {SEEDS[0]} to {SEEDS[-1]} for `elbo` with 10
+clients and the methods of others, over the first {SEEDS_OF_MANY} for `elbo` with 100 clients; all
+else is seed {SEEDS[0]}. `elbo`, `public_kernel` and `exact` are our routes
+(`benchmarks/dp/routes.py`), ECE of their recalibrated noise-aware posterior; `local` is
 `public_kernel` with each client private by itself; one client has all rows in one place, as the
 methods of others have: `adassp`, `ridge` (noisy statistics taken for exact ones) and Opacus.
 """
