@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,9 +49,7 @@ class Cells:
         start = time.monotonic()
         cell = work()
         print(f" {time.monotonic() - start:.1f} s", file=sys.stderr, flush=True)
-        self._done[name] = cell
-        self._path.parent.mkdir(exist_ok=True)
-        self._path.write_text(json.dumps({"code": self._code, "cells": self._done}))
+        self._keep(name, cell)
         return cell
 
     def measure_all(
@@ -63,9 +60,15 @@ class Cells:
         Each is measured in a process of one thread, and kept as soon as it is there.
         """
         missing = {name: each for name, each in wanted.items() if name not in self}
-        for name, result in two_at_a_time(work, missing):
-            self.measure(name, partial(_same, result))
+        for number, (name, result) in enumerate(two_at_a_time(work, missing), start=1):
+            self._keep(name, result)
+            print(f"  {number} of {len(missing)}: {name}", file=sys.stderr, flush=True)
         return {name: self._done[name] for name in wanted}
+
+    def _keep(self, name: str, cell: Any) -> None:
+        self._done[name] = cell
+        self._path.parent.mkdir(exist_ok=True)
+        self._path.write_text(json.dumps({"code": self._code, "cells": self._done}))
 
     def finish(self) -> None:
         """Forget everything: the run is complete."""
@@ -89,7 +92,3 @@ def two_at_a_time(
                 yield futures[future], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _same(result: Result) -> Result:
-    return result
