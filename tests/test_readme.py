@@ -1,4 +1,4 @@
-"""What the README shows runs as it stands there."""
+"""What the README shows runs as it stands there; what it and the pages of docs point to exists."""
 
 import re
 from pathlib import Path
@@ -19,6 +19,9 @@ def test_make_has_the_targets_that_the_readme_names() -> None:
     assert set(re.findall(r"make (\w+)", README)) <= set(targets)
 
 
-def test_files_that_the_readme_points_to_exist() -> None:
-    for path in re.findall(r"\]\(([^)#:]+)\)", README):
-        assert (ROOT / path).exists(), path
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *ROOT.glob("docs/*.md")], ids=lambda p: p.name
+)
+def test_files_that_a_page_points_to_exist(page: Path) -> None:
+    for path in re.findall(r"\]\(([^)#:]+)\)", page.read_text()):
+        assert (page.parent / path).exists(), path
