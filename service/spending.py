@@ -27,7 +27,7 @@ def releases_of(program: Program, terms: Terms, seed: int) -> tuple[Release, ...
 class Spending:
     """The ledger of a session, as its one run at a time draws on it.
 
-    run: its id. stage: of the program, where it is now.
+    run: its id. stage: of the sum that was charged last, or that the run began or was restored at.
     """
 
     ledger: Ledger

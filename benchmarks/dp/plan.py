@@ -31,7 +31,7 @@ MAIN = "elbo"
 """The route that figures without a name are of."""
 CLIENTS = 10, 100
 SEEDS_OF_MANY = 3
-"""Of 100 clients, which cost as much as all else together."""
+"""Of 100 clients: a seed of them costs five times as much as of 10."""
 LOCAL = "local"
 """The public kernel's route with noise for one honest client: each is private by itself."""
 

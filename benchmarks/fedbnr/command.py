@@ -118,14 +118,14 @@ def _measured(kept: Kept, cells: list[Cell], options: Namespace) -> Mapping[Cell
     missing = [cell for cell in cells if cell not in found and options.only in cell.name]
     with _bar() as bar:
         task = bar.add_task("", total=len(missing))
-        for name, result in two_at_a_time(_timed, {cell.name: work[cell.name] for cell in missing}):
+        measuring = two_at_a_time(_timed, {cell.name: work[cell.name] for cell in missing})
+        for number, (name, result) in enumerate(measuring, start=1):
             cell, _ = work[name]
             kept.keep(name, codes[cell.family], result)
             found[cell] = result
             bar.update(task, advance=1, description=name)
             if not bar.console.is_terminal:  # where there is no bar, as in a log
-                done = round(bar.tasks[task].completed)
-                print(f"  {done} of {len(missing)}: {name}", file=sys.stderr, flush=True)
+                print(f"  {number} of {len(missing)}: {name}", file=sys.stderr, flush=True)
     return found
 
 

@@ -7,7 +7,7 @@ rows choose the round and half judge it (in brackets): Skillcraft .93 (.97) with
 .97 (.99), so the network stays. CCPP 4.1 (4.1) and 4.3 (4.1). With 100 clients and 12 rounds of 5
 steps, rates of .01, .02 and .04: Bike .48, .50, .54, Skillcraft .97, .98, .98, SML .81 and .95 (.01
 and .02), all but Skillcraft's still falling; so 20 rounds there too, at five minutes of two cores
-more (test rows of seeds 100 to 102: Bike .484 → .466, SML of seed 102 .85 → .67, falling still).
+more (test rows of seeds 100 to 102: Bike .484 → .467, SML of seed 102 .85 → .67, falling still).
 """
 
 from benchmarks.datasets import Split
