@@ -92,7 +92,7 @@ def _facts(card: Card) -> dict[str, str]:
         "from": ", ".join(_column(column) for column in card.schema.features),
         "trained by": f"{card.members:,} hospitals on {card.rows:,} rows in {card.sums:,} sums",
         "kernel": f"{kernel.architecture}, {kernel.features:,} features",
-        "methods": ", ".join(map(_method, card.methods)) or FEDBNR,
+        "methods": ", ".join(map(_method, card.methods)),
         "residuals": "; ".join(laws) or "not recalibrated: only gaussian intervals",
         "privacy": explained(
             privacy.unit,

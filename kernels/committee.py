@@ -22,7 +22,7 @@ site's prediction.
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -51,6 +51,8 @@ class Committee:
     sites: n_s. rows: n. precision, shift: of 1/v_c and μ_c/v_c. row_mean, row_square: of n_c μ_c
     and n_c(v_c + μ_c²). weight, weighted_precision, weighted_shift: of w_c, w_c/v_c, w_c μ_c/v_c.
     """
+
+    STORED_AS: ClassVar[str] = "committee"
 
     sites: Tensor
     rows: Tensor

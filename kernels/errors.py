@@ -39,6 +39,7 @@
     │   ├── UnboundedColumns      program.unbounded_columns
     │   └── ConsentNeeded         program.consent_needed
     ├── StateError                state.invalid
+    │   └── OtherFormat           state.other_format
     ├── ArtifactError             artifact.invalid
     │   ├── DamagedArtifact       artifact.damaged
     │   ├── NewerArtifact         artifact.newer_version
@@ -305,6 +306,12 @@ class StateError(KernelsError):
     """Bytes that are not the state of any algorithm here."""
 
     code = "state.invalid"
+
+
+class OtherFormat(StateError):
+    """Stored bytes are of another format, or have other fields, than this version reads."""
+
+    code = "state.other_format"
 
 
 class ArtifactError(KernelsError):

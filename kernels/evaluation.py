@@ -12,6 +12,7 @@ times its square, and the NLL plus log `scale` (a density per unit, not per devi
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -31,6 +32,8 @@ INTERVAL_LOSS_BOUND = WIDTH_BOUND + 2 / (1 - max(LEVELS)) * RESIDUAL_BOUND * (1 
 class Judged:
     """The scores of one further method on the same rows, by its own N(μ, v)."""
 
+    STORED_AS: ClassVar[str] = "judged"
+
     method: str
     scores: Scores
 
@@ -44,6 +47,8 @@ class Evaluation:
     part `calibration`, which made them, each fold of rows is judged by what the other fold says.
     students: of the model's other methods.
     """
+
+    STORED_AS: ClassVar[str] = "evaluated"
 
     part: str
     gaussian: Scores

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -13,6 +13,8 @@ from kernels.errors import PredictionError
 @dataclass(frozen=True, eq=False)
 class Gaussian:
     """N(mean, variance) of new observations, any shape that broadcasts, variances positive."""
+
+    STORED_AS: ClassVar[str] = "gaussian"
 
     mean: Tensor
     variance: Tensor

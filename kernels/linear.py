@@ -17,7 +17,7 @@ of no variance, is that of the eigenvectors above τ alone.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -41,6 +41,8 @@ _EPSILON = torch.finfo(torch.float64).eps
 @dataclass(frozen=True, eq=False)
 class Hyperparameters:
     """The noise variance σ² and the prior variance λ² of each target: two float64 tensors (T,)."""
+
+    STORED_AS: ClassVar[str] = "hyperparameters"
 
     noise_variance: Tensor
     prior_variance: Tensor

@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from statistics import NormalDist
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -47,6 +47,8 @@ class Scores:
     >>> (here + there).rmse()
     tensor([1.2247], dtype=torch.float64)
     """
+
+    STORED_AS: ClassVar[str] = "scores"
 
     rows: Tensor
     """(T,) number of rows n."""

@@ -28,6 +28,7 @@ Vovk, Gammerman and Shafer (2005), "Algorithmic learning in a random world"; Lei
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -66,6 +67,8 @@ class Recalibration:
     counts: (FOLDS, BINS) float64, rows by fold and bin of |z|.
     fitted: the law of z; None where there were too few rows to fit one.
     """
+
+    STORED_AS: ClassVar[str] = "recalibrated"
 
     counts: Tensor
     fitted: StudentT | None

@@ -56,6 +56,8 @@ class Numeric:
     refused, a row to predict is flagged. They also keep federated moments exact (`Moments`).
     """
 
+    STORED_AS: ClassVar[str] = "numeric"
+
     name: str
     unit: str
     """As in "mmHg"; "1" for a number without a dimension."""
@@ -72,6 +74,8 @@ class Numeric:
 @dataclass(frozen=True)
 class Categorical:
     """One of several levels; a feature for each, and an indicator if cells may be missing."""
+
+    STORED_AS: ClassVar[str] = "categorical"
 
     name: str
     levels: tuple[str, ...]
@@ -94,6 +98,8 @@ class Categorical:
 class Target:
     """A number to predict, in a unit, with inclusive bounds; never missing in training."""
 
+    STORED_AS: ClassVar[str] = "target"
+
     name: str
     unit: str
     lower: float | None = None
@@ -106,6 +112,8 @@ Feature = Numeric | Categorical
 @dataclass(frozen=True)
 class Schema:
     """The columns of a table, in the order in which they become features and targets."""
+
+    STORED_AS: ClassVar[str] = "schema"
 
     features: tuple[Feature, ...]
     targets: tuple[Target, ...]

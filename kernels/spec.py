@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Self
+from typing import ClassVar, Self
 
 from kernels.errors import NewerSpec, SpecError, UnknownArchitecture
 from kernels.plain import encode_json, is_newer, is_number, parse_json
@@ -132,6 +132,8 @@ class KernelSpec:
     >>> KernelSpec.from_json(spec.to_json()) == spec
     True
     """
+
+    STORED_AS: ClassVar[str] = "kernel"
 
     inputs: int
     architecture: Architecture = Architecture.SHIFTED

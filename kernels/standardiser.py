@@ -61,6 +61,8 @@ class Rows:
 class Scale:
     """The mean and the scale of a numeric feature or a target, in its unit."""
 
+    STORED_AS: ClassVar[str] = "scale"
+
     name: str
     mean: float
     scale: float
@@ -69,6 +71,8 @@ class Scale:
 @dataclass(frozen=True)
 class Shares:
     """The share of each level of a categorical feature among the rows where it is not missing."""
+
+    STORED_AS: ClassVar[str] = "shares"
 
     name: str
     shares: tuple[float, ...]
@@ -86,6 +90,8 @@ class Standardiser:
     >>> standardiser.apply(Records.for_prediction(schema, {"age": [45, 119]})).features.tolist()
     [[-0.5], [5.0]]
     """
+
+    STORED_AS: ClassVar[str] = "standardiser"
 
     numeric: tuple[Scale, ...]
     categorical: tuple[Shares, ...]

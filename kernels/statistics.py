@@ -7,7 +7,7 @@ up to the pooled ones, and rows can be taken out again by subtraction. Targets s
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from scipy.linalg.blas import dsyrk
@@ -30,6 +30,8 @@ class Noise:
     scatter: s, of each diagonal element of S; off the diagonal s/√2, and S stays symmetric.
     cross, target_squares: of each element of b and of yᵀy. count: of n.
     """
+
+    STORED_AS: ClassVar[str] = "statistics.noise"
 
     scatter: float
     cross: float
@@ -60,6 +62,8 @@ class Statistics:
     noise: with differential privacy, what was added to them. S need not be positive then, and n is
         an estimate; `kernels.realisable` repairs S, and `kernels.noise_aware` has the posterior.
     """
+
+    STORED_AS: ClassVar[str] = "statistics"
 
     scatter: Tensor
     cross: Tensor

@@ -15,6 +15,7 @@ Jordan, Krüger and Lerch (2019), "Evaluating probabilistic forecasts with scori
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,6 +35,8 @@ class StudentT:
     >>> StudentT(freedom=4.0, scale=0.5).variance
     0.5
     """
+
+    STORED_AS: ClassVar[str] = "student-t"
 
     freedom: float | None = None
     scale: float = 1.0

@@ -11,6 +11,7 @@ other one, which is here to compare with.
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -37,6 +38,8 @@ class Direction(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class StudentSpec:
     """Inputs p, targets T and the hidden layers' widths."""
+
+    STORED_AS: ClassVar[str] = "distilled.student.spec"
 
     inputs: int
     targets: int = 1

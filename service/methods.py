@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from kernels.errors import KernelsError
 from kernels.rounds.card import Card
 from kernels.rounds.distilled import Method
-from kernels.rounds.methods import FEDBNR, METHODS
+from kernels.rounds.methods import METHODS
 from kernels.rounds.model import Model
 from kernels.rounds.open_ensemble import OpenEnsemble
 from kernels.rounds.prediction import Predictions, predict
@@ -43,8 +43,6 @@ def listed(text: str, *, opened: bool) -> tuple[ServedMethod, ...]:
 
 def served(card: Card, *, opened: bool = False) -> tuple[ServedMethod, ...]:
     """List the methods of a model by its card, its default first."""
-    if not card.methods:  # written before there were others
-        return (ServedMethod(FEDBNR, ()),)
     found = {
         each.method: () if each.ensemble is None else (each.ensemble,) for each in card.methods
     }

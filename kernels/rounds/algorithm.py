@@ -76,8 +76,14 @@ class Algorithm(Protocol):
 
     NAME: str
     VERSION: int
-    Spec: type
-    State: type
+
+    @property
+    def Spec(self) -> type:
+        """Its parameters, a frozen dataclass."""
+
+    @property
+    def State(self) -> type:
+        """What is broadcast and stored, a frozen dataclass."""
 
     def layout(self, state: Any) -> Layout:
         """Return the blocks of the next sum."""

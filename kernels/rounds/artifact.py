@@ -17,7 +17,7 @@ from kernels.errors import ArtifactError, DamagedArtifact, KernelsError, StateEr
 from kernels.rounds import storage
 from kernels.rounds.card import Card, digest
 from kernels.rounds.card_sections import Evaluation, Law, Layer, Privacy, Served
-from kernels.rounds.methods import FEDBNR, methods_of
+from kernels.rounds.methods import methods_of
 from kernels.rounds.model import Model, known
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
@@ -139,7 +139,7 @@ def _check_described(model: Model, card: Card) -> None:
         hyperparameters.noise_variance.tolist(),
         hyperparameters.prior_variance.tolist(),
     ]
-    methods = tuple(served.method for served in card.methods) or (FEDBNR,)
+    methods = tuple(served.method for served in card.methods)
     described = (card.schema, card.kernel, card.standardiser, card.rows, said, methods)
     found = (model.schema, model.kernel, model.standardiser, statistics.count, is_so)
     if described != (*found, methods_of(model)):

@@ -17,6 +17,7 @@ at ±ROW_BOUND: its slope still rises with β, so that there is still one minimu
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -45,6 +46,8 @@ ROW_BOUND = 1e4
 class Spec:
     """How many sums, and how many β in each."""
 
+    STORED_AS: ClassVar[str] = "beta.spec"
+
     sums: int = 2
     points: int = 17
 
@@ -60,6 +63,8 @@ class State:
     low, high: the range of each target's β, (T,). asked: sums so far. curvature: Σ ℓ'' at β, (T,):
     one over its root is the standard error of β.
     """
+
+    STORED_AS: ClassVar[str] = "beta.state"
 
     model: Model
     spec: Spec

@@ -39,7 +39,7 @@ class Card:
     artifact: SHA-256 of the model's bytes, in hex. parent: the id of the model it started from.
     program: the text of the program that made it, and its SHA-256.
     members: hospitals. sums: how many secure sums. rows: training rows in all.
-    methods: those that it predicts by, its default first; a card without any is of `fedbnr` alone.
+    methods: those that it predicts by, its default first.
     """
 
     created: str
@@ -58,10 +58,10 @@ class Card:
     recalibration: tuple[Law, ...] | None
     evaluation: Evaluation | None
     privacy: Privacy
-    methods: tuple[Served, ...] = ()
+    methods: tuple[Served, ...]
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):
@@ -70,6 +70,8 @@ class Card:
             raise ArtifactError("a card was created at a time in ISO 8601, with its offset")
         if digest(self.program.encode(errors="replace")) != self.program_digest:
             raise DamagedArtifact("the card's program is not the one that its digest is of")
+        if not self.methods:
+            raise ArtifactError("a card names at least one method that its model predicts by")
         names = [target.name for target in self.schema.targets]
         evaluation = self.evaluation
         lists: list[Any] = [self.layer, self.recalibration]

@@ -24,6 +24,7 @@ refitting is left to the linear layer. A Gram matrix's entries are at most ‖φ
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -80,6 +81,8 @@ class Spec:
         compared by test RMSE, not the best of them: no test row has a say.
     """
 
+    STORED_AS: ClassVar[str] = "distillation.spec"
+
     public: Columns
     rounds: int = 20
     local_steps: int = 10
@@ -121,6 +124,8 @@ class Spec:
 class Best:
     """θ that held-out rows choose (`kernels.rounds.held_out`), with its σ and λ."""
 
+    STORED_AS: ClassVar[str] = "distillation.best"
+
     error: float | None
     weights: Tensor
     hyperparameters: Hyperparameters
@@ -136,6 +141,8 @@ class Progress:
         from T they ended; None at the start.
     evidence, held_out_error: L/n and the held-out mean absolute error, where validated.
     """
+
+    STORED_AS: ClassVar[str] = "distillation.progress"
 
     run: int
     round: int
@@ -155,6 +162,8 @@ class State:
     posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
     best: of the passes that have ended. best_of_run: of this one, so far.
     """
+
+    STORED_AS: ClassVar[str] = "distillation.state"
 
     model: Model
     spec: Spec

@@ -7,7 +7,7 @@ student, such as the one at a β that is found later, needs no further sum.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -49,6 +49,8 @@ class Method(StrEnum):
 class Lesson:
     """How students are distilled: by Adam on batches of 100 public rows."""
 
+    STORED_AS: ClassVar[str] = "lesson"
+
     epochs: int = 60
     learning_rate: float = 0.005
     seed: int = 0
@@ -75,6 +77,8 @@ class Lesson:
 class Student:
     """One student: of which method, its flat parameters, and KL(teacher ‖ student) at the end."""
 
+    STORED_AS: ClassVar[str] = "distilled.student"
+
     method: Method
     parameters: Tensor
     divergence: float | None = field(default=None, metadata=PRIVATE)
@@ -89,6 +93,8 @@ class Student:
 @dataclass(frozen=True, eq=False)
 class Opinion:
     """What all sites said, summed, at inputs (K, p), and what is said there without any rows."""
+
+    STORED_AS: ClassVar[str] = "opinion"
 
     inputs: Tensor
     committee: Committee
@@ -117,6 +123,8 @@ class Opinion:
 @dataclass(frozen=True, eq=False)
 class Distilled:
     """The students so far; beta: each target's β, (T,), once it is known."""
+
+    STORED_AS: ClassVar[str] = "distilled"
 
     spec: StudentSpec
     lesson: Lesson

@@ -24,6 +24,7 @@ same then, without noise.
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -67,6 +68,8 @@ class Spec:
     clip: the greatest norm of one unit's gradient.
     """
 
+    STORED_AS: ClassVar[str] = "elbo.spec"
+
     steps: int = 200
     sampling_rate: float = 0.05
     clip: float = 1.0
@@ -81,6 +84,8 @@ class Spec:
 @dataclass(frozen=True, eq=False)
 class State:
     """`parameters`: θ, m, log s and log σ, flat. `counted`: rows in all samples so far."""
+
+    STORED_AS: ClassVar[str] = "elbo.state"
 
     model: Model
     spec: Spec

@@ -16,6 +16,7 @@ A site's variance is at most the prior's and at least LEAST_VARIANCE, and its me
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -42,10 +43,14 @@ SHIFT_RESOLUTION = 2.0**-20
 class Spec(OfSampling):
     """How sites sample; the prior is N(0, weight_variance)."""
 
+    STORED_AS: ClassVar[str] = "ep_mcmc.spec"
+
 
 @dataclass(frozen=True, eq=False)
 class State:
     """Before and after the one sum: mean and variance of θ, (P,); noise_variance: σ², (T,)."""
+
+    STORED_AS: ClassVar[str] = "ep_mcmc.state"
 
     model: Model
     spec: Spec

@@ -26,6 +26,7 @@ it from being fitted to any one of them.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -80,6 +81,8 @@ _PARTS = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
 class Spec:
     """`part`: which rows. `recalibrated`: judge the recalibrated law and intervals too."""
 
+    STORED_AS: ClassVar[str] = "evaluation.spec"
+
     part: Part = Part.CALIBRATION
     recalibrated: bool = True
 
@@ -93,6 +96,8 @@ class Spec:
 @dataclass(frozen=True, eq=False)
 class State:
     """`judges`: for each fold, each target's recalibration that the fold's rows are judged by."""
+
+    STORED_AS: ClassVar[str] = "evaluation.state"
 
     model: Model
     spec: Spec

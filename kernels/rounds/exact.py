@@ -27,6 +27,7 @@ that posterior, a sum over rows again, so each unit's is clipped to the norm `un
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -93,6 +94,8 @@ class Spec:
     unit_clip: with differential privacy, the greatest norm of one unit's part of the gradient of L.
     """
 
+    STORED_AS: ClassVar[str] = "exact.spec"
+
     steps: int = 200
     learning_rate: float = 0.01
     warm_up: int = 10
@@ -113,6 +116,8 @@ class Spec:
 class Broadcast:
     """What a site needs for its part of the gradient: G_S (M, M), G_b and w̄ (M, T), and n."""
 
+    STORED_AS: ClassVar[str] = "exact.broadcast"
+
     scatter_gradient: Tensor
     cross_gradient: Tensor
     posterior_weights: Tensor
@@ -122,6 +127,8 @@ class Broadcast:
 @dataclass(frozen=True, eq=False)
 class Best:
     """The weights that held-out rows choose (`kernels.rounds.held_out`)."""
+
+    STORED_AS: ClassVar[str] = "exact.best"
 
     error: float | None
     weights: Tensor
@@ -133,6 +140,8 @@ class Best:
 @dataclass(frozen=True, eq=False)
 class Progress:
     """One step in numbers: L/n, the held-out mean absolute error, the gradient's norm."""
+
+    STORED_AS: ClassVar[str] = "exact.progress"
 
     run: int
     step: int
@@ -147,6 +156,8 @@ class State:
 
     best: of the passes that have ended. best_of_run: of this one, so far.
     """
+
+    STORED_AS: ClassVar[str] = "exact.state"
 
     model: Model
     spec: Spec

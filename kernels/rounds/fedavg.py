@@ -20,6 +20,7 @@ Without validation a round is one sum, and refitting is left to the linear layer
 
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -91,6 +92,8 @@ class Spec:
     never does, and without `validate` none is worse.
     """
 
+    STORED_AS: ClassVar[str] = "fedavg.spec"
+
     rounds: int = 20
     local_steps: int = 10
     learning_rate: float = 0.01
@@ -119,6 +122,8 @@ class Spec:
 class Best:
     """θ that held-out rows choose (`kernels.rounds.held_out`), with its σ and λ."""
 
+    STORED_AS: ClassVar[str] = "fedavg.best"
+
     error: float | None
     weights: Tensor
     hyperparameters: Hyperparameters
@@ -128,6 +133,8 @@ class Best:
 @dataclass(frozen=True, eq=False)
 class Progress:
     """The model that a round began with: L/n, and the held-out mean absolute error, if any."""
+
+    STORED_AS: ClassVar[str] = "fedavg.progress"
 
     round: int
     evidence: float
@@ -141,6 +148,8 @@ class State:
     scales: the σ and λ that training goes on from. round: rounds of training so far.
     posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
     """
+
+    STORED_AS: ClassVar[str] = "fedavg.state"
 
     model: Model
     spec: Spec

@@ -11,6 +11,7 @@ update     what θ̄ and the drawn networks say is added; the student of N(mean,
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -38,6 +39,8 @@ VERSION = 1
 class Spec(OfTraining, OfPublicRows):
     """How sites train, how the student is distilled, and how many networks are drawn."""
 
+    STORED_AS: ClassVar[str] = "fedbe.spec"
+
     draws: int = 10
 
     def __post_init__(self) -> None:
@@ -48,6 +51,8 @@ class Spec(OfTraining, OfPublicRows):
 @dataclass(frozen=True, eq=False)
 class State:
     """Before and after the one sum; mean: θ̄. teacher: at the public rows. student: its θ."""
+
+    STORED_AS: ClassVar[str] = "fedbe.state"
 
     model: Model
     spec: Spec

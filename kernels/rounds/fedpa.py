@@ -19,6 +19,7 @@ No element of Σ̂⁻¹u is longer than ‖u‖/ρ_ℓ, and training stays withi
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -53,6 +54,8 @@ class Spec(OfTraining):
     shrinkage: ρ. server_rate, momentum: of the server's steps.
     """
 
+    STORED_AS: ClassVar[str] = "fedpa.spec"
+
     rounds: int = 5
     samples: int = 5
     burn_in: float = 0.5
@@ -72,6 +75,8 @@ class Spec(OfTraining):
 @dataclass(frozen=True, eq=False)
 class State:
     """Where training is: θ and the server's velocity, (P,); noise_variance: σ², (T,)."""
+
+    STORED_AS: ClassVar[str] = "fedpa.state"
 
     model: Model
     spec: Spec

@@ -11,6 +11,7 @@ update     θ by Yogi's step
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,6 +37,8 @@ DECAY = 0.9, 0.99
 class Spec(OfTraining):
     """rounds: of training. server_rate: η. adaptivity: τ."""
 
+    STORED_AS: ClassVar[str] = "fedyogi.spec"
+
     rounds: int = 5
     server_rate: float = 0.1
     adaptivity: float = 0.01
@@ -49,6 +52,8 @@ class Spec(OfTraining):
 @dataclass(frozen=True, eq=False)
 class State:
     """Where training is: θ, and the server's m and V, all (P,); noise_variance: σ², (T,)."""
+
+    STORED_AS: ClassVar[str] = "fedyogi.state"
 
     model: Model
     spec: Spec

@@ -12,6 +12,7 @@ and the posterior are those of `kernels.noise_aware`.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from kernels.realisable import repaired
 from kernels.rounds.algorithm import Contribution, accepted
@@ -36,6 +37,8 @@ VERSION = 1
 class Spec:
     """`refit`: σ and λ from the sums, the default; else those of phase 1 are kept."""
 
+    STORED_AS: ClassVar[str] = "linear.spec"
+
     refit: bool = True
 
     def __post_init__(self) -> None:
@@ -45,6 +48,8 @@ class Spec:
 @dataclass(frozen=True, eq=False)
 class State:
     """Done with its one sum when the model has statistics."""
+
+    STORED_AS: ClassVar[str] = "linear.state"
 
     model: Model
     spec: Spec

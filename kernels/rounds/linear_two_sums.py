@@ -22,6 +22,7 @@ How large is w̄_c? With S_c ⪯ S + τI, τ being the rounding of S, ‖σ⁻¹
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -58,6 +59,8 @@ START = {"noise_variance": 0.01, "prior_variance": 1.0}
 class Spec:
     """`refit`: σ and λ from the sums at the end, the default; else those of phase 1 are kept."""
 
+    STORED_AS: ClassVar[str] = "linear_two_sums.spec"
+
     refit: bool = True
 
     def __post_init__(self) -> None:
@@ -71,6 +74,8 @@ class Inverse:
     eigenvectors: Q, (M, M). variances: the diagonals of V, (M, T). bound: that of every |w̄_c|.
     """
 
+    STORED_AS: ClassVar[str] = "linear_two_sums.inverse"
+
     eigenvectors: Tensor
     variances: Tensor
     hyperparameters: Hyperparameters
@@ -80,6 +85,8 @@ class Inverse:
 @dataclass(frozen=True, eq=False)
 class State:
     """`inverse` is None when S is asked for next; `first` is (S, 0, yᵀy, n) of the first sum."""
+
+    STORED_AS: ClassVar[str] = "linear_two_sums.state"
 
     model: Model
     spec: Spec

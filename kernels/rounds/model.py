@@ -9,7 +9,7 @@ stored beside them.
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor
@@ -39,6 +39,8 @@ class Centre:
     weights: w₀, (M, T). deviations: of the residuals y − φᵀw₀, (T,), about.
     """
 
+    STORED_AS: ClassVar[str] = "centre"
+
     weights: Tensor
     deviations: Tensor
 
@@ -62,6 +64,8 @@ class Model:
     recalibration: for each target, what the residuals of rows kept for calibration say.
     scores: how good it is on held-out rows.
     """
+
+    STORED_AS: ClassVar[str] = "model"
 
     schema: Schema
     kernel: KernelSpec

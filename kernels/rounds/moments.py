@@ -25,6 +25,7 @@ noisy sums are worth `kernels.noisy_moments` decides.
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -58,6 +59,8 @@ SCALE_BITS = 20
 class Spec:
     """`from_bounds`: standardise by the schema's bounds alone, without a sum."""
 
+    STORED_AS: ClassVar[str] = "moments.spec"
+
     from_bounds: bool = False
 
     def __post_init__(self) -> None:
@@ -67,6 +70,8 @@ class Spec:
 @dataclass(frozen=True, eq=False)
 class State:
     """`bounded`: the schema with a bound on every number, known after the first sum."""
+
+    STORED_AS: ClassVar[str] = "moments.state"
 
     model: Model
     bounded: Schema | None

@@ -11,6 +11,7 @@ update     the student of N(mean, spread + σ²)
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -36,10 +37,14 @@ VERSION = 1
 class Spec(OfTraining, OfPublicRows):
     """How sites train, and how the student is distilled."""
 
+    STORED_AS: ClassVar[str] = "one_shot.spec"
+
 
 @dataclass(frozen=True, eq=False)
 class State:
     """Before and after the one sum; teacher: at the public rows. student: its parameters."""
+
+    STORED_AS: ClassVar[str] = "one_shot.state"
 
     model: Model
     spec: Spec

@@ -15,7 +15,7 @@ them: the ensemble of the others is as if it had never shown any.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -56,6 +56,8 @@ class OpenSamples:
     rows: n_c, those it was trained on. samples: (S, P) vectors θ, two at least. noise_variance: σ²
     of each target, (T,).
     """
+
+    STORED_AS: ClassVar[str] = "open-samples"
 
     rows: int
     samples: Tensor

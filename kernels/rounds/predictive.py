@@ -22,6 +22,7 @@ those that sites show. A site that shows none takes part in the sum all the same
 
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -72,6 +73,8 @@ class Spec(OfSampling, OfPublicRows):
     allow it are also asked for their samples, which no sum hides.
     """
 
+    STORED_AS: ClassVar[str] = "predictive.spec"
+
     expert: Expert = Expert.NETWORK
     prior_variance: float = 4.0
     guard: Guard = Guard.PRIOR
@@ -99,6 +102,8 @@ class Spec(OfSampling, OfPublicRows):
 @dataclass(frozen=True, eq=False)
 class State:
     """There is one sum: before it the model has no students of this stage."""
+
+    STORED_AS: ClassVar[str] = "predictive.state"
 
     model: Model
     spec: Spec

@@ -10,6 +10,7 @@ follows from them alone: `privacy.accounting` works it out, here nothing is know
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from kernels.errors import ProgramError
 from kernels.plain import is_number
@@ -26,6 +27,8 @@ class Privacy:
     max_rows_per_patient: k; 1 where the schema names no patient.
     target_clip: B, in standardised units: targets beyond ±B are trained on as ±B.
     """
+
+    STORED_AS: ClassVar[str] = "noise-plan"
 
     multipliers: tuple[float, ...]
     max_rows_per_patient: int = 1

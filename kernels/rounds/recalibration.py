@@ -16,6 +16,7 @@ row is in one bin of each of T targets, so a unit of k rows moves the histogram 
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -39,6 +40,8 @@ VERSION = 1
 class Spec:
     """`min_rows`: with fewer calibration rows in all no law is fitted, and N(μ, v) stays."""
 
+    STORED_AS: ClassVar[str] = "recalibration.spec"
+
     min_rows: int = 100
 
     def __post_init__(self) -> None:
@@ -48,6 +51,8 @@ class Spec:
 @dataclass(frozen=True, eq=False)
 class State:
     """Done with its one sum when the model has a recalibration."""
+
+    STORED_AS: ClassVar[str] = "recalibration.state"
 
     model: Model
     spec: Spec

@@ -24,6 +24,7 @@ rows by k times that.
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from scipy.optimize import brentq
@@ -68,10 +69,14 @@ _ROOM = 1 + 2.0**-40
 class Spec:
     """Nothing to choose."""
 
+    STORED_AS: ClassVar[str] = "refinement.spec"
+
 
 @dataclass(frozen=True, eq=False)
 class State:
     """`sums_scatter`: S is summed too. `before`: else, the statistics that have it."""
+
+    STORED_AS: ClassVar[str] = "refinement.state"
 
     model: Model
     spec: Spec

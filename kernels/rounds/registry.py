@@ -1,7 +1,7 @@
 """The algorithms that are installed here, by name and version."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 from kernels.committee import Committee
 from kernels.errors import UnknownAlgorithm
@@ -42,28 +42,25 @@ from kernels.statistics import Noise, Statistics
 from kernels.student import StudentT
 from kernels.student_network import StudentSpec
 
-_INSTALLED = cast(
-    "tuple[Algorithm, ...]",
-    (
-        moments,
-        fedavg,
-        distillation,
-        exact,
-        elbo,
-        linear,
-        linear_two_sums,
-        predictive,
-        beta,
-        fedpa,
-        ep_mcmc,
-        fedyogi,
-        fedbe,
-        one_shot,
-        refinement,
-        recalibration,
-        evaluation,
-        update,
-    ),
+_INSTALLED: tuple[Algorithm, ...] = (
+    moments,
+    fedavg,
+    distillation,
+    exact,
+    elbo,
+    linear,
+    linear_two_sums,
+    predictive,
+    beta,
+    fedpa,
+    ep_mcmc,
+    fedyogi,
+    fedbe,
+    one_shot,
+    refinement,
+    recalibration,
+    evaluation,
+    update,
 )
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}

@@ -3,14 +3,17 @@
 A state is a frozen dataclass of numbers, text, tensors and other such dataclasses. Its bytes are a
 safetensors file: the tensors under numbers, and the tree that holds them as JSON. Only dataclasses
 that are named to `decode` are ever built, each by its own constructor, which checks them; nothing
-else in the bytes has an effect. A field that has a default may be absent, so that what was stored
-before there was such a field is still read. Fields marked PRIVATE stay with the coordinator: they
-are None in a broadcast.
+else in the bytes has an effect. Fields marked PRIVATE stay with the coordinator: they are None in a
+broadcast.
+
+A dataclass stands in the bytes under its `STORED_AS`, a short name of its own, so that moving or
+renaming a file or a class changes neither what is on the wire nor a model's id. Bytes of another
+FORMAT, or with other fields, are refused by name: nothing is guessed.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from types import MappingProxyType
 from typing import Any
@@ -21,19 +24,22 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from kernels.errors import KernelsError, StateError
+from kernels.errors import KernelsError, OtherFormat, StateError
 
 PRIVATE = MappingProxyType({"private": True})
 """Metadata of a field that stays with the coordinator: None in a broadcast."""
 
+FORMAT = 2
+"""Of the tree. Format 1, before `STORED_AS`, named classes by their modules."""
+
 _TREE = "tree"
-_DAMAGED = (safetensors.SafetensorError, KeyError, TypeError, ValueError, RecursionError)
 
 
 def encode(state: object, *, broadcast: bool = False) -> bytes:
     """Return the bytes of a state: all of it, or what hospitals may see of it."""
     tensors: dict[str, Tensor] = {}
-    tree = json.dumps(_plain(state, tensors, broadcast), sort_keys=True, allow_nan=False)
+    content = _plain(state, tensors, broadcast=broadcast)
+    tree = json.dumps({"format": FORMAT, "content": content}, sort_keys=True, allow_nan=False)
     raw = torch.from_numpy(np.frombuffer(tree.encode(), dtype=np.uint8).copy())
     return safetensors.torch.save({_TREE: raw, **tensors})
 
@@ -53,8 +59,14 @@ def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
         raise StateError("these bytes are not a state: they are damaged or of another kind") from (
             problem
         )
+    written = tree.get("format", 1) if isinstance(tree, dict) else None
+    if written != FORMAT:
+        raise OtherFormat(
+            f"these bytes are of storage format {written!r:.20}, and this veilgp reads format "
+            f"{FORMAT} only: read them with the veilgp that wrote them, or train the model again"
+        )
     try:
-        return _built(tree, tensors, kinds)
+        return _built(tree["content"], tensors, kinds)
     except (AttributeError, TypeError, KeyError, RecursionError) as problem:
         raise StateError("these bytes hold no state that this version knows") from problem
 
@@ -73,27 +85,43 @@ def check_rows(value: object) -> None:
         raise StateError(f"a number of rows is a whole number of at least 1, not {value!r:.40}")
 
 
-def _plain(value: object, tensors: dict[str, Tensor], broadcast: bool) -> object:  # noqa: FBT001
+def stored_as(kind: type) -> str:
+    """Return the name that a dataclass is stored under; one that has none of its own is refused."""
+    name = vars(kind).get("STORED_AS")
+    if not isinstance(name, str):
+        raise StateError(f"{kind.__name__} is not a stored kind: it has no STORED_AS of its own")
+    return name
+
+
+def kinds_of(*kinds: type) -> Mapping[str, type]:
+    """Return a mapping for `decode` that allows these dataclasses, each under a name of its own."""
+    named = {stored_as(kind): kind for kind in kinds}
+    if len(named) != len(set(kinds)):
+        raise StateError("two stored kinds have the same STORED_AS")
+    return named
+
+
+def _plain(value: object, tensors: dict[str, Tensor], *, broadcast: bool) -> object:
     if value is None or (
         isinstance(value, bool | int | float | str) and not isinstance(value, Enum)
     ):
         return value
     if isinstance(value, Enum):
-        return _plain(value.value, tensors, broadcast)
+        return _plain(value.value, tensors, broadcast=broadcast)
     if isinstance(value, Tensor):
         name = str(len(tensors))
         tensors[name] = value.detach().contiguous().clone()
         return {"tensor": name}
     if isinstance(value, tuple | list):
-        return [_plain(each, tensors, broadcast) for each in value]
+        return [_plain(each, tensors, broadcast=broadcast) for each in value]
     if is_dataclass(value) and not isinstance(value, type):
         document = {
             each.name: None
             if broadcast and each.metadata.get("private")
-            else _plain(getattr(value, each.name), tensors, broadcast)
+            else _plain(getattr(value, each.name), tensors, broadcast=broadcast)
             for each in fields(value)
         }
-        return {"kind": _kind(type(value)), "fields": document}
+        return {"kind": stored_as(type(value)), "fields": document}
     raise StateError(f"a state holds plain data, not a {type(value).__name__}")
 
 
@@ -105,10 +133,11 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
     if "tensor" in tree:
         return tensors[tree["tensor"]]
     kind = kinds[tree["kind"]]
-    named: Mapping[str, Field[Any]] = {each.name: each for each in fields(kind)}
-    needed = {name for name, each in named.items() if each.default is MISSING}
-    if not needed <= set(tree["fields"]) <= set(named):
-        raise StateError(f"a {tree['kind']} of another version: its fields are not this one's")
+    if set(tree["fields"]) != {each.name for each in fields(kind)}:
+        raise OtherFormat(
+            f"these bytes hold a {tree['kind']} with other fields than this veilgp's: read them "
+            "with the veilgp that wrote them, or train the model again"
+        )
     values = {name: _built(each, tensors, kinds) for name, each in tree["fields"].items()}
     try:
         return kind(**values)
@@ -116,12 +145,3 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
         raise
     except (TypeError, ValueError, AttributeError) as problem:
         raise StateError(f"a {tree['kind']} in these bytes is not one") from problem
-
-
-def _kind(kind: type) -> str:
-    return f"{kind.__module__.removeprefix('kernels.')}.{kind.__qualname__}"
-
-
-def kinds_of(*kinds: type) -> Mapping[str, type]:
-    """Return a mapping for `decode` that allows these dataclasses."""
-    return {_kind(kind): kind for kind in kinds}

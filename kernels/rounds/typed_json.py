@@ -2,13 +2,12 @@
 
 A document that is read is not trusted: every object has exactly the fields of its dataclass, every
 value is of its field's type, and what has its own JSON form (schema, kernel, standardiser) is read
-by its own reader. A field with a default is left out where it has it, so that documents written
-before there was such a field stay what they are.
+by its own reader.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from types import MappingProxyType, UnionType
 from typing import Any, get_args, get_origin
 
@@ -39,12 +38,7 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, _DOCUMENTS):
         return json.loads(value.to_json())
     if is_dataclass(value):
-        found = {field: getattr(value, field.name) for field in fields(value)}
-        return {
-            field.name: to_plain(own)
-            for field, own in found.items()
-            if field.default is MISSING or own != field.default
-        }
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     return [to_plain(each) for each in value] if isinstance(value, tuple) else value
 
 
@@ -62,8 +56,7 @@ def from_plain(kind: Any, plain: Any, where: str) -> Any:
         )
     if isinstance(kind, type) and is_dataclass(kind):
         types = {field.name: field.type for field in fields(kind)}
-        needed = {field.name for field in fields(kind) if field.default is MISSING}
-        if not isinstance(plain, dict) or not needed <= plain.keys() <= types.keys():
+        if not isinstance(plain, dict) or plain.keys() != types.keys():
             raise ArtifactError(f"{where} must be an object of the fields {', '.join(types)}")
         return kind(**{n: from_plain(types[n], own, f"{where}.{n}") for n, own in plain.items()})
     fits, what = _LEAVES[kind]

@@ -24,6 +24,7 @@ sum, whatever part it was dealt to.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 
@@ -56,6 +57,8 @@ VERSION = 1
 class Spec:
     """`refit`: σ and λ anew from the sums, the default; else they stay."""
 
+    STORED_AS: ClassVar[str] = "update.spec"
+
     refit: bool = True
 
     def __post_init__(self) -> None:
@@ -65,6 +68,8 @@ class Spec:
 @dataclass(frozen=True, eq=False)
 class State:
     """`before`: the statistics so far, which a site does not need. `done` after the one sum."""
+
+    STORED_AS: ClassVar[str] = "update.state"
 
     model: Model
     spec: Spec

@@ -55,7 +55,7 @@ def test_features_that_overflow_for_some_patients_only_are_asked_of_nobody() -> 
     # And were it asked, whether there is an answer would not depend on who is in the table.
     for age in ([60.0] * 30, [60.0] * 30 + [120.0]):
         cells = {**private.table(len(age), seed=1, outliers=0.0), "age": age}
-        contributed(linear, state, private.site(cells, private.ROWS, held_out=0.0))  # type: ignore[arg-type]
+        contributed(linear, state, private.site(cells, private.ROWS, held_out=0.0))
 
 
 @pytest.mark.parametrize("rows", [3, 8195])

@@ -118,7 +118,7 @@ def test_values_are_rounded_before_noise_is_added() -> None:
 def test_noise_that_is_a_float_never_meets_the_data() -> None:
     for dtype in (np.float64, np.float32, np.longdouble):
         with pytest.raises(NoiseError):
-            ENCODING.encode({"rows": 3.0}, noise=np.zeros(1, dtype=dtype))  # type: ignore[arg-type]
+            ENCODING.encode({"rows": 3.0}, noise=np.zeros(1, dtype=dtype))
 
 
 def test_a_sensitivity_that_forgets_rounding_is_found_out_and_ours_is_not() -> None:

@@ -58,7 +58,7 @@ def test_a_patient_is_read_from_exact_sums_and_not_from_noisy_ones() -> None:
 
 def test_a_session_has_no_default() -> None:
     with pytest.raises(ValidationError, match="differential_privacy"):
-        NewPrivacy()  # type: ignore[call-arg]
+        NewPrivacy()
 
 
 @pytest.mark.parametrize(("private", "refusal"), [(False, PrivacyRequired), (True, BudgetMissing)])

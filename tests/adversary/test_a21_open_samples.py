@@ -49,7 +49,7 @@ def test_whoever_has_the_samples_tells_patients_from_strangers() -> None:
     posterior = LocalPosterior(spec.network(model), shown.samples, shown.noise_variance)
 
     def likelihoods(of: object) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        x, y = of.table(Part.TRAINING, model)  # type: ignore[attr-defined]
+        x, y = of.table(Part.TRAINING, model)
         said = posterior.predict(x)
         found = Gaussian(said.mean, said.variance).log_density(y).sum(1)
         return np.asarray(found.numpy())

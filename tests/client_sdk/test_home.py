@@ -170,7 +170,7 @@ def test_files_that_are_no_journal_are_refused_by_name(tmp_path: Path) -> None:
 def test_a_step_that_cannot_be_written_is_not_written_in_part(tmp_path: Path) -> None:
     with Home(tmp_path).open() as home:
         before = home.store.journal()
-        step = Step(None, (b"a record",), {"good": b"secret", "bad": object()})  # type: ignore[dict-item]
+        step = Step(None, (b"a record",), {"good": b"secret", "bad": object()})
         with pytest.raises(HomeNotWritten, match="nothing was sent"):
             home.store.commit(step)
         assert home.store.journal() == before

@@ -520,7 +520,7 @@ def test_a_crafted_state_is_refused_by_the_door_in_the_same_words(make: Make) ->
             coordinator.state = replace(state, bounded=replace(state.bounded, targets=targets))
         begin()
 
-    coordinator._begin = begin_crafted  # type: ignore[method-assign]
+    coordinator._begin = begin_crafted
     drive(hospitals, coordinator)
     assert all(isinstance(h.error, KernelsError | PrivacyError | RunFailed) for h in hospitals)
     assert {refusal["code"] for refusal in coordinator.refusals} == {"site.refused"}

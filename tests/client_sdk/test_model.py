@@ -296,8 +296,8 @@ def test_a_hostile_name_neither_runs_in_a_notebook_nor_moves_a_cursor() -> None:
     assert "\x1b" not in html + repr(card)
     open_tags: list[str] = []
     parser = HTMLParser()
-    parser.handle_starttag = lambda tag, attrs: open_tags.append(tag)  # type: ignore[method-assign]
-    parser.handle_endtag = lambda tag: open_tags.remove(tag)  # type: ignore[method-assign]
+    parser.handle_starttag = lambda tag, attrs: open_tags.append(tag)
+    parser.handle_endtag = lambda tag: open_tags.remove(tag)
     parser.feed(html)
     assert open_tags == []
 

@@ -203,7 +203,7 @@ def tls_server(folder: Path) -> Iterator[str]:
     context.load_cert_chain(certificate(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answering) as server:
         server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        server.handle_error = lambda *_: None
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:

@@ -124,7 +124,7 @@ class AlgorithmConformance:
         foreign = add_plainly(other, [{"other": np.zeros(())}] * 3)
         for state in self.states():
             with pytest.raises(StatisticsError, match="never one site's"):
-                self.algorithm.update(state, self.algorithm.contribute(state, sites[0]))  # type: ignore[arg-type]
+                self.algorithm.update(state, self.algorithm.contribute(state, sites[0]))
             with pytest.raises(StatisticsError, match="another sum"):
                 self.algorithm.update(state, foreign)
 

@@ -104,7 +104,7 @@ CASES = {
 def test_a_broken_twin_is_noticed(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = twin(contribute=case.contribute, update=case.update)
 
-    class Suspect(case.kind):  # type: ignore[name-defined, misc]
+    class Suspect(case.kind):
         algorithm = broken
 
         def spec(self) -> Any:
@@ -113,7 +113,7 @@ def test_a_broken_twin_is_noticed(case: Case, monkeypatch: pytest.MonkeyPatch) -
     class Honest(Suspect):
         algorithm = linear
 
-    monkeypatch.setitem(registry.ALGORITHMS, "linear", broken)  # type: ignore[arg-type]
+    monkeypatch.setitem(registry.ALGORITHMS, "linear", broken)
     getattr(Honest(), case.caught_by)()
     with pytest.raises(case.error):
         getattr(Suspect(), case.caught_by)()

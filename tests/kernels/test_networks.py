@@ -92,4 +92,4 @@ def test_wrong_shapes_are_refused_by_name() -> None:
 )
 def test_impossible_networks_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SpecError):
-        NetworkSpec(**{"inputs": 3, **wrong})  # type: ignore[arg-type]
+        NetworkSpec(**{"inputs": 3, **wrong})

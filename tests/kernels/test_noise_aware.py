@@ -123,7 +123,7 @@ def calibration(posterior_of: object, noise: Noise, seeds: int = 80) -> tuple[fl
         phi, w, y = table(600, seed=seed)
         posterior = posterior_of(
             with_noise(Statistics.of_features(phi[:400], y[:400]), noise, seed)
-        )  # type: ignore[operator]
+        )
         error = w - posterior.weights
         basis = posterior.eigenvectors.reshape(FEATURES, FEATURES)
         of_weights.append(float(((basis.mT @ error).square() / posterior.variances).mean()))

@@ -69,7 +69,7 @@ def test_it_is_positive_and_nothing_else_is_touched() -> None:
     assert torch.equal(ours.scatter, ours.scatter.mT)
     assert ours.cross is noisy.cross
     assert ours.count == noisy.count
-    assert ours.noise == replace(noisy.noise, scatter=left(ours))  # type: ignore[type-var]
+    assert ours.noise == replace(noisy.noise, scatter=left(ours))
 
 
 def test_almost_no_noise_leaves_s_as_it_is() -> None:

@@ -119,4 +119,4 @@ def test_a_constant_target_goes_to_the_noise_floor_without_a_crash() -> None:
 )
 def test_impossible_options_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(HyperparameterError):
-        RefitOptions(**options)  # type: ignore[arg-type]
+        RefitOptions(**options)

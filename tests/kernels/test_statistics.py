@@ -146,7 +146,7 @@ def test_bad_input_is_named() -> None:
         with pytest.raises(StatisticsError, match="rounding"):
             Statistics(good.scatter, good.cross, good.target_squares, 9, rounding)
     with pytest.raises(StatisticsError, match="count of rows"):
-        Statistics(good.scatter, good.cross, good.target_squares, 1.5)  # type: ignore[arg-type]
+        Statistics(good.scatter, good.cross, good.target_squares, 1.5)
     for chunk_rows in (0, -1):
         with pytest.raises(WrongShape, match="chunk_rows"):
             Statistics.of_table(

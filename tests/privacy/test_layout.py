@@ -147,7 +147,7 @@ def test_an_impossible_layout_is_refused() -> None:
     with pytest.raises(LayoutError, match="no block 'rows'; it has scatter"):
         Layout((scatter(),)).block("rows")
     with pytest.raises(FrozenInstanceError):
-        scatter().bound = 9.0  # type: ignore[misc]
+        scatter().bound = 9.0
 
 
 def total() -> SecureTotal:

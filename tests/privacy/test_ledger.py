@@ -126,7 +126,7 @@ def test_what_is_spent_only_grows_and_never_beyond_the_budget(
 
 def test_junk_is_no_ledger() -> None:
     good = Ledger(BUDGET, (entry(0, release(10.0)),)).to_json()
-    (charged,) = good["entries"]  # type: ignore[misc]
+    (charged,) = good["entries"]
     for junk in (
         None,
         [],
@@ -151,4 +151,4 @@ def test_junk_is_no_ledger() -> None:
             Ledger.from_json(junk)
     for wrong in ((None, ()), (BUDGET, []), (BUDGET, (None,))):
         with pytest.raises(PrivacyError):
-            Ledger(*wrong)  # type: ignore[arg-type]
+            Ledger(*wrong)

@@ -259,7 +259,7 @@ def test_noise_is_finer_than_any_resolution_that_it_hides() -> None:
 def test_impossible_noise_is_refused(wrong: dict[str, float]) -> None:
     arguments = {"multiplier": 4.0, "honest": 3, "max_clients": 10} | wrong
     with pytest.raises(EncodingError):
-        Encoding.noisy(statistics_layout(4, 1), **arguments)  # type: ignore[arg-type]
+        Encoding.noisy(statistics_layout(4, 1), **arguments)
 
 
 def test_a_noisy_encoding_survives_its_canonical_form_and_nothing_else_is_read() -> None:
@@ -288,7 +288,7 @@ def test_a_noisy_encoding_survives_its_canonical_form_and_nothing_else_is_read()
 def test_share_deviations_of_another_form_are_refused(shares: object) -> None:
     encoding = Encoding.noisy(statistics_layout(2, 1), multiplier=4.0, honest=3, max_clients=5)
     with pytest.raises(EncodingError, match="share deviations"):
-        replace(encoding, share_deviations=shares)  # type: ignore[arg-type]
+        replace(encoding, share_deviations=shares)
 
 
 def test_a_total_may_be_beyond_its_bound_by_its_noise_and_no_more() -> None:

@@ -115,9 +115,9 @@ def test_privacy_is_said_in_words_for_the_schemas_unit() -> None:
 
 def test_other_versions_say_which_side_to_upgrade() -> None:
     with pytest.raises(NewerArtifact, match="on this machine"):
-        Card.from_plain(json.loads(TEXT) | {"version": 2, "new": 1})
+        Card.from_plain(json.loads(TEXT) | {"version": Card.VERSION + 1, "new": 1})
     with pytest.raises(OlderArtifact, match="at the coordinator"):
-        Card.from_plain(json.loads(TEXT) | {"version": 0})
+        Card.from_plain(json.loads(TEXT) | {"version": Card.VERSION - 1})
     with pytest.raises(ArtifactError, match="which version"):
         Card.from_plain(json.loads(TEXT) | {"version": True})
 

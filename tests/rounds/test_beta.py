@@ -24,7 +24,7 @@ SPEC = beta.Spec(sums=2, points=9)
 
 
 class TestBeta(AdditiveOverRows, EqualToPooled):
-    algorithm = beta  # type: ignore[assignment]
+    algorithm = beta
 
     def spec(self) -> Any:
         return SPEC

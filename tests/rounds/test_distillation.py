@@ -36,7 +36,7 @@ VALIDATED = replace(THESIS, alphas=(1.0, 100.0), validate=True)
 
 
 class TestDistillation(ChosenByHeldOutError):
-    algorithm = distillation  # type: ignore[assignment]
+    algorithm = distillation
     # As for federated averaging: Adam amplifies the rounding of small gradients.
     tolerance = 1e-6
 
@@ -48,7 +48,7 @@ class TestDistillation(ChosenByHeldOutError):
 
 
 class TestAsInTheThesis(AlgorithmConformance):
-    algorithm = distillation  # type: ignore[assignment]
+    algorithm = distillation
     tolerance = 1e-6
 
     def spec(self) -> Any:
@@ -56,7 +56,7 @@ class TestAsInTheThesis(AlgorithmConformance):
 
 
 class TestWithoutHeldOutRows(AlgorithmConformance):
-    algorithm = distillation  # type: ignore[assignment]
+    algorithm = distillation
     tolerance = 1e-6
 
     def spec(self) -> Any:

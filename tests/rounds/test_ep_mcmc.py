@@ -17,7 +17,7 @@ SPEC = ep_mcmc.Spec(**SAMPLING)
 
 
 class TestEpMcmc(AlgorithmConformance):
-    algorithm = ep_mcmc  # type: ignore[assignment]
+    algorithm = ep_mcmc
 
     def spec(self) -> Any:
         return SPEC

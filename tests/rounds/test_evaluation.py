@@ -21,7 +21,7 @@ from tests.rounds import noisy, tables
 
 
 class TestEvaluation(AdditiveOverRows, EqualToPooled):
-    algorithm = evaluation  # type: ignore[assignment]
+    algorithm = evaluation
 
     def spec(self) -> Any:
         return evaluation.Spec()
@@ -140,7 +140,7 @@ def test_it_says_which_stage_is_missing_or_which_part_is_none() -> None:
     with pytest.raises(NotFitted, match="linear"):
         tables.fitted([tables.site()], evaluation.Spec())
     with pytest.raises(ProgramError, match="part"):
-        evaluation.Spec(part="test")  # type: ignore[arg-type]
+        evaluation.Spec(part="test")
 
 
 @pytest.mark.parametrize("part", [Part.ADDED, Part.REMOVED])

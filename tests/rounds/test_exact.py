@@ -13,7 +13,7 @@ from tests.rounds import sums, tables
 
 
 class TestExact(AdditiveOverRows, EqualToPooled, ChosenByHeldOutError):
-    algorithm = exact  # type: ignore[assignment]
+    algorithm = exact
 
     def spec(self) -> Any:
         return exact.Spec(steps=3, penalties=(3.0, 30.0))

@@ -23,7 +23,7 @@ THESIS = fedavg.Spec(rounds=1, local_steps=3, scales=fedavg.Scales.AVERAGED, val
 
 
 class TestFedAvg(ChosenByHeldOutError):
-    algorithm = fedavg  # type: ignore[assignment]
+    algorithm = fedavg
     # Adam divides a gradient by its own size, so the rounding of its sum over rows is amplified
     # where it is small, by up to 1/ε = 10⁸ in a step.
     tolerance = 1e-6
@@ -36,7 +36,7 @@ class TestFedAvg(ChosenByHeldOutError):
 
 
 class TestAsInTheThesis(AlgorithmConformance):
-    algorithm = fedavg  # type: ignore[assignment]
+    algorithm = fedavg
     tolerance = 1e-6
 
     def spec(self) -> Any:
@@ -44,7 +44,7 @@ class TestAsInTheThesis(AlgorithmConformance):
 
 
 class TestWithoutHeldOutRows(AlgorithmConformance):
-    algorithm = fedavg  # type: ignore[assignment]
+    algorithm = fedavg
     tolerance = 1e-6
 
     def spec(self) -> Any:
@@ -55,7 +55,7 @@ class TestWithoutHeldOutRows(AlgorithmConformance):
 
 
 class TestByRowsWithAProximalTerm(AlgorithmConformance):
-    algorithm = fedavg  # type: ignore[assignment]
+    algorithm = fedavg
     tolerance = 1e-6
 
     def spec(self) -> Any:

@@ -25,7 +25,7 @@ SPEC = fedbe.Spec(**TRAINING, **DISTILLING, draws=4)
 
 
 class TestFedBE(AlgorithmConformance):
-    algorithm = fedbe  # type: ignore[assignment]
+    algorithm = fedbe
 
     def spec(self) -> Any:
         return SPEC

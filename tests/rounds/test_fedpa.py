@@ -22,7 +22,7 @@ SPEC = fedpa.Spec(**TRAINING, rounds=2, samples=3)
 
 
 class TestFedPA(AlgorithmConformance):
-    algorithm = fedpa  # type: ignore[assignment]
+    algorithm = fedpa
 
     def spec(self) -> Any:
         return SPEC

@@ -18,7 +18,7 @@ SPEC = fedyogi.Spec(**TRAINING, rounds=2)
 
 
 class TestFedYogi(AlgorithmConformance):
-    algorithm = fedyogi  # type: ignore[assignment]
+    algorithm = fedyogi
 
     def spec(self) -> Any:
         return SPEC

@@ -7,7 +7,7 @@ from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
 
 
 class TestLinear(AdditiveOverRows, EqualToPooled):
-    algorithm = linear  # type: ignore[assignment]
+    algorithm = linear
 
     def spec(self) -> Any:
         return linear.Spec()

@@ -21,14 +21,14 @@ KEPT = linear_two_sums.Spec(refit=False)
 
 
 class TestLinearTwoSums(AdditiveOverRows, EqualToPooled):
-    algorithm = linear_two_sums  # type: ignore[assignment]
+    algorithm = linear_two_sums
 
     def spec(self) -> Any:
         return linear_two_sums.Spec()
 
 
 class TestWithTheScalesOfPhaseOne(AdditiveOverRows, EqualToPooled):
-    algorithm = linear_two_sums  # type: ignore[assignment]
+    algorithm = linear_two_sums
 
     def spec(self) -> Any:
         return KEPT

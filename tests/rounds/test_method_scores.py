@@ -41,7 +41,7 @@ from tests.rounds.test_predictive import SPEC as PREDICTIVE
 
 
 class TestEvaluationOfStudents(AdditiveOverRows, EqualToPooled):
-    algorithm = evaluation  # type: ignore[assignment]
+    algorithm = evaluation
 
     def spec(self) -> Any:
         return evaluation.Spec(recalibrated=False)

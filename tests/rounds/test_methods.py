@@ -7,7 +7,14 @@ import pytest
 import safetensors.torch
 import torch
 
-from kernels.errors import ArtifactError, NotFitted, OneVariance, StateError, UnknownMethod
+from kernels.errors import (
+    ArtifactError,
+    NotFitted,
+    OneVariance,
+    OtherFormat,
+    StateError,
+    UnknownMethod,
+)
 from kernels.records import Records
 from kernels.rounds import storage
 from kernels.rounds.artifact import Artifact
@@ -126,7 +133,7 @@ def test_the_card_says_which_methods_there_are_and_how_they_are_served() -> None
 
 def test_a_card_that_claims_other_methods_than_the_bytes_have_is_refused() -> None:
     made = artifact(STUDENTS)
-    for methods in ((), made.card.methods[:-1], made.card.methods[::-1]):
+    for methods in (made.card.methods[:-1], made.card.methods[::-1]):
         card = replace(made.card, methods=methods, evaluation=None)
         with pytest.raises(ArtifactError, match="another model"):
             Artifact.from_bytes(made.to_bytes(), card)
@@ -147,15 +154,20 @@ def test_students_survive_storage() -> None:
     assert methods_of(again) == METHODS
 
 
-def test_a_model_that_was_stored_before_there_were_students_is_still_read() -> None:
-    made = artifact().model
-    tensors = safetensors.torch.load(storage.encode(made))
+def test_a_model_of_another_format_is_refused_by_name_with_what_to_do() -> None:
+    tensors = safetensors.torch.load(storage.encode(artifact().model))
     tree = json.loads(bytes(tensors.pop("tree").numpy().tobytes()))
-    del tree["fields"]["distilled"], tree["fields"]["scores"]["fields"]["students"]
-    raw = torch.tensor(list(json.dumps(tree).encode()), dtype=torch.uint8)
-    again: Model = restore(safetensors.torch.save({"tree": raw, **tensors}))
-    assert methods_of(again) == ("fedbnr",)
-    assert storage.encode(again) == storage.encode(made)
-    card = replace(artifact().card, methods=())
-    assert "methods" not in card.to_plain()
-    assert Artifact.from_bytes(storage.encode(made), card).model.distilled is None
+
+    def written(other: object) -> bytes:
+        raw = torch.tensor(list(json.dumps(other).encode()), dtype=torch.uint8)
+        return safetensors.torch.save({"tree": raw, **tensors})
+
+    assert isinstance(restore(written(tree)), Model)
+    for other in (tree["content"], {**tree, "format": storage.FORMAT + 1}):
+        with pytest.raises(OtherFormat, match="train the model again"):
+            restore(written(other))
+    del tree["content"]["fields"]["distilled"]
+    with pytest.raises(OtherFormat, match="other fields"):
+        restore(written(tree))
+    with pytest.raises(ArtifactError, match="at least one method"):
+        replace(artifact().card, methods=())

@@ -10,7 +10,7 @@ from tests.rounds import tables
 
 
 class TestMoments(EqualToPooled):
-    algorithm = moments  # type: ignore[assignment]
+    algorithm = moments
 
     def spec(self) -> Any:
         return moments.Spec()

@@ -23,7 +23,7 @@ SPEC = one_shot.Spec(**TRAINING, **DISTILLING)
 
 
 class TestOneShot(AlgorithmConformance):
-    algorithm = one_shot  # type: ignore[assignment]
+    algorithm = one_shot
 
     def spec(self) -> Any:
         return SPEC

@@ -46,14 +46,14 @@ LINEAR = replace(SPEC, expert=Expert.LINEAR)
 
 
 class TestPredictive(AlgorithmConformance):
-    algorithm = predictive  # type: ignore[assignment]
+    algorithm = predictive
 
     def spec(self) -> Any:
         return SPEC
 
 
 class TestWithLinearExperts(AlgorithmConformance):
-    algorithm = predictive  # type: ignore[assignment]
+    algorithm = predictive
 
     def spec(self) -> Any:
         return LINEAR

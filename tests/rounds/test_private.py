@@ -26,7 +26,7 @@ from tests.rounds import private
 
 
 class TestMoments(PrivateConformance):
-    algorithm = moments  # type: ignore[assignment]
+    algorithm = moments
     before = ()
 
     def spec(self) -> Any:
@@ -34,7 +34,7 @@ class TestMoments(PrivateConformance):
 
 
 class TestLinear(PrivateConformance):
-    algorithm = linear  # type: ignore[assignment]
+    algorithm = linear
     before = (moments.Spec(from_bounds=True),)
 
     def spec(self) -> Any:
@@ -46,7 +46,7 @@ class TestLinearWithNoisyMoments(TestLinear):
 
 
 class TestExact(PrivateConformance):
-    algorithm = exact  # type: ignore[assignment]
+    algorithm = exact
     before = (moments.Spec(from_bounds=True),)
 
     def spec(self) -> Any:
@@ -54,7 +54,7 @@ class TestExact(PrivateConformance):
 
 
 class TestElbo(PrivateConformance):
-    algorithm = elbo  # type: ignore[assignment]
+    algorithm = elbo
     before = (moments.Spec(from_bounds=True),)
 
     def spec(self) -> Any:
@@ -62,7 +62,7 @@ class TestElbo(PrivateConformance):
 
 
 class TestRecalibration(PrivateConformance):
-    algorithm = recalibration  # type: ignore[assignment]
+    algorithm = recalibration
     held_out = 0.9
 
     def spec(self) -> Any:
@@ -70,7 +70,7 @@ class TestRecalibration(PrivateConformance):
 
 
 class TestEvaluation(PrivateConformance):
-    algorithm = evaluation  # type: ignore[assignment]
+    algorithm = evaluation
     before = (*private.LAYER, recalibration.Spec(min_rows=1))
     held_out = 0.9
 
@@ -79,14 +79,14 @@ class TestEvaluation(PrivateConformance):
 
 
 class TestEvaluationOfTrainingRows(PrivateConformance):
-    algorithm = evaluation  # type: ignore[assignment]
+    algorithm = evaluation
 
     def spec(self) -> Any:
         return evaluation.Spec(part=Part.TRAINING, recalibrated=False)
 
 
 class TestUpdate(PrivateConformance):
-    algorithm = update  # type: ignore[assignment]
+    algorithm = update
 
     def spec(self) -> Any:
         return update.Spec()
@@ -147,7 +147,7 @@ def test_a_broken_twin_is_noticed(
 ) -> None:
     honest = {name: value for name, value in vars(kind.algorithm).items() if name[0] != "_"}
 
-    class Suspect(kind):  # type: ignore[valid-type, misc]
+    class Suspect(kind):
         algorithm = SimpleNamespace(**{**honest, "contribute": broken})
         derandomize = True
 
@@ -169,7 +169,7 @@ def test_a_histogram_that_couples_rows_is_noticed() -> None:
     honest = {name: value for name, value in vars(recalibration).items() if name[0] != "_"}
 
     class Suspect(TestRecalibration):
-        algorithm = SimpleNamespace(**{**honest, "contribute": from_the_largest})  # type: ignore[assignment]
+        algorithm = SimpleNamespace(**{**honest, "contribute": from_the_largest})
         derandomize = True
 
     with pytest.raises(AssertionError):

@@ -23,7 +23,7 @@ from tests.rounds import noisy, tables
 
 
 class TestRecalibration(AdditiveOverRows, EqualToPooled):
-    algorithm = recalibration  # type: ignore[assignment]
+    algorithm = recalibration
 
     def spec(self) -> Any:
         return recalibration.Spec(min_rows=1)
@@ -77,7 +77,7 @@ def test_heavy_tails_are_seen_and_the_variance_is_that_of_the_errors() -> None:
         assert fitted.law.freedom == pytest.approx(3.0, rel=0.1)
     new = noisy.table(20_000, seed=6, freedom=3.0)
     predictions = predict(model, new)
-    second_moment = np.mean((new["response"] - predictions.mean[:, 0].numpy()) ** 2)  # type: ignore[operator]
+    second_moment = np.mean((new["response"] - predictions.mean[:, 0].numpy()) ** 2)
     assert float(predictions.variance[:, 0].mean()) == pytest.approx(second_moment, rel=0.1)
     assert float(predictions.variance[:, 0].mean()) == pytest.approx(3 * noisy.NOISE**2, rel=0.1)
 

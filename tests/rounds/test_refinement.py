@@ -18,7 +18,7 @@ SAMPLED = elbo.Spec(steps=2, sampling_rate=1.0)
 
 
 class TestRefinementOfALinearLayer(PrivateConformance):
-    algorithm = refinement  # type: ignore[assignment]
+    algorithm = refinement
     before = (BOUNDS, linear.Spec())
 
     def spec(self) -> Any:
@@ -33,7 +33,7 @@ class TestRefinementOfALinearLayer(PrivateConformance):
 
 
 class TestRefinementAfterSampledSteps(PrivateConformance):
-    algorithm = refinement  # type: ignore[assignment]
+    algorithm = refinement
     before = (BOUNDS, SAMPLED)
 
     def spec(self) -> Any:

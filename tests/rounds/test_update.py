@@ -33,7 +33,7 @@ def site(changes: bool = True, **parts: Records) -> Site:
 
 
 class TestUpdate(AdditiveOverRows, EqualToPooled):
-    algorithm = update  # type: ignore[assignment]
+    algorithm = update
 
     def spec(self) -> Any:
         return update.Spec()

@@ -265,7 +265,7 @@ class TestSignedRequests:
 def test_a_body_beyond_its_limit_is_not_read(coordinator: Coordinator) -> None:
     asked = 0
 
-    async def pieces():  # type: ignore[no-untyped-def]
+    async def pieces():
         nonlocal asked
         for _ in range(1000):
             asked += 1

@@ -37,7 +37,7 @@ def never_listening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator
 
 def run(capsys: pytest.CaptureFixture[str], call: object, *arguments: str) -> tuple[int, str, str]:
     with pytest.raises((SystemExit, typer.Exit)) as caught:
-        call(arguments)  # type: ignore[operator]
+        call(arguments)
     error = caught.value
     code = error.exit_code if isinstance(error, typer.Exit) else error.code
     out = capsys.readouterr()

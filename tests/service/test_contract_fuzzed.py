@@ -92,7 +92,7 @@ def test_every_operation_answers_as_the_contract_says(case: Any) -> None:
     impatient(case).call_and_validate(checks=CHECKS)
 
 
-class Workflows(contract.as_state_machine()):  # type: ignore[misc]
+class Workflows(contract.as_state_machine()):
     """Operations one after another, along the contract's links.
 
     Each time on a coordinator of its own: what a link leads to depends on the answers, and the same
@@ -117,5 +117,5 @@ class Workflows(contract.as_state_machine()):  # type: ignore[misc]
         case.validate_response(response, checks=CHECKS)
 
 
-class TestWorkflows(Workflows.TestCase):  # type: ignore[misc]
+class TestWorkflows(Workflows.TestCase):
     settings = settings(SETTINGS, max_examples=15, stateful_step_count=8)

@@ -67,7 +67,7 @@ def test_a_private_session_shows_what_it_has_spent_and_what_a_run_costs(
 def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordinator) -> None:
     sites = trained(coordinator)
     cookie = signed_in(coordinator)
-    model = sites[0].outcome["model"]  # type: ignore[index]
+    model = sites[0].outcome["model"]
     overview = page(coordinator, "/", cookie).text
     assert sites[0].session in overview
     assert "<strong>3 present</strong>" in overview

@@ -15,7 +15,7 @@ def session(coordinator: Coordinator) -> str:
 
 
 def code(answer: object) -> tuple[int, str]:
-    return answer.status_code, answer.json()["code"]  # type: ignore[attr-defined]
+    return answer.status_code, answer.json()["code"]
 
 
 def test_from_the_link_to_the_roster(coordinator: Coordinator, session: str) -> None:

@@ -166,7 +166,7 @@ def test_more_releases_never_cost_less(
 def test_what_no_accountant_knows_is_refused() -> None:
     for unknown in (None, "release", {"multiplier": 4.0}, Cost(1.0, DELTA, "gaussian")):
         with pytest.raises(UnknownRelease):
-            cost([unknown], delta=DELTA)  # type: ignore[list-item]
+            cost([unknown], delta=DELTA)
     for delta in (0.0, 1.0, -1e-5, math.nan, 1, "1e-5"):
         with pytest.raises(AccountingError):
-            cost([release()], delta=delta)  # type: ignore[arg-type]
+            cost([release()], delta=delta)

@@ -95,7 +95,7 @@ def test_a_release_survives_json(multiplier: float, sums: int, rate: float, deal
 )
 def test_a_release_that_means_nothing_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(AccountingError):
-        Release(**(FIELDS | wrong))  # type: ignore[arg-type]
+        Release(**(FIELDS | wrong))
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_release_that_means_nothing_is_refused(wrong: dict[str, object]) -> No
         "release",
         {},
         FIELDS,
-        Release(**FIELDS).to_json() | {"more": 1},  # type: ignore[arg-type]
-        Release(**FIELDS).to_json() | {"dealing": "xyz"},  # type: ignore[arg-type]
-        Release(**FIELDS).to_json() | {"dealing": None},  # type: ignore[arg-type]
-        Release(**FIELDS).to_json() | {"sums": 1.5},  # type: ignore[arg-type]
+        Release(**FIELDS).to_json() | {"more": 1},
+        Release(**FIELDS).to_json() | {"dealing": "xyz"},
+        Release(**FIELDS).to_json() | {"dealing": None},
+        Release(**FIELDS).to_json() | {"sums": 1.5},
     ],
 )
 def test_junk_is_no_release(junk: object) -> None:

@@ -158,7 +158,7 @@ def test_a_plan_beyond_any_noise_is_refused() -> None:
 def test_impossible_budgets_are_refused(wrong: dict[str, object]) -> None:
     arguments: dict[str, object] = {"epsilon": 1.0, "delta": DELTA} | wrong
     with pytest.raises(AccountingError):
-        multipliers([Stage(part="training")], **arguments)  # type: ignore[arg-type]
+        multipliers([Stage(part="training")], **arguments)
 
 
 @pytest.mark.parametrize(
@@ -175,4 +175,4 @@ def test_impossible_budgets_are_refused(wrong: dict[str, object]) -> None:
 )
 def test_impossible_stages_are_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(AccountingError):
-        Stage(**({"part": "training"} | wrong))  # type: ignore[arg-type]
+        Stage(**({"part": "training"} | wrong))

@@ -162,7 +162,7 @@ def test_each_way_of_being_malformed_has_its_own_name():
     with pytest.raises(TrailingBytes):
         Task.decode(data + b"\0")
     with pytest.raises(BadField):
-        Task.decode("text")  # type: ignore[arg-type]
+        Task.decode("text")
     for active in [(1, 0), (1, 1)]:
         with pytest.raises(NotAscending, match=r"Task\.active"):
             Task(bytes(32), 0, "mean", b"", b"", b"", 3, active, bytes(32), b"")

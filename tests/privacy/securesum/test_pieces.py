@@ -72,7 +72,7 @@ class _Body(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+    def readinto(self, buffer: memoryview) -> int:
         piece = self._body[self._at : self._at + len(buffer)]
         buffer[: len(piece)] = piece
         self._at += len(piece)
