@@ -2,8 +2,9 @@
 
 FastAPI knows paths, parameters and answers. The rest is collected from `service.stated` along the
 dependencies of each route: bodies, who may ask, and every problem by status and code. Examples and
-links come from `service.examples` and `service.links`, by the operation's id, which is made of the
-file and the function of its route: `sessions_create`.
+links come from `service.examples` and `service.links`, by operation id. Generated clients take
+their method names from these ids, so each route declares its own (`operation_id="createSession"`):
+renaming a file or a function changes nothing for clients.
 """
 
 import json
@@ -95,7 +96,11 @@ PROBLEM: Json = {
 
 
 def document(routes: Sequence[APIRoute]) -> Json:
-    """Give the contract of these routes."""
+    """Return the contract of these routes; each needs a declared `operation_id`."""
+    shown = [route for route in routes if route.include_in_schema]
+    for route in shown:
+        if route.operation_id is None:
+            raise ValueError(f"the route {route.path_format} must declare an operation_id")
     plain: Json = get_openapi(
         title="veilgp",
         version=version("veilgp"),
@@ -112,22 +117,16 @@ def document(routes: Sequence[APIRoute]) -> Json:
     plain["components"]["securitySchemes"] = SECURITY
     paths, plain["paths"] = plain["paths"], {}
     # In the order of the routes, which is that of use; FastAPI's is another within a path.
-    for route in routes:
-        if route.include_in_schema:
-            for method in sorted(route.methods or ()):
-                operation = paths[route.path_format][method.lower()]
-                _complete(operation, route)
-                plain["paths"].setdefault(route.path_format, {})[method.lower()] = operation
+    for route in shown:
+        for method in sorted(route.methods or ()):
+            operation = paths[route.path_format][method.lower()]
+            _complete(operation, route)
+            plain["paths"].setdefault(route.path_format, {})[method.lower()] = operation
     return plain
 
 
-def operation_id(route: APIRoute) -> str:
-    """Name an operation by the file and the function of its route."""
-    return f"{route.endpoint.__module__.rpartition('.')[2]}_{route.endpoint.__name__}"
-
-
 def _complete(operation: Json, route: APIRoute) -> None:
-    identifier = operation["operationId"] = operation_id(route)
+    identifier = operation["operationId"]
     everything = list(_stated(route.dependant))
     errors: set[type[Error]] = {ProtocolMismatch}
     for each in everything:

@@ -27,8 +27,8 @@ _BY_ALIAS = {"name": sample.ALIAS, "version": sample.MODEL}
 _IN_RUN = {"session_id": sample.RUNNING, "run_id": sample.OPEN_RUN}
 
 EXAMPLES: Mapping[str, Example] = {
-    "sessions_create": Example(body={"name": "Length of stay", **sample.STATED}),
-    "sessions_every": Example(
+    "createSession": Example(body={"name": "Length of stay", **sample.STATED}),
+    "listSessions": Example(
         answer=[
             {
                 "id": sample.SESSION,
@@ -46,24 +46,24 @@ EXAMPLES: Mapping[str, Example] = {
             }
         ]
     ),
-    "sessions_one": Example(_OF_SAMPLE),
-    "sessions_privacy": Example(_OF_SAMPLE),
-    "sessions_remove": Example({"session_id": sample.DELETABLE}),
-    "roster_invite": Example(_OF_NEW, body={"name": "Langeoog", "expires_in_s": 604800}),
-    "roster_invited": Example(_OF_NEW),
-    "roster_revoke": Example({**_OF_NEW, "invitation_id": sample.INVITATION}),
-    "roster_roster": Example(_OF_SAMPLE),
-    "roster_set_status": Example(
+    "getSession": Example(_OF_SAMPLE),
+    "getPrivacyReport": Example(_OF_SAMPLE),
+    "deleteSession": Example({"session_id": sample.DELETABLE}),
+    "inviteMember": Example(_OF_NEW, body={"name": "Langeoog", "expires_in_s": 604800}),
+    "listInvitations": Example(_OF_NEW),
+    "revokeInvitation": Example({**_OF_NEW, "invitation_id": sample.INVITATION}),
+    "listMembers": Example(_OF_SAMPLE),
+    "setMemberStatus": Example(
         {**_OF_NEW, "name": sample.PENDING_HOSPITAL}, body={"status": "approved"}
     ),
-    "roster_roster_file": Example(_OF_SAMPLE),
-    "runs_start": Example(_OF_SAMPLE, body={"kind": "train", "deadline_s": 3600}),
-    "runs_list_runs": Example(_OF_SAMPLE),
-    "runs_show": Example({"run_id": sample.RUN}),
-    "runs_cancel": Example({"run_id": sample.OPEN_RUN}),
-    "runs_retry": Example({"run_id": sample.FAILED_RUN}),
-    "events_follow": Example({"run_id": sample.RUN, "last-event-id": "0" * 16}),
-    "models_list_models": Example(
+    "getRoster": Example(_OF_SAMPLE),
+    "startRun": Example(_OF_SAMPLE, body={"kind": "train", "deadline_s": 3600}),
+    "listRuns": Example(_OF_SAMPLE),
+    "getRun": Example({"run_id": sample.RUN}),
+    "cancelRun": Example({"run_id": sample.OPEN_RUN}),
+    "retryRun": Example({"run_id": sample.FAILED_RUN}),
+    "streamRunEvents": Example({"run_id": sample.RUN, "last-event-id": "0" * 16}),
+    "listModels": Example(
         answer=[
             {
                 "id": sample.MODEL,
@@ -80,13 +80,13 @@ EXAMPLES: Mapping[str, Example] = {
             }
         ]
     ),
-    "models_put_alias": Example({"alias": "stay"}, body={"model": sample.MODEL}),
-    "models_delete_alias": Example({"alias": sample.OTHER_ALIAS}),
-    "models_get_card": Example({"name": sample.ALIAS}),
-    "models_get_artifact": Example({"name": sample.ALIAS}),
-    "models_delete_model": Example({"name": sample.OLD_MODEL}),
-    "callers_create": Example(body={"name": "Ward dashboard", "models": [sample.ALIAS]}),
-    "callers_every": Example(
+    "setModelAlias": Example({"alias": "stay"}, body={"model": sample.MODEL}),
+    "deleteModelAlias": Example({"alias": sample.OTHER_ALIAS}),
+    "getModelCard": Example({"name": sample.ALIAS}),
+    "downloadModel": Example({"name": sample.ALIAS}),
+    "deleteModel": Example({"name": sample.OLD_MODEL}),
+    "createCaller": Example(body={"name": "Ward dashboard", "models": [sample.ALIAS]}),
+    "listCallers": Example(
         answer=[
             {
                 "id": sample.CALLER,
@@ -98,9 +98,9 @@ EXAMPLES: Mapping[str, Example] = {
             }
         ]
     ),
-    "callers_revoke": Example({"caller_id": sample.CALLER}),
-    "public_sets_put": Example({"name": "stays"}, body={"columns": sample.PUBLIC_COLUMNS}),
-    "public_sets_every": Example(
+    "revokeCaller": Example({"caller_id": sample.CALLER}),
+    "storePublicSet": Example({"name": "stays"}, body={"columns": sample.PUBLIC_COLUMNS}),
+    "listPublicSets": Example(
         answer=[
             {
                 "name": sample.PUBLIC_SET,
@@ -110,8 +110,8 @@ EXAMPLES: Mapping[str, Example] = {
             }
         ]
     ),
-    "public_sets_remove": Example({"name": sample.PUBLIC_SET}),
-    "predict_predict": Example(
+    "deletePublicSet": Example({"name": sample.PUBLIC_SET}),
+    "predict": Example(
         body={
             "model": sample.ALIAS,
             "records": sample.PATIENTS,
@@ -119,12 +119,12 @@ EXAMPLES: Mapping[str, Example] = {
             "method": "fedbnr",
         }
     ),
-    "inference_server": Example(answer={"name": "veilgp", "version": "0.1.0", "extensions": []}),
-    "inference_live": Example(answer={"live": True}),
-    "inference_ready": Example(answer={"ready": True}),
-    "inference_describe": Example(_BY_ALIAS),
-    "inference_model_ready": Example(_BY_ALIAS),
-    "inference_infer": Example(
+    "getServerMetadata": Example(answer={"name": "veilgp", "version": "0.1.0", "extensions": []}),
+    "checkServerLive": Example(answer={"live": True}),
+    "checkServerReady": Example(answer={"ready": True}),
+    "getModelMetadata": Example(_BY_ALIAS),
+    "checkModelReady": Example(_BY_ALIAS),
+    "infer": Example(
         _BY_ALIAS,
         body={
             "inputs": [
@@ -140,9 +140,9 @@ EXAMPLES: Mapping[str, Example] = {
             "outputs": [{"name": "mean"}],
         },
     ),
-    "membership_enrol": Example(_OF_NEW, body={"invitation": "the secret after the # of a link"}),
-    "membership_membership": Example(_OF_SAMPLE),
-    "membership_refuse": Example(
+    "enrolMember": Example(_OF_NEW, body={"invitation": "the secret after the # of a link"}),
+    "getMembership": Example(_OF_SAMPLE),
+    "reportRefusal": Example(
         _OF_SAMPLE,
         body={
             "run": None,
@@ -150,24 +150,24 @@ EXAMPLES: Mapping[str, Example] = {
             "detail": "The policy of this site asks for 50 rows of each ward.",
         },
     ),
-    "rounds_next_item": Example({**_OF_SAMPLE, "wait": 5, "run": sample.RUN}),
-    "rounds_broadcast": Example({**_IN_RUN, "address": "0" * 64}),
-    "rounds_say": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
-    "rounds_upload": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
-    "open_samples_show": Example(
+    "getNextItem": Example({**_OF_SAMPLE, "wait": 5, "run": sample.RUN}),
+    "downloadBroadcast": Example({**_IN_RUN, "address": "0" * 64}),
+    "sendMessage": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
+    "uploadVector": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
+    "uploadUnmaskedSamples": Example(
         {"session_id": sample.SESSION, "run_id": sample.RUN}, body=_OCTETS
     ),
-    "open_samples_withdraw": Example(_OF_SAMPLE),
-    "open_samples_shown": Example({"run_id": sample.RUN}),
-    "anyone_protocol": Example(answer={"protocol": 1, "oldest": 1, "version": "0.1.0"}),
-    "operations_healthz": Example(answer={"status": "ok"}),
-    "operations_readyz": Example(
+    "withdrawUnmaskedSamples": Example(_OF_SAMPLE),
+    "listUnmaskedSamples": Example({"run_id": sample.RUN}),
+    "getProtocol": Example(answer={"protocol": 1, "oldest": 1, "version": "0.1.0"}),
+    "checkHealth": Example(answer={"status": "ok"}),
+    "checkReadiness": Example(
         answer={
             "status": "ok",
             "checks": {"database": "ok", "migrations": "ok", "disk": "ok", "engine": "ok"},
         }
     ),
-    "operations_metrics": Example(
+    "getMetrics": Example(
         answer="# HELP veilgp_sums Secure sums of all runs.\n"
         "# TYPE veilgp_sums gauge\n"
         "veilgp_sums 28.0\n"

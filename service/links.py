@@ -30,90 +30,88 @@ def _patients(model: str) -> Mapping[str, Any]:
 
 
 LINKS: Mapping[str, tuple[Link, ...]] = {
-    "sessions_create": (
-        Link("roster_invite", _SESSION, status="201"),
-        Link("roster_roster", _SESSION, status="201"),
-        Link("runs_start", _SESSION, status="201"),
-        Link("sessions_one", _SESSION, status="201"),
-        Link("sessions_privacy", _SESSION, status="201"),
-        Link("sessions_remove", _SESSION, status="201"),
+    "createSession": (
+        Link("inviteMember", _SESSION, status="201"),
+        Link("listMembers", _SESSION, status="201"),
+        Link("startRun", _SESSION, status="201"),
+        Link("getSession", _SESSION, status="201"),
+        Link("getPrivacyReport", _SESSION, status="201"),
+        Link("deleteSession", _SESSION, status="201"),
     ),
-    "sessions_every": (
-        Link("sessions_one", {"session_id": _FIRST_ID}),
-        Link("sessions_privacy", {"session_id": _FIRST_ID}),
-        Link("runs_list_runs", {"session_id": _FIRST_ID}),
+    "listSessions": (
+        Link("getSession", {"session_id": _FIRST_ID}),
+        Link("getPrivacyReport", {"session_id": _FIRST_ID}),
+        Link("listRuns", {"session_id": _FIRST_ID}),
     ),
-    "roster_invite": (
-        Link("roster_invited", _SAME_SESSION, status="201"),
-        Link("roster_revoke", {**_SAME_SESSION, "invitation_id": _ID}, status="201"),
+    "inviteMember": (
+        Link("listInvitations", _SAME_SESSION, status="201"),
+        Link("revokeInvitation", {**_SAME_SESSION, "invitation_id": _ID}, status="201"),
     ),
-    "roster_invited": (Link("roster_revoke", {**_SAME_SESSION, "invitation_id": _FIRST_ID}),),
-    "roster_roster": (
-        Link("roster_set_status", {**_SAME_SESSION, "name": "$response.body#/0/name"}),
+    "listInvitations": (Link("revokeInvitation", {**_SAME_SESSION, "invitation_id": _FIRST_ID}),),
+    "listMembers": (Link("setMemberStatus", {**_SAME_SESSION, "name": "$response.body#/0/name"}),),
+    "setMemberStatus": (
+        Link("getRoster", _SAME_SESSION),
+        Link("startRun", _SAME_SESSION),
     ),
-    "roster_set_status": (
-        Link("roster_roster_file", _SAME_SESSION),
-        Link("runs_start", _SAME_SESSION),
+    "startRun": (
+        Link("getRun", _RUN, status="201"),
+        Link("streamRunEvents", _RUN, status="201"),
+        Link("cancelRun", _RUN, status="201"),
+        Link("listRuns", _SAME_SESSION, status="201"),
     ),
-    "runs_start": (
-        Link("runs_show", _RUN, status="201"),
-        Link("events_follow", _RUN, status="201"),
-        Link("runs_cancel", _RUN, status="201"),
-        Link("runs_list_runs", _SAME_SESSION, status="201"),
+    "listRuns": (Link("getRun", {"run_id": _FIRST_ID}),),
+    "getRun": (
+        Link("streamRunEvents", _RUN),
+        Link("listUnmaskedSamples", _RUN),
+        Link("getModelCard", {"name": "$response.body#/model"}),
+        Link("retryRun", _RUN),
     ),
-    "runs_list_runs": (Link("runs_show", {"run_id": _FIRST_ID}),),
-    "runs_show": (
-        Link("events_follow", _RUN),
-        Link("open_samples_shown", _RUN),
-        Link("models_get_card", {"name": "$response.body#/model"}),
-        Link("runs_retry", _RUN),
+    "cancelRun": (Link("retryRun", _RUN),),
+    "retryRun": (
+        Link("getRun", _RUN, status="201"),
+        Link("cancelRun", _RUN, status="201"),
     ),
-    "runs_cancel": (Link("runs_retry", _RUN),),
-    "runs_retry": (
-        Link("runs_show", _RUN, status="201"),
-        Link("runs_cancel", _RUN, status="201"),
+    "listModels": (
+        Link("getModelCard", {"name": _FIRST_ID}),
+        Link("downloadModel", {"name": _FIRST_ID}),
+        Link("setModelAlias", body={"model": _FIRST_ID}),
+        Link("deleteModel", {"name": _FIRST_ID}),
     ),
-    "models_list_models": (
-        Link("models_get_card", {"name": _FIRST_ID}),
-        Link("models_get_artifact", {"name": _FIRST_ID}),
-        Link("models_put_alias", body={"model": _FIRST_ID}),
-        Link("models_delete_model", {"name": _FIRST_ID}),
+    "setModelAlias": (
+        Link("getModelCard", {"name": "$response.body#/alias"}),
+        Link("getModelMetadata", {"name": "$response.body#/alias"}),
+        Link("predict", body=_patients("$response.body#/alias")),
+        Link("deleteModelAlias", {"alias": "$response.body#/alias"}),
     ),
-    "models_put_alias": (
-        Link("models_get_card", {"name": "$response.body#/alias"}),
-        Link("inference_describe", {"name": "$response.body#/alias"}),
-        Link("predict_predict", body=_patients("$response.body#/alias")),
-        Link("models_delete_alias", {"alias": "$response.body#/alias"}),
+    "getModelCard": (
+        Link("downloadModel", {"name": "$request.path.name"}),
+        Link("predict", body=_patients("$request.path.name")),
     ),
-    "models_get_card": (
-        Link("models_get_artifact", {"name": "$request.path.name"}),
-        Link("predict_predict", body=_patients("$request.path.name")),
+    "createCaller": (Link("revokeCaller", {"caller_id": _ID}, status="201"),),
+    "listCallers": (Link("revokeCaller", {"caller_id": _FIRST_ID}),),
+    "storePublicSet": (Link("deletePublicSet", {"name": "$request.path.name"}, status="204"),),
+    "listPublicSets": (Link("deletePublicSet", {"name": "$response.body#/0/name"}),),
+    "getModelMetadata": (
+        Link("checkModelReady", {"name": "$response.body#/name"}),
+        Link("infer", {"name": "$response.body#/name"}),
     ),
-    "callers_create": (Link("callers_revoke", {"caller_id": _ID}, status="201"),),
-    "callers_every": (Link("callers_revoke", {"caller_id": _FIRST_ID}),),
-    "public_sets_put": (Link("public_sets_remove", {"name": "$request.path.name"}, status="204"),),
-    "public_sets_every": (Link("public_sets_remove", {"name": "$response.body#/0/name"}),),
-    "inference_describe": (
-        Link("inference_model_ready", {"name": "$response.body#/name"}),
-        Link("inference_infer", {"name": "$response.body#/name"}),
+    "enrolMember": (Link("getMembership", _SAME_SESSION, status="201"),),
+    "getMembership": (
+        Link("getNextItem", _SAME_SESSION),
+        Link("reportRefusal", _SAME_SESSION),
+        Link("withdrawUnmaskedSamples", _SAME_SESSION),
     ),
-    "membership_enrol": (Link("membership_membership", _SAME_SESSION, status="201"),),
-    "membership_membership": (
-        Link("rounds_next_item", _SAME_SESSION),
-        Link("membership_refuse", _SAME_SESSION),
-        Link("open_samples_withdraw", _SAME_SESSION),
-    ),
-    "rounds_next_item": (
+    "getNextItem": (
         Link(
-            "rounds_broadcast",
+            "downloadBroadcast",
             {
                 **_SAME_SESSION,
                 "run_id": "$response.body#/run",
                 "address": "$response.body#/broadcast",
             },
         ),
-        Link("rounds_say", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
-        Link("rounds_upload", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
-        Link("open_samples_show", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("sendMessage", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("uploadVector", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("uploadUnmaskedSamples", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
     ),
 }

@@ -19,7 +19,7 @@ class Protocol:
     version: str
 
 
-@router.get("/protocol", summary="Say which protocol is spoken")
+@router.get("/protocol", operation_id="getProtocol", summary="Say which protocol is spoken")
 async def protocol() -> Protocol:
     """Say which protocol is spoken here."""
     return Protocol(PROTOCOL, OLDEST, version("veilgp"))

@@ -36,7 +36,12 @@ class CallerWithToken(ShownCaller):
     token: str
 
 
-@router.post("", status_code=status.HTTP_201_CREATED, summary="Make a token for a caller")
+@router.post(
+    "",
+    operation_id="createCaller",
+    status_code=status.HTTP_201_CREATED,
+    summary="Make a token for a caller",
+)
 @states(NotFound)
 def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> CallerWithToken:
     """Make a token for predictions of these models."""
@@ -45,7 +50,7 @@ def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> 
     return CallerWithToken(**vars(_shown(caller)), token=issued.secret)
 
 
-@router.get("", summary="List the callers")
+@router.get("", operation_id="listCallers", summary="List the callers")
 def every(_: Admin, here: Here) -> list[ShownCaller]:
     """List the callers, revoked ones included."""
     with here.database.reading() as connection:
@@ -53,7 +58,10 @@ def every(_: Admin, here: Here) -> list[ShownCaller]:
 
 
 @router.delete(
-    "/{caller_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Revoke a caller's token"
+    "/{caller_id}",
+    operation_id="revokeCaller",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Revoke a caller's token",
 )
 @states(NotFound)
 def revoke(_: Admin, caller_id: str, here: Here) -> None:

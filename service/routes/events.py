@@ -57,6 +57,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/runs/{run_id}/events",
+    operation_id="streamRunEvents",
     summary="Follow a run",
     responses=_ANSWERS,
     response_class=StreamingResponse,

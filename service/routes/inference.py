@@ -58,19 +58,19 @@ class ModelReadyOut(ReadyOut):
     name: str
 
 
-@router.get("", summary="Describe the server")
+@router.get("", operation_id="getServerMetadata", summary="Describe the server")
 async def server() -> ServerOut:
     """Say what answers here."""
     return ServerOut(name="veilgp", version=installed("veilgp"), extensions=[])
 
 
-@router.get("/health/live", summary="Ask whether it lives")
+@router.get("/health/live", operation_id="checkServerLive", summary="Ask whether it lives")
 async def live() -> LiveOut:
     """Say that the coordinator lives."""
     return LiveOut(live=True)
 
 
-@router.get("/health/ready", summary="Ask whether it is ready")
+@router.get("/health/ready", operation_id="checkServerReady", summary="Ask whether it is ready")
 def ready(here: Here) -> ReadyOut:
     """Say whether the coordinator and its database answer."""
     with here.database.reading() as connection:
@@ -78,7 +78,7 @@ def ready(here: Here) -> ReadyOut:
     return ReadyOut(ready=True)
 
 
-@router.get("/models/{name}", summary="Describe a model")
+@router.get("/models/{name}", operation_id="getModelMetadata", summary="Describe a model")
 @router.get("/models/{name}/versions/{version}", include_in_schema=False)
 @states(NotFound, ModelDamaged)
 def describe(
@@ -89,7 +89,9 @@ def describe(
     return metadata(name, model_id, model)
 
 
-@router.get("/models/{name}/ready", summary="Ask whether a model is ready")
+@router.get(
+    "/models/{name}/ready", operation_id="checkModelReady", summary="Ask whether a model is ready"
+)
 @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
 @states(NotFound, ModelDamaged)
 def model_ready(
@@ -102,6 +104,7 @@ def model_ready(
 
 @router.post(
     "/models/{name}/infer",
+    operation_id="infer",
     summary="Predict tensors",
     responses={200: {"model": InferOut}},
     response_class=Response,

@@ -74,6 +74,7 @@ class Membership:
 
 @router.post(
     "/members",
+    operation_id="enrolMember",
     status_code=status.HTTP_201_CREATED,
     summary="Enrol by an invitation",
     responses={200: {"model": Own, "description": "Enrolled before, by the same key."}},
@@ -96,7 +97,7 @@ def enrol(
     return _own(enrolment.name, enrolment.key, enrolment.status)
 
 
-@router.get("/membership", summary="Show the membership")
+@router.get("/membership", operation_id="getMembership", summary="Show the membership")
 async def membership(
     member: Enrolled, request: Request, here: Here, runs: Running, wait: Wait = 0.0
 ) -> Membership:
@@ -140,7 +141,10 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
 
 
 @router.post(
-    "/refusals", status_code=status.HTTP_204_NO_CONTENT, summary="Refuse what was asked for"
+    "/refusals",
+    operation_id="reportRefusal",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Refuse what was asked for",
 )
 @states(NotFound, SecureSumError)
 def refuse(

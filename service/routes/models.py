@@ -57,7 +57,7 @@ class AliasOut(BaseModel):
     model: str
 
 
-@router.get("", summary="List the models")
+@router.get("", operation_id="listModels", summary="List the models")
 def list_models(_: Admin, here: Here) -> list[ModelOut]:
     """List every model, the newest first."""
     with here.database.reading() as connection:
@@ -79,7 +79,7 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
         ]
 
 
-@router.put("/aliases/{alias}", summary="Point an alias at a model")
+@router.put("/aliases/{alias}", operation_id="setModelAlias", summary="Point an alias at a model")
 @states(NotFound, AliasInvalid)
 def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here: Here) -> AliasOut:
     """Let an alias stand for a model from now on, in one step for everyone who uses it."""
@@ -88,7 +88,9 @@ def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here
     return AliasOut(alias=alias, model=new.model)
 
 
-@router.delete("/aliases/{alias}", status_code=204, summary="Remove an alias")
+@router.delete(
+    "/aliases/{alias}", operation_id="deleteModelAlias", status_code=204, summary="Remove an alias"
+)
 @states(NotFound)
 def delete_alias(_: Admin, alias: str, here: Here) -> None:
     """Let an alias stand for nothing; the model stays."""
@@ -98,6 +100,7 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
 
 @router.get(
     "/{name}",
+    operation_id="getModelCard",
     summary="Read a model's card",
     tags=["callers", "members: rounds"],
     response_class=Response,
@@ -113,6 +116,7 @@ def get_card(reader: Reader, name: str, here: Here) -> Response:
 
 @router.get(
     "/{name}/artifact",
+    operation_id="downloadModel",
     summary="Download a model",
     tags=["callers", "members: rounds"],
     response_class=Response,
@@ -132,7 +136,7 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     return Response(data, media_type="application/octet-stream")
 
 
-@router.delete("/{name}", status_code=204, summary="Delete a model")
+@router.delete("/{name}", operation_id="deleteModel", status_code=204, summary="Delete a model")
 @states(NotFound)
 def delete_model(_: Admin, name: str, here: Here, predictor: Predicting) -> None:
     """Delete a model, by its id and not by an alias, with every alias that points at it."""

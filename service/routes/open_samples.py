@@ -60,6 +60,7 @@ class OpenOut(BaseModel):
 
 @router.put(
     "/sessions/{session_id}/runs/{run_id}/samples",
+    operation_id="uploadUnmaskedSamples",
     status_code=204,
     tags=["members: rounds"],
     summary="Show samples of one's own model",
@@ -101,6 +102,7 @@ async def show(member: Member, run_id: UUID, request: Request, here: Here, spool
 
 @router.delete(
     "/sessions/{session_id}/samples",
+    operation_id="withdrawUnmaskedSamples",
     status_code=204,
     tags=["members: rounds"],
     summary="Withdraw the samples of one's own model",
@@ -118,7 +120,12 @@ def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
     predictor.close(member.session_id)
 
 
-@router.get("/runs/{run_id}/samples", tags=["admins: runs"], summary="See who is in an ensemble")
+@router.get(
+    "/runs/{run_id}/samples",
+    operation_id="listUnmaskedSamples",
+    tags=["admins: runs"],
+    summary="See who is in an ensemble",
+)
 @states(NotFound)
 def shown(_: Admin, run_id: UUID, here: Here) -> OpenOut:
     """List the members that show samples of their own models, and those that have withdrawn."""

@@ -42,7 +42,7 @@ def _scraper(request: Request, here: Here) -> None:
         require_admin(request, here)
 
 
-@router.get("/healthz", summary="Ask whether it lives")
+@router.get("/healthz", operation_id="checkHealth", summary="Ask whether it lives")
 def healthz(here: Here) -> Health:
     """Say whether the coordinator and its database answer."""
     with here.database.reading() as connection:
@@ -50,7 +50,7 @@ def healthz(here: Here) -> Health:
     return Health("ok")
 
 
-@router.get("/readyz", summary="Ask whether it is ready for work")
+@router.get("/readyz", operation_id="checkReadiness", summary="Ask whether it is ready for work")
 @states(NotReady)
 def readyz(request: Request, here: Here) -> Readiness:
     """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
@@ -66,6 +66,7 @@ def readyz(request: Request, here: Here) -> Readiness:
 
 @router.get(
     "/metrics",
+    operation_id="getMetrics",
     summary="Read figures for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},

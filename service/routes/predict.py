@@ -26,6 +26,7 @@ router = APIRouter(tags=["callers"])
 
 @router.post(
     "/predict",
+    operation_id="predict",
     summary="Predict a table",
     responses={200: {"model": Predicted, "content": {ARROW: {"schema": BINARY}}}},
     response_class=Response,

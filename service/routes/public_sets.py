@@ -35,7 +35,12 @@ class ShownPublicSet:
     created_at: str
 
 
-@router.put("/{name}", status_code=status.HTTP_204_NO_CONTENT, summary="Store a public set")
+@router.put(
+    "/{name}",
+    operation_id="storePublicSet",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Store a public set",
+)
 @states(ProgramError, TableError)
 def put(
     _: Admin,
@@ -48,7 +53,7 @@ def put(
         public_sets.put(connection, name, new.columns, now=here.clock())
 
 
-@router.get("", summary="List the public sets")
+@router.get("", operation_id="listPublicSets", summary="List the public sets")
 def every(_: Admin, here: Here) -> list[ShownPublicSet]:
     """List the sets."""
     with here.database.reading() as connection:
@@ -58,7 +63,12 @@ def every(_: Admin, here: Here) -> list[ShownPublicSet]:
         ]
 
 
-@router.delete("/{name}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a public set")
+@router.delete(
+    "/{name}",
+    operation_id="deletePublicSet",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Delete a public set",
+)
 @states(NotFound)
 def remove(_: Admin, name: str, here: Here) -> None:
     """Delete a set."""

@@ -77,7 +77,12 @@ class RosterFile:
     members: list[Pinned]
 
 
-@router.post("/invitations", status_code=status.HTTP_201_CREATED, summary="Invite a hospital")
+@router.post(
+    "/invitations",
+    operation_id="inviteMember",
+    status_code=status.HTTP_201_CREATED,
+    summary="Invite a hospital",
+)
 @states(NotFound, NameTaken, RosterFull)
 def invite(
     _: Admin,
@@ -99,7 +104,7 @@ def invite(
     )
 
 
-@router.get("/invitations", summary="List the invitations")
+@router.get("/invitations", operation_id="listInvitations", summary="List the invitations")
 @states(NotFound)
 def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
     """List the invitations, used and expired ones included."""
@@ -113,6 +118,7 @@ def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
 
 @router.delete(
     "/invitations/{invitation_id}",
+    operation_id="revokeInvitation",
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Revoke an invitation",
 )
@@ -123,7 +129,7 @@ def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
         invitations.revoke(connection, session_id, invitation_id, now=here.clock())
 
 
-@router.get("/members", summary="List the members")
+@router.get("/members", operation_id="listMembers", summary="List the members")
 @states(NotFound)
 def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
     """List the members with fingerprints, status and last refusal."""
@@ -132,7 +138,9 @@ def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
         return [_shown(each) for each in members.roster(connection, session_id)]
 
 
-@router.patch("/members/{name}", summary="Approve or suspend a member")
+@router.patch(
+    "/members/{name}", operation_id="setMemberStatus", summary="Approve or suspend a member"
+)
 @states(NotFound)
 def set_status(
     _: Admin,
@@ -151,7 +159,7 @@ def set_status(
     return _shown(member)
 
 
-@router.get("/roster", summary="Give the roster file")
+@router.get("/roster", operation_id="getRoster", summary="Give the roster file")
 @states(NotFound)
 def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
     """Give the approved members as the file that sites keep as pins."""

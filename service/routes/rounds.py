@@ -90,6 +90,7 @@ _NEXT: dict[int | str, dict[str, Any]] = {
 
 @router.get(
     "/next",
+    operation_id="getNextItem",
     summary="Wait for the next thing to do",
     response_model=None,
     responses=_NEXT,
@@ -126,6 +127,7 @@ async def _awaited(
 
 @router.get(
     "/runs/{run_id}/broadcasts/{address}",
+    operation_id="downloadBroadcast",
     summary="Fetch what the present sum is about",
     responses={200: {"content": dict(OCTETS)}},
     response_class=Response,
@@ -142,6 +144,7 @@ def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Resp
 
 @router.post(
     "/runs/{run_id}/messages",
+    operation_id="sendMessage",
     status_code=204,
     summary="Say something in a run",
     responses=_NEXT,
@@ -170,6 +173,7 @@ async def _after(
 
 @router.post(
     "/runs/{run_id}/vectors",
+    operation_id="uploadVector",
     status_code=204,
     summary="Upload a masked vector",
     responses=_NEXT,

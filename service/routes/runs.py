@@ -75,7 +75,9 @@ class WatchedOut(RunOut):
     waiting_for: list[str]
 
 
-@router.post("/sessions/{session_id}/runs", status_code=201, summary="Start a run")
+@router.post(
+    "/sessions/{session_id}/runs", operation_id="startRun", status_code=201, summary="Start a run"
+)
 @states(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def start(
     _: Admin, session_id: UUID, new: Annotated[RunIn, sent(RunIn)], here: Here, runs: Running
@@ -97,14 +99,14 @@ def start(
     return watched(here, runs, run_id)
 
 
-@router.get("/sessions/{session_id}/runs", summary="List a session's runs")
+@router.get("/sessions/{session_id}/runs", operation_id="listRuns", summary="List a session's runs")
 def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
     """List the runs of a session, the newest first."""
     with here.database.reading() as connection:
         return [RunOut(**_shown(row)) for row in run_rows.listed(connection, str(session_id))]
 
 
-@router.get("/runs/{run_id}", summary="Watch a run")
+@router.get("/runs/{run_id}", operation_id="getRun", summary="Watch a run")
 @states(NotFound)
 def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Give a run with its metrics, and whose answers it waits for.
@@ -114,7 +116,7 @@ def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     return watched(here, runs, str(run_id))
 
 
-@router.post("/runs/{run_id}/cancel", summary="Cancel a run")
+@router.post("/runs/{run_id}/cancel", operation_id="cancelRun", summary="Cancel a run")
 @states(NotFound, RunEnded)
 def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """End an open run; its members are told."""
@@ -122,7 +124,9 @@ def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     return watched(here, runs, str(run_id))
 
 
-@router.post("/runs/{run_id}/retry", status_code=201, summary="Start a run again")
+@router.post(
+    "/runs/{run_id}/retry", operation_id="retryRun", status_code=201, summary="Start a run again"
+)
 @states(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Start a new run like one that has ended, with as much time."""

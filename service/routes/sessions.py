@@ -57,7 +57,12 @@ class WholeSession(ShownSession):
     """What it may spend, and what a run costs; with differential privacy."""
 
 
-@router.post("/sessions", status_code=status.HTTP_201_CREATED, summary="Make a session")
+@router.post(
+    "/sessions",
+    operation_id="createSession",
+    status_code=status.HTTP_201_CREATED,
+    summary="Make a session",
+)
 @states(
     NotFound,
     NameTaken,
@@ -77,7 +82,7 @@ def create(_: Admin, new: Annotated[NewSession, sent(NewSession)], here: Here) -
     return _whole(session, {})
 
 
-@router.get("/sessions", summary="List the sessions")
+@router.get("/sessions", operation_id="listSessions", summary="List the sessions")
 def every(_: Admin, here: Here) -> list[ShownSession]:
     """List the sessions."""
     with here.database.reading() as connection:
@@ -87,7 +92,7 @@ def every(_: Admin, here: Here) -> list[ShownSession]:
         ]
 
 
-@router.get("/sessions/{session_id}", summary="Show a session")
+@router.get("/sessions/{session_id}", operation_id="getSession", summary="Show a session")
 @states(NotFound)
 def one(_: Admin, session_id: str, here: Here) -> WholeSession:
     """Show a session."""
@@ -96,7 +101,11 @@ def one(_: Admin, session_id: str, here: Here) -> WholeSession:
         return _whole(session, members.counts(connection, session_id))
 
 
-@router.get("/sessions/{session_id}/privacy", summary="Show what is promised and spent")
+@router.get(
+    "/sessions/{session_id}/privacy",
+    operation_id="getPrivacyReport",
+    summary="Show what is promised and spent",
+)
 @states(NotFound)
 def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
     """Show the unit of privacy, the budget, every sum that was charged, and what a run costs."""
@@ -105,7 +114,10 @@ def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
 
 
 @router.delete(
-    "/sessions/{session_id}", status_code=status.HTTP_204_NO_CONTENT, summary="Delete a session"
+    "/sessions/{session_id}",
+    operation_id="deleteSession",
+    status_code=status.HTTP_204_NO_CONTENT,
+    summary="Delete a session",
 )
 @states(NotFound, SessionHasRuns)
 def remove(_: Admin, session_id: str, here: Here) -> None:

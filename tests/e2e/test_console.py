@@ -59,13 +59,13 @@ def console(federation: Federation) -> Iterator[Console]:
 
 
 def test_an_admin_authorises_makes_a_session_starts_a_run_and_predicts(console: Console) -> None:
-    assert "401" in console.execute("sessions_every").inner_text()
+    assert "401" in console.execute("listSessions").inner_text()
     console.authorise("admin", console.federation.token)
-    assert "201" in console.execute("sessions_create").inner_text()
+    assert "201" in console.execute("createSession").inner_text()
     names = [each["name"] for each in console.federation.admin("GET", "/sessions")]
     assert "Length of stay" in names
-    assert "201" in console.execute("runs_start").inner_text()
-    predicted = console.execute("predict_predict").inner_text()
+    assert "201" in console.execute("startRun").inner_text()
+    predicted = console.execute("predict").inner_text()
     assert "200" in predicted
     assert '"latent_variance"' in predicted
     assert "Bearer vgp_…" in console.page.locator("body").inner_text()

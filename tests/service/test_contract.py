@@ -6,10 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fastapi.routing import APIRoute
 
 from service import sample
-from service.contract import TAGS
+from service.contract import TAGS, document
+from service.examples import EXAMPLES
 from service.export import exported
+from service.links import LINKS
 from tests.service.coordinator import Coordinator
 
 PUBLISHED = Path(__file__).parents[2] / "openapi" / "openapi.json"
@@ -52,6 +55,29 @@ def test_an_operation_says_what_it_is_for_who_uses_it_and_what_can_go_wrong(
     assert ("401" in operation["responses"]) == ("security" in operation)
 
 
+def test_every_operation_id_is_camel_case_and_unique() -> None:
+    identifiers = [each["operationId"] for *_, each in operations()]
+    for identifier in identifiers:
+        assert re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", identifier), identifier
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_a_route_without_an_operation_id_is_refused() -> None:
+    """None is generated: a rename in the code must not rename methods of generated clients."""
+
+    def show_text() -> str:
+        return "text"
+
+    with pytest.raises(ValueError, match="/texts must declare an operation_id"):
+        document([APIRoute("/texts", show_text)])
+
+
+def test_examples_and_links_are_of_operations_that_exist() -> None:
+    identifiers = {each["operationId"] for *_, each in operations()}
+    assert set(EXAMPLES) == identifiers
+    assert set(LINKS) <= identifiers
+
+
 def test_links_lead_to_operations_with_parameters_of_theirs() -> None:
     parameters = {
         each["operationId"]: {parameter["name"] for parameter in each.get("parameters", ())}
@@ -77,8 +103,8 @@ def test_what_needs_an_id_is_led_to_by_what_gives_it() -> None:
     }
     alone = {each["operationId"] for path, _, each in operations() if "{" in path} - led_to
     assert alone == {
-        "public_sets_put",  # it gives the name itself
-        "membership_enrol",  # a link comes by mail, or by phone
+        "storePublicSet",  # it gives the name itself
+        "enrolMember",  # a link comes by mail, or by phone
     }
 
 
