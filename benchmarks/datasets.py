@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.records import Records
-from kernels.rounds.site import Part, Site
-from kernels.schema import Numeric, Schema, Target
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.records import Records
+from kernels.tables.schema import Numeric, Schema, Target
 
 Matrix = NDArray[np.float64]
 

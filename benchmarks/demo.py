@@ -32,9 +32,9 @@ from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
 from client_sdk.tables import draft
-from kernels.metrics import TEN_LEVELS
-from kernels.rounds.prediction import predict
+from kernels.model.prediction import predict
 from kernels.rounds.program import Program
+from kernels.scores.metrics import TEN_LEVELS
 
 FOLDER = Path("demo-output")
 ROWS, TEST_ROWS = 800, 400

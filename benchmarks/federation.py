@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self
 
 import httpx
 
-from client_sdk.home import Home
+from client_sdk.home.home import Home
 
 VEILGP = (sys.executable, "-m", "client_sdk")
 _PATIENCE_S = 120.0

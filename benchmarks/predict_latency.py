@@ -30,23 +30,26 @@ from sqlalchemy import insert
 from benchmarks import hospitals
 from benchmarks.federation import Process, free_port, wait_until
 from client_sdk import simulate
-from kernels.arrow_cells import as_labels
-from kernels.rounds import linear, moments
-from kernels.rounds.artifact import Artifact
-from kernels.rounds.card_sections import Privacy
-from kernels.rounds.model import Model
-from kernels.rounds.prediction import predict
+from kernels.features.spec import KernelSpec
+from kernels.model.artifact import Artifact
+from kernels.model.card_sections import Privacy
+from kernels.model.model import Model
+from kernels.model.prediction import predict
+from kernels.rounds.columns import moments
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.schema import Schema
-from kernels.spec import KernelSpec
-from service import models, tables, tokens
-from service.access import Caller
+from kernels.tables.arrow_cells import as_labels
+from kernels.tables.schema import Schema
 from service.app import create_app
-from service.arrow_stream import ARROW, write_table
-from service.bodies import read_unsigned
-from service.database import Database
+from service.database import tables
+from service.database.database import Database
+from service.http import tokens
+from service.http.access import Caller
+from service.http.bodies import read_unsigned
+from service.http.tokens import Role
+from service.prediction import models
+from service.prediction.arrow_stream import ARROW, write_table
 from service.settings import Settings
-from service.tokens import Role
 
 ROWS = 100_000
 

@@ -47,12 +47,14 @@ from benchmarks.registry import Figures
 from benchmarks.secure_sum import PEERS
 from benchmarks.secure_sum_ours import quorum
 from client_sdk import simulate
-from kernels import KernelSpec, Schema
-from kernels.plain import encode_json
-from kernels.rounds import exact, fedavg, linear, moments, storage
-from kernels.rounds.model import Model
+from kernels import KernelSpec, Schema, storage
+from kernels.features.urk import weight_count
+from kernels.model.model import Model
+from kernels.rounds.columns import moments
+from kernels.rounds.kernel import exact, fedavg
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.urk import weight_count
+from kernels.strict_json import encode_json
 
 FLWR = Path(__file__).parent / "session_flwr.py"
 MEMBERS, ROWS, FEW_ROWS, ROUNDS = 10, 2000, 60, 20

@@ -19,10 +19,10 @@ import torch
 from scipy.linalg.blas import dgemv, dsyrk
 
 from benchmarks.registry import Figures
-from kernels.chunks import chunks
-from kernels.spec import KernelSpec
-from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import URK
+from kernels.layer.statistics import Statistics
+from kernels.tables.chunks import chunks
 
 FEATURES = 500
 INPUTS = 10

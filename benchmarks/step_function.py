@@ -8,9 +8,9 @@ import torch
 from benchmarks.pictures import DATA, TRUTH, canvas, draw_prediction, grid, save
 from benchmarks.registry import Figures
 from benchmarks.training import train
-from kernels.linear import Posterior
-from kernels.spec import Architecture, KernelSpec, Replication
-from kernels.statistics import Statistics
+from kernels.features.spec import Architecture, KernelSpec, Replication
+from kernels.layer.posterior import Posterior
+from kernels.layer.statistics import Statistics
 
 SHIFTED = KernelSpec(
     architecture=Architecture.SHIFTED, inputs=1, samples=100, hidden=(8,), latent=5

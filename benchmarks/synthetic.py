@@ -21,10 +21,10 @@ from benchmarks.fedbnr.experts import product
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas, draw_prediction, grid, save
 from benchmarks.registry import Figures
 from benchmarks.training import train
-from kernels.linear import Hyperparameters, Posterior
-from kernels.spec import Architecture, KernelSpec
-from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.features.urk import URK
+from kernels.layer.posterior import Hyperparameters, Posterior
+from kernels.layer.statistics import Statistics
 
 NOISE = 0.5
 RANGES = {"[−5, 5]": (-5.0, 5.0), "[5, 15]": (5.0, 15.0)}

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.registry import Figures
-from kernels.schema import Categorical, Numeric, Schema, Target
-from kernels.spec import KernelSpec
+from kernels.features.spec import KernelSpec
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
 
 LIMIT_MB = 1000.0
 ROW_GROUP = 500_000
@@ -87,7 +87,8 @@ def measure(path: Path) -> dict[str, float]:
     """Take part with the table at `path`, and return what it took."""
     from client_sdk.simulation import simulate
     from client_sdk.tables import read_site, summarise
-    from kernels.rounds import linear, moments
+    from kernels.rounds.columns import moments
+    from kernels.rounds.layer import linear
     from kernels.rounds.program import Program
 
     start_mb = _peak_mb()

@@ -7,12 +7,12 @@ The federated way to the same weights (sums of statistics, sums of gradients) is
 import torch
 from torch import Tensor
 
-from kernels.evidence import PooledEvidence, client_gradient
-from kernels.linear import Hyperparameters, Spectrum
-from kernels.refit import RefitOptions, refit
-from kernels.spec import KernelSpec
-from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import URK
+from kernels.layer.evidence import PooledEvidence, client_gradient
+from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.refit import RefitOptions, refit
+from kernels.layer.statistics import Statistics
 
 
 def train(

@@ -7,12 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from client_sdk.gate.policy import Policy
     from client_sdk.joining import join, join_async
-    from client_sdk.model import GlobalModel
-    from client_sdk.policy import Policy
-    from client_sdk.predictions import Intervals, Predictions
+    from client_sdk.model.gain import Gain, gain
+    from client_sdk.model.model import GlobalModel
+    from client_sdk.model.predictions import Intervals, Predictions
     from client_sdk.simulation import Simulated, simulate
-    from client_sdk.site_gain import Gain, gain
     from client_sdk.withdrawal import withdraw
 
 __all__ = [

@@ -1,6 +1,6 @@
 """`python -m client_sdk` is `veilgp`."""
 
-from client_sdk.command import main
+from client_sdk.terminal.command import main
 
 if __name__ == "__main__":
     main()

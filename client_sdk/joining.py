@@ -11,16 +11,16 @@ from pathlib import Path
 
 import httpx
 
-from client_sdk.exchange import Clock, Effects, Exchange, Patience
-from client_sdk.home import Home
-from client_sdk.links import Link
-from client_sdk.model import GlobalModel
-from client_sdk.policy import Policy, policy_of
-from client_sdk.progress import Trouble, Watch, watching
-from client_sdk.rosters import read_roster
-from client_sdk.session import Finished, Member, Offer
-from client_sdk.sites import Changes
-from client_sdk.transport import run, run_async
+from client_sdk.conversation.exchange import Clock, Effects, Exchange, Patience
+from client_sdk.conversation.links import Link
+from client_sdk.conversation.rosters import read_roster
+from client_sdk.conversation.session import Finished, Member, Offer
+from client_sdk.conversation.transport import run, run_async
+from client_sdk.gate.policy import Policy, policy_of
+from client_sdk.home.home import Home
+from client_sdk.model.model import GlobalModel
+from client_sdk.tables.hospital_table import Changes
+from client_sdk.terminal.progress import Trouble, Watch, watching
 from privacy.identity import Identity
 from privacy.requests import host_of
 

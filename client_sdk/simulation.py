@@ -16,20 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels import storage
 from kernels.errors import EmptyTable
-from kernels.problems import RowByRow
-from kernels.rounds import storage
+from kernels.model.model import Model
 from kernels.rounds.algorithm import Contribution, contributed
 from kernels.rounds.broadcast import received
-from kernels.rounds.model import Model
 from kernels.rounds.program import Program
-from kernels.rounds.site import Site
+from kernels.rounds.site.site import Site
+from kernels.tables.problems import RowByRow
 from privacy import noise
 from privacy.encoding import Encoding
 from privacy.layout import Layout, SecureTotal
 from privacy.securesum.errors import KeysMissing
+from privacy.securesum.simulator import Fault, Point, Simulation
 from privacy.securesum.terms import LEAST_COHORT, default_terms
-from privacy.simulator import Fault, Point, Simulation
 
 Table = Mapping[str, object]
 Watch = Callable[[str, Any], None]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import httpx
 
+from client_sdk.conversation.exchange import Clock, Exchange, Patience
+from client_sdk.conversation.links import Link
+from client_sdk.conversation.transport import run
 from client_sdk.errors import SessionError
-from client_sdk.exchange import Clock, Exchange, Patience
-from client_sdk.home import Home
-from client_sdk.links import Link
-from client_sdk.transport import run
+from client_sdk.home.home import Home
 from privacy.requests import host_of
 
 

@@ -4,18 +4,18 @@ Pure functions of tensors and the plain data that hospitals and the coordinator 
 Nothing here knows of a network, a file or a database.
 """
 
-from kernels.evidence import PooledEvidence, client_gradient
-from kernels.linear import Hyperparameters, Posterior, Prediction, Spectrum, rounding_of
-from kernels.local_evidence import negative_log_evidence
-from kernels.metrics import Scores
-from kernels.moments import Moments
-from kernels.records import Records
-from kernels.refit import RefitOptions, refit
-from kernels.schema import Categorical, Numeric, Schema, Target
-from kernels.spec import Architecture, Ending, KernelSpec, Normaliser, Replication
-from kernels.standardiser import Rows, Standardiser
-from kernels.statistics import Statistics
-from kernels.urk import URK, starting_weights, weight_count, weight_shapes
+from kernels.features.spec import Architecture, Ending, KernelSpec, Normaliser, Replication
+from kernels.features.urk import URK, starting_weights, weight_count, weight_shapes
+from kernels.layer.evidence import PooledEvidence, client_gradient
+from kernels.layer.local_evidence import negative_log_evidence
+from kernels.layer.posterior import Hyperparameters, Posterior, Prediction, Spectrum, rounding_of
+from kernels.layer.refit import RefitOptions, refit
+from kernels.layer.statistics import Statistics
+from kernels.scores.metrics import Scores
+from kernels.tables.moments import Moments
+from kernels.tables.records import Records
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.standardiser import Rows, Standardiser
 
 __all__ = [
     "URK",

@@ -19,13 +19,7 @@ from typing import Self
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from privacy.errors import (
-    BadSignature,
-    FingerprintMismatch,
-    InvalidKey,
-    PinConflict,
-    RosterError,
-)
+from privacy.errors import BadSignature, FingerprintMismatch, InvalidKey, PinConflict, RosterError
 from privacy.framing import Label, digest, frame
 
 Randomness = Callable[[int], bytes]

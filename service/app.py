@@ -9,17 +9,15 @@ import torch
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
-from service import data_directory
-from service.bell import Bell
 from service.context import Clock, Context
-from service.contract import document
-from service.database import Database
-from service.engine import Engine
-from service.metrics import Measured, Metrics
-from service.notices import Listener
-from service.prediction import Predictor
-from service.problems import add_problem_handlers
-from service.protocol import Envelope
+from service.contract.document import document
+from service.database import data_directory
+from service.database.database import Database
+from service.http.every_request import Envelope
+from service.http.metrics import Measured, Metrics
+from service.http.problems import add_problem_handlers
+from service.http.wakeups import Bell
+from service.prediction.prediction import Predictor
 from service.routes import (
     anyone,
     callers,
@@ -38,9 +36,11 @@ from service.routes import (
     runs,
     sessions,
 )
-from service.runs import Runs
+from service.runs.engine import Engine
+from service.runs.notices import Listener
+from service.runs.runs import Runs
+from service.runs.spool import Spool
 from service.settings import Settings
-from service.spool import Spool
 
 _ROUTERS = tuple(
     routes.router

@@ -10,12 +10,14 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 
-from service import checks, data_directory, logs, tokens
+from service import readiness
 from service.app import create_app
-from service.checks import Check
-from service.connections import Prompt
-from service.database import Database
+from service.database import data_directory
+from service.database.database import Database
 from service.errors import ServiceError, SettingsError
+from service.http import logs, tokens
+from service.http.connections import Prompt
+from service.readiness import Check
 from service.sample import seed as seed_sample
 from service.settings import Settings, load
 
@@ -134,7 +136,7 @@ def _checked(data_dir: Path | None, config: Path | None) -> Iterator[Check]:
         yield Check("settings", str(error), "correct the line, flag or variable named")
         return
     yield Check("settings", "all are known and possible")
-    yield from checks.everything(settings, now=time.time())
+    yield from readiness.everything(settings, now=time.time())
 
 
 def _announce_first(settings: Settings) -> None:

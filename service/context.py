@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from service.database import Database
+from service.database.database import Database
 from service.settings import Settings
 
 Clock = Callable[[], float]

@@ -40,8 +40,8 @@
     └── DirectoryInUse            data_dir.in_use           (likewise)
 
 Each has a stable `code`, an HTTP `status`, a sentence that says what is wrong with which value and
-what to do. `service.problems` makes RFC 9457 documents of them, and of the errors of `kernels` and
-`privacy`, whose codes pass through.
+what to do. `service.http.problems` makes RFC 9457 documents of them, and of the errors of `kernels`
+and `privacy`, whose codes pass through.
 """
 
 from collections.abc import Sequence

@@ -20,26 +20,31 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection, insert, select, update
 
-from kernels.plain import encode_json
-from kernels.rounds import storage
-from kernels.rounds.artifact import Artifact
+from kernels import storage
+from kernels.model.artifact import Artifact
+from kernels.model.card_sections import Privacy
 from kernels.rounds.broadcast import received
-from kernels.rounds.card_sections import Privacy
 from kernels.rounds.program import Program
-from kernels.rounds.site import Site
+from kernels.rounds.site.site import Site
+from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
 from privacy.identity import Identity
-from service import models, public_sets, run_storage, sessions, stages, starting, tokens
-from service.access import APPROVED, PENDING, ModelAccess
+from service.database.tables import invitations, members, run_metrics, runs
+from service.database.tables import sessions as session_table
+from service.database.tables import tokens as token_table
 from service.errors import NotFound
-from service.run import Status
-from service.sessions import NewSession, Session
-from service.stages import Metrics, Position
-from service.starting import Kind
-from service.tables import invitations, members, run_metrics, runs
-from service.tables import sessions as session_table
-from service.tables import tokens as token_table
-from service.tokens import Role
+from service.http import tokens
+from service.http.access import APPROVED, PENDING, ModelAccess
+from service.http.tokens import Role
+from service.prediction import models
+from service.runs import starting
+from service.runs import storage as run_storage
+from service.runs.machine import stages
+from service.runs.machine.run import Status
+from service.runs.machine.stages import Metrics, Position
+from service.runs.starting import Kind
+from service.sessions import public_sets, sessions
+from service.sessions.sessions import NewSession, Session
 
 SESSION, RUNNING, FAILED, NEW, DELETABLE = (
     f"5a3b1e00-0000-4000-8000-00000000000{n}" for n in range(1, 6)

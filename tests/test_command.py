@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from typer.testing import CliRunner
 
-from client_sdk.command import application
+from client_sdk.terminal.command import application
 
 
 def test_version_is_the_distributions() -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.datasets import Dataset, Matrix
-from kernels.records import Records
-from kernels.rounds.site import Part, Site
-from kernels.schema import Numeric, Schema, Target
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.records import Records
+from kernels.tables.schema import Numeric, Schema, Target
 
 Bounds = Mapping[str, tuple[float, float]]
 

@@ -29,7 +29,7 @@ from torch.utils.data import DataLoader, Dataset
 from benchmarks.dp.pooled import Matrix, Pooled
 from benchmarks.dp.routes import DELTA, TARGET_CLIP, public_kernel
 from benchmarks.dp.scores import Score
-from kernels.urk import URK
+from kernels.features.urk import URK
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ from benchmarks.dp.data import Private
 from benchmarks.dp.routes import program, public_kernel, scales_alone
 from benchmarks.dp.scores import Score, of_gaussian
 from client_sdk.simulation import simulate
-from kernels.records import Records
-from kernels.rounds.model import known
-from kernels.rounds.site import Part
+from kernels.model.model import known
+from kernels.rounds.site.site import Part
+from kernels.tables.records import Records
 from privacy.noise import approximate
 
 Matrix = NDArray[np.float64]

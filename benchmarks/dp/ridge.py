@@ -18,11 +18,11 @@ import torch
 from benchmarks.dp.pooled import Pooled
 from benchmarks.dp.routes import DELTA, TARGET_CLIP, public_kernel
 from benchmarks.dp.scores import Score
-from kernels.linear import Posterior, Prediction, Spectrum
-from kernels.realisable import symmetric_normals
-from kernels.refit import refit
-from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.features.urk import URK
+from kernels.layer.posterior import Posterior, Prediction, Spectrum
+from kernels.layer.refit import refit
+from kernels.layer.statistics import Statistics
+from kernels.noisy.realisable import symmetric_normals
 from privacy.accounting.planning import Stage, multipliers
 
 

@@ -17,11 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from benchmarks.dp.data import Private
-from kernels.rounds import elbo, exact, linear, moments, recalibration, refinement
-from kernels.rounds.private import Privacy
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.model.noise_plan import Privacy
+from kernels.rounds.columns import moments
+from kernels.rounds.judging import recalibration
+from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.layer import linear, refinement
 from kernels.rounds.program import Program
-from kernels.rounds.site import Part
-from kernels.spec import Architecture, KernelSpec
+from kernels.rounds.site.site import Part
 from privacy.accounting.cost import Cost, cost
 from privacy.accounting.events import Release
 from privacy.accounting.planning import Stage, multipliers
@@ -30,7 +33,7 @@ DELTA = 1e-5
 MOMENTS = 0.07
 """The share of the training rows' budget that scales of columns get."""
 SAMPLES = 100
-"""m: with S repaired, more features cost little (`kernels.realisable`)."""
+"""m: with S repaired, more features cost little (`kernels.noisy.realisable`)."""
 TARGET_CLIP = 3.0
 
 _DEALING = b"benchmark"

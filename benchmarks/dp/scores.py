@@ -7,9 +7,9 @@ import torch
 from scipy.special import ndtri
 
 from benchmarks.dp.data import Private
-from kernels.metrics import TEN_LEVELS
-from kernels.rounds.model import Model, known
-from kernels.rounds.prediction import predict
+from kernels.model.model import Model, known
+from kernels.model.prediction import predict
+from kernels.scores.metrics import TEN_LEVELS
 
 Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
 

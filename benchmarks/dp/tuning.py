@@ -27,8 +27,8 @@ from benchmarks.dp import opacus_sgd, ridge, routes
 from benchmarks.dp.data import DICTIONARY, Private
 from benchmarks.dp.pooled import Matrix, Pooled
 from client_sdk.simulation import simulate
-from kernels.rounds.model import known
-from kernels.rounds.site import Part
+from kernels.model.model import known
+from kernels.rounds.site.site import Part
 from privacy.noise import approximate
 
 SEEDS = (100,)

@@ -12,11 +12,11 @@ from torch import Tensor
 from benchmarks.fedbnr.local_layers import kernel_of_inputs
 from benchmarks.fedbnr.protocol import Predictor, Table, Tables, follow, joined
 from benchmarks.fedbnr.scoring import Belief, Scored
-from kernels.linear import Posterior
-from kernels.rounds.local_training import Fit, starting_scales, train_locally
-from kernels.spec import KernelSpec
-from kernels.statistics import Statistics
-from kernels.urk import URK, starting_weights
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import URK, starting_weights
+from kernels.layer.posterior import Posterior
+from kernels.layer.statistics import Statistics
+from kernels.rounds.shared.local_training import Fit, starting_scales, train_locally
 
 ROUNDS = 3
 STEPS = 20

@@ -22,7 +22,7 @@ from torch import Tensor
 from benchmarks.fedbnr.gaussian import Regression, scaled
 from benchmarks.fedbnr.protocol import Predictor, Table, Tables, follow, joined
 from benchmarks.fedbnr.scoring import Belief, Scored
-from kernels.recalibration import fit, histogram
+from kernels.scores.recalibration import fit, histogram
 
 GP, RECALIBRATED_GP = "Central GP", "Central GP, recalibrated"
 

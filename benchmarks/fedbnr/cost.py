@@ -11,16 +11,17 @@ from benchmarks.datasets import Dataset, Split
 from benchmarks.fedbnr.phase1_exact import kernel_of
 from benchmarks.fedbnr.programs import program_of
 from client_sdk.simulation import simulate
-from kernels.evidence import PooledEvidence, feature_gradient
-from kernels.linear import Spectrum
-from kernels.refit import refit
-from kernels.rounds import exact, moments
-from kernels.rounds.model import Model
-from kernels.rounds.prediction import predict
+from kernels.features.urk import URK
+from kernels.layer.evidence import PooledEvidence, feature_gradient
+from kernels.layer.posterior import Spectrum
+from kernels.layer.refit import refit
+from kernels.layer.statistics import Statistics
+from kernels.model.model import Model
+from kernels.model.prediction import predict
+from kernels.rounds.columns import moments
+from kernels.rounds.kernel import exact
 from kernels.rounds.program import Program
-from kernels.rounds.site import Part, Site
-from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.rounds.site.site import Part, Site
 
 PENALTY = 3.0
 

@@ -31,37 +31,37 @@ _PROTOCOL = (
     "benchmarks/datasets.py",
     "benchmarks/fedbnr/protocol.py",
     "benchmarks/fedbnr/scoring.py",
-    "kernels/evaluation.py",
-    "kernels/metrics.py",
-    "kernels/standardiser.py",
-    "kernels/student.py",
+    "kernels/scores/evaluation.py",
+    "kernels/scores/metrics.py",
+    "kernels/tables/standardiser.py",
+    "kernels/scores/student_t.py",
 )
 _KERNEL = (
-    "kernels/architectures.py",
-    "kernels/hashed.py",
-    "kernels/linear.py",
-    "kernels/urk.py",
+    "kernels/features/architectures.py",
+    "kernels/features/seeded_random.py",
+    "kernels/layer/posterior.py",
+    "kernels/features/urk.py",
 )
 _PROGRAM = (
     "benchmarks/fedbnr/programs.py",
-    "kernels/recalibration.py",
-    "kernels/refit.py",
-    "kernels/rounds/held_out.py",
+    "kernels/scores/recalibration.py",
+    "kernels/layer/refit.py",
+    "kernels/rounds/shared/held_out.py",
     *_KERNEL,
 )
 _LOCAL = (
     "benchmarks/fedbnr/local_layers.py",
-    "kernels/local_evidence.py",
-    "kernels/rounds/local_training.py",
+    "kernels/layer/local_evidence.py",
+    "kernels/rounds/shared/local_training.py",
 )
 _EXACT = (
     "benchmarks/fedbnr/phase1_exact.py",
-    "kernels/evidence.py",
-    "kernels/rounds/exact.py",
-    "kernels/rounds/grid.py",
+    "kernels/layer/evidence.py",
+    "kernels/rounds/kernel/exact.py",
+    "kernels/rounds/shared/grid.py",
 )
-_AVERAGING = "benchmarks/fedbnr/phase1_averaging.py", "kernels/rounds/fedavg.py"
-_DISTILLATION = "benchmarks/fedbnr/phase1_distillation.py", "kernels/rounds/distillation.py"
+_AVERAGING = "benchmarks/fedbnr/phase1_averaging.py", "kernels/rounds/kernel/fedavg.py"
+_DISTILLATION = "benchmarks/fedbnr/phase1_distillation.py", "kernels/rounds/kernel/distillation.py"
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ FAMILIES: Mapping[str, Family] = {
     "central_gp": Family(
         (central.GP, central.RECALIBRATED_GP),
         _central_gp,
-        ("benchmarks/fedbnr/central.py", _GAUSSIAN, "kernels/recalibration.py"),
+        ("benchmarks/fedbnr/central.py", _GAUSSIAN, "kernels/scores/recalibration.py"),
         clients=(10,),
     ),
     "central_urk": Family(("Central URK",), _central_urk, (*_PROGRAM, *_EXACT), clients=(10,)),

@@ -12,11 +12,11 @@ from benchmarks.datasets import Split
 from benchmarks.fedbnr.programs import Trail
 from benchmarks.fedbnr.protocol import Predictor, Tables, follow
 from benchmarks.fedbnr.scoring import Belief, Scored
-from kernels.linear import Hyperparameters, Posterior
-from kernels.rounds.model import known
-from kernels.spec import KernelSpec
-from kernels.statistics import Statistics
-from kernels.urk import URK
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import URK
+from kernels.layer.posterior import Hyperparameters, Posterior
+from kernels.layer.statistics import Statistics
+from kernels.model.model import known
 
 
 def kernel_of_inputs(inputs: int) -> KernelSpec:

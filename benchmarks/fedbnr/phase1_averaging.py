@@ -15,7 +15,7 @@ from benchmarks.fedbnr import local_layers
 from benchmarks.fedbnr.programs import follow_program, program_of
 from benchmarks.fedbnr.protocol import Column
 from benchmarks.fedbnr.scoring import Scored
-from kernels.rounds import fedavg
+from kernels.rounds.kernel import fedavg
 
 
 def recipe(clients: int) -> fedavg.Spec:

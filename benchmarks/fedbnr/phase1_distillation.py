@@ -13,8 +13,8 @@ from benchmarks.fedbnr import local_layers
 from benchmarks.fedbnr.programs import follow_program, program_of
 from benchmarks.fedbnr.protocol import Column
 from benchmarks.fedbnr.scoring import Scored
-from kernels.rounds import distillation
-from kernels.rounds.public_set import Columns, columns_of
+from kernels.rounds.kernel import distillation
+from kernels.rounds.shared.public_set import Columns, columns_of
 
 PUBLIC = 0.8
 """The share of the validation rows that is public."""

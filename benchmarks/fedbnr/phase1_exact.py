@@ -25,9 +25,9 @@ from benchmarks.datasets import Split
 from benchmarks.fedbnr.programs import follow_program, program_of
 from benchmarks.fedbnr.protocol import Column
 from benchmarks.fedbnr.scoring import Scored
-from kernels.rounds import exact
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.rounds.kernel import exact
 from kernels.rounds.program import Program
-from kernels.spec import Architecture, KernelSpec
 
 STEPS = 200
 PATIENCE = 30

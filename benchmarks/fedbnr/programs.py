@@ -14,15 +14,18 @@ from benchmarks.datasets import Split
 from benchmarks.fedbnr.protocol import Column, Tables
 from benchmarks.fedbnr.scoring import Belief, scored
 from client_sdk.simulation import simulate
-from kernels.linear import Hyperparameters
-from kernels.rounds import exact, linear, moments, recalibration
-from kernels.rounds.model import Model, known
-from kernels.rounds.prediction import predict, predict_standardised
+from kernels.features.spec import KernelSpec
+from kernels.layer.posterior import Hyperparameters
+from kernels.model.model import Model, known
+from kernels.model.prediction import predict, predict_standardised
+from kernels.rounds.columns import moments
+from kernels.rounds.judging import recalibration
+from kernels.rounds.kernel import exact
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of
-from kernels.rounds.site import Site
-from kernels.rounds.sufficient import statistics_blocks
-from kernels.spec import KernelSpec
+from kernels.rounds.shared.sufficient import statistics_blocks
+from kernels.rounds.site.site import Site
 from privacy.layout import Layout
 
 BYTES = 8

@@ -17,10 +17,10 @@ from torch import Tensor
 from benchmarks.datasets import Dataset, Split
 from benchmarks.fedbnr.scoring import Belief, Scored, mean_of, rmse, scored
 from client_sdk.simulation import simulate
-from kernels.rounds import moments
+from kernels.features.spec import KernelSpec
+from kernels.rounds.columns import moments
 from kernels.rounds.program import Program
-from kernels.rounds.site import Part, Site
-from kernels.spec import KernelSpec
+from kernels.rounds.site.site import Part, Site
 
 CLIENTS = 10, 100
 PATIENCE = 5

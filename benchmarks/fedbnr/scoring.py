@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from kernels.evaluation import score
-from kernels.metrics import LEVELS
-from kernels.student import StudentT
+from kernels.scores.evaluation import score
+from kernels.scores.metrics import LEVELS
+from kernels.scores.student_t import StudentT
 
 Scored = Mapping[str, float]
 

@@ -11,12 +11,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kernels.committee import Committee, Guard
-from kernels.gaussians import Gaussian
-from kernels.network_stack import NetworkStack
-from kernels.networks import NetworkSpec, outputs, starting_parameters
-from kernels.rounds.distilled import Distilled, Lesson, Method, Opinion
-from kernels.student_network import StudentSpec
+from kernels.ensembles.committee import Committee, Guard
+from kernels.ensembles.distilled import Distilled, Lesson, Method, Opinion
+from kernels.ensembles.network_stack import NetworkStack
+from kernels.ensembles.networks import NetworkSpec, outputs, starting_parameters
+from kernels.ensembles.student_network import StudentSpec
+from kernels.scores.gaussians import Gaussian
 
 INPUTS = 13
 SAMPLES = 6

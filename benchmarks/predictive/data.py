@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.records import Records
-from kernels.rounds.model import Model, known
+from kernels.features.spec import KernelSpec
+from kernels.model.model import Model, known
 from kernels.rounds.program import Program
-from kernels.rounds.site import Site
-from kernels.schema import Numeric, Schema, Target
-from kernels.spec import KernelSpec
+from kernels.rounds.site.site import Site
+from kernels.tables.records import Records
+from kernels.tables.schema import Numeric, Schema, Target
 
 Matrix = NDArray[np.float64]
 

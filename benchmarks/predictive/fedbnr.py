@@ -12,10 +12,13 @@ import math
 
 from benchmarks.predictive.data import Honest
 from client_sdk.simulation import simulate
-from kernels.rounds import exact, linear, moments, recalibration
-from kernels.rounds.model import known
-from kernels.rounds.prediction import predict_standardised
-from kernels.spec import Architecture, KernelSpec
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.model.model import known
+from kernels.model.prediction import predict_standardised
+from kernels.rounds.columns import moments
+from kernels.rounds.judging import recalibration
+from kernels.rounds.kernel import exact
+from kernels.rounds.layer import linear
 
 RECIPE = exact.Spec(steps=40, learning_rate=0.1, warm_up=5, penalties=(0.0,))
 

@@ -10,18 +10,20 @@ from torch import Tensor
 from benchmarks.predictive.data import Honest, honest
 from benchmarks.predictive.fedbnr import fedbnr
 from client_sdk.simulation import simulate
-from kernels.committee import Committee
-from kernels.gaussians import Gaussian
-from kernels.local_posterior import LocalPosterior
-from kernels.networks import outputs
-from kernels.rounds import beta, ep_mcmc, fedbe, fedpa, fedyogi, moments, one_shot, predictive
-from kernels.rounds.distilled import Method, Opinion
-from kernels.rounds.local_network import sample_at
-from kernels.rounds.model import Model, known
-from kernels.rounds.predictive import bounded, prior_at
-from kernels.rounds.public_set import Columns, columns_of
-from kernels.rounds.site import Part
-from kernels.student_network import predict as predict_student
+from kernels.ensembles.committee import Committee
+from kernels.ensembles.distilled import Method, Opinion
+from kernels.ensembles.local_posterior import LocalPosterior
+from kernels.ensembles.networks import outputs
+from kernels.ensembles.student_network import predict as predict_student
+from kernels.model.model import Model, known
+from kernels.rounds.columns import moments
+from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
+from kernels.rounds.ensemble import beta, predictive
+from kernels.rounds.ensemble.predictive import bounded, prior_at
+from kernels.rounds.shared.local_network import sample_at
+from kernels.rounds.shared.public_set import Columns, columns_of
+from kernels.rounds.site.site import Part
+from kernels.scores.gaussians import Gaussian
 
 COMMITTEES = tuple(method.value for method in Method)
 STUDENTS = tuple(f"d_{method}" for method in COMMITTEES)

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.predictive.data import Matrix, as_printed
-from kernels.chunks import chunks
-from kernels.committee import Committee, interpolated, mixture, product
-from kernels.gaussians import Gaussian
-from kernels.interpolation import fit_beta
-from kernels.local_posterior import Sampling, sample_posterior, with_noise
-from kernels.networks import NetworkSpec, starting_parameters
-from kernels.student_network import Direction, StudentSpec, distil, predict
+from kernels.ensembles.committee import Committee, interpolated, mixture, product
+from kernels.ensembles.interpolation import fit_beta
+from kernels.ensembles.local_posterior import Sampling, sample_posterior, with_noise
+from kernels.ensembles.networks import NetworkSpec, starting_parameters
+from kernels.ensembles.student_network import Direction, StudentSpec, distil, predict
+from kernels.scores.gaussians import Gaussian
+from kernels.tables.chunks import chunks
 
 WEIGHT_DECAY = 5e-4
 BATCH = 100

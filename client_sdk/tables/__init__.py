@@ -1,4 +1,4 @@
-"""The hospital's table: whatever it is, read as `kernels.records` reads, in bounded memory.
+"""The hospital's table: whatever it is, read as `kernels.tables.records` reads, in bounded memory.
 
 source        what every kind of table is: named columns, read again and again in pieces
 opening       which kind a given object or path is

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from client_sdk.errors import NotATable
 from client_sdk.tables.source import BATCH_ROWS, check_names
-from kernels.arrow_cells import Column, as_array_of
-from kernels.cells import as_array
+from kernels.tables.arrow_cells import Column, as_array_of
+from kernels.tables.cells import as_array
 
 _NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})
 

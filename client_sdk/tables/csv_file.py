@@ -14,7 +14,7 @@ import pyarrow.csv
 
 from client_sdk.errors import EmptySource, UnreadableFile
 from client_sdk.tables.source import check_names
-from kernels.arrow_cells import Column
+from kernels.tables.arrow_cells import Column
 
 _BLOCK = 1 << 22
 _SEPARATORS = (",", ";", "\t")

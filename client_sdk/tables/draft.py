@@ -15,9 +15,9 @@ import numpy as np
 
 from client_sdk.errors import DraftError
 from client_sdk.tables.opening import open_table
-from kernels.arrow_cells import Column, as_labels, as_numbers
-from kernels.cells import are_dates, read_labels, read_numbers
-from kernels.schema import Categorical, Feature, Numeric, Schema, Target
+from kernels.tables.arrow_cells import Column, as_labels, as_numbers
+from kernels.tables.cells import are_dates, read_labels, read_numbers
+from kernels.tables.schema import Categorical, Feature, Numeric, Schema, Target
 
 UNKNOWN = "?"
 """The unit of a number in a draft."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from client_sdk.errors import DifferentColumns, EmptySource
 from client_sdk.tables.source import Source
-from kernels.arrow_cells import Column
+from kernels.tables.arrow_cells import Column
 
 
 class Folder:

@@ -7,7 +7,7 @@ import narwhals as nw
 
 from client_sdk.tables.arrays import arrow_of
 from client_sdk.tables.source import BATCH_ROWS
-from kernels.arrow_cells import Column
+from kernels.tables.arrow_cells import Column
 
 
 class Frame:

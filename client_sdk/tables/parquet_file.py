@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 
 from client_sdk.errors import UnreadableFile
 from client_sdk.tables.source import BATCH_ROWS, check_names
-from kernels.arrow_cells import Column
+from kernels.tables.arrow_cells import Column
 
 _BUFFER = 1 << 20
 

@@ -1,6 +1,6 @@
 """A source as a schema reads it: checked as a whole before anything leaves, then a site.
 
->>> from kernels.schema import Numeric, Schema, Target
+>>> from kernels.tables.schema import Numeric, Schema, Target
 >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
 >>> read_site({"age": [61, 47, 52], "stay": [3.5, 1, 2]}, schema, held_out=0, seed=1)
 Site(training: 3, stopping: 0, calibration: 0)
@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import Source
-from kernels.arrow_cells import as_labels, as_numbers
-from kernels.problems import RowByRow
-from kernels.records import Records, read_in_pieces
-from kernels.rounds.site import Site
-from kernels.schema import Numeric, Schema, Target
+from kernels.rounds.site.site import Site
+from kernels.tables.arrow_cells import as_labels, as_numbers
+from kernels.tables.problems import RowByRow
+from kernels.tables.records import Records, read_in_pieces
+from kernels.tables.schema import Numeric, Schema, Target
 
 
 class SchemaStream:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
 from client_sdk.errors import DuplicateColumns
-from kernels.arrow_cells import Column
+from kernels.tables.arrow_cells import Column
 
 BATCH_ROWS = 65_536
 """Rows of a piece at most; a piece of twenty numeric columns is then 10 MB."""

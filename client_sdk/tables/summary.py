@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from kernels.chunks import CHUNK_ROWS
-from kernels.rounds.site import Part, Site
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.chunks import CHUNK_ROWS
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kernels.errors import NotPrivate, StatisticsError
-from kernels.rounds.model import Model
-from kernels.rounds.site import Site
+from kernels.model.model import Model
+from kernels.rounds.site.site import Site
 from privacy.layout import Layout, SecureTotal
 
 Contribution = Mapping[str, NDArray[np.float64]]

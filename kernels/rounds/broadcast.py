@@ -7,14 +7,14 @@ frequency), bounds and parameters; and its standardiser must fit the site's own 
 
 With differential privacy nothing that others see may depend on the rows but through the noise, so
 the rows are not asked. Weights that would turn rounding into features are refused by themselves
-(`kernels.angles`).
+(`kernels.features.rounding`).
 """
 
 from typing import Any
 
-from kernels.angles import feature_rounding
 from kernels.errors import StateError
-from kernels.rounds.model import Model, check_model
+from kernels.features.rounding import feature_rounding
+from kernels.model.model import Model, check_model
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of, restore
 

@@ -11,13 +11,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar, Self
 
 from kernels.errors import NewerProgram, ProgramError
-from kernels.plain import decode_object, encode_json, is_newer, is_number, parse_json
+from kernels.features.spec import KernelSpec
+from kernels.model.model import Model
+from kernels.model.noise_plan import Privacy
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.model import Model
-from kernels.rounds.private import Privacy
 from kernels.rounds.registry import algorithm_of, installed
-from kernels.schema import Schema
-from kernels.spec import KernelSpec
+from kernels.strict_json import decode_object, encode_json, is_newer, is_number, parse_json
+from kernels.tables.schema import Schema
 
 _REFITTING = ("linear", "linear_two_sums", "refinement", "update")
 

@@ -3,44 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kernels.committee import Committee
 from kernels.errors import UnknownAlgorithm
-from kernels.evaluation import Evaluation, Judged
-from kernels.gaussians import Gaussian
-from kernels.linear import Hyperparameters
-from kernels.metrics import Scores
-from kernels.recalibration import Recalibration
-from kernels.rounds import (
-    beta,
-    distillation,
-    elbo,
-    ep_mcmc,
-    evaluation,
-    exact,
-    fedavg,
-    fedbe,
-    fedpa,
-    fedyogi,
-    linear,
-    linear_two_sums,
-    moments,
-    one_shot,
-    predictive,
-    recalibration,
-    refinement,
-    update,
-)
+from kernels.model.stored import MODEL_KINDS
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.distilled import Distilled, Lesson, Opinion, Student
-from kernels.rounds.model import Centre, Model
-from kernels.rounds.private import Privacy
-from kernels.rounds.storage import decode, kinds_of
-from kernels.schema import Categorical, Numeric, Schema, Target
-from kernels.spec import KernelSpec
-from kernels.standardiser import Scale, Shares, Standardiser
-from kernels.statistics import Noise, Statistics
-from kernels.student import StudentT
-from kernels.student_network import StudentSpec
+from kernels.rounds.columns import moments
+from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
+from kernels.rounds.ensemble import beta, predictive
+from kernels.rounds.judging import evaluation, recalibration
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg
+from kernels.rounds.layer import linear, linear_two_sums, refinement, update
+from kernels.storage import decode, kinds_of
 
 _INSTALLED: tuple[Algorithm, ...] = (
     moments,
@@ -66,32 +38,7 @@ _INSTALLED: tuple[Algorithm, ...] = (
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
 
 _KINDS = kinds_of(
-    Model,
-    Centre,
-    Privacy,
-    Schema,
-    Numeric,
-    Categorical,
-    Target,
-    KernelSpec,
-    Standardiser,
-    Scale,
-    Shares,
-    Hyperparameters,
-    Statistics,
-    Noise,
-    Recalibration,
-    StudentT,
-    Evaluation,
-    Judged,
-    Scores,
-    Committee,
-    Gaussian,
-    Distilled,
-    Lesson,
-    Opinion,
-    Student,
-    StudentSpec,
+    *MODEL_KINDS,
     exact.Broadcast,
     exact.Best,
     exact.Progress,

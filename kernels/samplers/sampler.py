@@ -6,8 +6,8 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from kernels.chunks import chunks
 from kernels.errors import HyperparameterError, WeightsError
+from kernels.tables.chunks import chunks
 
 Batch = tuple[Tensor, ...]
 LogPosterior = Callable[[Tensor, Batch], Tensor]

@@ -1,6 +1,6 @@
 """A program's stages as an accountant sees them: planned, promised before a run, released in it.
 
-What a stage sums is plain data of another room (`kernels.rounds.disclosed`), known here by its
+What a stage sums is plain data of another room (`kernels.rounds.plan`), known here by its
 shape only. Coordinator and site both go through these functions, so that both say the same.
 """
 

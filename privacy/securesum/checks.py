@@ -36,13 +36,7 @@ from privacy.securesum.errors import (
     WrongEncoding,
 )
 from privacy.securesum.journal import EpochEntry, Journal, SlotEntry
-from privacy.securesum.messages import (
-    Certificate,
-    Opening,
-    Proposal,
-    RepairRequest,
-    Task,
-)
+from privacy.securesum.messages import Certificate, Opening, Proposal, RepairRequest, Task
 from privacy.securesum.records import Certified, Uploaded
 from privacy.securesum.terms import Terms
 

@@ -19,15 +19,7 @@ from privacy.securesum.errors import (
     OutOfOrder,
     TooFewPinned,
 )
-from privacy.securesum.messages import (
-    Advert,
-    Adverts,
-    Box,
-    Boxes,
-    Delivery,
-    Opening,
-    Task,
-)
+from privacy.securesum.messages import Advert, Adverts, Box, Boxes, Delivery, Opening, Task
 from privacy.securesum.sealing import check_kem_key
 from privacy.securesum.summation import Summation, SummationState
 from privacy.securesum.terms import Terms

@@ -9,12 +9,7 @@ from dataclasses import dataclass, field
 
 from privacy.framing import Label, digest
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.errors import (
-    JournalError,
-    JournalRolledBack,
-    SessionNotJoined,
-    UnknownEpoch,
-)
+from privacy.securesum.errors import JournalError, JournalRolledBack, SessionNotJoined, UnknownEpoch
 from privacy.securesum.records import (
     RECORDS,
     Abandoned,

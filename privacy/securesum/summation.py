@@ -37,12 +37,7 @@ from privacy.securesum.errors import (
     WrongSelfKey,
     WrongShare,
 )
-from privacy.securesum.masking import (
-    check_body,
-    check_commitment,
-    share_hash,
-    share_point,
-)
+from privacy.securesum.masking import check_body, check_commitment, share_hash, share_point
 from privacy.securesum.messages import (
     Abandonment,
     AbandonProof,

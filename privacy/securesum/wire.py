@@ -18,13 +18,7 @@ from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
 
 from privacy.errors import BadSignature
 from privacy.framing import Label
-from privacy.identity import (
-    IDENTITY_BYTES,
-    MAX_MEMBERS,
-    SIGNATURE_BYTES,
-    Identity,
-    verify,
-)
+from privacy.identity import IDENTITY_BYTES, MAX_MEMBERS, SIGNATURE_BYTES, Identity, verify
 from privacy.securesum.errors import (
     BadField,
     MalformedMessage,

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 from fastapi import APIRouter
 
-from service.protocol import OLDEST, PROTOCOL
+from service.http.every_request import OLDEST, PROTOCOL
 
 router = APIRouter(tags=["anyone"])
 

@@ -5,14 +5,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, status
 
-from service import callers
-from service.access import Admin
-from service.bodies import sent
-from service.callers import Caller, NewCaller
 from service.context import Here
+from service.contract.stated import states
 from service.errors import NotFound
-from service.stated import states
-from service.times import iso_time
+from service.http.access import Admin
+from service.http.bodies import sent
+from service.http.times import iso_time
+from service.prediction import callers
+from service.prediction.callers import Caller, NewCaller
 
 router = APIRouter(prefix="/callers", tags=["admins: callers"])
 

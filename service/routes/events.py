@@ -19,12 +19,12 @@ from fastapi import APIRouter, Header, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from service.access import Watcher
 from service.context import Context, Here
+from service.contract.stated import states
 from service.errors import NotFound
+from service.http.access import Watcher
 from service.routes.runs import WatchedOut, watched
-from service.runs import Running, Runs
-from service.stated import states
+from service.runs.runs import Running, Runs
 
 router = APIRouter(tags=["admins: runs"])
 

@@ -13,9 +13,8 @@ from pydantic import BaseModel
 from sqlalchemy import text
 
 from kernels.errors import NotFitted, PredictionError, TableError
-from service.access import Caller
-from service.bodies import read_unsigned
 from service.context import Here
+from service.contract.stated import states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -25,9 +24,17 @@ from service.errors import (
     TableTooLong,
     VarianceWithheld,
 )
-from service.prediction import Predicting
-from service.prediction_v2 import InferIn, InferOut, ModelMetadata, metadata, read, write
-from service.stated import states
+from service.http.access import Caller
+from service.http.bodies import read_unsigned
+from service.prediction.open_inference import (
+    InferIn,
+    InferOut,
+    ModelMetadata,
+    metadata,
+    read,
+    write,
+)
+from service.prediction.prediction import Predicting
 
 router = APIRouter(prefix="/v2", tags=["callers"])
 

@@ -7,10 +7,8 @@ from fastapi import APIRouter, Request, Response, status
 
 from privacy.identity import fingerprint
 from privacy.securesum.errors import SecureSumError
-from service import invitations, members, sessions
-from service.access import APPROVED, PENDING, Enrolled, Enrolling, MemberAccess
-from service.bodies import sent
 from service.context import Context, Here
+from service.contract.stated import states
 from service.errors import (
     InvitationInvalid,
     InvitationUsed,
@@ -19,12 +17,14 @@ from service.errors import (
     NotFound,
     RosterFull,
 )
-from service.invitations import NewMember
-from service.long_poll import Wait, held_back
-from service.members import NewRefusal, Refusal
-from service.protocol import PROTOCOL
-from service.runs import Running
-from service.stated import states
+from service.http.access import APPROVED, PENDING, Enrolled, Enrolling, MemberAccess
+from service.http.bodies import sent
+from service.http.every_request import PROTOCOL
+from service.http.long_poll import Wait, held_back
+from service.runs.runs import Running
+from service.sessions import invitations, members, sessions
+from service.sessions.invitations import NewMember
+from service.sessions.members import NewRefusal, Refusal
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: joining"])
 

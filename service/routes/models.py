@@ -5,16 +5,17 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from kernels.rounds.card import Card
-from service import methods, models, open_samples
-from service.access import Admin, Reader
-from service.bodies import sent
+from kernels.model.card import Card
 from service.context import Here
+from service.contract.stated import OCTETS, states
 from service.errors import AliasInvalid, NotFound, VarianceWithheld
-from service.prediction import Predicting, withheld
-from service.sent import Sent
-from service.stated import OCTETS, states
-from service.times import iso_time
+from service.http.access import Admin, Reader
+from service.http.bodies import sent
+from service.http.request_models import Sent
+from service.http.times import iso_time
+from service.prediction import methods, models
+from service.prediction.prediction import Predicting, withheld
+from service.runs import open_samples
 
 router = APIRouter(prefix="/models", tags=["admins: models"])
 

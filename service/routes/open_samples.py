@@ -10,13 +10,11 @@ from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
 from kernels.errors import StateError
-from kernels.rounds.open_ensemble import OpenSamples, most_octets, open_stage
+from kernels.rounds.ensemble.open_ensemble import OpenSamples, most_octets, open_stage
 from kernels.rounds.program import Program
 from privacy.errors import WrongBody
-from service import notices, open_samples, run_rows
-from service.access import Admin, Member, MemberAccess, Rostered
-from service.bodies import Octets, announced, in_time
 from service.context import Context, Here
+from service.contract.stated import OCTETS, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -28,10 +26,12 @@ from service.errors import (
     SpoolFull,
     UploadUnderWay,
 )
-from service.prediction import Predicting
-from service.spool import Arriving
-from service.stated import OCTETS, states
-from service.times import iso_time
+from service.http.access import Admin, Member, MemberAccess, Rostered
+from service.http.bodies import Octets, announced, in_time
+from service.http.times import iso_time
+from service.prediction.prediction import Predicting
+from service.runs import notices, open_samples, rows
+from service.runs.spool import Arriving
 
 router = APIRouter()
 
@@ -130,7 +130,7 @@ def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
 def shown(_: Admin, run_id: UUID, here: Here) -> OpenOut:
     """List the members that show samples of their own models, and those that have withdrawn."""
     with here.database.reading() as connection:
-        run = run_rows.find(connection, str(run_id))
+        run = rows.find(connection, str(run_id))
         found = open_samples.listed(connection, run.id)
         cohort = open_samples.cohort(connection, run.id)
     return OpenOut(

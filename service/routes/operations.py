@@ -7,15 +7,15 @@ from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from sqlalchemy import text
 
-from service import checks
-from service.access import ADMIN, require_admin
+from service import readiness
 from service.context import Here
-from service.engine import Engine
+from service.contract.stated import states
 from service.errors import NotAllowed, NotAuthenticated, NotReady
-from service.metrics import Metrics
-from service.prediction import Predicting
-from service.runs import Running
-from service.stated import states
+from service.http.access import ADMIN, require_admin
+from service.http.metrics import Metrics
+from service.prediction.prediction import Predicting
+from service.runs.engine import Engine
+from service.runs.runs import Running
 
 router = APIRouter(tags=["operators"])
 
@@ -32,7 +32,7 @@ class Readiness:
     """All that was looked at is well."""
 
     status: str
-    checks: dict[str, str]
+    readiness: dict[str, str]
 
 
 @states(NotAuthenticated, NotAllowed, security=(ADMIN,))
@@ -55,7 +55,7 @@ def healthz(here: Here) -> Health:
 def readyz(request: Request, here: Here) -> Readiness:
     """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
     engine: Engine = request.app.state.engine
-    found = list(checks.readiness(here.settings, here.database, engine_alive=engine.is_alive))
+    found = list(readiness.readiness(here.settings, here.database, engine_alive=engine.is_alive))
     if failing := [check.name for check in found if not check.is_well]:
         raise NotReady(
             f"Failing: {', '.join(failing)}. `veilgp doctor coordinator`, where it runs, says what "

@@ -13,18 +13,18 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from service import page, sign_in
-from service.bodies import read_unsigned
 from service.context import Context, Here
 from service.errors import NotFound
-from service.runs import Running, Runs
-from service.times import iso_time
-from service.tokens import Issued, Token
+from service.http.bodies import read_unsigned
+from service.http.times import iso_time
+from service.http.tokens import Issued, Token
+from service.page import sign_in, views
+from service.runs.runs import Running, Runs
 
 router = APIRouter(include_in_schema=False)
 
 MAX_FORM = 4096
-_FILES = Path(__file__).parent.parent / "pages"
+_FILES = Path(__file__).parent.parent / "page" / "templates"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -36,7 +36,7 @@ _HOME = "/"
 def templates() -> Environment:
     """Give the templates; what they show is escaped, and a misspelt name is an error."""
     made = Environment(
-        loader=PackageLoader("service", "pages"),
+        loader=PackageLoader("service.page", "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -54,8 +54,8 @@ def overview(request: Request, here: Here, runs: Running) -> Response:
         return _rendered(request, "sign_in.html", refused=False)
     awaited = _awaited(runs)
     with here.database.reading() as connection:
-        outlines = page.outlines(connection, awaited, now=here.clock())
-        models = page.shown_models(connection)
+        outlines = views.outlines(connection, awaited, now=here.clock())
+        models = views.shown_models(connection)
     names = {outline.session.id: outline.session.name for outline in outlines}
     return _rendered(request, "overview.html", outlines=outlines, models=models, names=names)
 
@@ -68,7 +68,7 @@ def session(request: Request, session_id: UUID, here: Here, runs: Running) -> Re
     awaited = _awaited(runs)
     try:
         with here.database.reading() as connection:
-            view = page.view(connection, str(session_id), awaited, now=here.clock())
+            view = views.view(connection, str(session_id), awaited, now=here.clock())
     except NotFound:
         return RedirectResponse(_HOME, status_code=303)
     return _rendered(request, "session.html", view=view)

@@ -4,11 +4,8 @@ from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from kernels.errors import NotFitted, PredictionError, TableError
-from service import prediction_arrow, prediction_json
-from service.access import Caller
-from service.arrow_stream import ARROW
-from service.bodies import read_unsigned
 from service.context import Here
+from service.contract.stated import BINARY, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -17,9 +14,12 @@ from service.errors import (
     RateExceeded,
     TableTooLong,
 )
-from service.prediction import Predicting
-from service.prediction_json import Asked, Predicted
-from service.stated import BINARY, states
+from service.http.access import Caller
+from service.http.bodies import read_unsigned
+from service.prediction import as_arrow, as_json
+from service.prediction.arrow_stream import ARROW
+from service.prediction.as_json import Asked, Predicted
+from service.prediction.prediction import Predicting
 
 router = APIRouter(tags=["callers"])
 
@@ -62,11 +62,7 @@ async def predict(caller: Caller, request: Request, here: Here, predictor: Predi
     to_arrow = _names(request, "Accept", ARROW) or (is_arrow and not accepts_json)
 
     def answer() -> bytes:
-        asked = (
-            prediction_arrow.read(body, request.query_params)
-            if is_arrow
-            else prediction_json.read(body)
-        )
+        asked = as_arrow.read(body, request.query_params) if is_arrow else as_json.read(body)
         found = predictor.answer(
             caller,
             asked.model,
@@ -75,7 +71,7 @@ async def predict(caller: Caller, request: Request, here: Here, predictor: Predi
             method=asked.method,
             ensemble=asked.ensemble,
         )
-        write = prediction_arrow.write if to_arrow else prediction_json.write
+        write = as_arrow.write if to_arrow else as_json.write
         return write(found, intervals=asked.intervals, kind=asked.interval_kind)
 
     # Off the event loop: a table may take seconds, and the coordinator has other guests.

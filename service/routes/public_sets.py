@@ -7,15 +7,15 @@ from fastapi import APIRouter, Path, status
 from pydantic import AfterValidator
 
 from kernels.errors import ProgramError, TableError
-from service import public_sets
-from service.access import Admin
-from service.bodies import sent
 from service.context import Here
+from service.contract.stated import states
 from service.errors import NotFound
-from service.public_sets import NewPublicSet
-from service.sent import checked_name
-from service.stated import states
-from service.times import iso_time
+from service.http.access import Admin
+from service.http.bodies import sent
+from service.http.request_models import checked_name
+from service.http.times import iso_time
+from service.sessions import public_sets
+from service.sessions.public_sets import NewPublicSet
 
 router = APIRouter(prefix="/public-sets", tags=["admins: public sets"])
 

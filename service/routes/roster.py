@@ -6,16 +6,17 @@ from unicodedata import normalize
 
 from fastapi import APIRouter, Request, status
 
-from service import invitations, members, notices, sessions
-from service.access import Admin
-from service.bodies import sent
 from service.context import Here
+from service.contract.stated import states
 from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
-from service.invitations import Invitation, NewInvitation
-from service.members import Member, NewStatus
-from service.runs import Running
-from service.stated import states
-from service.times import iso_time
+from service.http.access import Admin
+from service.http.bodies import sent
+from service.http.times import iso_time
+from service.runs import notices
+from service.runs.runs import Running
+from service.sessions import invitations, members, sessions
+from service.sessions.invitations import Invitation, NewInvitation
+from service.sessions.members import Member, NewStatus
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["admins: members"])
 

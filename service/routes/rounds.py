@@ -19,10 +19,8 @@ from privacy.errors import WrongBody as WrongRequestBody
 from privacy.securesum.errors import SecureSumError
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
-from service import run_rows
-from service.access import Member
-from service.bodies import Octets, announced, in_time, read_body
 from service.context import Here
+from service.contract.stated import OCTETS, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -32,12 +30,14 @@ from service.errors import (
     SpoolFull,
     UploadUnderWay,
 )
-from service.long_poll import Wait, held_back
-from service.runs import Asked, Running
+from service.http.access import Member
+from service.http.bodies import Octets, announced, in_time, read_body
+from service.http.long_poll import Wait, held_back
+from service.http.times import iso_time
+from service.runs import rows
+from service.runs.runs import Asked, Running
+from service.runs.spool import Arriving
 from service.settings import MAX_UPLOAD_HEADER
-from service.spool import Arriving
-from service.stated import OCTETS, states
-from service.times import iso_time
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
 
@@ -258,7 +258,7 @@ def _look(
     asked = runs.next_item(session_id, key)
     if run is not None and (asked is None or asked.run_id != str(run)):
         with here.database.reading() as connection:
-            ended = run_rows.ended_for(connection, session_id, str(run), key)
+            ended = rows.ended_for(connection, session_id, str(run), key)
         if ended is not None:
             return _ended(ended)
     return None if asked is None else _item(asked)
@@ -282,7 +282,7 @@ def _item(asked: Asked) -> dict[str, object]:
     }
 
 
-def _ended(run: run_rows.RunRow) -> dict[str, object]:
+def _ended(run: rows.RunRow) -> dict[str, object]:
     return {
         "kind": "ended",
         "run": run.id,

@@ -8,10 +8,8 @@ from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
 from privacy.errors import BudgetExceeded
-from service import run_rows, starting
-from service.access import Admin
-from service.bodies import sent
 from service.context import Context, Here
+from service.contract.stated import states
 from service.errors import (
     ModelDamaged,
     NotFound,
@@ -21,12 +19,14 @@ from service.errors import (
     RunRefused,
     TooFewMembers,
 )
-from service.run_rows import RunRow
-from service.runs import Running, Runs
-from service.sent import Sent
-from service.starting import Kind
-from service.stated import states
-from service.times import iso_time
+from service.http.access import Admin
+from service.http.bodies import sent
+from service.http.request_models import Sent
+from service.http.times import iso_time
+from service.runs import rows, starting
+from service.runs.rows import RunRow
+from service.runs.runs import Running, Runs
+from service.runs.starting import Kind
 
 router = APIRouter(tags=["admins: runs"])
 
@@ -103,7 +103,7 @@ def start(
 def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
     """List the runs of a session, the newest first."""
     with here.database.reading() as connection:
-        return [RunOut(**_shown(row)) for row in run_rows.listed(connection, str(session_id))]
+        return [RunOut(**_shown(row)) for row in rows.listed(connection, str(session_id))]
 
 
 @router.get("/runs/{run_id}", operation_id="getRun", summary="Watch a run")
@@ -132,7 +132,7 @@ def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Start a new run like one that has ended, with as much time."""
     with here.database.changing() as connection:
         again = starting.start_again(connection, str(run_id), now=here.clock())
-        session_id = run_rows.find(connection, again).session_id
+        session_id = rows.find(connection, again).session_id
     runs.started(session_id, again)
     return watched(here, runs, again)
 
@@ -145,10 +145,10 @@ def watched(here: Context, runs: Runs, run_id: str) -> WatchedOut:
 
 
 def _out(connection: Connection, run_id: str, awaited: tuple[str, ...]) -> WatchedOut:
-    row = run_rows.find(connection, run_id)
+    row = rows.find(connection, run_id)
     return WatchedOut(
         **_shown(row),
-        metrics=run_rows.metrics(connection, run_id),
+        metrics=rows.metrics(connection, run_id),
         waiting_for=list(awaited) if row.is_open else [],
     )
 

@@ -9,15 +9,15 @@ from fastapi import APIRouter, status
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
 from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError
-from service import members, privacy_report, sessions
-from service.access import Admin
-from service.bodies import sent
 from service.context import Here
+from service.contract.stated import states
 from service.errors import NameTaken, NotFound, PrivacyIncomplete, SessionHasRuns, SessionRefused
-from service.privacy_report import Budget, PrivacyReport
-from service.sessions import NewSession, Session
-from service.stated import states
-from service.times import iso_time
+from service.http.access import Admin
+from service.http.bodies import sent
+from service.http.times import iso_time
+from service.sessions import members, privacy_report, sessions
+from service.sessions.privacy_report import Budget, PrivacyReport
+from service.sessions.sessions import NewSession, Session
 
 router = APIRouter(tags=["admins: sessions"])
 

@@ -19,13 +19,14 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels.rounds import linear, moments
-from kernels.rounds.model import Model
-from kernels.rounds.private import Privacy
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.model.model import Model
+from kernels.model.noise_plan import Privacy
+from kernels.rounds.columns import moments
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.rounds.site import Part, Site
-from kernels.schema import Numeric, Schema, Target
-from kernels.spec import Architecture, KernelSpec
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.schema import Numeric, Schema, Target
 from privacy.accounting import gaussian
 from privacy.accounting.planning import Stage, multipliers
 from privacy.encoding import Encoding

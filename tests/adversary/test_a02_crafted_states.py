@@ -12,22 +12,26 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.angles import feature_rounding
+from kernels import storage
 from kernels.errors import StateError
-from kernels.linear import Hyperparameters
-from kernels.noisy_evaluation import Clips
-from kernels.rounds import elbo, evaluation, exact, linear, moments, recalibration, storage
+from kernels.features.rounding import feature_rounding
+from kernels.features.urk import URK, starting_weights, weight_count
+from kernels.layer.posterior import Hyperparameters
+from kernels.layer.statistics import Statistics
+from kernels.model.model import known
+from kernels.noisy.evaluation import Clips
 from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
-from kernels.rounds.clipped import row_gradients
-from kernels.rounds.model import known
+from kernels.rounds.columns import moments
+from kernels.rounds.judging import evaluation, recalibration
+from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
-from kernels.statistics import Statistics
-from kernels.student import StudentT
-from kernels.urk import URK, starting_weights, weight_count
+from kernels.rounds.shared.clipped import row_gradients
+from kernels.scores.student_t import StudentT
 from privacy.encoding import Encoding
-from tests.rounds import private
+from tests.kernels.rounds import private
 
 _BOUNDS = moments.Spec(from_bounds=True)
 

@@ -14,7 +14,7 @@ from kernels.rounds.program import Program
 from privacy.layout import SecureTotal
 from tests.client_sdk.hospitals import drive
 from tests.client_sdk.private import PROGRAM, private_session
-from tests.rounds.tables import tables
+from tests.kernels.rounds.tables import tables
 
 from .membership import (
     TOLD_BETWEEN_RELEASES,

@@ -10,12 +10,7 @@ import pytest
 from privacy.errors import PrivacyError
 from privacy.framing import Label, frame
 from privacy.identity import Identity
-from privacy.securesum.errors import (
-    BadKemKey,
-    ForgedBox,
-    MissingBox,
-    UnreadableBox,
-)
+from privacy.securesum.errors import BadKemKey, ForgedBox, MissingBox, UnreadableBox
 from privacy.securesum.messages import Adverts, Box
 from privacy.securesum.records import SealSecrets, Step
 from privacy.securesum.sealing import seal

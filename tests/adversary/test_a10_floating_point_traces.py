@@ -22,8 +22,8 @@ from privacy.layout import Block, Layout
 from privacy.noise import approximate, draw
 from privacy.scales import share_deviation
 from privacy.securesum.errors import WrongEncoding
+from privacy.securesum.simulator import Simulation
 from privacy.securesum.terms import default_terms
-from privacy.simulator import Simulation
 
 from .coordinator import LENGTH, Attacker
 

@@ -10,12 +10,12 @@ import pytest
 from pydantic import ValidationError
 
 from client_sdk.errors import BudgetMissing, PrivacyRequired
-from client_sdk.policy import Policy
+from client_sdk.gate.policy import Policy
 from privacy.encoding import Encoding
 from privacy.layout import Block, Layout
 from privacy.noise import draw
 from privacy.securesum.terms import default_terms
-from service.sessions import NewPrivacy
+from service.sessions.sessions import NewPrivacy
 from tests.client_sdk.hospitals import permissive
 from tests.client_sdk.private import PROGRAM
 

@@ -10,7 +10,7 @@ still say of members is in their order, which is all that the score looks at.)
 import numpy as np
 
 from client_sdk.simulation import simulate
-from kernels.rounds.prediction import predict
+from kernels.model.prediction import predict
 from kernels.rounds.program import Program
 from privacy.noise import approximate
 

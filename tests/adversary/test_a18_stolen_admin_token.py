@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from client_sdk.errors import BudgetSpent
-from client_sdk.home import Home
+from client_sdk.home.home import Home
 from privacy.ledger import Budget
 from tests.client_sdk.conftest import homes
 from tests.client_sdk.hospitals import drive

@@ -12,25 +12,26 @@ import numpy as np
 import pytest
 import torch
 
+from client_sdk.conversation.exchange import Call, Lost, Reply
 from client_sdk.errors import RunFailed
-from client_sdk.exchange import Call, Lost, Reply
-from client_sdk.home import Home
-from client_sdk.policy import Policy
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import Home
+from kernels.ensembles.distilled import Method
+from kernels.ensembles.local_posterior import LocalPosterior
 from kernels.errors import NotPrivate
-from kernels.gaussians import Gaussian
-from kernels.local_posterior import LocalPosterior
-from kernels.rounds import moments, predictive
-from kernels.rounds.distilled import Method
-from kernels.rounds.open_ensemble import OpenEnsemble, OpenSamples, samples_of
-from kernels.rounds.private import Privacy
-from kernels.rounds.site import Part
+from kernels.model.noise_plan import Privacy
+from kernels.rounds.columns import moments
+from kernels.rounds.ensemble import predictive
+from kernels.rounds.ensemble.open_ensemble import OpenEnsemble, OpenSamples, samples_of
+from kernels.rounds.site.site import Part
+from kernels.scores.gaussians import Gaussian
 from privacy.securesum.coordinator import Coordinator as Sums
 from tests.client_sdk.coordinator import SmallCoordinator, said
 from tests.client_sdk.hospitals import Hospital, drive, permissive
-from tests.rounds import sums, tables
-from tests.rounds.test_open_ensemble import PROGRAM as OPENED
-from tests.rounds.test_open_ensemble import finished, rows
-from tests.rounds.test_predictive import SPEC
+from tests.kernels.rounds import sums, tables
+from tests.kernels.rounds.ensemble.test_open_ensemble import PROGRAM as OPENED
+from tests.kernels.rounds.ensemble.test_open_ensemble import finished, rows
+from tests.kernels.rounds.ensemble.test_predictive import SPEC
 from tests.service.programs import PRIVATE
 
 NAMES = ("A", "B", "C")

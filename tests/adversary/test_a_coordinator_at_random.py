@@ -13,13 +13,7 @@ import pytest
 from privacy.errors import PrivacyError
 from privacy.framing import Label
 from privacy.securesum.certificates import abandon_parts, certify_parts
-from privacy.securesum.messages import (
-    AbandonProof,
-    Certificate,
-    Certification,
-    Proposal,
-    Task,
-)
+from privacy.securesum.messages import AbandonProof, Certificate, Certification, Proposal, Task
 
 from .coordinator import Attacker, certificate_of, is_noise
 

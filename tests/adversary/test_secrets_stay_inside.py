@@ -7,12 +7,7 @@ from dataclasses import replace
 import pytest
 
 from privacy.securesum.errors import SecureSumError
-from privacy.securesum.records import (
-    AdvertSecrets,
-    PairsSecrets,
-    SealSecrets,
-    SlotSecrets,
-)
+from privacy.securesum.records import AdvertSecrets, PairsSecrets, SealSecrets, SlotSecrets
 
 from .coordinator import Attacker, Lair
 

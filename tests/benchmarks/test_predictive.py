@@ -18,7 +18,7 @@ from benchmarks.predictive.drawing import draw
 from benchmarks.predictive.honest import COMMITTEES, METHODS
 from benchmarks.predictive.printed import measure, summed
 from benchmarks.predictive.summary import Summary
-from kernels.rounds.site import Part
+from kernels.rounds.site.site import Part
 
 ROWS = 120
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from client_sdk.home import Home
-from client_sdk.policy import Policy
-from kernels.rounds import evaluation, exact, recalibration
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import Home
+from kernels.rounds.judging import evaluation, recalibration
+from kernels.rounds.kernel import exact
 from kernels.rounds.program import Program
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive
-from tests.rounds.tables import program as program_with
-from tests.rounds.tables import tables
+from tests.kernels.rounds.tables import program as program_with
+from tests.kernels.rounds.tables import tables
 
 NAMES = ("A", "B", "C")
 Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]

@@ -16,10 +16,10 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from client_sdk.exchange import Call, Lost, Reply
-from kernels.plain import encode_json
-from kernels.rounds import storage
+from client_sdk.conversation.exchange import Call, Lost, Reply
+from kernels import storage
 from kernels.rounds.program import Program
+from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
 from privacy.errors import PrivacyError
 from privacy.identity import Member, Roster, fingerprint

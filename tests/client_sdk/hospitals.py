@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from client_sdk.disclosure import Disclosure
-from client_sdk.exchange import Call, Exchange, Lost, Patience, Pause, Reply
-from client_sdk.home import Home
-from client_sdk.links import Link
-from client_sdk.policy import Policy
-from client_sdk.progress import Event
-from client_sdk.session import Finished, Member
-from client_sdk.sites import Changes
-from kernels.rounds.disclosed import columns_read
+from client_sdk.conversation.exchange import Call, Exchange, Lost, Patience, Pause, Reply
+from client_sdk.conversation.links import Link
+from client_sdk.conversation.session import Finished, Member
+from client_sdk.gate.disclosure import Disclosure
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import Home
+from client_sdk.tables.hospital_table import Changes
+from client_sdk.terminal.progress import Event
+from kernels.rounds.plan import columns_read
 from kernels.rounds.program import Program
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.coordinator import HOST, SmallCoordinator

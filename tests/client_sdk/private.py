@@ -4,16 +4,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from client_sdk.home import Home
-from kernels.rounds import linear, moments
-from kernels.rounds.private import Privacy
+from client_sdk.home.home import Home
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.model.noise_plan import Privacy
+from kernels.rounds.columns import moments
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.schema import Categorical, Numeric, Schema, Target
-from kernels.spec import Architecture, KernelSpec
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
 from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive
-from tests.rounds.tables import Table, tables
+from tests.kernels.rounds.tables import Table, tables
 
 DELTA = 1e-5
 SCHEMA = Schema(

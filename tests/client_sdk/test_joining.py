@@ -14,23 +14,23 @@ import pytest
 from typer.testing import CliRunner
 
 import client_sdk
-from client_sdk import policy_draft
-from client_sdk.command import application
+from client_sdk.conversation.exchange import Call, Lost, Reply
+from client_sdk.conversation.rosters import read_roster
 from client_sdk.errors import HomeInUse, RosterFileError
-from client_sdk.exchange import Call, Lost, Reply
-from client_sdk.home import Home
+from client_sdk.gate import policy_draft
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import Home
 from client_sdk.joining import offered
-from client_sdk.policy import Policy
-from client_sdk.rosters import read_roster
 from client_sdk.simulation import simulate
-from kernels.rounds.artifact import Artifact
+from client_sdk.terminal.command import application
+from kernels.model.artifact import Artifact
 from kernels.rounds.program import Program
 from privacy.identity import fingerprint
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.coordinator import ORIGIN, SmallCoordinator
 from tests.client_sdk.hospitals import Hospital
-from tests.client_sdk.test_model import CREATED, PRIVACY
-from tests.rounds.tables import tables
+from tests.client_sdk.model.test_model import CREATED, PRIVACY
+from tests.kernels.rounds.tables import tables
 
 
 def over_http(coordinator: SmallCoordinator) -> Callable[[httpx.Request], httpx.Response]:

@@ -5,16 +5,19 @@ import pytest
 import torch
 
 from client_sdk.simulation import simulate
+from kernels import storage
 from kernels.errors import EmptyTable, ProgramError, TableRefused, TooManyRows
-from kernels.linear import Prediction
-from kernels.rounds import exact, linear, moments, storage, update
-from kernels.rounds.held_out import TOLERANCE
-from kernels.rounds.model import Model
+from kernels.layer.posterior import Prediction
+from kernels.model.model import Model
+from kernels.rounds.columns import moments
+from kernels.rounds.kernel import exact
+from kernels.rounds.layer import linear, update
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
-from kernels.rounds.site import Part, Site
-from kernels.row_hashes import row_keys
-from tests.rounds import tables
+from kernels.rounds.shared.held_out import TOLERANCE
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.row_hashes import row_keys
+from tests.kernels.rounds import tables
 
 QUERIES = torch.linspace(-2, 2, 100, dtype=torch.float64).reshape(20, 5)
 

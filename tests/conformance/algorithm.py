@@ -17,19 +17,20 @@ import pytest
 import torch
 
 from client_sdk.simulation import add_plainly
+from kernels import storage
 from kernels.errors import StateError, StatisticsError
-from kernels.linear import Spectrum
-from kernels.records import Records
-from kernels.rounds import exact, storage
+from kernels.layer.posterior import Spectrum
+from kernels.layer.statistics import Statistics
+from kernels.model.model import Model
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.held_out import TOLERANCE
-from kernels.rounds.model import Model
+from kernels.rounds.kernel import exact
 from kernels.rounds.registry import installed, restore
-from kernels.rounds.site import Part, Site
-from kernels.statistics import Statistics
+from kernels.rounds.shared.held_out import TOLERANCE
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.records import Records
 from privacy.encoding import Encoding
 from privacy.layout import Block, Layout, SecureTotal
-from tests.rounds import tables
+from tests.kernels.rounds import tables
 
 
 class AlgorithmConformance:

@@ -18,17 +18,18 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from kernels import storage
 from kernels.errors import StateError
-from kernels.rounds import moments, storage
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import weight_count
+from kernels.model.model import Model
 from kernels.rounds.algorithm import Algorithm, contributed
-from kernels.rounds.model import Model
+from kernels.rounds.columns import moments
 from kernels.rounds.registry import restore
-from kernels.rounds.site import Site
-from kernels.schema import Schema
-from kernels.spec import KernelSpec
-from kernels.urk import weight_count
+from kernels.rounds.site.site import Site
+from kernels.tables.schema import Schema
 from privacy.encoding import Encoding
-from tests.rounds import private
+from tests.kernels.rounds import private
 
 FLOAT_ERROR = 1e-9
 """What privacy/scales.py adds to a sensitivity for float64 is more."""

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from kernels.rounds import fedavg, linear, registry
+from kernels.rounds import registry
 from kernels.rounds.algorithm import Contribution
-from kernels.rounds.site import Part, Site
+from kernels.rounds.kernel import fedavg
+from kernels.rounds.layer import linear
+from kernels.rounds.site.site import Part, Site
 from privacy.errors import PrivacyError
 from tests.conformance.algorithm import (
     AdditiveOverRows,
@@ -17,7 +19,7 @@ from tests.conformance.algorithm import (
     ChosenByHeldOutError,
     EqualToPooled,
 )
-from tests.rounds.test_fedavg import TestFedAvg as FedAvgConformance
+from tests.kernels.rounds.kernel.test_fedavg import TestFedAvg as FedAvgConformance
 
 
 def twin(algorithm: Any = linear, **broken: Any) -> Any:

@@ -9,11 +9,11 @@ from typing import Any
 import httpx
 
 from client_sdk import GlobalModel, Policy, join_async
-from client_sdk.home import Home
-from client_sdk.progress import Event
+from client_sdk.home.home import Home
+from client_sdk.terminal.progress import Event
 from privacy.ledger import Budget
-from service import tokens
 from service.app import create_app
+from service.http import tokens
 from service.settings import Settings
 from tests.e2e import sessions
 

@@ -12,10 +12,10 @@ import pyarrow.csv
 from benchmarks import hospitals
 from benchmarks.federation import Federation
 from client_sdk import simulate
-from kernels.rounds.model import Model
+from kernels.model.model import Model
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
-from kernels.rounds.storage import encode
+from kernels.storage import encode
 
 SEED = 11
 ROWS = 160

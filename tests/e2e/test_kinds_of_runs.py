@@ -12,17 +12,17 @@ import numpy as np
 
 from client_sdk import GlobalModel, Policy, join_async, simulate
 from client_sdk.errors import PolicyError, RunFailed
-from client_sdk.home import Home
-from kernels.rounds.methods import METHODS
-from kernels.rounds.model import Model
-from kernels.rounds.prediction import predict
+from client_sdk.home.home import Home
+from kernels.model.methods import METHODS
+from kernels.model.model import Model
+from kernels.model.prediction import predict
 from kernels.rounds.program import Program
-from kernels.rounds.public_set import columns_of
-from kernels.rounds.site import Part, Site
-from kernels.rounds.storage import encode
-from kernels.schema import Schema
-from service import tokens
+from kernels.rounds.shared.public_set import columns_of
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import encode
+from kernels.tables.schema import Schema
 from service.app import create_app
+from service.http import tokens
 from service.settings import Settings
 from tests.e2e import sessions
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from benchmarks import hospitals
 from client_sdk import simulate
 from kernels.rounds.program import Program
-from kernels.rounds.site import Site
-from kernels.rounds.storage import encode
+from kernels.rounds.site.site import Site
+from kernels.storage import encode
 from privacy import noise
 from tests.e2e import sessions
 from tests.e2e.private_study import Study

@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from benchmarks.federation import Federation, Hospital, Process, wait_until
-from kernels.rounds.site import Part, Site
-from kernels.statistics import Statistics
+from kernels.layer.statistics import Statistics
+from kernels.rounds.site.site import Part, Site
 from tests.e2e import sessions
 from tests.e2e.warm import Warm
 from tests.stores import EVERY_STORE, Store

@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["client_sdk.command", "client_sdk.joining", "service.command"])
+_FORKING.set_forkserver_preload(
+    ["client_sdk.terminal.command", "client_sdk.joining", "service.command"]
+)
 
 
 class Warm:

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privacy.errors import (
-    BadSignature,
-    FingerprintMismatch,
-    InvalidKey,
-    PinConflict,
-    RosterError,
-)
+from privacy.errors import BadSignature, FingerprintMismatch, InvalidKey, PinConflict, RosterError
 from privacy.framing import Label, frame
 from privacy.identity import Identity, Member, Pins, Roster, check_key, fingerprint, verify
 

@@ -6,7 +6,7 @@ import sys
 
 def test_privacy_is_imported_without_torch_opacus_opendp_or_scipy() -> None:
     program = (
-        "import sys; import privacy.ledger, privacy.noise, privacy.simulator; "
+        "import sys; import privacy.ledger, privacy.noise, privacy.securesum.simulator; "
         "from privacy.accounting import cost, planning; "
         "sys.exit(', '.join({'torch', 'opacus', 'opendp', 'scipy'} & sys.modules.keys()) or None)"
     )

@@ -15,9 +15,9 @@ from httpx import Response
 
 from privacy.identity import Identity
 from privacy.requests import sign_request
-from service import tokens
 from service.app import create_app
 from service.context import Context
+from service.http import tokens
 from service.settings import Settings
 
 Json = Mapping[str, Any]

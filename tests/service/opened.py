@@ -8,11 +8,12 @@ from uuid import uuid4
 from httpx import Response
 from sqlalchemy import insert
 
-from kernels.rounds.artifact import Artifact
+from kernels.model.artifact import Artifact
 from kernels.rounds.program import Program
-from service import models, tables
-from tests.rounds.artifacts import CREATED, PRIVACY
-from tests.rounds.test_open_ensemble import PROGRAM, SITES, finished
+from service.database import tables
+from service.prediction import models
+from tests.kernels.rounds.artifacts import CREATED, PRIVACY
+from tests.kernels.rounds.ensemble.test_open_ensemble import PROGRAM, SITES, finished
 from tests.service.coordinator import Coordinator
 from tests.service.sites import OCTETS, Site, session_of
 

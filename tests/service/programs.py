@@ -1,12 +1,16 @@
 """Programs that take no time, shared by the tests of runs."""
 
 from client_sdk.simulation import simulate
-from kernels.rounds import evaluation, exact, linear, moments, recalibration, storage
-from kernels.rounds.model import Model
+from kernels import storage
+from kernels.features.spec import Architecture, KernelSpec
+from kernels.model.model import Model
+from kernels.rounds.columns import moments
+from kernels.rounds.judging import evaluation, recalibration
+from kernels.rounds.kernel import exact
+from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.schema import Categorical, Numeric, Schema, Target
-from kernels.spec import Architecture, KernelSpec
-from tests.rounds import tables
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from tests.kernels.rounds import tables
 
 TABLES = tables.tables(3, rows=20)
 

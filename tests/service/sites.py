@@ -15,12 +15,12 @@ from uuid import UUID, uuid4
 from httpx import Response
 from sqlalchemy import insert
 
-from kernels.plain import encode_json
 from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
-from kernels.rounds.site import Site as Rows
+from kernels.rounds.site.site import Site as Rows
+from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
 from privacy.identity import Identity, Member, Pins, Roster
 from privacy.noise import draw
@@ -38,12 +38,13 @@ from privacy.securesum.messages import (
 from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
-from service import models, run_storage
-from service.bell import Bell
-from service.run import Run
-from service.runs import Runs
-from service.sessions import NewPrivacy, private
-from service.tables import members, sessions
+from service.database.tables import members, sessions
+from service.http.wakeups import Bell
+from service.prediction import models
+from service.runs import storage as run_storage
+from service.runs.machine.run import Run
+from service.runs.runs import Runs
+from service.sessions.sessions import NewPrivacy, private
 from tests.service.coordinator import Coordinator, Hospital
 from tests.service.programs import TABLES, TINY
 

@@ -7,10 +7,12 @@ from uuid import uuid4
 
 from sqlalchemy import insert
 
-from kernels.rounds.artifact import Artifact
-from service import models, tables, tokens
-from service.tokens import Role
-from tests.rounds import artifacts
+from kernels.model.artifact import Artifact
+from service.database import tables
+from service.http import tokens
+from service.http.tokens import Role
+from service.prediction import models
+from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator, Hospital
 
 

@@ -11,9 +11,11 @@ import typer
 import uvicorn
 from typer.testing import CliRunner
 
-from client_sdk.command import application
-from service import command, data_directory, tokens
-from service.database import Database
+from client_sdk.terminal.command import application
+from service import command
+from service.database import data_directory
+from service.database.database import Database
+from service.http import tokens
 from service.settings import Settings
 from tests.postgres import Postgres
 
@@ -123,7 +125,7 @@ def test_the_hospitals_command_finds_the_coordinators() -> None:
 
 def test_without_the_server_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     missing = EntryPoint("serve", "no_such_package:serve", "veilgp.commands")
-    monkeypatch.setattr("client_sdk.command.entry_points", lambda **_: [missing])
+    monkeypatch.setattr("client_sdk.terminal.command.entry_points", lambda **_: [missing])
     outcome = CliRunner().invoke(application(), ["serve", "--port", "1"])
     assert outcome.exit_code == 1
     assert "pip install 'veilgp[server]'" in outcome.output

@@ -12,9 +12,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from typer.testing import CliRunner
 
-from client_sdk.command import application
-from service import checks
-from service.database import Database
+from client_sdk.terminal.command import application
+from service import readiness
+from service.database.database import Database
 from service.settings import Settings
 
 NOW = 1_800_000_000.0
@@ -28,7 +28,7 @@ def same_mask() -> Iterator[None]:
 
 
 def failing(settings: Settings) -> set[str]:
-    found = list(checks.everything(settings, now=NOW))
+    found = list(readiness.everything(settings, now=NOW))
     for check in found:
         assert check.is_well or check.line().endswith(f"Fix: {check.fix}")
     return {check.name for check in found if not check.is_well}
@@ -88,7 +88,7 @@ def test_an_older_database_a_full_disk_and_an_open_directory_are_named(
     with database.changing() as connection:
         connection.exec_driver_sql("DELETE FROM alembic_version")
     database.close()
-    monkeypatch.setattr(checks, "LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(readiness, "LEAST_FREE", 1 << 62)
     directory.chmod(0o755)
     assert failing(Settings(data_dir=directory)) == {"migrations", "disk", "data directory"}
 
@@ -117,21 +117,21 @@ def test_a_database_that_is_away_is_named_without_its_password(tmp_path: Path) -
     pytest.importorskip("psycopg", reason="PostgreSQL's driver is an extra")
     url = "postgresql+psycopg://me:hunter2@127.0.0.1:1/none"
     (tmp_path / "data").mkdir(mode=0o700)
-    found = checks.everything(Settings(data_dir=tmp_path / "data", database_url=url), now=NOW)
+    found = readiness.everything(Settings(data_dir=tmp_path / "data", database_url=url), now=NOW)
     (line,) = [check.line() for check in found if check.name == "database"]
     assert line.startswith("FAIL")
     assert "hunter2" not in line
 
 
 def test_a_clock_before_this_software_is_wrong() -> None:
-    assert checks.of_clock(NOW).is_well
-    assert not checks.of_clock(0.0).is_well
+    assert readiness.of_clock(NOW).is_well
+    assert not readiness.of_clock(0.0).is_well
 
 
 def test_the_command_fails_if_a_line_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plugin = EntryPoint("coordinator", "service.command:doctor", "veilgp.doctor")
     monkeypatch.setattr(
-        "client_sdk.command.entry_points",
+        "client_sdk.terminal.command.entry_points",
         lambda group: [plugin] if group == "veilgp.doctor" else [],
     )
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from service import checks
-from service.logs import JsonLines, TextLines, about_request, configuration
-from service.metrics import Metrics
-from service.tokens import Role, issue
+from service import readiness
+from service.http.logs import JsonLines, TextLines, about_request, configuration
+from service.http.metrics import Metrics
+from service.http.tokens import Role, issue
 from tests.service.coordinator import Coordinator
 from tests.service.programs import WHOLE
 from tests.service.sites import Site, session_of, start, stop_engine, work
@@ -57,7 +57,7 @@ def test_what_is_missing_makes_it_unready(
     with coordinator.context.database.changing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'older'"))
     assert failing() == {"migrations"}
-    monkeypatch.setattr(checks, "LEAST_FREE", 1 << 62)
+    monkeypatch.setattr(readiness, "LEAST_FREE", 1 << 62)
     assert failing() == {"migrations", "disk"}
     stop_engine(coordinator)
     assert failing() == {"migrations", "disk", "engine"}

@@ -4,12 +4,15 @@ import re
 from pathlib import Path
 
 from privacy.securesum.masking import body_bytes
-from service import checks, database, engine, long_poll
-from service.logs import IDS
-from service.metrics import Metrics
+from service import readiness
+from service.database import database
+from service.http import long_poll
+from service.http.logs import IDS
+from service.http.metrics import Metrics
+from service.runs import engine
 from service.settings import PREFIX, Settings
+from tests.service.contract.test_contract import operations
 from tests.service.coordinator import Coordinator
-from tests.service.test_contract import operations
 
 ROOT = Path(__file__).parents[2]
 PAGE = " ".join((ROOT / "docs" / "operations.md").read_text().split())
@@ -55,7 +58,7 @@ def test_its_numbers_are_those_of_the_code() -> None:
         f"within {engine.LOOK_AGAIN_S:.0f} s more",
         f"members look every {long_poll.LOOK_AGAIN_S:.0f} s",
         f"up to {connections} connections",
-        f"{checks.LEAST_FREE >> 20} MiB free for uploads",
+        f"{readiness.LEAST_FREE >> 20} MiB free for uploads",
         f"let an answer take {long_poll.MAX_WAIT_S} s",
         f"up to {octets >> 20} MiB with the default `max_vector`",
     ):

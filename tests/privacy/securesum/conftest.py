@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from privacy.securesum.simulator import Outcome, Simulation
 from privacy.securesum.terms import Terms
-from privacy.simulator import Outcome, Simulation
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from privacy.securesum.errors import (
     UnknownEpoch,
     VaultLost,
 )
-from privacy.simulator import SOURCE, TABLE, Fault, Point
+from privacy.securesum.simulator import SOURCE, TABLE, Fault, Point
 
 N = 6
 FAULTS = [

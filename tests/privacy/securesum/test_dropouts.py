@@ -14,7 +14,7 @@ from privacy.securesum.errors import (
     TooFewPinned,
 )
 from privacy.securesum.messages import AbandonRequest
-from privacy.simulator import TABLE, Fault, Point
+from privacy.securesum.simulator import TABLE, Fault, Point
 
 N, QUORUM, COLLUDERS = 10, 7, 3
 SPARE = N - QUORUM

@@ -17,9 +17,9 @@ from privacy.securesum.certificates import certify_parts
 from privacy.securesum.epoch import Epoch, PairSecrets
 from privacy.securesum.masking import make_upload
 from privacy.securesum.messages import Certification, Reveal, Task
+from privacy.securesum.simulator import Simulation
 from privacy.securesum.summation import Summation
 from privacy.securesum.terms import default_terms
-from privacy.simulator import Simulation
 
 
 @pytest.fixture(scope="module")

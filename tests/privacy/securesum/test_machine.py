@@ -28,13 +28,9 @@ from privacy.securesum.errors import (
     TooFewSurvivors,
 )
 from privacy.securesum.journal import SlotEntry
-from privacy.securesum.messages import (
-    Abandonment,
-    Certification,
-    Upload,
-)
+from privacy.securesum.messages import Abandonment, Certification, Upload
+from privacy.securesum.simulator import TABLE, Fault, Point, Simulation
 from privacy.securesum.terms import Terms
-from privacy.simulator import TABLE, Fault, Point, Simulation
 
 N, COLLUDERS, LEAST = 5, 1, 3
 SITES = st.integers(0, N - 1)

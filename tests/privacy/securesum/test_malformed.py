@@ -7,7 +7,7 @@ import pytest
 
 from privacy.errors import PrivacyError
 from privacy.securesum.coordinator import Coordinator
-from privacy.simulator import Fault, Point, Simulation
+from privacy.securesum.simulator import Fault, Point, Simulation
 
 N = 5
 FLIPS = 6

@@ -28,16 +28,9 @@ from privacy.securesum.errors import (
     WrongSelfKey,
     WrongShare,
 )
-from privacy.securesum.messages import (
-    Advert,
-    Boxes,
-    Certification,
-    Repair,
-    Reveal,
-    Upload,
-)
+from privacy.securesum.messages import Advert, Boxes, Certification, Repair, Reveal, Upload
 from privacy.securesum.records import SlotSecrets
-from privacy.simulator import SOURCE, TABLE, Fault, Point
+from privacy.securesum.simulator import SOURCE, TABLE, Fault, Point
 
 N = 6
 

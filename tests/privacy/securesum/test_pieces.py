@@ -8,7 +8,7 @@ import pytest
 
 from privacy.securesum.errors import WrongBody
 from privacy.securesum.messages import Upload
-from privacy.simulator import TABLE, Simulation
+from privacy.securesum.simulator import TABLE, Simulation
 
 LENGTH = 1 << 20
 PIECE = 1 << 16

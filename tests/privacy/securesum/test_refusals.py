@@ -46,8 +46,8 @@ from privacy.securesum.errors import (
     WrongVector,
 )
 from privacy.securesum.messages import AbandonProof, Advert, Adverts, Certificate
+from privacy.securesum.simulator import SOURCE, TABLE, Fault, Point
 from privacy.securesum.terms import Terms, default_terms
-from privacy.simulator import SOURCE, TABLE, Fault, Point
 
 N, QUORUM = 7, 5  # with one colluder
 

@@ -12,8 +12,8 @@ from privacy.errors import PrivacyError
 from privacy.securesum.errors import EpochEnded, SecretsLost
 from privacy.securesum.messages import Certificate, Reveal
 from privacy.securesum.records import PairsSecrets, SealSecrets, SlotSecrets
+from privacy.securesum.simulator import TABLE, Fault, Point, Simulation
 from privacy.securesum.wire import Message
-from privacy.simulator import TABLE, Fault, Point, Simulation
 
 N = 5
 

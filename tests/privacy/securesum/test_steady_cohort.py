@@ -20,8 +20,8 @@ from privacy.securesum.errors import (
     TableChanged,
 )
 from privacy.securesum.messages import Consent
+from privacy.securesum.simulator import SOURCE, TABLE, Fault, Point, Simulation
 from privacy.securesum.terms import Terms
-from privacy.simulator import SOURCE, TABLE, Fault, Point, Simulation
 
 OTHER_TABLE = b"t" * 32
 

@@ -1,0 +1,1 @@
+"""One session with a coordinator, as a conversation without a network."""

@@ -1,0 +1,214 @@
+"""The coordinator's answers as plain data, read strictly: none of it is trusted.
+
+A field that is missing or of another kind is a `MalformedAnswer`; a field that is not known has no
+effect. Whether the content makes sense is checked where it is used.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from uuid import UUID
+
+from client_sdk.conversation.problems import printable
+from client_sdk.conversation.rosters import roster_of
+from client_sdk.errors import MalformedAnswer
+from privacy.errors import PrivacyError
+from privacy.identity import Roster
+from privacy.securesum.terms import Terms
+
+T = TypeVar("T")
+KINDS = (
+    "opening",
+    "adverts",
+    "task",
+    "proposal",
+    "certificate",
+    "repair",
+    "abandon",
+    "abandoned",
+    "ended",
+)
+STATUSES = ("pending", "approved", "suspended")
+OUTCOMES = ("done", "failed", "cancelled")
+_MODEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Membership:
+    """What a session is, and what this hospital is in it."""
+
+    session: UUID
+    title: str
+    program: str
+    seed: int
+    terms: Terms
+    name: str
+    key: bytes
+    status: str
+    delta: float | None = None
+    """At which the session counts its ε; whoever it has none of is told it at a usual one."""
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> "Membership":
+        """Read the answer to GET membership."""
+        session, member = _inner(plain, "session"), _inner(plain, "member")
+        return cls(
+            session=_read(session, "id", UUID),
+            title=printable(_text(session, "name"), 200),
+            program=_text(session, "program"),
+            seed=_whole(session, "seed"),
+            terms=_read(session, "terms", lambda text: Terms.decode(bytes.fromhex(text))),
+            name=printable(_text(member, "name"), 200),
+            key=_read(member, "key", bytes.fromhex),
+            status=_one_of(member, "status", STATUSES),
+            delta=None if session.get("delta") is None else _small(session, "delta"),
+        )
+
+
+@dataclass(frozen=True)
+class Item:
+    """What this member is to do next."""
+
+    kind: str
+    run: UUID
+    number: int
+    message: bytes = field(repr=False)
+    plain: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> "Item":
+        """Read the answer to GET next."""
+        kind = _one_of(plain, "kind", KINDS)
+        ended = kind == "ended"
+        return cls(
+            kind=kind,
+            run=_read(plain, "run", UUID),
+            number=0 if ended else _whole(plain, "number"),
+            message=b"" if ended else _octets(plain, "message"),
+            plain=plain,
+        )
+
+    def text(self, name: str) -> str:
+        """Give a field that is text."""
+        return _text(self.plain, name)
+
+    def whole(self, name: str) -> int:
+        """Give a field that is a whole number of at least 0."""
+        return _whole(self.plain, name)
+
+    @property
+    def delivery(self) -> bytes | None:
+        """Others' boxes, while the coordinator has them."""
+        return None if self.plain.get("delivery") is None else _octets(self.plain, "delivery")
+
+    @property
+    def broadcast(self) -> str:
+        """The address of a task's broadcast."""
+        return _matching(self.text("broadcast"), "broadcast", _SHA256)
+
+    @property
+    def broadcast_octets(self) -> bytes | None:
+        """The broadcast itself, where it came with the task."""
+        name = "broadcast_octets"
+        return None if self.plain.get(name) is None else _octets(self.plain, name)
+
+    @property
+    def roster(self) -> Roster:
+        """The members of the run."""
+        try:
+            return roster_of(self.plain["roster"])
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, PrivacyError):
+                raise
+            raise MalformedAnswer("the coordinator's roster is not a list of members") from error
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    status: str
+    code: str
+    detail: str
+    model: str | None
+
+    @classmethod
+    def read(cls, item: Item) -> "Outcome":
+        """Read the outcome of an item that says that a run has ended."""
+        plain = _inner(item.plain, "outcome")
+        model = plain.get("model")
+        return cls(
+            status=_one_of(plain, "status", OUTCOMES),
+            code=printable(plain.get("code") or "", 100),
+            detail=printable(plain.get("detail") or ""),
+            model=None if model is None else _matching(_text(plain, "model"), "model", _MODEL),
+        )
+
+
+def _inner(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    value = plain.get(name)
+    if not isinstance(value, dict):
+        raise _malformed(name, "an object")
+    return value
+
+
+def _text(plain: Mapping[str, Any], name: str) -> str:
+    value = plain.get(name)
+    if not isinstance(value, str):
+        raise _malformed(name, "text")
+    return value
+
+
+def _whole(plain: Mapping[str, Any], name: str) -> int:
+    value = plain.get(name)
+    if type(value) is not int or not 0 <= value < 1 << 63:
+        raise _malformed(name, "a whole number")
+    return value
+
+
+def _small(plain: Mapping[str, Any], name: str) -> float:
+    value = plain.get(name)
+    if type(value) is not float or not 1e-15 <= value <= 0.1:
+        raise _malformed(name, "a number from 1e-15 to 0.1")
+    return value
+
+
+def _one_of(plain: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> str:
+    value = plain.get(name)
+    if not isinstance(value, str) or value not in allowed:
+        raise _malformed(name, f"one of {', '.join(sorted(allowed))}")
+    return value
+
+
+def _matching(value: str, name: str, pattern: re.Pattern[str]) -> str:
+    if not pattern.fullmatch(value):
+        raise _malformed(name, "of its form")
+    return value
+
+
+def _octets(plain: Mapping[str, Any], name: str) -> bytes:
+    try:
+        return base64.b64decode(_text(plain, name), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _malformed(name, "base64") from error
+
+
+def _read(plain: Mapping[str, Any], name: str, reader: Callable[[str], T]) -> T:
+    text = _text(plain, name)
+    try:
+        return reader(text)
+    except PrivacyError:
+        raise
+    except ValueError as error:
+        raise _malformed(name, "of its form") from error
+
+
+def _malformed(name: str, what: str) -> MalformedAnswer:
+    return MalformedAnswer(
+        f"the coordinator's answer is not as agreed: {name!r} is not {what}. If this goes on, the "
+        "coordinator and this veilgp do not fit together."
+    )

@@ -1,0 +1,70 @@
+"""The coordinator's problem+json as exceptions: the same class again where this side has it.
+
+What comes over the wire is not trusted. A problem can raise a named error and nothing else; its
+text is cut and cleared of control characters before anyone's terminal sees it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import cache
+
+from client_sdk.errors import ClientError, ProtocolMismatch, Refused
+from client_sdk.terminal.readable import readable
+from kernels.errors import KernelsError
+from privacy.errors import ClockSkew, PrivacyError
+from privacy.securesum.errors import SecureSumError
+
+_CLOCK_CODES = (ClockSkew.code, "clock_skew")
+_LONGEST = 2000
+
+
+def printable(text: object, longest: int = _LONGEST) -> str:
+    """Give foreign text as one that a terminal can show: cut, and without control characters."""
+    return readable(str(text)[:longest])
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Exception:
+    """Give the exception that a problem is, to be raised."""
+    problem = _problem(body)
+    code = printable(problem.get("code", f"http_{status}"), 100)
+    detail = printable(problem.get("detail") or problem.get("title") or f"status {status}")
+    if code == ProtocolMismatch.code:
+        return ProtocolMismatch(f"the coordinator says: {detail}")
+    if code in _CLOCK_CODES:
+        theirs = printable(problem.get("time") or headers.get("date", "unknown"), 60)
+        return ClockSkew(
+            f"The clocks are too far apart to accept signed requests: the coordinator's says "
+            f"{theirs}, this machine's {now.isoformat(timespec='seconds')}. Set the one that is "
+            f"wrong, best by NTP. ({detail})"
+        )
+    kind = _by_code().get(code)
+    return Refused(code, detail) if kind is None else kind(f"the coordinator says: {detail}")
+
+
+def _problem(body: bytes) -> dict[str, object]:
+    try:
+        plain = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return plain if isinstance(plain, dict) else {}
+
+
+@cache
+def _by_code() -> Mapping[str, type[Exception]]:
+    """Give all classes that are made from one sentence, by their code."""
+    found: dict[str, type[Exception]] = {}
+    for root in (KernelsError, PrivacyError, SecureSumError, ClientError):
+        for kind in _descendants(root):
+            own = any(
+                "__init__" in vars(each) for each in kind.__mro__ if each.__module__ != "builtins"
+            )
+            if not own:
+                found.setdefault(kind.code, kind)  # type: ignore[attr-defined]
+    return found
+
+
+def _descendants(kind: type[Exception]) -> Iterator[type[Exception]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _descendants(child)

@@ -1,0 +1,351 @@
+"""The one door: the only place through which numbers leave a hospital.
+
+    check that the task is what the run's program has at this stage, on the very broadcast
+    → the site's policy → draw noise → contribute → encode with it → mask
+    → write the journal and the charge, to the disk → send
+
+Whatever is refused on the way changes nothing. What was answered before is sent again, the same
+octets, without being computed anew, and without being charged again. With differential privacy the
+noise that a task asks for is worked out here from the run's program, the cost from what is drawn,
+and both before the table is touched. The journal has a line for people with every vector: which
+numbers, how many, and the SHA-256 of the octets exactly as they go out.
+
+One thing leaves without a mask, and only if the site's policy has a line for it: samples of the
+hospital's own model, for an open ensemble. They are made with the vector that they belong to, from
+the same broadcast, and kept; they leave when that sum was certified, so that all members had the
+same broadcast, the run has made a model, and the policy still says so. A withdrawal in between
+keeps them here for good.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from client_sdk.conversation.exchange import SAID, Effects, Exchange, Sent
+from client_sdk.errors import ClientError, NotACoordinator, WrongTask, about_the_table, public_code
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import OpenHome
+from client_sdk.home.remembered import Charge, Departure, OwnSamples
+from client_sdk.tables.hospital_table import HospitalTable
+from client_sdk.terminal.progress import SamplesLeft, SamplesNotTaken, VectorLeft, Watch
+from kernels.errors import KernelsError
+from kernels.rounds.algorithm import Algorithm, contributed
+from kernels.rounds.broadcast import received
+from kernels.rounds.ensemble.open_ensemble import open_stage, samples_of
+from kernels.rounds.plan import dealing, planned
+from kernels.rounds.program import Program
+from kernels.strict_json import encode_json
+from privacy.accounting.promises import released
+from privacy.encoding import Encoding
+from privacy.errors import PrivacyError
+from privacy.ledger import Entry
+from privacy.noise import Draw, draw
+from privacy.securesum.checks import check_broadcast
+from privacy.securesum.epoch import Epoch
+from privacy.securesum.journal import EpochEntry, Journal
+from privacy.securesum.messages import Task
+from privacy.securesum.steady import bind_for_upload
+
+_LENGTH_BYTES = 4
+
+
+def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
+    """Give the runs of a session that a data source was summed in; what was abandoned was not."""
+    return frozenset(
+        entry.name[1]
+        for entry in journal.of_session(session.bytes)
+        if entry.source == source
+        and any(slot.uploaded is not None and not slot.abandoned for slot in entry.slots.values())
+    )
+
+
+@dataclass(frozen=True)
+class RunInHand:
+    """A run that this hospital takes part in: what it computes, from which seed."""
+
+    session: UUID
+    run: UUID
+    kind: str
+    text: str
+    program: Program
+    seed: int
+
+    def parameters(self, stage: int) -> bytes:
+        """Give what a task of this run says at a stage."""
+        return encode_json(
+            {
+                "program": hashlib.sha256(self.text.encode()).hexdigest(),
+                "run_kind": self.kind,
+                "seed": self.seed,
+                "stage": stage,
+            }
+        ).encode()
+
+
+class _Withdrawn(Exception):
+    """Samples were taken back while they were waiting to leave."""
+
+
+@dataclass(frozen=True)
+class Door:
+    """A hospital's way out, in one run."""
+
+    home: OpenHome
+    exchange: Exchange
+    policy: Policy
+    table: HospitalTable
+    run: RunInHand
+    watch: Watch
+
+    def leave(self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]) -> Effects[Sent]:
+        """Answer a task; `fetch` gets its broadcast. The only way out for numbers."""
+        client = self.home.client
+        entry, epoch = client.journal.entry(task.epoch_id)
+        algorithm = self._check_task(task, stage, entry)
+        self.policy.check_task(
+            self.run.program,
+            stage,
+            confirmed=len(entry.trusted.intersection(task.active)),
+            sums=self._sums(entry, task.slot),
+            runs=len(runs_of(client.journal, entry.source, self.run.session) | {entry.name[1]}),
+            today=self.exchange.clock.now().date(),
+        )
+        slot = entry.slots.get(task.slot)
+        again = slot is not None and slot.uploaded is not None
+        broadcast, vector = b"", np.zeros(0, dtype=np.uint64)
+        blocks: tuple[str, ...] = ()
+        noise: Draw | None = None
+        charge: Charge | None = None
+        samples: OwnSamples | None = None
+        if not again:
+            broadcast = yield from fetch()
+            check_broadcast(task, broadcast)
+            state = received(broadcast, self.run.program, stage)
+            encoding = self._encoding(task, stage, algorithm, state, epoch)
+            charge = self._charge(encoding, entry, epoch, task, stage)
+            # What the rows cannot change is checked before they are looked at: which of two
+            # refusals is given must not depend on them.
+            bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
+            noise = draw(encoding) if encoding.share_deviations else None
+            with about_the_table():
+                contribution = contributed(algorithm, state, self.table.site)
+                integers = None if noise is None else noise.once()
+                vector = encoding.encode(contribution, noise=integers)
+                samples = self._samples(entry, task, stage, state)
+            blocks = tuple(block.name for block in encoding.layout.blocks)
+        step = client.upload(
+            task,
+            vector,
+            table=self.table.digest,
+            broadcast=broadcast,
+            noise=b"" if noise is None else noise.name,
+        )
+        header = step.message.encode()
+        parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
+        departure = self._departure(entry, task, stage, algorithm, blocks, parts)
+        self.home.store.commit(
+            step, departure=None if again else departure, charge=charge, samples=samples
+        )
+        sent = yield from self.exchange.send(
+            f"/sessions/{self.run.session}/runs/{self.run.run}/vectors", *parts
+        )
+        if sent.conflict is None:
+            self.watch(
+                VectorLeft(
+                    stage,
+                    len(self.run.program.stages),
+                    algorithm.NAME,
+                    self._sums(entry, task.slot),
+                    task.length,
+                    departure.octets,
+                    departure.sha256,
+                )
+            )
+        return sent
+
+    def open(self) -> Effects[None]:
+        """Send the samples that this run asked for, once it has made a model, as they are.
+
+        Whatever the coordinator, or a proxy before it, says to them, the model is there: no refusal
+        is raised.
+        """
+        store, run = self.home.store, str(self.run.run)
+        kept = store.samples_to_send(run)
+        if kept is None or kept.body is None:
+            return
+        now = self.exchange.clock.now()
+        allowed = self.policy.opens(self.run.program, today=now.date())
+        if not (allowed and self._is_certified(kept)):
+            store.samples_not_needed(run)
+            return
+
+        def leaving() -> None:
+            # Each attempt asks anew: between two of them, for an hour, there may be a withdrawal.
+            if not store.samples_leave(run, now.isoformat(timespec="seconds")):
+                raise _Withdrawn
+
+        target = f"/sessions/{self.run.session}/runs/{run}/samples"
+        try:
+            yield from self.exchange.put(target, kept.body, before=leaving)
+        except _Withdrawn:
+            return
+        except (ClientError, KernelsError, PrivacyError) as error:
+            # A proxy that lets no such body through says so without being the coordinator.
+            said = SAID in getattr(error, "__notes__", ()) or isinstance(error, NotACoordinator)
+            if not said:
+                raise
+            code = public_code(error)
+            store.samples_taken(run, refused=code)
+            self.watch(SamplesNotTaken(code))
+            return
+        store.samples_taken(run)
+        self.watch(SamplesLeft(kept.samples, kept.elements, kept.octets, kept.sha256))
+
+    def _is_certified(self, kept: OwnSamples) -> bool:
+        """Whether a quorum has signed for the sum that samples belong to, on the same broadcast.
+
+        A coordinator could else show this hospital alone a state of its own making, end the run,
+        and have a model of this hospital's rows that nobody else would ever have agreed to.
+        """
+        name = self.run.session.bytes, self.run.run.bytes, kept.epoch
+        entry = self.home.client.journal.epochs.get(name)
+        slot = None if entry is None else entry.slots.get(kept.slot)
+        return slot is not None and slot.certified is not None
+
+    def _samples(self, entry: EpochEntry, task: Task, stage: int, state: Any) -> OwnSamples | None:
+        """Make the samples that the program asks for with this stage, if the policy allows that."""
+        program = self.run.program
+        allowed = self.policy.opens(program, today=self.exchange.clock.now().date())
+        if not allowed or stage != open_stage(program):
+            return None
+        found = samples_of(state, self.table.site)
+        if found is None:
+            return None
+        body = found.to_bytes()
+        return OwnSamples(
+            run=str(self.run.run),
+            session=str(self.run.session),
+            epoch=entry.name[2],
+            slot=task.slot,
+            samples=len(found.samples),
+            elements=found.samples.numel() + found.noise_variance.numel() + 1,
+            octets=len(body),
+            sha256=hashlib.sha256(body).hexdigest(),
+            rows=self.table.journalled.hex(),
+            body=body,
+        )
+
+    def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
+        """Refuse a task that is not this run's, or not what its program has at the stage."""
+        if entry.name[:2] != (self.run.session.bytes, self.run.run.bytes):
+            raise WrongTask("the task belongs to an epoch of another session or run")
+        if stage >= len(self.run.program.stages):
+            raise WrongTask(
+                f"the task is of stage {stage}, and the program has "
+                f"{len(self.run.program.stages)}, counted from 0"
+            )
+        algorithm, _ = list(self.run.program.algorithms())[stage]
+        if task.statistic != f"{algorithm.NAME}/{algorithm.VERSION}":
+            raise WrongTask(
+                f"the task names another statistic than {algorithm.NAME}/{algorithm.VERSION}, "
+                f"which the program has at stage {stage}"
+            )
+        if task.parameters != self.run.parameters(stage):
+            raise WrongTask("the task is of another program, kind, seed or stage than the run")
+        if task.noise:
+            raise WrongTask("the task asks for noise beside that of its encoding")
+        return algorithm
+
+    def _encoding(
+        self, task: Task, stage: int, algorithm: Algorithm, state: Any, epoch: Epoch
+    ) -> Encoding:
+        """Work out the encoding that every member must use; refuse a task with another one.
+
+        With noise or without it follows from the run's program, never from the task.
+        """
+        layout, privacy = algorithm.layout(state), self.run.program.privacy
+        if epoch.terms.differential_privacy != (privacy is not None):
+            raise WrongTask("the session's terms and the run's program disagree about noise")
+        if privacy is None:
+            encoding, kind = Encoding.finest(layout, max_clients=epoch.size), "finest"
+        else:
+            kind = "noisy"
+            encoding = Encoding.noisy(
+                layout,
+                multiplier=privacy.multipliers[stage],
+                honest=epoch.terms.honest,
+                max_clients=epoch.size,
+            )
+        if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
+            raise WrongTask(
+                f"the task's encoding is not the {kind} one of {algorithm.NAME} for "
+                f"{epoch.size} members"
+            )
+        return encoding
+
+    def _charge(
+        self, encoding: Encoding, entry: EpochEntry, epoch: Epoch, task: Task, stage: int
+    ) -> Charge | None:
+        """Say what this vector costs by what will be drawn for it; refuse what is too much."""
+        if not encoding.share_deviations:
+            return None
+        program = self.run.program
+        asked = planned(program)[stage]
+        if not asked.sums:
+            raise WrongTask("the task asks for a sum at a stage that the program has none for")
+        release = released(
+            encoding,
+            asked,
+            honest=epoch.terms.honest,
+            dealing=dealing(program, self.run.seed, table=self.table.digest),
+        )
+        ledger = self.home.store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
+        self.policy.check_spending(ledger, [release])
+        at = self.exchange.clock.now().timestamp()
+        session, run = str(self.run.session), str(self.run.run)
+        charged = Entry(at, session, run, entry.name[2], task.slot, release)
+        return Charge.of(entry.source, charged, rows=self.table.rows)
+
+    def _sums(self, entry: EpochEntry, slot: int) -> int:
+        """Count the sums of the run that this hospital has answered, this one included."""
+        epochs = self.home.client.journal.epochs.values()
+        answered = {
+            (other.name, number)
+            for other in epochs
+            if other.name[:2] == entry.name[:2]
+            for number, known in other.slots.items()
+            if known.uploaded is not None and not known.abandoned
+        }
+        return len(answered | {(entry.name, slot)})
+
+    def _departure(
+        self,
+        entry: EpochEntry,
+        task: Task,
+        stage: int,
+        algorithm: Algorithm,
+        blocks: tuple[str, ...],
+        parts: tuple[bytes | memoryview, ...],
+    ) -> Departure:
+        digest = hashlib.sha256()
+        for part in parts:
+            digest.update(part)
+        return Departure(
+            at=self.exchange.clock.now().isoformat(timespec="seconds"),
+            session=str(self.run.session),
+            run=str(self.run.run),
+            epoch=entry.name[2],
+            slot=task.slot,
+            stage=stage,
+            algorithm=f"{algorithm.NAME}/{algorithm.VERSION}",
+            blocks=json.dumps(blocks),
+            elements=task.length,
+            octets=sum(memoryview(part).nbytes for part in parts),
+            sha256=digest.hexdigest(),
+            rows=self.table.journalled.hex(),
+        )

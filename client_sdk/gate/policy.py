@@ -1,0 +1,339 @@
+"""The site's own policy: default deny, and it wins.
+
+A hospital answers what its policy allows, whatever the session says. An empty policy allows
+nothing: algorithms, columns, how many sums, and sums without differential privacy are named by a
+person of the hospital. `policy_draft` writes one that would allow exactly what a session asks
+for, with a comment at each line, for that person to review. How a refusal is worded is in
+`refusals`.
+
+The least numbers come from threats.md (A4, A12): with fewer rows than features the sums *are* the
+data. The cohort counts members whose keys are confirmed.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from pathlib import Path
+
+from client_sdk.errors import PolicyFileError, PolicyRefusal, PolicyRefused
+from client_sdk.gate import refusals
+from client_sdk.tables import TableSummary
+from kernels.rounds.ensemble.open_ensemble import open_stage
+from kernels.rounds.layer import update
+from kernels.rounds.plan import columns_read, most_sums, parts_read
+from kernels.rounds.program import Program
+from kernels.rounds.registry import ALGORITHMS
+from privacy.accounting.events import Release
+from privacy.errors import BudgetExceeded, LedgerError
+from privacy.ledger import Budget, Ledger
+from privacy.securesum.terms import Terms
+
+_FLAGS = ("without_differential_privacy", "open_ensemble", "trust_first_use", "allow_shrinking")
+_COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", "max_runs")
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What this site allows. Every default denies, or is the least that threats.md asks for."""
+
+    least_cohort: int = 5
+    """Members with confirmed keys in every sum, this hospital among them."""
+    least_colluders: int | None = None
+    """Members that may work together with the coordinator and learn no more than the sum; without
+    this line a third of the others, ⌊(n − 1)/3⌋ of n."""
+    allow_shrinking: bool = False
+    """Whether a session may go on without a member that fell silent, and so give up the rule that
+    exact sums have the same members: the difference of two sums is the one that was left out."""
+    least_rows: int = 50
+    """Training rows that this hospital must have."""
+    least_rows_held_out: int = 5
+    """Rows in each part that is held out and scored, if there are any. Only their total leaves, but
+    a cohort may have no other such rows, and the error of one patient is that patient's outcome."""
+    rows_per_feature: float = 3.0
+    """Training rows for each feature of the kernel."""
+    least_level_rows: int = 10
+    """Training rows of each level of a categorical column that occurs at all."""
+    algorithms: tuple[str, ...] = ()
+    """Statistics that are answered."""
+    columns: tuple[str, ...] = ()
+    """Columns that may be read for them."""
+    max_sums: int = 0
+    """Sums that one run may ask for."""
+    max_runs: int = 10
+    """Runs of one session that may sum one table: with `max_sums`, how many sums there ever are."""
+    without_differential_privacy: bool = False
+    """Whether exact sums, without noise, are allowed."""
+    epsilon: float | None = None
+    """With differential privacy: the most that is ever spent on any one patient of a data source,
+    over all sessions and coordinators, at `delta`. Without both lines nothing is."""
+    delta: float | None = None
+    """The probability that the promise of `epsilon` does not cover."""
+    patient: str | None = None
+    """With differential privacy: the column that says whose a row is, which a session must take
+    for its unit. Without this line each row is taken for a patient of its own where the session
+    says so, and a patient with many rows is then covered by `epsilon` for each of them."""
+    open_ensemble: bool = False
+    """Whether a session that asks for samples of this hospital's own model gets them, not masked.
+    Without this line the hospital takes part in the sums all the same."""
+    trust_first_use: bool = False
+    """Whether a member's key counts as confirmed when it is met for the first time."""
+    expires: date | None = None
+    """The last day on which anything is answered."""
+    consents: tuple[str, ...] = ()
+    """Algorithms that may show this site's own numbers, by name."""
+
+    def __post_init__(self) -> None:
+        for name in ("algorithms", "columns", "consents"):
+            given = getattr(self, name)
+            if isinstance(given, str) or not isinstance(given, tuple | list):
+                raise PolicyFileError(f"{name} is a list of names, not {given!r:.60}")
+            if not all(isinstance(each, str) and each for each in given):
+                raise PolicyFileError(f"{name} is a list of names, and one of them is none")
+            object.__setattr__(self, name, tuple(given))
+        for name in ("least_cohort", "least_colluders", *_COUNTS):
+            number = getattr(self, name)
+            if name == "least_colluders" and number is None:
+                continue
+            if type(number) is not int or number < 0:
+                raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
+        if self.patient is not None and not (isinstance(self.patient, str) and self.patient):
+            raise PolicyFileError(f"patient is the name of a column, not {self.patient!r:.60}")
+        number = self.rows_per_feature
+        if type(number) not in (int, float) or not 0 <= number < float("inf"):
+            raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
+        if (self.epsilon is None) != (self.delta is None):
+            raise PolicyFileError("epsilon and delta belong together: give both, or neither")
+        if self.epsilon is not None and self.delta is not None:
+            try:
+                Budget(self.epsilon, self.delta)
+            except LedgerError as error:
+                raise PolicyFileError(f"epsilon and delta are no budget: {error}") from error
+        for name in _FLAGS:
+            if type(getattr(self, name)) is not bool:
+                raise PolicyFileError(f"{name} is true or false")
+        if self.expires is not None and (
+            not isinstance(self.expires, date) or isinstance(self.expires, datetime)
+        ):
+            raise PolicyFileError("expires is a date, as in 2027-12-31, without quotes")
+        for name in (*self.algorithms, *self.consents):
+            if name not in ALGORITHMS:
+                raise PolicyFileError(
+                    f"no algorithm {name!r:.60} is installed here; there are "
+                    f"{', '.join(sorted(ALGORITHMS))}"
+                )
+
+    @classmethod
+    def from_toml(cls, text: str) -> "Policy":
+        """Read a policy; an unknown line is an error, for a misspelt one would deny in silence."""
+        try:
+            plain = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise PolicyFileError(f"this policy is not TOML: {error}") from error
+        known = [field.name for field in fields(cls)]
+        if unknown := [name for name in plain if name not in known]:
+            raise PolicyFileError(
+                f"this policy has unknown lines: {', '.join(map(repr, unknown))}; the known ones "
+                f"are {', '.join(known)}"
+            )
+        return cls(**plain)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Policy":
+        """Read a policy from a file."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyFileError(f"the policy {str(path)!r} cannot be read: {error}") from error
+        return cls.from_toml(text)
+
+    # -- checks
+
+    def check_session(self, program: Program, terms: Terms, *, today: date) -> None:
+        """Refuse, before the table is opened, all that is asked for and is not allowed."""
+        checks = (
+            self._expiry(today),
+            *self._algorithms(program),
+            self._columns(program),
+            self._privacy(terms),
+            self._unit(program),
+            self._shrinking(terms),
+            self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
+            self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
+        )
+        _raise([problem for problem in checks if problem is not None])
+
+    @property
+    def budget(self) -> Budget:
+        """What may be spent on any one patient of a data source."""
+        if self.epsilon is None or self.delta is None:
+            raise refusals.budget_missing()
+        return Budget(self.epsilon, self.delta)
+
+    def check_spending(self, ledger: Ledger, releases: Sequence[Release]) -> None:
+        """Refuse what this site's ledger does not have enough left for."""
+        try:
+            ledger.affords(releases)
+        except BudgetExceeded:
+            raise refusals.budget_spent(ledger, ledger.after(releases).epsilon) from None
+
+    def check_table(self, program: Program, summary: TableSummary) -> None:
+        """Refuse, before anything leaves, a program over too few of this hospital's rows.
+
+        With differential privacy nothing is: noise covers few rows as it covers many, and a refusal
+        that depends on the rows would say something of them that nobody has paid for.
+        """
+        if program.privacy is not None:
+            return
+        _raise(
+            [
+                *self._rows(program, summary),
+                *self._held_out(program, summary),
+                *self._levels(summary),
+            ]
+        )
+
+    def check_cohort(self, confirmed: int) -> None:
+        """Refuse a cohort with too few members whose keys are confirmed."""
+        if confirmed < self.least_cohort:
+            raise refusals.cohort_too_small(confirmed, least=self.least_cohort)
+
+    def check_members(self, terms: Terms, members: int) -> None:
+        """Refuse a run of so many members whose terms tolerate too few colluders among them."""
+        problem = self._colluders(terms, members)
+        if problem is not None:
+            raise problem
+
+    def check_task(
+        self, program: Program, stage: int, *, confirmed: int, sums: int, runs: int, today: date
+    ) -> None:
+        """Refuse one sum at the door.
+
+        `sums` counts those of the run, `runs` those of the session that have summed this table;
+        this one is included.
+        """
+        expired = self._expiry(today)
+        if expired is not None:
+            raise expired
+        _raise(self._algorithms(program, (stage,)))
+        self.check_cohort(confirmed)
+        too_many = self._sums(sums, "so far")
+        # With differential privacy a sum that was lost is asked for again, and paid for again.
+        if too_many is not None and program.privacy is None:
+            raise too_many
+        self.check_runs(runs)
+
+    def check_changes(self, program: Program) -> None:
+        """Refuse a run that would sum this hospital's rows to add and remove without consent.
+
+        With differential privacy noise covers them, and no consent is asked for.
+        """
+        if program.privacy is not None:
+            return
+        names = [algorithm.NAME for algorithm, _ in program.algorithms()]
+        if update.NAME in names and update.NAME not in self.consents:
+            raise refusals.consent_missing(update.NAME)
+
+    def opens(self, program: Program, *, today: date) -> bool:
+        """Whether the samples that a program asks for may leave as they are.
+
+        It is no refusal where they may not: the hospital then does without being in the ensemble.
+        """
+        asks = open_stage(program) is not None and program.privacy is None
+        return asks and self.open_ensemble and self._expiry(today) is None
+
+    def check_runs(self, runs: int) -> None:
+        """Refuse a run more than this site allows over one table."""
+        if runs > self.max_runs:
+            raise refusals.too_many_runs(runs, most=self.max_runs)
+
+    def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
+        if sums <= self.max_sums:
+            return None
+        return refusals.too_many_sums(sums, how, most=self.max_sums)
+
+    def _expiry(self, today: date) -> PolicyRefusal | None:
+        if self.expires is None or today <= self.expires:
+            return None
+        return refusals.expired(self.expires, today)
+
+    def _algorithms(
+        self, program: Program, stages: Sequence[int] | None = None
+    ) -> list[PolicyRefusal]:
+        listed = [algorithm.NAME for algorithm, _ in program.algorithms()]
+        asked = listed if stages is None else [listed[stage] for stage in stages]
+        return [
+            refusals.algorithm_forbidden(name)
+            for name in dict.fromkeys(asked)
+            if name not in self.algorithms
+        ]
+
+    def _columns(self, program: Program) -> PolicyRefusal | None:
+        missing = [name for name in columns_read(program.schema) if name not in self.columns]
+        return refusals.columns_forbidden(missing) if missing else None
+
+    def _privacy(self, terms: Terms) -> PolicyRefusal | None:
+        if terms.differential_privacy:
+            unset = self.epsilon is None or self.delta is None
+            return refusals.budget_missing() if unset else None
+        return None if self.without_differential_privacy else refusals.privacy_required()
+
+    def _unit(self, program: Program) -> PolicyRefusal | None:
+        """Refuse noise for rows, or for other groups of rows, where patients are to be covered."""
+        own = program.schema.patient
+        if program.privacy is None or self.patient is None or self.patient == own:
+            return None
+        return refusals.unit_forbidden(own, asked=self.patient)
+
+    def _shrinking(self, terms: Terms) -> PolicyRefusal | None:
+        if self.allow_shrinking or not terms.allow_shrinking:
+            return None
+        return refusals.shrinking_forbidden()
+
+    def _colluders(self, terms: Terms, members: int) -> PolicyRefusal | None:
+        third = (members - 1) // 3
+        least = third if self.least_colluders is None else self.least_colluders
+        if terms.max_colluders >= least:
+            return None
+        why = f", a third of the others of {members}" if self.least_colluders is None else ""
+        return refusals.too_few_colluders(terms.max_colluders, least=least, why=why)
+
+    def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
+        rows, features = summary.training_rows, program.kernel.features
+        problems: list[PolicyRefusal] = []
+        if rows < self.least_rows:
+            problems.append(refusals.too_few_rows(rows, least=self.least_rows))
+        if rows < self.rows_per_feature * features:
+            least = self.rows_per_feature
+            problems.append(refusals.too_few_rows_per_feature(rows, features, least=least))
+        return problems
+
+    def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
+        read = {part for spec in program.stages for part in parts_read(spec)}
+        return [
+            refusals.too_few_rows_held_out(rows, part, least=self.least_rows_held_out)
+            for part, rows in summary.held_out_rows.items()
+            if part in read and 0 < rows < self.least_rows_held_out
+        ]
+
+    def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
+        return [
+            refusals.rare_level(column, level, rows, least=self.least_level_rows)
+            for column, levels in summary.level_rows.items()
+            for level, rows in levels.items()
+            if 0 < rows < self.least_level_rows
+        ]
+
+
+def _raise(problems: Sequence[PolicyRefusal]) -> None:
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        raise PolicyRefused(problems)
+
+
+def policy_of(policy: Policy | str | Path | None) -> Policy:
+    """Take a policy as people give it; none is the one that allows nothing."""
+    if policy is None:
+        return Policy()
+    return policy if isinstance(policy, Policy) else Policy.read(policy)

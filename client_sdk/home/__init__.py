@@ -1,0 +1,1 @@
+"""What a hospital must not forget: its identity, its journal, its ledger."""

@@ -1,0 +1,1 @@
+"""The global model at home: it predicts here, and no query leaves the building."""

@@ -1,0 +1,158 @@
+"""A model's card for people: text in a terminal, a table in a notebook, a mapping in a program.
+
+Names and units in it are the coordinator's choice, so they are made printable, and escaped in HTML.
+What privacy means is said in this program's own words, from the card's terms.
+"""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from textwrap import fill
+from typing import Any
+
+from client_sdk.terminal.readable import readable
+from kernels.model.card import Card
+from kernels.model.card_sections import Privacy, Served, explained
+from kernels.model.methods import FEDBNR
+from kernels.tables.schema import Categorical, Numeric
+
+LEVEL = 0.9
+"""The level at which the card shows how many rows were inside their intervals."""
+
+_COLUMNS = ("target", "unit", "method", "RMSE", "NLL", "CRPS", "ECE", f"inside {LEVEL:.0%}")
+
+
+class ModelCard(Mapping[str, Any]):
+    """The card's JSON as a mapping, as in `card["members"]`, that is readable when printed."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+        self._plain = card.to_plain()
+
+    def __getitem__(self, section: str) -> Any:
+        return self._plain[section]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._plain)
+
+    def __len__(self) -> int:
+        return len(self._plain)
+
+    def __repr__(self) -> str:
+        facts = _facts(self._card)
+        wide = max(len(name) for name in facts)
+        lines = [f"Global model {self._card.id}"]
+        for name, value in facts.items():
+            hanging = " " * (wide + 4)
+            lines += fill(
+                value, 100, initial_indent=f"  {name:<{wide}}  ", subsequent_indent=hanging
+            ).splitlines()
+        table = _quality(self._card)
+        if table:
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            lines += [f"  {_quality_title(self._card)}"]
+            lines += [
+                "    "
+                + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+                for row in table
+            ]
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        facts = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(value)}</td></tr>"
+            for name, value in _facts(self._card).items()
+        )
+        table = _quality(self._card)
+        quality = ""
+        if table:
+            header, *rows = table
+            cells = "".join(_html_row(row, "td") for row in rows)
+            quality = (
+                f"<p>{escape(_quality_title(self._card))}</p>"
+                f"<table>{_html_row(header, 'th')}{cells}</table>"
+            )
+        return f"<b>Global model {escape(self._card.id)}</b><table>{facts}</table>{quality}"
+
+
+def _html_row(cells: tuple[str, ...], tag: str) -> str:
+    return "<tr>" + "".join(f"<{tag}>{escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+
+def _facts(card: Card) -> dict[str, str]:
+    kernel, privacy = card.kernel, card.privacy
+    laws = [
+        f"{readable(law.name)}: {_law(law.fitted, law.freedom, law.scale)} ({law.rows:,} rows)"
+        for law in card.recalibration or ()
+    ]
+    return {
+        "predicts": ", ".join(
+            f"{readable(t.name)} ({readable(t.unit)})" for t in card.schema.targets
+        ),
+        "from": ", ".join(_column(column) for column in card.schema.features),
+        "trained by": f"{card.members:,} hospitals on {card.rows:,} rows in {card.sums:,} sums",
+        "kernel": f"{kernel.architecture}, {kernel.features:,} features",
+        "methods": ", ".join(map(_method, card.methods)),
+        "residuals": "; ".join(laws) or "not recalibrated: only gaussian intervals",
+        "privacy": explained(
+            privacy.unit,
+            privacy.min_cohort,
+            privacy.max_colluders,
+            privacy.epsilon,
+            privacy.delta,
+        )
+        + _noise(privacy),
+        "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
+    }
+
+
+def _method(served: Served) -> str:
+    shares = ", ".join(f"{beta:.2g}" for beta in served.beta or ())
+    said = [*([served.ensemble] if served.ensemble else []), *([f"β = {shares}"] if shares else [])]
+    return f"{served.method} ({', '.join(said)})" if said else served.method
+
+
+def _noise(privacy: Privacy) -> str:
+    if privacy.mechanism is None or privacy.releases is None:
+        return ""
+    return f" In {privacy.releases:,} sums: {readable(privacy.mechanism)}."
+
+
+def _column(column: Numeric | Categorical) -> str:
+    what = readable(column.unit) if isinstance(column, Numeric) else f"{len(column.levels)} levels"
+    missing = ", may be missing" if column.may_be_missing else ""
+    return f"{readable(column.name)} ({what}{missing})"
+
+
+def _law(fitted: bool, freedom: float | None, scale: float) -> str:  # noqa: FBT001
+    if not fitted:
+        return "too few to judge"
+    law = "Gaussian" if freedom is None else f"Student-t with ν = {freedom:.3g}"
+    return f"{law} and scale {scale:.3g}"
+
+
+def _quality_title(card: Card) -> str:
+    evaluation = card.evaluation
+    return "" if evaluation is None else f"on {evaluation.rows:,} held-out rows"
+
+
+def _quality(card: Card) -> list[tuple[str, ...]]:
+    """Give a header and a row for each target by each method, `fedbnr` first, if it was judged.
+
+    Of `fedbnr` it is the recalibrated law where there is one.
+    """
+    evaluation = card.evaluation
+    if evaluation is None:
+        return []
+    at, rows = evaluation.levels.index(LEVEL), []
+    for i, target in enumerate(card.schema.targets):
+        own = (evaluation.recalibrated or evaluation.gaussian)[i]
+        judged = [(FEDBNR, own, evaluation.conformal[i] if evaluation.conformal else own.curve)]
+        judged += [(s.method, s.quality[i], s.quality[i].curve) for s in evaluation.students]
+        for method, quality, curve in judged:
+            scores = (quality.rmse, quality.nll, quality.crps, quality.ece)
+            named = (readable(target.name), readable(target.unit), method)
+            rows.append((*named, *(f"{score:.4g}" for score in scores), f"{curve[at]:.1%}"))
+    if evaluation.students:
+        return [_COLUMNS, *rows]
+    return [(*row[:2], *row[3:]) for row in (_COLUMNS, *rows)]

@@ -1,0 +1,88 @@
+"""A model in a folder: its bytes as safetensors, and its card as JSON beside them.
+
+    stay/
+      card.json                   what the model is; names the other file by its SHA-256
+      <sha-256>.safetensors       the model
+
+The bytes are written under their own name first, then the card is replaced in one step: a crash
+at any moment leaves the former model or the new one, whole.
+"""
+
+import os
+import re
+import secrets
+from pathlib import Path
+
+from client_sdk.errors import ModelNotFound, ModelNotSaved
+from kernels.errors import KernelsError
+from kernels.model.artifact import Artifact
+from kernels.model.card import Card
+
+CARD = "card.json"
+_OURS = re.compile(r"card\.json|[0-9a-f]{64}\.safetensors|\..+\.tmp")
+
+
+def save(artifact: Artifact, folder: Path) -> None:
+    """Write a model into a folder, new or of an earlier model."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        foreign = sorted(each.name for each in folder.iterdir() if not _OURS.fullmatch(each.name))
+        if foreign:
+            raise ModelNotSaved(
+                f"{folder} holds other things than a model ({foreign[0]!r}): choose a new folder"
+            )
+        before = _card_before(folder)
+        _replace(folder / _bytes_name(artifact.card), artifact.to_bytes())
+        _replace(folder / CARD, artifact.card.to_json().encode())
+        if before is not None and before.artifact != artifact.card.artifact:
+            (folder / _bytes_name(before)).unlink(missing_ok=True)
+    except OSError as problem:
+        raise ModelNotSaved(
+            f"the model could not be written to {folder}: {problem.strerror or problem}"
+        ) from problem
+
+
+def load(folder: Path) -> Artifact:
+    """Read the model in a folder; its files are not trusted."""
+    card = Card.from_json(_read(folder / CARD).decode(errors="replace"))
+    return Artifact.from_bytes(_read(folder / _bytes_name(card)), card)
+
+
+def _bytes_name(card: Card) -> str:
+    return f"{card.artifact}.safetensors"
+
+
+def _card_before(folder: Path) -> Card | None:
+    try:
+        return Card.from_json((folder / CARD).read_text(errors="replace"))
+    except (FileNotFoundError, KernelsError):
+        return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as problem:
+        raise ModelNotFound(
+            f"there is no model at {path.parent}: {path.name} cannot be read "
+            f"({problem.strerror or problem})"
+        ) from problem
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Put new content at a path in one step that survives a power cut."""
+    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with new.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -1,0 +1,130 @@
+"""The global model at a hospital: it predicts here, and no query leaves the building."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client_sdk.model import files
+from client_sdk.model import gain as site_gain
+from client_sdk.model.card import ModelCard
+from client_sdk.model.predictions import Intervals, Predictions
+from client_sdk.tables import SchemaStream, open_table
+from client_sdk.terminal import calibration_plot
+from kernels.model.artifact import Artifact
+from kernels.model.methods import methods_of
+from kernels.model.prediction import predict
+from kernels.rounds.site.site import Site
+from kernels.tables.records import Records, read_in_pieces
+from kernels.tables.schema import Schema
+
+
+class GlobalModel:
+    """What the hospitals trained together: `join` returns it, `load` reads it from a folder."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        self.artifact = artifact
+
+    @classmethod
+    def from_artifact(
+        cls, artifact: bytes, card: Mapping[str, object], *, expected_id: str | None = None
+    ) -> Self:
+        """Read what a coordinator serves: neither the bytes nor the card is trusted.
+
+        expected_id: the id that was asked for; another model is refused.
+        """
+        return cls(Artifact.from_bytes(artifact, card, expected_id=expected_id))
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Self:
+        """Read a model that `save` wrote."""
+        return cls(files.load(Path(folder)))
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model into a folder, as safetensors and JSON; all of it or nothing."""
+        files.save(self.artifact, Path(folder))
+
+    @property
+    def id(self) -> str:
+        """The model's content address, the same everywhere."""
+        return self.artifact.id
+
+    @property
+    def card(self) -> ModelCard:
+        """What there is to know of the model; print it, or show it in a notebook."""
+        return ModelCard(self.artifact.card)
+
+    @property
+    def schema(self) -> Schema:
+        """The columns that it was trained on."""
+        return self.artifact.model.schema
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """The columns that `predict` needs, in scikit-learn's words."""
+        return np.array([column.name for column in self.schema.features], dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many columns `predict` needs."""
+        return len(self.schema.features)
+
+    @property
+    def methods(self) -> tuple[str, ...]:
+        """The methods that `predict` knows, its default first."""
+        return methods_of(self.artifact.model)
+
+    def predict(self, data: object, *, method: str | None = None) -> Predictions:
+        """Predict every row of a table; columns that the model does not know are ignored.
+
+        method: one of `methods`. Memory is that of the table and of the result: features exist for
+        a few rows at a time.
+        """
+        records = Records.concatenate([*self._read(data)])
+        return Predictions(predict(self.artifact.model, records, method=method))
+
+    def predict_in_pieces(
+        self, data: object, *, method: str | None = None
+    ) -> Iterator[Predictions]:
+        """Yield predictions of consecutive rows: memory is that of a piece, whatever the table.
+
+        A table that does not fit is refused at its end, with all its problems: predictions that
+        were yielded before are then worth nothing.
+        """
+        for records in self._read(data):
+            yield Predictions(predict(self.artifact.model, records, method=method))
+
+    def intervals(
+        self,
+        data: object,
+        level: float = 0.9,
+        *,
+        kind: str | None = None,
+        method: str | None = None,
+    ) -> Intervals:
+        """Predict a table and return central intervals, as `Predictions.intervals` does."""
+        return self.predict(data, method=method).intervals(level, kind=kind)
+
+    def gain(self, site: Site) -> site_gain.Gain:
+        """Compare with the model that a site would have alone: computed here, sent to no one."""
+        return site_gain.gain(self.artifact.model, site)
+
+    def plot_calibration(
+        self, target: str | None = None, *, method: str | None = None, ax: Any = None
+    ) -> Any:
+        """Draw how often held-out rows were inside their intervals; returns matplotlib's Axes.
+
+        target: which one, by default the first. method: by default `fedbnr`. ax: where to draw, by
+        default a new figure.
+        """
+        return calibration_plot.draw(self.artifact.card, target, method=method, ax=ax)
+
+    def _read(self, data: object) -> Iterator[Records]:
+        stream = SchemaStream(open_table(data), self.schema)
+        return read_in_pieces(self.schema, stream, training=False)
+
+    def __repr__(self) -> str:
+        targets = ", ".join(target.name for target in self.schema.targets)
+        return f"GlobalModel({self.id}, predicts {targets})"

@@ -1,0 +1,147 @@
+"""What a model predicts, as numpy arrays in the targets' units."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client_sdk.errors import UnknownTarget
+from kernels.model import prediction
+from kernels.tables.schema import Target
+
+Floats = NDArray[np.float64]
+Columns = dict[str, NDArray[np.generic]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Intervals:
+    """Both ends for each row and target, (n, T); conformal ones may be infinite.
+
+    `intervals["stay"]` is one target's (lower, upper), each (n,).
+    """
+
+    targets: tuple[Target, ...]
+    level: float
+    kind: str
+    lower: Floats
+    upper: Floats
+
+    def __getitem__(self, target: str) -> tuple[Floats, Floats]:
+        column = _position(self.targets, target)
+        return self.lower[:, column], self.upper[:, column]
+
+    def to_dict(self) -> Columns:
+        """Return columns `<target>.lower` and `<target>.upper`, as for `pandas.DataFrame`."""
+        ends = (("lower", self.lower), ("upper", self.upper))
+        return {
+            f"{target.name}.{name}": values[:, column]
+            for column, target in enumerate(self.targets)
+            for name, values in ends
+        }
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def __repr__(self) -> str:
+        names = _listed(self.targets)
+        return f"Intervals({self.kind}, {self.level:g}: {len(self)} rows of {names})"
+
+
+class Predictions:
+    """n predictions of T targets in their units; its repr shows none.
+
+    method: by which they were made. mean, variance: (n, T), the variance that of a new observation,
+    for `fedbnr` after recalibration.
+    extrapolates: (n,) bool, a number of the row is outside the schema's bounds.
+
+    `predictions["stay"]` has one target's arrays, (n,); `pandas.DataFrame(predictions.to_dict())`
+    a column each.
+    """
+
+    def __init__(self, predicted: prediction.Predictions) -> None:
+        self._predicted = predicted
+        self.targets = predicted.targets
+        self.method = predicted.method
+        self.mean: Floats = predicted.mean.numpy()
+        self.variance: Floats = predicted.variance.numpy()
+        self.extrapolates: NDArray[np.bool_] = predicted.extrapolates.numpy()
+
+    @property
+    def latent_variance(self) -> Floats:
+        """What of the variance is not noise, (n, T); `fedbnr` alone tells it."""
+        latent: Floats = self._predicted.latent_variance.numpy()
+        return latent
+
+    @property
+    def noise_variance(self) -> Floats:
+        """What of the variance is noise, (T,), the same for all rows; `fedbnr` alone tells it."""
+        noise: Floats = self._predicted.noise_variance.numpy()
+        return noise
+
+    def intervals(self, level: float = 0.9, *, kind: str | None = None) -> Intervals:
+        """Return central intervals that hold a new observation with probability `level`.
+
+        kind: "conformal" (at least that, whatever the law of residuals; the default of `fedbnr`),
+        "student_t" (of the recalibrated law) or "gaussian" (the method's own word, which needs no
+        recalibration; all that other methods have).
+        """
+        kind = self._predicted.interval_kind if kind is None else kind
+        lower, upper = self._predicted.interval(level, kind)
+        return Intervals(self.targets, level, kind, lower.numpy(), upper.numpy())
+
+    def __getitem__(self, target: str) -> "TargetPredictions":
+        return TargetPredictions(self, _position(self.targets, target))
+
+    def to_dict(self) -> Columns:
+        """Return columns `<target>.mean`, `.variance`, …, and `extrapolates`, each (n,)."""
+        each = {"mean": self.mean, "variance": self.variance}
+        if self._predicted.divided is not None:
+            noise = np.broadcast_to(self.noise_variance, self.mean.shape)
+            each |= {"latent_variance": self.latent_variance, "noise_variance": noise}
+        columns: Columns = {
+            f"{target.name}.{name}": values[:, column]
+            for column, target in enumerate(self.targets)
+            for name, values in each.items()
+        }
+        return columns | {"extrapolates": self.extrapolates}
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Predictions({len(self)} rows of {_listed(self.targets)})"
+
+
+class TargetPredictions:
+    """One target's predictions: arrays (n,), and the noise variance, the same for all rows."""
+
+    def __init__(self, predictions: Predictions, column: int) -> None:
+        self._predictions, self._column = predictions, column
+        self.target = predictions.targets[column]
+        self.mean: Floats = predictions.mean[:, column]
+        self.variance: Floats = predictions.variance[:, column]
+
+    @property
+    def latent_variance(self) -> Floats:
+        """What of the variance is not noise; `fedbnr` alone tells it."""
+        return self._predictions.latent_variance[:, self._column]
+
+    @property
+    def noise_variance(self) -> float:
+        """What of the variance is noise; `fedbnr` alone tells it."""
+        return float(self._predictions.noise_variance[self._column])
+
+    def __repr__(self) -> str:
+        return f"TargetPredictions({len(self.mean)} rows of {self.target.name})"
+
+
+def _position(targets: tuple[Target, ...], name: str) -> int:
+    names = [target.name for target in targets]
+    if name not in names:
+        raise UnknownTarget(f"this model does not predict {name!r:.60}, only {_listed(targets)}")
+    return names.index(name)
+
+
+def _listed(targets: Iterable[Target]) -> str:
+    return ", ".join(target.name for target in targets)

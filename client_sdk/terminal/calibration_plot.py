@@ -1,0 +1,96 @@
+"""The calibration curve of a model, from its card: how often intervals held what they promise.
+
+The band is where the curve of a perfectly calibrated model is with 95 % probability at each level,
+for so many held-out rows: p ± 1.96·√(p(1 − p)/n).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from client_sdk.errors import UnknownTarget
+from client_sdk.terminal.axes import new_axes
+from client_sdk.terminal.readable import readable
+from kernels.errors import UnknownMethod
+from kernels.model.card import Card
+from kernels.model.card_sections import Evaluation
+from kernels.model.methods import FEDBNR
+from kernels.model.model import known
+
+_STYLES = {
+    "Gaussian": ("#9aa5b1", "o", 1.4),
+    "recalibrated": ("#1f5fa8", "o", 2.0),
+    "conformal": ("#e4572e", "s", 2.0),
+}
+
+
+def draw(
+    card: Card, target: str | None = None, *, method: str | None = None, ax: Any = None
+) -> Any:
+    """Draw one target's curves, by default the first's and `fedbnr`'s, and return the Axes."""
+    evaluation = known(card.evaluation, "evaluation")
+    names = [each.name for each in card.schema.targets]
+    if target is not None and target not in names:
+        raise UnknownTarget(f"this model does not predict {target!r:.60}, only {', '.join(names)}")
+    column = 0 if target is None else names.index(target)
+    axes = new_axes(5.2, 5.0) if ax is None else ax
+
+    curves = _curves(evaluation, column, method)
+
+    levels, line = np.array(evaluation.levels), np.linspace(0, 1, 201)
+    chance = 1.96 * np.sqrt(line * (1 - line) / evaluation.rows)
+    axes.fill_between(
+        line,
+        line - chance,
+        line + chance,
+        color="#333333",
+        alpha=0.08,
+        lw=0,
+        label="95 % of calibrated models",
+    )
+    axes.plot([0, 1], [0, 1], color="#333333", lw=1, ls=(0, (4, 3)), zorder=1)
+    for name, curve in curves.items():
+        colour, marker, width = _STYLES.get(name, _STYLES["recalibrated"])
+        error = float(np.abs(levels - np.array(curve))[::2].mean())
+        axes.plot(
+            levels,
+            curve,
+            color=colour,
+            lw=width,
+            marker=marker,
+            ms=4,
+            label=f"{name}, off by {100 * error:.1f} points",
+        )
+    axes.set(
+        xlim=(0, 1),
+        ylim=(0, 1),
+        aspect="equal",
+        xlabel="promised: level of the interval",
+        ylabel="kept: share of held-out rows inside",
+    )
+    title = f"Calibration of {readable(names[column])}, {evaluation.rows:,} held-out rows"
+    axes.set_title(title, fontsize=11, loc="left", parse_math=False)
+    ticks = [0, 0.25, 0.5, 0.75, 1]
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(alpha=0.2)
+    axes.legend(frameon=False, loc="upper left", fontsize=9)
+    return axes
+
+
+def _curves(
+    evaluation: Evaluation, column: int, method: str | None
+) -> dict[str, tuple[float, ...]]:
+    if method is not None and method != FEDBNR:
+        judged = {each.method: each.quality[column].curve for each in evaluation.students}
+        if method not in judged:
+            there = ", ".join((FEDBNR, *judged))
+            raise UnknownMethod(f"the method {method!r:.40} was not judged; those were: {there}")
+        return {method: judged[method]}
+    curves = {"Gaussian": evaluation.gaussian[column].curve}
+    if evaluation.recalibrated is not None:
+        curves["recalibrated"] = evaluation.recalibrated[column].curve
+    if evaluation.conformal is not None:
+        curves["conformal"] = evaluation.conformal[column]
+    return curves

@@ -1,0 +1,21 @@
+"""`veilgp card MODEL`: what a saved model is."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client_sdk.terminal.commands.failures import reported
+
+
+def card(
+    model: Annotated[Path, typer.Argument(help="The folder that the model was saved to.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card's JSON.")] = False,
+) -> None:
+    """Show what a saved model predicts, how well, and how it was protected."""
+    from client_sdk.model.model import GlobalModel
+
+    with reported():
+        loaded = GlobalModel.load(model)
+        typer.echo(loaded.artifact.card.to_json() if as_json else repr(loaded.card))

@@ -1,0 +1,52 @@
+"""`veilgp doctor hospital`, and the place where the coordinator's half adds its own."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client_sdk.terminal.commands.session import CaOption, HomeOption, HttpOption
+
+
+def register(app: typer.Typer) -> typer.Typer:
+    """Add it to the command line, and give the place for further ones."""
+    doctor = typer.Typer(
+        help="Check that everything is in place, a line each; failing ones end with their fix.",
+        no_args_is_help=True,
+    )
+    doctor.callback()(_doctor)
+    doctor.command("hospital")(hospital_command)
+    app.add_typer(doctor, name="doctor")
+    return doctor
+
+
+def _doctor() -> None:
+    """Check that everything is in place, a line each; failing ones end with their fix."""
+
+
+def hospital_command(
+    link: Annotated[
+        str | None, typer.Argument(help="Join link (in quotes), or https://host/sessions/<id>.")
+    ] = None,
+    *,
+    policy: Annotated[Path | None, typer.Option(help="The site's policy, TOML.")] = None,
+    home: HomeOption = None,
+    ca: CaOption = None,
+    allow_http: HttpOption = False,
+) -> None:
+    """Check this hospital: home, journal, disk, policy, proxy; with a link also the coordinator."""
+    from client_sdk.conversation.exchange import Clock
+    from client_sdk.terminal import doctor
+    from client_sdk.terminal.readable import readable
+
+    clock = Clock()
+    checks = [*doctor.of_home(home), doctor.of_disk(home), doctor.of_proxy(os.environ)]
+    if policy is not None:
+        checks.append(doctor.of_policy(policy, today=clock.now().date()))
+    if link is not None:
+        checks += doctor.of_coordinator(link, ca=ca, allow_http=allow_http, clock=clock)
+    for check in checks:
+        typer.echo(readable(check.line()))
+    if not all(check.is_well for check in checks):
+        raise typer.Exit(1)

@@ -1,0 +1,30 @@
+"""What a shell command does with a named error: its sentence, its code, an exit status.
+
+1 for an error, 3 where the site's policy says no, 4 where the run failed elsewhere, 130 if stopped.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import typer
+
+
+@contextmanager
+def reported() -> Iterator[None]:
+    """Print a named error instead of a traceback."""
+    from client_sdk.errors import ClientError, PolicyError, RunFailed
+    from client_sdk.terminal.readable import readable
+    from kernels.errors import KernelsError
+    from privacy.errors import PrivacyError
+
+    try:
+        yield
+    except (ClientError, KernelsError, PrivacyError) as error:
+        lines = [*str(error).splitlines(), *getattr(error, "__notes__", ())]
+        sentence = "\n".join(map(readable, lines))
+        typer.echo(f"veilgp: {sentence} [{error.code}]", err=True)
+        status = 3 if isinstance(error, PolicyError) else 4 if isinstance(error, RunFailed) else 1
+        raise typer.Exit(status) from error
+    except KeyboardInterrupt:
+        typer.echo("veilgp: stopped. Nothing is lost: the same command goes on.", err=True)
+        raise typer.Exit(130) from None

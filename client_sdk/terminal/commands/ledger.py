@@ -1,0 +1,129 @@
+"""`veilgp ledger`: what has been spent on any one patient of each data source."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from client_sdk.terminal.commands.failures import reported
+
+if TYPE_CHECKING:
+    from client_sdk.home.store import Store
+    from privacy.ledger import Ledger
+
+_NO_LIMIT = 1000.0
+_COLUMNS = ("at", "epoch", "sum", "statistic", "part", "numbers", "noise z", "sampled")
+
+
+def ledger_command(
+    *,
+    policy: Annotated[
+        Path | None, typer.Option(help="The site's policy: then what is left is shown too.")
+    ] = None,
+    delta: Annotated[float, typer.Option(help="At which δ, without a policy.")] = 1e-5,
+    plot: Annotated[
+        Path | None, typer.Option(help="Draw how it grew into this file (.png, .svg, .pdf).")
+    ] = None,
+    home: Annotated[
+        Path | None, typer.Option(help="Identity and journal; else VEILGP_HOME, else ~/.veilgp.")
+    ] = None,
+) -> None:
+    """Print every sum with noise that this hospital was charged for, and what all of them cost.
+
+    Charges are written before anything leaves and never taken back. Sessions without noise are
+    named: no number covers them.
+    """
+    with reported():
+        from client_sdk.gate.policy import Policy
+        from client_sdk.home.home import Home
+        from privacy.ledger import Budget
+
+        budget = Budget(_NO_LIMIT, delta) if policy is None else Policy.read(policy).budget
+        store = Home(home).read()
+        try:
+            ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
+            exact = store.uncharged()
+            promises = dict(_promises(store))
+        finally:
+            store.close()
+        if not ledgers:
+            typer.echo("Nothing has been spent: no vector with noise has left this hospital.")
+        for source, ledger in ledgers.items():
+            for line in _lines(source, ledger, limited=policy is not None):
+                typer.echo(line)
+            for session in sorted(promises.keys() & {entry.session for entry in ledger.entries}):
+                typer.echo(f"  session {session}: {promises[session]}")
+        if plot is not None and ledgers:
+            from client_sdk.terminal import ledger_plot
+
+            ledger_plot.write(plot, ledgers, limited=policy is not None)
+            typer.echo(f"How it grew is drawn in {plot}.")
+        for session, vectors in exact:
+            typer.echo(
+                f"Session {session} has no noise: {vectors} vectors left for its exact sums. No ε "
+                "covers them: for a table that they are of, the numbers above say what the sums "
+                "with noise add to that, not all that can be known."
+            )
+
+
+def _promises(store: "Store") -> Iterator[tuple[str, str]]:
+    """Say what the noise of each session covers, whatever it costs."""
+    from kernels.rounds.program import Program
+    from privacy.accounting.events import MECHANISM
+
+    for session, terms in store.terms().items():
+        known = store.session(session)
+        program = None if known is None else Program.from_json(known.program)
+        if program is None or program.privacy is None:
+            continue
+        most = program.privacy.max_rows_per_patient
+        unit = "row" if program.schema.patient is None else f"patient, with at most {most} rows"
+        promise = (
+            f"the unit is the {unit}; {MECHANISM}. Of at least {terms.min_cohort} members in a sum "
+            f"at most {terms.max_colluders} are assumed to work together with the coordinator: the "
+            f"noise of {terms.honest} is counted on."
+        )
+        yield session, promise
+
+
+def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:
+    from privacy.ledger import Ledger
+
+    spent, budget = ledger.spent, ledger.budget
+    left = max(0.0, budget.epsilon - spent.epsilon)
+    said = f"; {left:.4g} left of {budget.epsilon:g}" if limited else ""
+    yield (
+        f"{source}: {len(ledger.entries)} sums, ε = {spent.epsilon:.4g} at δ = {budget.delta:g}, "
+        f"as the {spent.accountant} accountant proves{said}"
+    )
+    rows = [
+        (
+            datetime.fromtimestamp(entry.at, UTC).isoformat(timespec="seconds"),
+            str(entry.epoch),
+            str(entry.slot),
+            entry.release.statistic,
+            entry.release.part,
+            str(entry.release.dimension),
+            f"{entry.release.multiplier:.4g}",
+            f"{entry.release.sampling_rate:g}",
+        )
+        for entry in ledger.entries
+    ]
+    widths = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+    yield _row(_COLUMNS, widths)
+    charged = 0
+    both = zip(ledger.entries, rows, strict=True)
+    for run, own in groupby(both, key=lambda each: (each[0].session, each[0].run)):
+        for _, row in own:
+            charged += 1
+            yield _row(row, widths)
+        after = Ledger(budget, ledger.entries[:charged]).spent.epsilon
+        yield f"  after run {run[1]} of session {run[0]}: ε = {after:.4g}"
+
+
+def _row(cells: tuple[str, ...], widths: list[int]) -> str:
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return f"  {'  '.join(padded)}".rstrip()

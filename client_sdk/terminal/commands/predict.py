@@ -1,0 +1,80 @@
+"""`veilgp predict MODEL TABLE`: predictions of a CSV or Parquet file as CSV, a batch at a time."""
+
+import os
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from client_sdk.terminal.commands.failures import reported
+
+if TYPE_CHECKING:
+    from client_sdk.model.predictions import Predictions
+
+STDOUT = Path("-")
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="The folder that the model was saved to.")],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet, a file or a folder.")],
+    *,
+    out: Annotated[Path, typer.Option(help="The CSV file to write; - prints it.")] = STDOUT,
+    interval: Annotated[
+        float | None, typer.Option(help="Also write intervals of this level, such as 0.9.")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Of which kind: conformal, student_t or gaussian.")
+    ] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(help="By which of the model's methods; veilgp card lists them."),
+    ] = None,
+) -> None:
+    """Predict every row of a table here, in its order; nothing is sent anywhere."""
+    from client_sdk.model.model import GlobalModel
+
+    with reported():
+        loaded = GlobalModel.load(model)
+        with _opened(out) as file:
+            predicted = loaded.predict_in_pieces(table, method=method)
+            _write(predicted, file, interval, kind)
+
+
+def _write(
+    predicted: "Iterator[Predictions]", file: BinaryIO, interval: float | None, kind: str | None
+) -> None:
+    import pyarrow
+    from pyarrow import csv
+
+    for piece, predictions in enumerate(predicted):
+        written = predictions.to_dict()
+        if interval is not None:
+            written |= predictions.intervals(interval, kind=kind).to_dict()
+        header = csv.WriteOptions(include_header=piece == 0, quoting_style="needed")
+        csv.write_csv(pyarrow.table(written), file, header)
+
+
+@contextmanager
+def _opened(out: Path) -> Iterator[BinaryIO]:
+    """Open the output; a file appears when it is complete."""
+    from client_sdk.errors import TableNotWritten
+
+    if out == STDOUT:
+        yield sys.stdout.buffer
+        return
+    new = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with new.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(out)
+    except OSError as problem:
+        sentence = f"{out} could not be written: {problem.strerror or problem}"
+        raise TableNotWritten(sentence) from problem
+    finally:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,81 @@
+"""`veilgp schema draft` and `veilgp check`: a table before it takes part in anything.
+
+What these commands need is imported when they run: torch takes seconds.
+"""
+
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+TablePath = Annotated[
+    Path, typer.Argument(metavar="TABLE", help="A CSV or Parquet file, or a folder of them.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    schemas = typer.Typer(help="Schemas of tables.", no_args_is_help=True)
+    # A callback keeps `schema` a family while it has one command.
+    schemas.callback()(lambda: None)
+    schemas.command("draft")(draft_schema)
+    app.add_typer(schemas, name="schema")
+    app.command("check")(check_table)
+
+
+def draft_schema(
+    table: TablePath,
+    target: Annotated[
+        list[str], typer.Option(help="The column to predict; may be given several times.")
+    ],
+    patient: Annotated[
+        str | None, typer.Option(help="The column that says whose rows are whose.")
+    ] = None,
+) -> None:
+    """Print a first schema for TABLE, as JSON to be edited; advice is on the error stream."""
+    from client_sdk.errors import ClientError
+    from client_sdk.tables import draft
+    from kernels.errors import KernelsError
+
+    try:
+        drafted = draft(table, targets=target, patient=patient)
+    except (ClientError, KernelsError) as error:
+        _fail([str(error)])
+    typer.echo(drafted.to_json())
+    for sentence in drafted.advice:
+        typer.echo(f"- {sentence}", err=True)
+
+
+def check_table(
+    table: TablePath,
+    schema: Annotated[Path, typer.Option(help="The schema's JSON file.")],
+) -> None:
+    """Check TABLE against a schema and list everything that does not fit; nothing leaves."""
+    from client_sdk.errors import ClientError
+    from client_sdk.tables import read_site, summarise
+    from client_sdk.tables.draft import unfinished
+    from kernels.errors import KernelsError
+    from kernels.tables.schema import Schema
+
+    try:
+        parsed = Schema.from_json(schema.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        _fail([f"there is no schema to read at {schema}: correct the path"])
+    except KernelsError as error:
+        _fail([str(error)])
+    problems = unfinished(parsed)
+    try:
+        summary = summarise(read_site(table, parsed, held_out=0.0, seed=0))
+    except (ClientError, KernelsError) as error:
+        _fail([*problems, str(error)])
+    if problems:
+        _fail(problems)
+    fewest = summary.fewest_level_rows
+    levels = "" if fewest is None else f"; the rarest level has {fewest} of them"
+    typer.echo(f"{table} fits the schema: {summary.rows} rows{levels}")
+
+
+def _fail(problems: list[str]) -> NoReturn:
+    for problem in problems:
+        typer.echo(problem, err=True)
+    raise typer.Exit(1)

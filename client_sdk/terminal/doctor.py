@@ -1,0 +1,227 @@
+"""Whether a hospital has what it needs to take part: `veilgp doctor hospital`.
+
+Each check is a line: what was looked at, whether it is well, and if not, what to do. Nothing is
+made or changed, and of a link's secret nothing is shown or sent.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+
+from client_sdk.conversation.exchange import (
+    HEADER,
+    PROTOCOL,
+    Call,
+    Clock,
+    Effects,
+    Lost,
+    Reply,
+    plain_object,
+)
+from client_sdk.conversation.links import Link
+from client_sdk.conversation.problems import printable
+from client_sdk.conversation.transport import run
+from client_sdk.errors import (
+    CertificateRefused,
+    ClientError,
+    HomeInUse,
+    LinkError,
+    MalformedAnswer,
+    PolicyFileError,
+    TransportError,
+)
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import Home
+from privacy.errors import PrivacyError
+
+LEAST_FREE = 256 << 20
+"""Octets of disk below which a journal may not be written one day."""
+MOST_SKEW_S = 60.0
+"""How far clocks may differ here; signed requests are refused at five minutes."""
+_PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
+_PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line: `said` is what was found, `fix` what to do about it, if anything is wrong."""
+
+    name: str
+    said: str
+    fix: str | None = None
+
+    @property
+    def is_well(self) -> bool:
+        """Whether there is nothing to do."""
+        return self.fix is None
+
+    def line(self) -> str:
+        """Show it to a person."""
+        said = " ".join(self.said.split())
+        if self.fix is None:
+            return f"ok    {self.name}: {said}"
+        return f"FAIL  {self.name}: {said.rstrip('.')}. Fix: {self.fix}"
+
+
+def of_home(path: str | os.PathLike[str] | None) -> Iterator[Check]:
+    """Check that the home is this user's alone, and that identity and journal belong together."""
+    home = Home(path)
+    directory = home.path
+    if not directory.exists():
+        yield Check("home", f"{directory} is not there yet; the first join makes it")
+        return
+    if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
+        yield Check("home", f"{directory} cannot be used", "run as the user who owns it")
+        return
+    if directory.stat().st_mode & 0o077:
+        yield Check("home", f"other users may look into {directory}", f"chmod 700 {directory}")
+    else:
+        yield Check("home", f"{directory} is its owner's alone")
+    if not any((directory / name).exists() for name in ("identity.key", "journal.sqlite")):
+        yield Check("journal", "none yet; the first join begins it")
+        return
+    if not (directory / "identity.key").exists():
+        yield Check(
+            "journal",
+            "there is a journal and no identity.key",
+            "put the key back, or move the journal away and have a new identity confirmed",
+        )
+        return
+    try:
+        with home.open() as opened:
+            records, _ = opened.store.journal()
+            count, digits = len(records), opened.identity.fingerprint
+    except HomeInUse:
+        yield Check("journal", "in use by another veilgp, which has checked it")
+    except (ClientError, PrivacyError) as error:
+        yield Check(
+            "journal",
+            f"{error} [{error.code}]",
+            "do not restore an old copy; move the home away, make a new identity with `veilgp "
+            "identity`, and have it confirmed",
+        )
+    else:
+        yield Check("journal", f"whole, {count} records, fingerprint {digits}")
+
+
+def of_disk(path: str | os.PathLike[str] | None) -> Check:
+    """Check that there is room for the journal."""
+    place = Home(path).path
+    there = next(each for each in (place, *place.absolute().parents) if each.exists())
+    free = shutil.disk_usage(there).free
+    fix = f"make room: at least {LEAST_FREE >> 20} MiB" if free < LEAST_FREE else None
+    return Check("disk", f"{free >> 20:,} MiB free at {there}", fix)
+
+
+def of_policy(file: Path, *, today: date) -> Check:
+    """Check that the policy can be read, and still counts."""
+    try:
+        policy = Policy.read(file)
+    except PolicyFileError as error:
+        return Check("policy", str(error), "correct the file, or begin with `veilgp policy draft`")
+    if policy.expires is not None and policy.expires < today:
+        said = f"{file} was valid until {policy.expires}"
+        return Check("policy", said, "ask whoever set the date, and set a later one")
+    until = "without an end" if policy.expires is None else f"until {policy.expires}"
+    allowed = ", ".join(policy.algorithms) or "nothing"
+    return Check("policy", f"{file} allows {allowed}, {until}")
+
+
+def of_proxy(environment: Mapping[str, str]) -> Check:
+    """Check the variables that say which way requests go; passwords in them are not shown."""
+    given = {name: environment[name] for name in _PROXIES if environment.get(name)}
+    hosts = {name: _proxy_host(value) for name, value in given.items()}
+    for name, host in hosts.items():
+        if host is None:
+            fix = f"set it as in {name}=http://proxy.example:3128, or unset it"
+            return Check("proxy", f"{name} is not the address of a proxy", fix)
+    if not hosts:
+        return Check("proxy", "none is set: requests go out directly")
+    named = [f"{name} names {printable(str(host), 100)}" for name, host in hosts.items()]
+    return Check("proxy", ", ".join(named))
+
+
+def of_coordinator(
+    link: str,
+    *,
+    ca: Path | None,
+    allow_http: bool,
+    clock: Clock,
+    transport: httpx.BaseTransport | None = None,
+) -> Iterator[Check]:
+    """Check that the coordinator is reached, is trusted, speaks our protocol and knows the time."""
+    try:
+        parsed = Link.parse(link, allow_http=allow_http)
+    except LinkError as error:
+        yield Check("link", str(error), "copy the whole link from the invitation, in quotes")
+        return
+    try:
+        answer = run(_asked(), parsed.origin, ca=ca, transport=transport)
+    except CertificateRefused as error:
+        fix = "give your organisation's authority by --ca, or ask the coordinator to renew"
+        yield Check("TLS", str(error), fix)
+        return
+    except TransportError as error:
+        yield Check("coordinator", str(error), "check the address, and whether a proxy answers")
+        return
+    if isinstance(answer, Lost):
+        said = f"{parsed.origin}: {answer.reason}"
+        fix = "check the address, the firewall (outbound HTTPS is enough) and the proxy variables"
+        yield Check("coordinator", said, fix)
+        return
+    secure = parsed.origin.startswith("https://")
+    yield Check("TLS", "the certificate is trusted" if secure else "none: http, as you allowed")
+    yield _speaks(parsed.origin, answer)
+    yield _clock(answer, clock.now())
+
+
+def _proxy_host(address: str) -> str | None:
+    try:
+        parts = urlsplit(address if "://" in address else f"http://{address}")
+    except ValueError:
+        return None
+    return parts.hostname if parts.scheme in _PROXY_SCHEMES else None
+
+
+def _asked() -> Effects[Reply | Lost]:
+    headers = {"Veilgp-Protocol": str(PROTOCOL), "Accept-Encoding": "identity"}
+    answer: Reply | Lost = yield Call("GET", "/protocol", headers, (), 1 << 16, 20.0)
+    return answer
+
+
+def _speaks(origin: str, answer: Reply) -> Check:
+    spoken = answer.headers.get(HEADER)
+    if spoken is None:
+        return Check(
+            "coordinator",
+            f"what answers at {origin} (status {answer.status}) is no coordinator",
+            "open the address in a browser on this machine: a proxy's page, a sign-in page of "
+            "this network, or another server",
+        )
+    if answer.status == 426 or spoken != str(PROTOCOL):
+        said = f"it speaks protocol {printable(spoken, 20)}, this veilgp {PROTOCOL}"
+        return Check("coordinator", said, "upgrade the older of the two")
+    try:
+        version = printable(str(plain_object(answer.body).get("version")), 40)
+    except MalformedAnswer as error:
+        return Check("coordinator", str(error), "ask who runs it whether it is well")
+    return Check("coordinator", f"{origin} answers, veilgp {version}, protocol {PROTOCOL}")
+
+
+def _clock(answer: Reply, now: datetime) -> Check:
+    try:
+        theirs = parsedate_to_datetime(answer.headers.get("date", ""))
+        ahead = (now - theirs).total_seconds()
+    except (ValueError, TypeError):
+        return Check("clock", "the coordinator does not say what time it is; not compared")
+    said = f"{abs(ahead):.0f} s {'ahead of' if ahead >= 0 else 'behind'} the coordinator's"
+    wrong = abs(ahead) > MOST_SKEW_S
+    fix = "run NTP on this machine; at five minutes every request is refused"
+    return Check("clock", said, fix if wrong else None)

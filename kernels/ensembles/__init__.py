@@ -1,0 +1,1 @@
+"""Many sites' networks as one: committees, and the students distilled from them."""

@@ -1,0 +1,190 @@
+"""Students of committees, as a part of a model: one network for each method of making one of many.
+
+What sites said of the public rows is kept as its sums, with the coordinator alone: a further
+student, such as the one at a β that is found later, needs no further sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from kernels.ensembles.committee import (
+    Committee,
+    Guard,
+    generalised,
+    interpolated,
+    mixture,
+    product,
+    robust,
+)
+from kernels.ensembles.student_network import StudentSpec, distil, mean_divergence, predict
+from kernels.errors import NotFitted, StateError
+from kernels.parameter_checks import check_learning_rate, check_whole
+from kernels.scores.gaussians import Gaussian
+from kernels.storage import PRIVATE, check_tensor
+
+T = TypeVar("T")
+
+
+class Method(StrEnum):
+    """How many predictions become one; `kernels.ensembles.committee` has the formulas."""
+
+    PRODUCT = "product"
+    """The Bayesian committee machine."""
+    MIXTURE = "mixture"
+    """By rows."""
+    BETA = "beta"
+    """Between the two."""
+    GPOE = "gpoe"
+    """The generalised product of experts."""
+    RBCM = "rbcm"
+    """The robust Bayesian committee machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lesson:
+    """How students are distilled: by Adam on batches of 100 public rows."""
+
+    STORED_AS: ClassVar[str] = "lesson"
+
+    epochs: int = 60
+    learning_rate: float = 0.005
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_whole(1, epochs=self.epochs)
+        check_whole(0, seed=self.seed)
+        check_learning_rate(learning_rate=self.learning_rate)
+
+    def taught(self, spec: StudentSpec, teacher: Gaussian, inputs: Tensor) -> Tensor:
+        """Return students' parameters, (…, P), of teachers' moments, (…, K, T), at inputs."""
+        return distil(
+            spec,
+            teacher,
+            inputs,
+            seed=self.seed,
+            epochs=self.epochs,
+            learning_rate=self.learning_rate,
+            generator=torch.Generator().manual_seed(self.seed),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Student:
+    """One student: of which method, its flat parameters, and KL(teacher ‖ student) at the end."""
+
+    STORED_AS: ClassVar[str] = "distilled.student"
+
+    method: Method
+    parameters: Tensor
+    divergence: float | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        try:
+            object.__setattr__(self, "method", Method(self.method))
+        except ValueError:
+            raise StateError(f"no method {self.method!r:.40} is known here") from None
+
+
+@dataclass(frozen=True, eq=False)
+class Opinion:
+    """What all sites said, summed, at inputs (K, p), and what is said there without any rows."""
+
+    STORED_AS: ClassVar[str] = "opinion"
+
+    inputs: Tensor
+    committee: Committee
+    prior: Gaussian
+    guard: Guard
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "guard", Guard(self.guard))
+
+    def teacher(self, method: Method, beta: Tensor | None = None) -> Gaussian:
+        """Return the moments of a method at the inputs, (K, T)."""
+        match method:
+            case Method.PRODUCT:
+                return product(self.committee, self.prior, guard=self.guard)
+            case Method.MIXTURE:
+                return mixture(self.committee)
+            case Method.GPOE:
+                return generalised(self.committee, self.prior)
+            case Method.RBCM:
+                return robust(self.committee, self.prior)
+            case Method.BETA:
+                ends = self.teacher(Method.PRODUCT), self.teacher(Method.MIXTURE)
+                return interpolated(*ends, _known(beta, "beta"))
+
+
+@dataclass(frozen=True, eq=False)
+class Distilled:
+    """The students so far; beta: each target's β, (T,), once it is known."""
+
+    STORED_AS: ClassVar[str] = "distilled"
+
+    spec: StudentSpec
+    lesson: Lesson
+    students: tuple[Student, ...]
+    beta: Tensor | None = None
+    opinion: Opinion | None = field(default=None, metadata=PRIVATE)
+
+    def check(self, inputs: int, targets: int) -> None:
+        """Refuse what is no student of so many inputs and targets; bytes can hold anything."""
+        spec = self.spec
+        if not isinstance(spec, StudentSpec) or not isinstance(self.lesson, Lesson):
+            raise StateError("distilled students have a network and a lesson")
+        if (spec.inputs, spec.targets) != (inputs, targets):
+            raise StateError(f"students are not of {inputs} features and {targets} targets")
+        for student in self.students:
+            if not isinstance(student, Student):
+                raise StateError(f"a {type(student).__name__} is no student")
+            check_tensor("a student", student.parameters, (spec.network.parameters,))
+        if len({student.method for student in self.students}) < len(self.students):
+            raise StateError("there is more than one student of a method")
+        if self.beta is not None:
+            check_tensor("β", self.beta, (targets,))
+
+    def published(self) -> "Distilled":
+        """Return the students without what was said: all that predicting needs."""
+        return replace(self, opinion=None)
+
+    def student(self, method: Method) -> Student:
+        """Return the student of a method, or say which there are."""
+        for student in self.students:
+            if student.method is method:
+                return student
+        there = ", ".join(student.method for student in self.students) or "none"
+        raise NotFitted(f"no student of {method} was distilled; there are: {there}")
+
+    def predict(self, method: Method, x: Tensor) -> Gaussian:
+        """Predict standardised targets, (n, T), from standardised features (n, p)."""
+        return predict(self.spec, self.student(method).parameters, x)
+
+    def taught(self, methods: Sequence[Method], *, beta: Tensor | None = None) -> "Distilled":
+        """Return it with the students of further methods."""
+        opinion, new = _known(self.opinion, "predictive"), []
+        teachers = [opinion.teacher(method, beta) for method in methods]
+        for method, teacher, parameters in zip(
+            methods, teachers, self._distilled(teachers, opinion.inputs), strict=True
+        ):
+            missed = mean_divergence(self.spec, parameters, teacher, opinion.inputs)
+            new.append(Student(method, parameters, missed))
+        kept = [student for student in self.students if student.method not in methods]
+        return replace(self, students=(*kept, *new), beta=self.beta if beta is None else beta)
+
+    def _distilled(self, teachers: list[Gaussian], inputs: Tensor) -> Sequence[Tensor]:
+        if not teachers:
+            return ()
+        moments = ([each.mean for each in teachers], [each.variance for each in teachers])
+        together = Gaussian(*map(torch.stack, moments))
+        return tuple(self.lesson.taught(self.spec, together, inputs))
+
+
+def _known(part: T | None, stage: str) -> T:
+    if part is None:
+        raise NotFitted(f"the students are not that far yet: run the stage {stage!r} before")
+    return part

@@ -1,0 +1,83 @@
+"""How far rounding can move a kernel's features: what weights turn float64's last bit into.
+
+φ is cos and sin of angles, so ‖φ‖ has a bound whatever the weights are. Its digits have none: the
+cosine of an angle of 10¹⁷ is made of the angle's rounding, and how an angle is rounded may depend
+on which rows are computed beside it (matrix products treat the last rows of a batch otherwise).
+Then one row more changes other rows' features too, and no declared sensitivity covers that. With
+weights of 10³⁰⁸ it is worse: angles overflow for some rows and not for others, and the site that
+refuses them has said so.
+
+Inputs are within ±CLIP, so both are bounded by the weights alone. With |x| ≤ m to within e, a layer
+of n inputs gives |Wx + b| ≤ |W|m + |b| to within |W|e + (n + 2)·u·(|W|m + |b|), and tanh moves
+nothing further apart. An angle that is off by δ moves its cos and sin by at most min(δ, 2)/√m.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from kernels.features.architectures import RANDOM_FUNCTIONS, Deep, Named, Replicated, Stationary
+from kernels.features.spec import KernelSpec, Replication
+from kernels.features.urk import URK
+from kernels.tables.standardiser import CLIP
+
+_UNIT = 2.0**-53
+_FINITE = 2.0**900
+
+_Interval = tuple[Tensor, Tensor]
+"""The largest absolute value of each number, and its largest error."""
+
+
+def feature_rounding(kernel: URK) -> float:
+    """Return how far ‖φ(x)‖ can be from exact for any standardised x; ∞ if features overflow.
+
+    >>> feature_rounding(URK(KernelSpec(inputs=4))) < 2.0**-30
+    True
+    """
+    spec, weights = kernel.spec, {n: w.detach() for n, w in kernel.named_weights().items()}
+    bound = spec.squared_norm_bound
+    if bound is None:
+        return math.inf
+    function = RANDOM_FUNCTIONS[spec.architecture]
+    draws = function.draws(spec)
+    if isinstance(function, Deep):
+        frequencies, _ = function.frequencies(spec, draws, weights)
+        latent = _network(spec, _inputs(spec, function, draws), weights)
+    elif isinstance(function, Stationary):
+        frequencies = draws["frequencies"]
+        scaled = CLIP * (-weights["log_lengthscale"]).exp()
+        latent = scaled, _UNIT * scaled
+    else:
+        return math.inf
+    size, error = _layer(frequencies, latent)
+    if not bool((size < _FINITE).all()) or not bool(error.isfinite().all()):
+        return math.inf
+    moved = (error + 4 * _UNIT).clamp_max(2.0).square().mean().sqrt()
+    return math.sqrt(bound) * float(moved)
+
+
+def _inputs(spec: KernelSpec, function: Deep, draws: Named) -> _Interval:
+    size = torch.full((spec.inputs,), CLIP, dtype=torch.float64)
+    if isinstance(function, Replicated):
+        most = spec.replication_scale * draws["copies"].abs().amax(0)
+        size = size + most if spec.replication is Replication.ADD else size * (1 + most)
+    return size, 2 * _UNIT * size
+
+
+def _network(spec: KernelSpec, x: _Interval, weights: Named) -> _Interval:
+    inner, last = x, len(spec.hidden)
+    for layer in range(last):
+        size, error = _layer(weights[f"f.{layer}.weight"], inner, weights[f"f.{layer}.bias"])
+        # What overflows before tanh may be infinite minus infinite.
+        error = torch.where(size < _FINITE, error.clamp_max(2.0) + 4 * _UNIT, math.inf)
+        inner = size.clamp_max(1.0), error
+    size, error = _layer(weights[f"f.{last}.weight"], inner, weights[f"f.{last}.bias"])
+    skipped, skipped_error = _layer(weights["f.skip"], x)
+    return size + skipped, error + skipped_error + _UNIT * (size + skipped)
+
+
+def _layer(weight: Tensor, x: _Interval, bias: Tensor | None = None) -> _Interval:
+    matrix, (size, error) = weight.abs(), x
+    own = matrix @ size + (0.0 if bias is None else bias.abs())
+    return own, matrix @ error + (matrix.shape[1] + 2) * _UNIT * own

@@ -1,0 +1,266 @@
+"""The kernel's spec: a small, versioned, JSON-able description that fixes a URK up to its weights.
+
+Two parties with the same spec and the same weights have the same features, bit for bit on one
+machine. Fields that an architecture does not use may not be set, so that one kernel has one spec.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import ClassVar, Self
+
+from kernels.errors import NewerSpec, SpecError, UnknownArchitecture
+from kernels.strict_json import encode_json, is_newer, is_number, parse_json
+
+VERSION = 1
+
+
+class Architecture(StrEnum):
+    """What g(ω, x) is (004, §3.1)."""
+
+    RBF = "rbf"
+    """[cos ωᵀx, sin ωᵀx], ω normal: the Gaussian kernel (theorem 3)."""
+    MATERN12 = "matern12"
+    """As rbf with ω Student-t of 1 degree of freedom: Matérn-1/2."""
+    MATERN32 = "matern32"
+    """As rbf with ω Student-t of 3 degrees of freedom: Matérn-3/2."""
+    MATERN52 = "matern52"
+    """As rbf with ω Student-t of 5 degrees of freedom: Matérn-5/2."""
+    EXPONENTIAL = "exponential"
+    """exp ωᵀx, ω normal: exp(‖x + x'‖²/2) (theorem 4)."""
+    POLYNOMIAL = "polynomial"
+    """A product of `degree` random coordinates: (xᵀx' + offset)^degree (theorem 5)."""
+    DEEP = "deep"
+    """A network f before random Fourier features (fig. 3.1, middle)."""
+    SHIFTED = "shifted"
+    """f, and a distribution shifter h(ω) (fig. 3.1, right)."""
+    REPLICATED = "replicated"
+    """f of randomised copies of x (fig. 3.2, left)."""
+
+
+class Normaliser(StrEnum):
+    """What the m concatenated samples are divided by."""
+
+    UNBIASED = "unbiased"
+    """√m: the Gram matrix's expectation is the kernel."""
+    THESIS = "thesis"
+    """√(m − 1), as in eq. 3.2."""
+
+
+class Replication(StrEnum):
+    """How a replicated kernel randomises its input, with r the replication scale."""
+
+    ADD = "add"
+    """x + rω."""
+    MULTIPLY = "multiply"
+    """x ⊙ (1 + rω)."""
+
+
+class Ending(StrEnum):
+    """What a replicated kernel does with f's output."""
+
+    FOURIER = "fourier"
+    """cos and sin of it along a random direction: bounded features."""
+    LINEAR = "linear"
+    """Nothing: unbounded features, refused under differential privacy."""
+
+
+_STATIONARY = {
+    Architecture.RBF,
+    Architecture.MATERN12,
+    Architecture.MATERN32,
+    Architecture.MATERN52,
+}
+_CLASSICAL = _STATIONARY | {Architecture.EXPONENTIAL, Architecture.POLYNOMIAL}
+_NETWORKS = {Architecture.DEEP, Architecture.SHIFTED, Architecture.REPLICATED}
+
+# No honest kernel comes near; a hostile spec must not make a hospital allocate without end.
+_MOST = 1_000_000
+_MOST_NUMBERS = 100_000_000
+_MOST_LAYERS = 32
+
+_CHOICES: Mapping[str, type[StrEnum]] = {
+    "architecture": Architecture,
+    "normaliser": Normaliser,
+    "replication": Replication,
+    "ending": Ending,
+}
+
+# Least and greatest value of each whole number; with one sample eq. 3.2 would divide by zero.
+_WHOLE: Mapping[str, tuple[int, int]] = {
+    "inputs": (1, _MOST),
+    "samples": (2, _MOST),
+    "seed": (0, 2**64 - 1),
+    "degree": (1, 100),
+    "latent": (1, _MOST),
+    "shifter_inputs": (1, _MOST),
+    "shifter_hidden": (1, _MOST),
+}
+
+# Which architectures an optional field belongs to.
+_BELONGS_TO: Mapping[str, set[Architecture]] = {
+    "lengthscale": _CLASSICAL,
+    "degree": {Architecture.POLYNOMIAL},
+    "offset": {Architecture.POLYNOMIAL},
+    "hidden": _NETWORKS,
+    "latent": _NETWORKS,
+    "frequency_scale": _NETWORKS,
+    "shifter_inputs": {Architecture.SHIFTED},
+    "shifter_hidden": {Architecture.SHIFTED},
+    "replication": {Architecture.REPLICATED},
+    "replication_scale": {Architecture.REPLICATED},
+    "ending": {Architecture.REPLICATED},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """All that fixes a unifying random kernel besides its weights.
+
+    inputs: p, the columns of x after the schema's encoding.
+    samples: m ≥ 2, the random samples of g.
+    seed: 0 ≤ seed < 2⁶⁴; ω and the starting weights are hashes of it.
+    lengthscale: where the classical kernels' lengthscales start (one weight per input).
+    degree, offset: the polynomial kernel's n and c.
+    hidden, latent: widths of f's tanh layers, and of its output.
+    frequency_scale: the frequencies of a network's cos and sin are divided by √latent and
+        multiplied by this, so that the kernel starts smooth.
+    shifter_inputs, shifter_hidden: the dimension of ω and the width of h's tanh layer.
+
+    >>> spec = KernelSpec(architecture=Architecture.RBF, inputs=3, samples=50, seed=1)
+    >>> KernelSpec.from_json(spec.to_json()) == spec
+    True
+    """
+
+    STORED_AS: ClassVar[str] = "kernel"
+
+    inputs: int
+    architecture: Architecture = Architecture.SHIFTED
+    samples: int = 100
+    seed: int = 0
+    normaliser: Normaliser = Normaliser.UNBIASED
+    lengthscale: float = 1.0
+    degree: int = 2
+    offset: float = 1.0
+    hidden: tuple[int, ...] = (128, 128, 128)
+    latent: int = 5
+    frequency_scale: float = 0.3
+    shifter_inputs: int = 5
+    shifter_hidden: int = 32
+    replication: Replication = Replication.ADD
+    replication_scale: float = 0.1
+    ending: Ending = Ending.FOURIER
+
+    def __post_init__(self) -> None:
+        for name, kind in _CHOICES.items():
+            object.__setattr__(self, name, _member(name, getattr(self, name), kind))
+        for name, (least, most) in _WHOLE.items():
+            _whole(name, getattr(self, name), least, most)
+        if not isinstance(self.hidden, tuple | list):
+            raise SpecError(f"hidden must be a list of whole numbers, not {self.hidden!r}")
+        object.__setattr__(self, "hidden", tuple(self.hidden))
+        for width in self.hidden:
+            _whole("hidden", width, 1, _MOST)
+        for name in ("lengthscale", "offset", "frequency_scale", "replication_scale"):
+            object.__setattr__(self, name, _positive(name, getattr(self, name)))
+        widths = (self.inputs, *self.hidden, self.latent, self.shifter_inputs, self.shifter_hidden)
+        largest = max(a * b for a in widths for b in (*widths, self.samples))
+        if len(self.hidden) > _MOST_LAYERS or largest > _MOST_NUMBERS:
+            raise SpecError(
+                f"this kernel would need an array of {largest:.0e} numbers or {len(self.hidden)} "
+                f"layers; the most are {_MOST_NUMBERS:.0e} and {_MOST_LAYERS}: choose smaller sizes"
+            )
+        for field in fields(self):
+            used_by = _BELONGS_TO.get(field.name, set(Architecture))
+            if self.architecture not in used_by and getattr(self, field.name) != field.default:
+                raise SpecError(
+                    f"a {self.architecture} kernel has no {field.name}: leave it out "
+                    f"(it belongs to {', '.join(sorted(used_by))})"
+                )
+
+    @property
+    def features_per_sample(self) -> int:
+        """Return d, the numbers that one sample of g gives."""
+        if self.architecture in (Architecture.EXPONENTIAL, Architecture.POLYNOMIAL):
+            return 1
+        if self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR:
+            return self.latent
+        return 2
+
+    @property
+    def features(self) -> int:
+        """Return M = m·d, the length of φ(x)."""
+        return self.samples * self.features_per_sample
+
+    @property
+    def normalising_square(self) -> int:
+        """Return m, or m − 1 as in the thesis: features are divided by its root."""
+        return self.samples - (self.normaliser is Normaliser.THESIS)
+
+    @property
+    def squared_norm_bound(self) -> float | None:
+        """Return a bound on ‖φ(x)‖² that holds for all x and all weights, if there is one.
+
+        cos² + sin² = 1 per sample, so m over the normalising square; None for features that grow
+        with x, whose sensitivity no weight-free bound exists for.
+        """
+        unbounded = self.features_per_sample == 1 or (
+            self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR
+        )
+        return None if unbounded else self.samples / self.normalising_square
+
+    def rows_at_a_time(self, chunk_rows: int) -> int:
+        """Return how many rows to compute together: fewer where each becomes m copies."""
+        copies = self.samples if self.architecture is Architecture.REPLICATED else 1
+        return max(1, chunk_rows // copies) if chunk_rows > 0 else chunk_rows
+
+    def to_json(self) -> str:
+        """Return the one canonical JSON form: sorted keys, only the fields that are in use."""
+        used = {
+            name: value
+            for name, value in dataclasses.asdict(self).items()
+            if self.architecture in _BELONGS_TO.get(name, set(Architecture))
+        }
+        return encode_json({"version": VERSION, **used})
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read a spec, refusing unknown fields, unknown architectures and newer versions."""
+        wrong: list[str] = []
+        document = parse_json(text, "the spec", wrong)
+        if is_newer(document, VERSION):
+            raise NewerSpec(
+                f"this spec is of a later version than {VERSION}, the last that this veilgp reads: "
+                "upgrade veilgp on this machine"
+            )
+        if wrong or not isinstance(document, dict):
+            raise SpecError("; ".join(wrong) or "a spec is a JSON object")
+        version = document.pop("version", None)
+        if type(version) is not int or version != VERSION:
+            raise SpecError(f"version must be {VERSION}, not {version!r}")
+        unknown = document.keys() - {field.name for field in fields(cls)}
+        if unknown:
+            raise SpecError(f"unknown fields {sorted(unknown)}: remove them")
+        if "inputs" not in document:
+            raise SpecError("inputs is missing: say how many columns x has")
+        return cls(**document)
+
+
+def _member(name: str, value: object, kind: type[StrEnum]) -> StrEnum:
+    try:
+        return kind(value)  # type: ignore[arg-type]
+    except ValueError:
+        error = UnknownArchitecture if kind is Architecture else SpecError
+        raise error(f"{name} {value!r} is unknown: choose one of {', '.join(kind)}") from None
+
+
+def _whole(name: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise SpecError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def _positive(name: str, value: object) -> float:
+    if not (is_number(value) and value > 0):
+        raise SpecError(f"{name} must be a positive finite number, not {value!r:.40}")
+    return float(value)

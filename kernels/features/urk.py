@@ -1,0 +1,186 @@
+"""The unifying random kernel (004, §3.1): k(x, x') ≈ φ(x)ᵀφ(x') for any g and any p(ω).
+
+φ(x) = [g(ω₁, x), …, g(ω_m, x)] / √m (or √(m − 1), eq. 3.2), so the Gram matrix ΦΦᵀ is positive
+semi-definite whatever g is (theorem 6), and a Gaussian process with this kernel is a Bayesian
+linear layer on φ.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from gpytorch.kernels import Kernel
+from linear_operator.operators import (
+    LowRankRootLinearOperator,
+    MatmulLinearOperator,
+    RootLinearOperator,
+)
+from torch import Tensor
+from torch.nn.functional import pad
+
+from kernels.errors import EmptyTable, NotFinite, WeightsError, WrongShape
+from kernels.features.architectures import RANDOM_FUNCTIONS, Features, Shapes
+from kernels.features.spec import KernelSpec
+from kernels.tables.chunks import chunks
+
+
+def weight_shapes(spec: KernelSpec) -> Shapes:
+    """Return names and shapes of a kernel's weights in the order of the flat vector.
+
+    Each is stored row by row; the flat vector is their concatenation.
+    """
+    return RANDOM_FUNCTIONS[spec.architecture].shapes(spec)
+
+
+def weight_count(spec: KernelSpec) -> int:
+    """Return the length of the flat weight vector."""
+    return sum(math.prod(shape) for shape in weight_shapes(spec).values())
+
+
+def starting_weights(spec: KernelSpec) -> Tensor:
+    """Return the flat float64 vector that training starts from, a function of the spec alone."""
+    start = RANDOM_FUNCTIONS[spec.architecture].start(spec)
+    return torch.cat([start[name].flatten() for name in weight_shapes(spec)])
+
+
+class URK(Kernel):
+    """A unifying random kernel: a spec and one flat vector of weights.
+
+    `weights` is the only parameter, in the order of `weight_shapes(spec)`; the random draws are
+    derived from the spec. It is a `gpytorch.kernels.Kernel` with unit scale: the linear layer's
+    prior variance λ² is `ScaleKernel`'s outputscale.
+
+    >>> kernel = URK(KernelSpec(inputs=2, samples=4, hidden=(3,), latent=5))
+    >>> kernel.features(torch.zeros(7, 2, dtype=torch.float64)).shape
+    torch.Size([7, 8])
+    """
+
+    weights: torch.nn.Parameter
+
+    def __init__(self, spec: KernelSpec, weights: Tensor | None = None) -> None:
+        super().__init__()
+        self.spec = spec
+        self._function = RANDOM_FUNCTIONS[spec.architecture]
+        self._shapes = dict(self._function.shapes(spec))
+        flat = starting_weights(spec) if weights is None else _checked(spec, weights)
+        self.register_parameter("weights", torch.nn.Parameter(flat))
+        draws = self._function.draws(spec)
+        for name, draw in draws.items():
+            self.register_buffer(f"_draw_{name}", draw, persistent=False)
+        self._draw_names = tuple(draws)
+        self.to(flat.dtype)
+
+    def named_weights(self) -> Mapping[str, Tensor]:
+        """Return views of the flat vector by name, differentiable."""
+        return self._named(self.weights)
+
+    def _named(self, flat: Tensor) -> Mapping[str, Tensor]:
+        pieces = torch.split(flat, [math.prod(shape) for shape in self._shapes.values()])
+        return {
+            name: piece.view(shape)
+            for (name, shape), piece in zip(self._shapes.items(), pieces, strict=True)
+        }
+
+    def features(self, x: Tensor) -> Tensor:
+        """Map x (rows, p) to φ(x) (rows, M), in the weights' floating-point type."""
+        return self._at(self.weights)(self._checked_rows(x))[0]
+
+    def fixed(self) -> Callable[[Tensor], Tensor]:
+        """Return x ↦ φ(x) at the weights as they are now, without a graph.
+
+        What x has no part in is computed once: of a single row it would be most of the work.
+        """
+        at = self._at(self.weights.detach().clone())
+        return lambda x: at(self._checked_rows(x))[0]
+
+    def features_at(self, weights: Tensor, x: Tensor) -> Tensor:
+        """Map x to φ(x) at other weights, as a function that `torch.func` can transform.
+
+        No value is looked at: rows are finite, which `features` would check.
+        """
+        return self._at(weights)(x)[0]
+
+    def features_and_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return φ(x) without a graph, and the map from ∂/∂φ(x) to the flat ∂/∂weights.
+
+        The map takes the gradient of the first rows of φ(x); of those after them it is zero.
+        """
+        features, named_pullback = self._at(self.weights.detach())(self._checked_rows(x))
+
+        def pullback(gradient: Tensor) -> Tensor:
+            named = named_pullback(pad(gradient, (0, 0, 0, len(features) - len(gradient))))
+            return torch.cat([named[name].flatten() for name in self._shapes])
+
+        return features, pullback
+
+    def features_and_row_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Return φ(x) without a graph, and the map from ∂/∂φ(x) to every row's own ∂/∂weights.
+
+        Each row is a table of its own: from (rows, M) to (rows, weights). No value is looked at.
+        """
+        features, named_pullback = self._at(self.weights.detach())(x.unsqueeze(-2))
+
+        def pullback(gradient: Tensor) -> Tensor:
+            named = named_pullback(gradient.unsqueeze(-2))
+            return torch.cat([named[name].flatten(1) for name in self._shapes], dim=1)
+
+        return features.squeeze(-2), pullback
+
+    def _at(self, flat: Tensor) -> Features:
+        draws = {name: getattr(self, f"_draw_{name}") for name in self._draw_names}
+        return self._function.features(self.spec, draws, self._named(flat))
+
+    def features_in_chunks(self, x: Tensor, *, chunk_rows: int) -> Iterator[tuple[slice, Tensor]]:
+        """Yield φ of consecutive rows, without a graph, in memory bounded by `chunk_rows`."""
+        features = self.fixed()
+        for rows in chunks(len(x), self.spec.rows_at_a_time(chunk_rows)):
+            yield rows, features(x[rows])
+
+    def _checked_rows(self, x: Tensor) -> Tensor:
+        if x.ndim != 2 or x.shape[1] != self.spec.inputs:
+            raise WrongShape(
+                f"x has shape {tuple(x.shape)}, the kernel needs (rows, {self.spec.inputs}): "
+                "encode the table with the session's schema"
+            )
+        if len(x) == 0:
+            raise EmptyTable("x has no rows: features need at least one")
+        # A sum is finite if its terms are: one pass without a temporary.
+        if not math.isfinite(float(x.detach().sum())) and not torch.isfinite(x).all():
+            rows = int((~torch.isfinite(x).all(dim=1)).sum())
+            raise NotFinite(
+                f"{rows} of {len(x)} rows have NaN or infinite cells: impute or remove them "
+                "before the kernel sees them"
+            )
+        return x.to(self.weights.dtype)
+
+    def forward(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        diag: bool = False,  # noqa: FBT001, FBT002 (gpytorch's signature)
+        **_: Any,
+    ) -> Any:
+        """Return the Gram matrix of two tables as a linear operator (or its diagonal)."""
+        left = self.features(x1)
+        if diag:
+            return (left * (left if x1 is x2 else self.features(x2))).sum(-1)
+        if x1.shape == x2.shape and torch.equal(x1, x2):
+            low_rank = left.shape[1] < left.shape[0]
+            return (LowRankRootLinearOperator if low_rank else RootLinearOperator)(left)
+        return MatmulLinearOperator(left, self.features(x2).mT)
+
+
+def _checked(spec: KernelSpec, weights: Tensor) -> Tensor:
+    expected = weight_count(spec)
+    if weights.ndim != 1 or len(weights) != expected:
+        raise WeightsError(
+            f"a {spec.architecture} kernel of this spec has {expected} weights in one flat vector, "
+            f"not shape {tuple(weights.shape)}: were they made for another spec?"
+        )
+    if not weights.dtype.is_floating_point:
+        raise WeightsError(f"weights must be floating point, not {weights.dtype}")
+    if not torch.isfinite(weights).all():
+        bad = int((~torch.isfinite(weights)).sum())
+        raise WeightsError(f"{bad} of {expected} weights are not finite: training has diverged")
+    return weights.detach().clone()

@@ -1,0 +1,1 @@
+"""The Bayesian linear layer from sums: statistics, evidence, refit, posterior."""

@@ -1,0 +1,96 @@
+"""The pooled evidence L (negative logarithm) and its exact gradient from sums, in closed form.
+
+For one target, with A = σ⁻²S + λ⁻²I and w̄ = σ⁻²A⁻¹b,
+
+    G_S = ∂L/∂S = (A⁻¹ + w̄w̄ᵀ)/2σ²,   G_b = ∂L/∂b = −w̄/σ²
+
+so nothing is ever differentiated through a factorisation. G_S and G_b come from *summed*
+statistics; a client that is sent them back-propagates ∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through
+its own features, and the sum of the clients' results is the exact gradient of the pooled evidence.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from kernels.errors import NotFinite, NotSymmetric, WrongShape
+from kernels.features.urk import URK
+from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.statistics import Statistics
+from kernels.tables.chunks import CHUNK_ROWS, chunks
+
+
+@dataclass(frozen=True, eq=False)
+class PooledEvidence:
+    """The pooled negative log evidence, and what a client needs for its part of the gradient.
+
+    value: L summed over targets. scatter_gradient: G_S, (M, M), symmetric. cross_gradient: G_b,
+    (M, T).
+    """
+
+    value: float
+    scatter_gradient: Tensor
+    cross_gradient: Tensor
+
+    @classmethod
+    def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
+        """Evaluate at summed statistics and given σ², λ²."""
+        spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
+        noise = hyperparameters.noise_variance
+        basis, weights = spectrum.eigenvectors, spectrum.posterior_weights(hyperparameters)
+        inverse = spectrum.posterior_variances(hyperparameters) / noise
+        inverse = (basis * inverse.sum(1)) @ basis.mT
+        scatter_gradient = (inverse + (weights / noise) @ weights.mT) / 2
+        return cls(
+            float(-spectrum.log_evidence(hyperparameters).sum()),
+            (scatter_gradient + scatter_gradient.mT) / 2,
+            -weights / noise,
+        )
+
+
+def client_gradient(
+    kernel: URK,
+    x: Tensor,
+    targets: Tensor,
+    *,
+    scatter_gradient: Tensor,
+    cross_gradient: Tensor,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Tensor:
+    """Return ∂/∂θ of ⟨G_S, S_c(θ)⟩ + ⟨G_b, b_c(θ)⟩ at one client: a flat vector like θ.
+
+    Summed over clients it is the gradient of the pooled L. G_S and G_b are what the coordinator
+    broadcast; memory is bounded by `chunk_rows`.
+    """
+    y = targets.unsqueeze(1) if targets.ndim == 1 else targets
+    features, columns = kernel.spec.features, y.shape[1]
+    expected = (features, features), (features, columns)
+    if (shapes := (tuple(scatter_gradient.shape), tuple(cross_gradient.shape))) != expected:
+        raise WrongShape(f"G_S and G_b must have the shapes {expected}, not {shapes}")
+    if len(x) != len(y):
+        raise WrongShape(f"{len(x)} rows of x but {len(y)} of targets")
+    if float((scatter_gradient - scatter_gradient.mT).abs().max()) > 0:
+        raise NotSymmetric("G_S differs from its transpose: it is no gradient by a sum of φφᵀ")
+    gradient = torch.zeros(kernel.weights.shape, dtype=torch.float64)
+    for rows in chunks(len(x), kernel.spec.rows_at_a_time(chunk_rows)):
+        phi, pullback = kernel.features_and_pullback(x[rows])
+        backward = feature_gradient(
+            phi, y[rows], scatter_gradient=scatter_gradient, cross_gradient=cross_gradient
+        )
+        gradient += pullback(backward)
+    if not torch.isfinite(gradient).all():
+        raise NotFinite("the gradient is not finite: the broadcast is wrong, or training diverged")
+    return gradient
+
+
+def feature_gradient(
+    features: Tensor, targets: Tensor, *, scatter_gradient: Tensor, cross_gradient: Tensor
+) -> Tensor:
+    """Return ∂/∂Φ of ⟨G_S, ΦᵀΦ⟩ + ⟨G_b, Φᵀy⟩ = 2ΦG_S + yG_bᵀ, in the features' type.
+
+    G_S is symmetric: whoever was sent it has checked that, once.
+    """
+    gradient = targets.double() @ cross_gradient.mT
+    return gradient.addmm_(features.double(), scatter_gradient, alpha=2).to(features.dtype)

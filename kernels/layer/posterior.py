@@ -1,0 +1,285 @@
+"""The global Bayesian linear layer (004, §2.1): y = φ(x)ᵀw + ε, w ~ N(0, λ²I), ε ~ N(0, σ²).
+
+With A = σ⁻²S + λ⁻²I the posterior is w ~ N(w̄, A⁻¹), w̄ = σ⁻²A⁻¹b, and a new target is
+N(φᵀw̄, σ² + φᵀA⁻¹φ) (eq. 2.4, 2.6).
+
+All of it is computed in the eigenbasis S = QΛQᵀ, where A is diagonal for every σ and λ, so that
+targets with their own σ and λ share one factorisation. Statistics that went through a fixed-point
+sum are rounded, and may be slightly indefinite, which no Cholesky survives. Negative eigenvalues
+become zero, which moves the mean by the order of τ‖w̄‖λ/σ² predictive standard deviations, τ being
+the rounding of S. Where λ²/σ² amplifies rounding beyond one (τλ² ≥ σ²), eigenvalues below τ are
+noise: the data's word along them is dropped, and the posterior there is the prior. Dropping them
+always would cost one to two digits of accuracy in the ordinary case: a direction of small variance
+still carries Φᵀy. The evidence, which must not be fooled into explaining everything by directions
+of no variance, is that of the eigenvectors above τ alone.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from kernels.errors import (
+    EmptyTable,
+    HyperparameterError,
+    NotFinite,
+    NotPositive,
+    StatisticsError,
+    WrongShape,
+)
+from kernels.layer.local_evidence import negative_log_evidence
+from kernels.layer.statistics import Statistics
+
+# Below zero by more than this and float64's own error, an undeclared rounding is not credible.
+_UNDECLARED = 2.0**-20
+_EPSILON = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperparameters:
+    """The noise variance σ² and the prior variance λ² of each target: two float64 tensors (T,)."""
+
+    STORED_AS: ClassVar[str] = "hyperparameters"
+
+    noise_variance: Tensor
+    prior_variance: Tensor
+
+    def __post_init__(self) -> None:
+        for name in ("noise_variance", "prior_variance"):
+            value = getattr(self, name)
+            if value.ndim != 1 or value.dtype != torch.float64:
+                raise HyperparameterError(
+                    f"{name} must be a float64 tensor of one value per target"
+                )
+            if not (torch.isfinite(value).all() and (value > 0).all()):
+                raise HyperparameterError(
+                    f"{name} must be positive and finite, not {value.tolist()}"
+                )
+        if len(self.noise_variance) != len(self.prior_variance):
+            raise HyperparameterError("σ² and λ² must both have one value per target")
+
+    @classmethod
+    def of(cls, *, noise_variance: float, prior_variance: float, targets: int = 1) -> Self:
+        """Return the same σ² and λ² for every target."""
+        return cls(
+            torch.full((targets,), float(noise_variance), dtype=torch.float64),
+            torch.full((targets,), float(prior_variance), dtype=torch.float64),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Statistics in the eigenbasis of S: all that evidence and posterior need, for any σ and λ.
+
+    eigenvalues: Λ, (M,), not negative. eigenvectors: Q, (M, M). cross: Qᵀb, (M, T).
+    rounding: τ, a bound on the error of Λ.
+    """
+
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+    cross: Tensor
+    target_squares: Tensor
+    count: int
+    rounding: float
+
+    @classmethod
+    def of(cls, statistics: Statistics) -> Self:
+        """Factor S, and refuse it where no rounding explains a negative eigenvalue."""
+        scatter = (statistics.scatter + statistics.scatter.mT) / 2
+        eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
+        least, greatest = float(eigenvalues[0]), float(eigenvalues[-1])
+        float_error = 8 * statistics.features * _EPSILON * greatest
+        allowed = statistics.rounding + float_error + _UNDECLARED
+        if least < -allowed:
+            raise NotPositive(
+                f"S has the eigenvalue {least:.3g} where the largest is {greatest:.3g}, below "
+                f"−{allowed:.3g}, which rounding explains: a contribution is wrong, or more was "
+                "subtracted than was ever added"
+            )
+        _check_cross(statistics)
+        return cls(
+            eigenvalues.clamp_min(0.0),
+            eigenvectors,
+            eigenvectors.mT @ statistics.cross,
+            statistics.target_squares,
+            statistics.count,
+            statistics.rounding,
+        )
+
+    @property
+    def resolved(self) -> Tensor:
+        """Say which eigenvalues are more than rounding, (M,)."""
+        return self.eigenvalues > self.rounding
+
+    def _trusted(self, hyperparameters: Hyperparameters) -> tuple[Tensor, Tensor]:
+        """Return Λ and Qᵀb, (M, T), without what is but amplified rounding."""
+        noise, prior = self._checked(hyperparameters)
+        kept = (self.rounding * prior < noise) | self.resolved.unsqueeze(1)
+        return self.eigenvalues.unsqueeze(1) * kept, self.cross * kept
+
+    def posterior_variances(self, hyperparameters: Hyperparameters) -> Tensor:
+        """Return the eigenvalues of A⁻¹, (M, T)."""
+        noise, prior = self._checked(hyperparameters)
+        return noise / (self._trusted(hyperparameters)[0] + noise / prior)
+
+    def posterior_weights(self, hyperparameters: Hyperparameters) -> Tensor:
+        """Return w̄ = σ⁻²A⁻¹b, (M, T), in the features' own basis."""
+        noise, prior = self._checked(hyperparameters)
+        eigenvalues, cross = self._trusted(hyperparameters)
+        return self.eigenvectors @ (cross / (eigenvalues + noise / prior))
+
+    def log_evidence(self, hyperparameters: Hyperparameters) -> Tensor:
+        """Return log p(y | σ, λ) of each target, (T,), its constant included (eq. 2.8, halved).
+
+        −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + (yᵀy − Σ (Qᵀb)²/(Λ + σ²/λ²))/σ²].
+        """
+        noise, prior = self._checked(hyperparameters)
+        eigenvalues = self.eigenvalues[self.resolved].unsqueeze(1)
+        explained = (self.cross[self.resolved] ** 2 / (eigenvalues + noise / prior)).sum(0)
+        determinant = torch.log1p(eigenvalues * (prior / noise)).sum(0)
+        residual = (self.target_squares - explained) / noise
+        return -0.5 * (self.count * torch.log(2 * math.pi * noise) + determinant + residual)
+
+    def _checked(self, hyperparameters: Hyperparameters) -> tuple[Tensor, Tensor]:
+        targets, given = self.cross.shape[1], len(hyperparameters.noise_variance)
+        if given != targets:
+            raise HyperparameterError(
+                f"{targets} targets need {targets} values of σ² and λ², not {given}"
+            )
+        return hyperparameters.noise_variance, hyperparameters.prior_variance
+
+
+def _check_cross(statistics: Statistics) -> None:
+    """Refuse b where Cauchy and Schwarz do: b_i² ≤ S_ii · yᵀy."""
+    diagonal = statistics.scatter.diagonal().unsqueeze(1) + statistics.rounding + _UNDECLARED
+    limit = diagonal.clamp_min(0.0) * (statistics.target_squares + _UNDECLARED) * (1 + 1e-6)
+    if (statistics.cross**2 > limit + _UNDECLARED).any():
+        raise StatisticsError(
+            "b is larger than S and yᵀy allow (b_i² ≤ S_ii·yᵀy): a contribution is wrong"
+        )
+
+
+def rounding_of(*, resolution: float, clients: int, features: int) -> float:
+    """Return a bound, exceeded with negligible probability, on the spectral norm of S's rounding.
+
+    Each of C clients rounds each entry to a multiple of `resolution`, so an entry's error has
+    variance C·resolution²/12, and a symmetric matrix of such entries has spectral norm
+    2√M times their standard deviation: √(C·M/3)·resolution. Twice that is returned.
+    """
+    return 2 * resolution * math.sqrt(clients * features / 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Mean and latent variance of new targets, (rows, T), and their noise variance, (T,)."""
+
+    mean: Tensor
+    latent_variance: Tensor
+    noise_variance: Tensor
+
+    @property
+    def variance(self) -> Tensor:
+        """Return the variance of a new observation, σ² + φᵀA⁻¹φ, (rows, T)."""
+        return self.latent_variance + self.noise_variance
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior over the linear layer's weights, for each target.
+
+    weights: w̄, (M, T). eigenvectors: of w's covariance, (M, M), which targets share, or (T, M, M)
+    where each has its own (`kernels.noisy.noise_aware`). variances: its eigenvalues, (M, T).
+    log_evidence: (T,).
+    """
+
+    weights: Tensor
+    eigenvectors: Tensor
+    variances: Tensor
+    hyperparameters: Hyperparameters
+    log_evidence: Tensor
+
+    @classmethod
+    def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
+        """Condition on statistics; with none (n = 0) this is the prior."""
+        spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
+        return cls(
+            spectrum.posterior_weights(hyperparameters),
+            spectrum.eigenvectors,
+            spectrum.posterior_variances(hyperparameters),
+            hyperparameters,
+            spectrum.log_evidence(hyperparameters),
+        )
+
+    def predict(self, features: Tensor) -> Prediction:
+        """Predict at features (rows, M); a latent variance is a sum of squares, never negative."""
+        phi = self._checked(features)
+        if self.eigenvectors.ndim == 2:
+            latent = (phi @ self.eigenvectors).square() @ self.variances
+        else:
+            latent = torch.stack([(root**2).sum(1) for root in self._roots(phi)], 1)
+        return Prediction(phi @ self.weights, latent, self.hyperparameters.noise_variance)
+
+    def latent_covariance(self, features: Tensor) -> Tensor:
+        """Return ΦA⁻¹Φᵀ of each target, (T, rows, rows)."""
+        return torch.stack([root @ root.mT for root in self._roots(self._checked(features))])
+
+    def covariance(self, target: int) -> Tensor:
+        """Return w's covariance for one target, (M, M)."""
+        basis = self._basis(target)
+        return (basis * self.variances[:, target]) @ basis.mT
+
+    def sample_weights(self, count: int, *, generator: torch.Generator) -> Tensor:
+        """Draw w ~ N(w̄, A⁻¹), (count, M, T); φ(x)ᵀw is then one function at every x."""
+        shape = (count, *self.weights.shape)
+        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
+        scaled = self.variances.sqrt() * noise
+        if self.eigenvectors.ndim == 2:
+            return self.weights + self.eigenvectors @ scaled
+        return self.weights + torch.einsum("tij,ktj->kit", self.eigenvectors, scaled.mT)
+
+    def log_density(self, features: Tensor, targets: Tensor) -> Tensor:
+        """Return the joint log density of new targets (rows, T) under the predictive, (T,).
+
+        With R = ΦA^{-1/2} it is that of N(Φw̄, RRᵀ + σ²I): the evidence of the residuals under a
+        layer on R with a unit prior.
+        """
+        phi = self._checked(features)
+        y = targets.unsqueeze(1) if targets.ndim == 1 else targets
+        if y.shape != (len(phi), self.weights.shape[1]):
+            raise WrongShape(f"targets must be ({len(phi)}, {self.weights.shape[1]})")
+        residuals = y.double() - phi @ self.weights
+        log_noise = self.hyperparameters.noise_variance.log() / 2
+        densities = [
+            -negative_log_evidence(
+                root,
+                residuals[:, target],
+                log_noise=log_noise[target : target + 1],
+                log_prior=torch.zeros(1, dtype=torch.float64),
+            )
+            for target, root in enumerate(self._roots(phi))
+        ]
+        return torch.stack(densities)
+
+    def _roots(self, phi: Tensor) -> Iterator[Tensor]:
+        """Yield R = ΦQV^{1/2} of each target, (rows, M): RRᵀ is the latent covariance."""
+        for target, variances in enumerate(self.variances.mT):
+            yield (phi @ self._basis(target)) * variances.sqrt()
+
+    def _basis(self, target: int) -> Tensor:
+        return self.eigenvectors if self.eigenvectors.ndim == 2 else self.eigenvectors[target]
+
+    def _checked(self, features: Tensor) -> Tensor:
+        if features.ndim != 2 or features.shape[1] != len(self.weights):
+            raise WrongShape(
+                f"features must be (rows, {len(self.weights)}), not {tuple(features.shape)}"
+            )
+        if len(features) == 0:
+            raise EmptyTable("no rows to predict")
+        phi = features.detach().double()
+        # A sum is finite if its terms are: one pass without a temporary.
+        if not math.isfinite(float(phi.sum())) and not torch.isfinite(phi).all():
+            raise NotFinite("features are not finite: check the table before predicting")
+        return phi

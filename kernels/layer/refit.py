@@ -1,0 +1,140 @@
+"""σ and λ re-optimised for given statistics: empirical Bayes from one eigendecomposition.
+
+Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target inside clamps. In the eigenbasis
+an evaluation costs O(M), so a grid over both finds the right mode (noise and signal can trade
+places, which leaves a gradient method started from anywhere stuck), and a bounded quasi-Newton
+search with closed-form gradients and Newton's last steps finish it. It costs no communication:
+the statistics have been summed already.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from kernels.errors import EmptyTable, HyperparameterError
+from kernels.layer.posterior import Hyperparameters, Spectrum
+
+_GRID = 25
+_NEWTON_STEPS = 6
+_DIFFERENCE = 1e-4
+_EPSILON = torch.finfo(torch.float64).eps
+
+
+@dataclass(frozen=True, kw_only=True)
+class RefitOptions:
+    """Where σ and λ may go, on the scale of standardised targets.
+
+    noise_bounds, prior_bounds: least and greatest σ and λ (standard deviations).
+    log_prior_mean, log_prior_scale: the prior log λ ~ N(mean, scale²).
+    """
+
+    noise_bounds: tuple[float, float] = (1e-3, 1e1)
+    prior_bounds: tuple[float, float] = (1e-2, 1e3)
+    log_prior_mean: float = 0.0
+    log_prior_scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("noise_bounds", "prior_bounds"):
+            least, most = getattr(self, name)
+            if not (0 < least < most < np.inf):
+                raise HyperparameterError(
+                    f"{name} must satisfy 0 < least < most, not {least}, {most}"
+                )
+        if not (0 < self.log_prior_scale < np.inf and np.isfinite(self.log_prior_mean)):
+            raise HyperparameterError("the prior on log λ needs a finite mean and a positive scale")
+
+
+def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> Hyperparameters:
+    """Return the best σ² and λ² of each target."""
+    options = options or RefitOptions()
+    if spectrum.count == 0:
+        raise EmptyTable("no rows: σ and λ cannot be told from nothing")
+    found = [_refit_one(spectrum, target, options) for target in range(spectrum.cross.shape[1])]
+    noise, prior = torch.tensor(found, dtype=torch.float64).mT.contiguous()
+    return Hyperparameters((2 * noise).exp(), (2 * prior).exp())
+
+
+def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[float, float]:
+    eigenvalues = spectrum.eigenvalues.numpy()
+    # A direction of no variance would explain any b for a small enough σ, so b counts by how far
+    # its eigenvalue stands out of the rounding: smoothly, because a threshold that an eigenvalue
+    # crosses with the last bit would be a jump that training amplifies.
+    float_error = 8 * len(eigenvalues) * _EPSILON * float(eigenvalues.max())
+    floor = max(spectrum.rounding, float_error, np.finfo(np.float64).tiny)
+    squares = spectrum.cross[:, target].numpy() ** 2 * eigenvalues / (eigenvalues + floor)
+    total, count = float(spectrum.target_squares[target]), spectrum.count
+
+    def objective(
+        log_noise: NDArray[np.float64], log_prior: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Return the negative log posterior and its derivatives in log σ and log λ."""
+        noise, prior = np.exp(2 * log_noise)[..., None], np.exp(2 * log_prior)[..., None]
+        variances = 1 / (eigenvalues / noise + 1 / prior)
+        signal = eigenvalues * variances / noise  # the share of each direction that data decides
+        weights = squares * (variances / noise) ** 2  # w̄² in the eigenbasis
+        explained = (squares * variances).sum(-1) / noise[..., 0] ** 2
+        misfit = total / noise[..., 0] - explained - weights.sum(-1) / prior[..., 0]
+        standardised = (log_prior - options.log_prior_mean) / options.log_prior_scale
+        value = 0.5 * (
+            2 * count * log_noise
+            + np.log1p(eigenvalues * prior / noise).sum(-1)
+            + total / noise[..., 0]
+            - explained
+            + standardised**2
+        )
+        by_noise = count - misfit - signal.sum(-1)
+        by_prior = signal.sum(-1) - weights.sum(-1) / prior[..., 0]
+        by_prior = by_prior + standardised / options.log_prior_scale
+        return value, by_noise, by_prior
+
+    def scalar(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, by_noise, by_prior = objective(point[0], point[1])
+        return float(value), np.array([by_noise, by_prior])
+
+    bounds = [tuple(np.log(options.noise_bounds)), tuple(np.log(options.prior_bounds))]
+    axes = [np.linspace(least, most, _GRID) for least, most in bounds]
+    grid = np.meshgrid(*axes, indexing="ij")
+    values = objective(*grid)[0]
+    start = np.array([axis.flat[values.argmin()] for axis in grid])
+    best = minimize(
+        scalar,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"ftol": 1e-15, "gtol": 1e-10},
+    )
+    point = best.x if best.fun <= values.min() else start
+    point = _polished(lambda at: scalar(at)[1], point, np.array(bounds))
+    return float(point[0]), float(point[1])
+
+
+def _polished(
+    gradient: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    point: NDArray[np.float64],
+    bounds: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Take Newton's steps to where the gradient vanishes, along coordinates inside their bounds.
+
+    A search that compares values knows the optimum to half of float64's digits only, and where it
+    stops depends on the last bit of its input; federated training would amplify that.
+    """
+    for _ in range(_NEWTON_STEPS):
+        slope = gradient(point)
+        free = (point > bounds[:, 0]) & (point < bounds[:, 1])
+        shifts = _DIFFERENCE * np.eye(len(point))
+        curvature = np.stack([gradient(point + h) - gradient(point - h) for h in shifts])
+        curvature = (curvature / (2 * _DIFFERENCE))[np.ix_(free, free)]
+        if not free.any() or np.linalg.eigvalsh((curvature + curvature.T) / 2)[0] <= 0:
+            break
+        step = np.zeros_like(point)
+        step[free] = np.linalg.solve(curvature, slope[free])
+        moved = np.clip(point - step, bounds[:, 0], bounds[:, 1])
+        if np.abs(gradient(moved)[free]).max() >= np.abs(slope[free]).max():
+            break
+        point = moved
+    return point

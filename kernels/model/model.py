@@ -1,0 +1,213 @@
+"""The model that a program builds, stage by stage, as plain data.
+
+Each stage takes the model so far and returns it with more of it known: the standardiser after the
+moments, weights after phase 1, statistics and hyperparameters after phase 2, and what held-out rows
+say of it after recalibration and evaluation. Posterior and kernel are derived from them, never
+stored beside them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import Tensor
+
+from kernels.ensembles.distilled import Distilled
+from kernels.errors import NotFitted, ProgramError, StateError
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import URK, weight_count
+from kernels.layer.posterior import Hyperparameters, Posterior
+from kernels.layer.statistics import Statistics
+from kernels.model.noise_plan import Privacy
+from kernels.noisy import noise_aware
+from kernels.scores.evaluation import Evaluation
+from kernels.scores.recalibration import Recalibration, inflation
+from kernels.storage import check_tensor
+from kernels.tables.few_rows import FewRows
+from kernels.tables.schema import Schema
+from kernels.tables.standardiser import Standardiser
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Centre:
+    """Weights of the linear layer that it is refined from, and how far targets are from them.
+
+    weights: w₀, (M, T). deviations: of the residuals y − φᵀw₀, (T,), about.
+    """
+
+    STORED_AS: ClassVar[str] = "centre"
+
+    weights: Tensor
+    deviations: Tensor
+
+    def __post_init__(self) -> None:
+        check_tensor("the centre", self.weights, tuple(self.weights.shape))
+        check_tensor("the residuals' deviations", self.deviations, (self.weights.shape[-1],))
+        if not (self.weights.ndim == 2 and bool((self.deviations > 0).all())):
+            raise StateError("a centre has weights (M, T), and deviations above zero")
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """What is known so far.
+
+    max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
+    privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
+    distilled: students of the sites' own posteriors, which need no kernel.
+    weights: θ, flat, in the order of `weight_shapes(kernel)`.
+    centre: with differential privacy, what statistics are of: residuals from it, if it is there.
+    statistics: (S, b, yᵀy, n) of all rows at these weights.
+    recalibration: for each target, what the residuals of rows kept for calibration say.
+    scores: how good it is on held-out rows.
+    """
+
+    STORED_AS: ClassVar[str] = "model"
+
+    schema: Schema
+    kernel: KernelSpec
+    max_rows: int
+    privacy: Privacy | None = None
+    standardiser: Standardiser | None = None
+    distilled: Distilled | None = None
+    weights: Tensor | None = None
+    hyperparameters: Hyperparameters | None = None
+    centre: Centre | None = None
+    statistics: Statistics | None = None
+    recalibration: tuple[Recalibration, ...] | None = None
+    scores: Evaluation | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.schema, Schema) or not isinstance(self.kernel, KernelSpec):
+            raise StateError("a model has a schema and a kernel")
+        if self.weights is not None:
+            check_tensor("the weights", self.weights, (weight_count(self.kernel),))
+        if len(self.schema.feature_names) != self.kernel.inputs:
+            raise ProgramError(
+                f"the schema encodes to {len(self.schema.feature_names)} features and the kernel "
+                f"has {self.kernel.inputs} inputs: make them equal"
+            )
+        if self.privacy is not None:
+            _check_kind("privacy", self.privacy, Privacy)
+        if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
+            raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
+        self._check_parts()
+
+    def _check_parts(self) -> None:
+        """Refuse parts that are not of this schema and this kernel; bytes can hold any."""
+        features, targets = self.kernel.features, self.targets
+        if self.standardiser is not None:
+            _check_kind("standardiser", self.standardiser, Standardiser)
+            self.standardiser.check(self.schema)
+        if self.distilled is not None:
+            _check_kind("distilled", self.distilled, Distilled)
+            self.distilled.check(self.kernel.inputs, targets)
+        if self.hyperparameters is not None:
+            check_scales(self.hyperparameters, targets)
+        if self.centre is not None:
+            _check_kind("centre", self.centre, Centre)
+            check_tensor("the centre", self.centre.weights, (features, targets))
+        if self.statistics is not None:
+            _check_kind("statistics", self.statistics, Statistics)
+            if (self.statistics.features, self.statistics.targets) != (features, targets):
+                raise StateError(f"statistics are not of {features} features and {targets} targets")
+        if self.recalibration is not None:
+            _check_kind("recalibration", self.recalibration, tuple)
+            _check_count("recalibrations", len(self.recalibration), targets)
+            for each in self.recalibration:
+                _check_kind("recalibration", each, Recalibration)
+        if self.scores is not None:
+            _check_kind("scores", self.scores, Evaluation)
+            self.scores.check(targets)
+
+    def advanced(self, **parts: object) -> "Model":
+        """Return the model with these parts anew, and without any that followed from them.
+
+        The fields stand in the order in which a program finds them: other weights leave no
+        statistics, another linear layer leaves no recalibration.
+        """
+        names = [field.name for field in fields(self)]
+        first = min(names.index(name) for name in parts)
+        return replace(self, **{**dict.fromkeys(names[first + 1 :]), **parts})  # type: ignore[arg-type]
+
+    def has_features_of(self, other: "Model") -> bool:
+        """Say whether both models make the same features of a table."""
+        same = (self.kernel, self.standardiser) == (other.kernel, other.standardiser)
+        return same and torch.equal(self.urk.weights, other.urk.weights)
+
+    @property
+    def targets(self) -> int:
+        """Return T."""
+        return len(self.schema.targets)
+
+    @cached_property
+    def urk(self) -> URK:
+        """Return the kernel at the weights known so far, or where they start."""
+        return URK(self.kernel, self.weights)
+
+    @cached_property
+    def features(self) -> Callable[[Tensor], Tensor]:
+        """Return the kernel's φ, ready for rows one at a time."""
+        return self.urk.fixed()
+
+    @cached_property
+    def few_rows(self) -> FewRows:
+        """Return what reads a few rows of a table."""
+        return FewRows(self.schema, known(self.standardiser, "moments"))
+
+    @cached_property
+    def inflation(self) -> Tensor:
+        """Return the variance of each target's law of z, (T,)."""
+        return inflation(self.recalibration, self.targets)
+
+    @cached_property
+    def noise_variance(self) -> Tensor:
+        """Return the calibrated noise variance of each target in its unit, (T,)."""
+        noise = known(self.hyperparameters, "linear").noise_variance * self.inflation
+        _, scale = known(self.standardiser, "moments").target_columns
+        return noise * scale.square()
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """Return the posterior of the linear layer."""
+        statistics = known(self.statistics, "linear")
+        scales = known(self.hyperparameters, "linear")
+        if statistics.noise is None:
+            return Posterior.of(statistics, scales)
+        posterior = noise_aware.posterior(statistics, scales)
+        if self.centre is None:
+            return posterior
+        return replace(posterior, weights=self.centre.weights + posterior.weights)
+
+
+def _check_kind(name: str, value: object, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise StateError(f"the {name} of a model are no {type(value).__name__}")
+
+
+def _check_count(what: str, count: int, targets: int) -> None:
+    if count != targets:
+        raise StateError(f"{count} {what} do not fit {targets} targets")
+
+
+def check_scales(scales: object, targets: int) -> None:
+    """Refuse what is not a σ² and a λ² for each target."""
+    if not isinstance(scales, Hyperparameters):
+        raise StateError(f"σ² and λ² are no {type(scales).__name__}")
+    _check_count("values of σ² and λ²", len(scales.noise_variance), targets)
+
+
+def check_model(model: object) -> None:
+    """Refuse what is not a model; states come from the coordinator."""
+    if not isinstance(model, Model):
+        raise StateError("a state has a model, and these bytes have none")
+
+
+def known(part: T | None, stage: str) -> T:
+    """Return a part of a model, or say which stage would have made it."""
+    if part is None:
+        raise NotFitted(f"the model is not that far yet: run the stage {stage!r} before")
+    return part

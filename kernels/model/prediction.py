@@ -1,0 +1,252 @@
+"""Predictions of a finished model, in the targets' units.
+
+N(μ, v) with v = φᵀA⁻¹φ + σ² is what the linear layer predicts. Recalibration replaces it by the law
+μ + s√v·t_ν, whose variance is v·s²ν/(ν − 2): latent and noise variance are both scaled by that
+factor, so that their sum is the variance of the calibrated predictive distribution. Three kinds of
+central intervals, at any level:
+
+    gaussian     of N(μ, v), the model's own word, not recalibrated
+    student_t    of the calibrated law
+    conformal    μ ± q√v, inside with at least the level's probability whatever the law of residuals
+
+A recalibration of few rows is N(μ, v) as it is (`Recalibration.fitted` is None), and its conformal
+intervals are infinite at levels that so few rows cannot promise.
+
+The other methods (`methods`) are students of the sites' committee: N(μ, v) as the committee would
+say it, with v the variance of a new observation. It has in it what the sites do not know, how far
+they are apart where the method counts that, and their noise, and no student can tell one from the
+other. Recalibration is of the linear layer's residuals, so a student's word stands as it is: its
+intervals are gaussian ones.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from kernels.ensembles.distilled import Method
+from kernels.errors import OneVariance, PredictionError
+from kernels.layer.posterior import Prediction
+from kernels.model.methods import FEDBNR, committee_method, method_for
+from kernels.model.model import Model, known
+from kernels.scores.gaussians import Gaussian
+from kernels.scores.recalibration import Recalibration, inflation
+from kernels.scores.student_t import StudentT
+from kernels.tables.chunks import CHUNK_ROWS, chunks
+from kernels.tables.records import Records
+from kernels.tables.schema import Target
+
+INTERVAL_KINDS = "conformal", "student_t", "gaussian"
+
+Committee = Callable[[Method, Tensor], Gaussian]
+"""Predicts standardised targets, (n, T), from standardised features (n, p)."""
+
+
+class Interval(NamedTuple):
+    """Both ends for each row and target, (n, T), in units; conformal ones may be infinite."""
+
+    lower: Tensor
+    upper: Tensor
+
+
+class Divided(NamedTuple):
+    """A variance in its two parts, in units: of what is not known, (n, T), and of noise, (T,)."""
+
+    latent: Tensor
+    noise: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions:
+    """n predictions of T targets in their units; its repr shows none.
+
+    mean, variance: (n, T), of a new observation; `fedbnr`'s are of the calibrated law.
+    divided: the variance in its parts; None where the method has it as one.
+    extrapolates: (n,) bool, a numeric cell of the row is outside the schema's bounds.
+    recalibration: one for each target, or None where the program had no such stage, or the method
+    has none.
+    """
+
+    targets: tuple[Target, ...]
+    method: str
+    mean: Tensor
+    variance: Tensor
+    divided: Divided | None
+    extrapolates: Tensor
+    recalibration: tuple[Recalibration, ...] | None
+
+    @property
+    def latent_variance(self) -> Tensor:
+        """What of the variance is not noise, (n, T)."""
+        return self._divided().latent
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """What of the variance is noise, (T,), the same for every row."""
+        return self._divided().noise
+
+    @property
+    def interval_kind(self) -> str:
+        """The kind of interval that is meant where none is named."""
+        return "conformal" if self.method == FEDBNR else "gaussian"
+
+    def interval(self, level: float, kind: str | None = None) -> Interval:
+        """Return the interval of a kind that is given by name, one of `INTERVAL_KINDS`."""
+        kind = self.interval_kind if kind is None else kind
+        if kind not in INTERVAL_KINDS:
+            raise PredictionError(
+                f"an interval's kind is one of {', '.join(INTERVAL_KINDS)}, not {kind!r:.40}"
+            )
+        interval: Interval = getattr(self, kind)(level)
+        return interval
+
+    def gaussian(self, level: float) -> Interval:
+        """Return the central interval of N(μ, v)."""
+        return self._central([StudentT().half_width(level)] * len(self.targets))
+
+    def student_t(self, level: float) -> Interval:
+        """Return the central interval of the calibrated law."""
+        return self._central([each.law.half_width(level) for each in self._recalibrated()])
+
+    def conformal(self, level: float) -> Interval:
+        """Return the conformal interval."""
+        return self._central([each.conformal(level) for each in self._recalibrated()])
+
+    def _divided(self) -> Divided:
+        if self.divided is None:
+            raise OneVariance(
+                f"the method {self.method} has one variance, of a new observation, which is not "
+                f"divided into latent and noise variance: only that of {FEDBNR} is"
+            )
+        return self.divided
+
+    def _recalibrated(self) -> tuple[Recalibration, ...]:
+        if self.method != FEDBNR:
+            raise OneVariance(
+                f"the method {self.method} has gaussian intervals only: recalibration is of "
+                f"{FEDBNR}"
+            )
+        return known(self.recalibration, "recalibration")
+
+    def _central(self, deviations: list[float]) -> Interval:
+        half = (self.variance / inflation(self.recalibration, len(self.targets))).sqrt()
+        half = half * torch.tensor(deviations, dtype=torch.float64)
+        return Interval(self.mean - half, self.mean + half)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        return f"Predictions({len(self)} rows of {', '.join(t.name for t in self.targets)})"
+
+
+def predict(
+    model: Model,
+    table: Mapping[str, object] | Records,
+    *,
+    method: str | None = None,
+    committee: Committee | None = None,
+    chunk_rows: int = CHUNK_ROWS,
+) -> Predictions:
+    """Predict every row of a table, or of records read by the model's schema.
+
+    method: one of `methods_of(model)`, by default the first. committee: who says what the sites say
+    together, instead of a student; then any `distilled.Method`. Standardised rows and features
+    exist for `chunk_rows` rows at a time only.
+    """
+    known(model.standardiser, "moments")
+    method = method_for(model, method) if committee is None else committee_method(method)
+    pieces, extrapolates = _read(model, table, chunk_rows)
+    if method != FEDBNR:
+        said = known(model.distilled, "predictive").predict if committee is None else committee
+        mean, variance = _by_committee(model, Method(method), said, pieces)
+        return Predictions(model.schema.targets, method, mean, variance, None, extrapolates, None)
+    predicted = _joined(
+        model, (predict_standardised(model, x, chunk_rows=chunk_rows) for x in pieces)
+    )
+    mean, latent = known(model.standardiser, "moments").in_units(
+        predicted.mean, predicted.latent_variance * model.inflation
+    )
+    return Predictions(
+        model.schema.targets,
+        method,
+        mean,
+        latent + model.noise_variance,
+        Divided(latent, model.noise_variance),
+        extrapolates,
+        model.recalibration,
+    )
+
+
+def _read(
+    model: Model, table: Mapping[str, object] | Records, chunk_rows: int
+) -> tuple[Iterable[Tensor], Tensor]:
+    """Return standardised features piece by piece, and which rows are outside the bounds."""
+    few = None if isinstance(table, Records) else model.few_rows.read(table)
+    if few is not None:
+        return [few.features], few.extrapolates
+    records = table if isinstance(table, Records) else Records.for_prediction(model.schema, table)
+    if records.schema != model.schema:
+        raise PredictionError(
+            "these records were read by another schema than the model's: read them by model.schema"
+        )
+    return _standardised(model, records, chunk_rows), records.outside.any(1)
+
+
+def _standardised(model: Model, records: Records, chunk_rows: int) -> Iterator[Tensor]:
+    standardiser = known(model.standardiser, "moments")
+    for rows in chunks(len(records), chunk_rows):
+        yield standardiser.apply(records.between(rows)).features
+
+
+def _by_committee(
+    model: Model, method: Method, said_by: Committee, pieces: Iterable[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return a committee's, or its student's, means and variances in units, each (n, T)."""
+    nothing = torch.zeros(0, model.targets, dtype=torch.float64)
+    pairs = [(nothing, nothing)]
+    for x in pieces:
+        said = said_by(method, x)
+        pairs.append((said.mean, said.variance))
+    mean, variance = map(torch.cat, zip(*pairs, strict=True))
+    return known(model.standardiser, "moments").in_units(mean, variance)
+
+
+def predict_standardised(
+    model: Model, features: Tensor, *, chunk_rows: int = CHUNK_ROWS
+) -> Prediction:
+    """Predict standardised targets from standardised features (n, p); n may be 0."""
+    pieces = chunks(len(features), model.kernel.rows_at_a_time(chunk_rows))
+    return _joined(
+        model, (model.posterior.predict(model.features(features[rows])) for rows in pieces)
+    )
+
+
+def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor]:
+    """Return means and variances, (n, T), with each row's a function of that row alone, and finite.
+
+    For statistics with differential privacy. In a batch the last bit of a row's prediction may
+    depend on which other rows are in it, and where a count depends on that bit, one row more could
+    move others. And a hostile broadcast could make the prediction of some rows no number, so that
+    whether a site fails would say whether it has such rows: those get mean 0 and variance 1.
+    """
+    posterior, shape = model.posterior, (len(features), model.targets)
+    mean, variance = torch.zeros(shape).double(), torch.ones(shape).double()
+    for row, (_, phi) in enumerate(model.urk.features_in_chunks(features, chunk_rows=1)):
+        predicted = posterior.predict(phi.nan_to_num(nan=0.0))
+        mean[row], variance[row] = predicted.mean[0], predicted.variance[0]
+    valid = mean.isfinite() & variance.isfinite() & (variance > 0)
+    return torch.where(valid, mean, 0.0), torch.where(valid, variance, 1.0)
+
+
+def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
+    """Return predictions of consecutive rows, possibly none, as one."""
+    parts = list(parts)
+    if len(parts) == 1:  # as where one row is asked for, and each operation counts
+        return parts[0]
+    nothing = torch.zeros(0, model.targets, dtype=torch.float64)
+    pairs = [(nothing, nothing), *((part.mean, part.latent_variance) for part in parts)]
+    mean, latent_variance = map(torch.cat, zip(*pairs, strict=True))
+    return Prediction(mean, latent_variance, model.posterior.hyperparameters.noise_variance)

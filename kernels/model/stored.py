@@ -1,0 +1,47 @@
+"""The dataclasses that a stored model is made of."""
+
+from kernels.ensembles.committee import Committee
+from kernels.ensembles.distilled import Distilled, Lesson, Opinion, Student
+from kernels.ensembles.student_network import StudentSpec
+from kernels.features.spec import KernelSpec
+from kernels.layer.posterior import Hyperparameters
+from kernels.layer.statistics import Noise, Statistics
+from kernels.model.model import Centre, Model
+from kernels.model.noise_plan import Privacy
+from kernels.scores.evaluation import Evaluation, Judged
+from kernels.scores.gaussians import Gaussian
+from kernels.scores.metrics import Scores
+from kernels.scores.recalibration import Recalibration
+from kernels.scores.student_t import StudentT
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.standardiser import Scale, Shares, Standardiser
+
+MODEL_KINDS: tuple[type, ...] = (
+    Model,
+    Centre,
+    Privacy,
+    Schema,
+    Numeric,
+    Categorical,
+    Target,
+    KernelSpec,
+    Standardiser,
+    Scale,
+    Shares,
+    Hyperparameters,
+    Statistics,
+    Noise,
+    Recalibration,
+    StudentT,
+    Evaluation,
+    Judged,
+    Scores,
+    Committee,
+    Gaussian,
+    Distilled,
+    Lesson,
+    Opinion,
+    Student,
+    StudentSpec,
+)
+"""Each under a short name of its own (`kernels.storage`)."""

@@ -1,0 +1,72 @@
+"""Frozen dataclasses as JSON and back, strictly, by the types that their fields are annotated with.
+
+A document that is read is not trusted: every object has exactly the fields of its dataclass, every
+value is of its field's type, and what has its own JSON form (schema, kernel, standardiser) is read
+by its own reader.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from types import MappingProxyType, UnionType
+from typing import Any, get_args, get_origin
+
+from kernels.errors import ArtifactError
+from kernels.features.spec import KernelSpec
+from kernels.strict_json import encode_json, is_flag, is_number, is_text
+from kernels.tables.schema import Schema
+from kernels.tables.standardiser import Standardiser
+
+
+def _is_count(value: object) -> bool:
+    return type(value) is int and 0 <= value < 2**63
+
+
+_DOCUMENTS = Schema, KernelSpec, Standardiser
+_LEAVES: Mapping[Any, tuple[Callable[[object], bool], str]] = MappingProxyType(
+    {
+        bool: (is_flag, "true or false"),
+        int: (_is_count, "a whole number that is not negative"),
+        float: (is_number, "a finite number"),
+        str: (is_text, "text"),
+    }
+)
+
+
+def to_plain(value: Any) -> Any:
+    """Return JSON's own types for a dataclass, its tuples and its leaves."""
+    if isinstance(value, _DOCUMENTS):
+        return json.loads(value.to_json())
+    if is_dataclass(value):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
+    return [to_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def from_plain(kind: Any, plain: Any, where: str) -> Any:
+    """Build what the annotation `kind` says from JSON, or say what is wrong where."""
+    if kind in _DOCUMENTS:
+        return kind.from_json(_text(plain, where))
+    if isinstance(kind, UnionType):
+        return None if plain is None else from_plain(get_args(kind)[0], plain, where)
+    if get_origin(kind) is tuple:
+        if not isinstance(plain, list):
+            raise ArtifactError(f"{where} must be a list")
+        return tuple(
+            from_plain(get_args(kind)[0], each, f"{where}[{i}]") for i, each in enumerate(plain)
+        )
+    if isinstance(kind, type) and is_dataclass(kind):
+        types = {field.name: field.type for field in fields(kind)}
+        if not isinstance(plain, dict) or plain.keys() != types.keys():
+            raise ArtifactError(f"{where} must be an object of the fields {', '.join(types)}")
+        return kind(**{n: from_plain(types[n], own, f"{where}.{n}") for n, own in plain.items()})
+    fits, what = _LEAVES[kind]
+    if not fits(plain):
+        raise ArtifactError(f"{where} must be {what}")
+    return plain
+
+
+def _text(plain: object, where: str) -> str:
+    try:
+        return encode_json(plain)
+    except ValueError as problem:  # NaN, which Python's reader takes for JSON
+        raise ArtifactError(f"{where} has numbers that are none") from problem

@@ -1,0 +1,1 @@
+"""The same quantities from sums with differential-privacy noise in them."""

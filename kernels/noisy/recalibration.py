@@ -1,0 +1,70 @@
+"""Recalibration from a histogram with noise in it: few bins, and a fit that knows of the noise.
+
+Noise of deviation s in every bin is noise of s√b in a sum of b bins, so what the histogram of
+`kernels.scores.recalibration` gains by its 898 bins, noise takes back. Here there are EDGES of half
+a
+doubling: enough to tell ν and scale by.
+
+A bin with c rows expected is c plus the variation of a count, of variance about c, plus noise: the
+law of z is fitted by the Gaussian likelihood of noisy counts, N(n·P(bin), n·P(bin) + s²). Empty
+bins then say what they can, and false counts in a tail that the Gaussian leaves empty are not
+mistaken for heavy tails. Conformal quantiles are those of the nearest true histogram
+(`noisy_counts`), spread evenly within each bin. Their coverage is off by the noise of the counts
+below them, about s√b/n.
+"""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.noisy.counts import repaired
+from kernels.scores import recalibration
+from kernels.scores.recalibration import BINS_PER_DOUBLING, FOLDS, Recalibration, likeliest
+from kernels.scores.student_t import StudentT
+
+_STEP = BINS_PER_DOUBLING // 2
+_FIRST, _LAST = 2 * BINS_PER_DOUBLING, len(recalibration.EDGES) - 4 * BINS_PER_DOUBLING
+EDGES = recalibration.EDGES[_FIRST:_LAST:_STEP].clone()
+"""Bins end at 2^(k/2) from 2^-4 to 2^4; the first begins at 0, the last is open."""
+BINS = len(EDGES) + 1
+
+
+def histogram(z: Tensor) -> Tensor:
+    """Count |z|, (n,), by bin, (BINS,) float64; one row more or less moves it by 1."""
+    return torch.bincount(torch.bucketize(z.abs().contiguous(), EDGES), minlength=BINS).double()
+
+
+def from_noisy(counts: Tensor, *, noise: float, min_rows: int) -> Recalibration:
+    """Return what noisy counts (BINS,) say; nothing is fitted to fewer than `min_rows` rows."""
+    rows = float(counts.sum())
+    whole = repaired(counts)
+    spread = (_spread(whole) / FOLDS).expand(FOLDS, -1).contiguous()
+    return Recalibration(spread, None if rows < min_rows else _fit(counts, whole, noise))
+
+
+def _fit(counts: Tensor, whole: Tensor, noise: float) -> StudentT:
+    rows = float(whole.sum())
+    ends = np.concatenate([[0.0], EDGES.numpy(), [np.inf]])
+    seen, lower, upper = counts.numpy(), ends[:-1], ends[1:]
+
+    def loss(law: StudentT) -> float:
+        expected = rows * (law.beyond(lower) - law.beyond(upper))
+        variance = expected + noise**2
+        return float(((seen - expected) ** 2 / variance + np.log(variance)).sum()) / (2 * rows)
+
+    middle = int((whole.cumsum(0) < rows / 2).sum())
+    return likeliest(loss, median=float(ends[1:-1][min(middle, len(EDGES) - 1)]), rows=rows)
+
+
+def _spread(counts: Tensor) -> Tensor:
+    """Return counts (BINS,) by the bins of `kernels.scores.recalibration`.
+
+    Below the first edge by width, as |z| has a density there; between edges evenly; and beyond the
+    last edge all in the last bin, whose quantiles are infinite.
+    """
+    fine = torch.zeros(recalibration.BINS, dtype=torch.float64)
+    ends = torch.cat([torch.zeros(1, dtype=torch.float64), recalibration.EDGES[: _FIRST + 1]])
+    fine[: _FIRST + 1] = counts[0] * ends.diff() / ends[-1]
+    fine[_FIRST + 1 : _LAST] = (counts[1:-1] / _STEP).repeat_interleave(_STEP)
+    fine[-1] = counts[-1]
+    return fine

@@ -1,0 +1,1 @@
+"""Algorithms over a table's columns: their moments."""

@@ -1,0 +1,300 @@
+"""Federated standardisation: counts, sums and sums of squares of every column, in one or two sums.
+
+mean = Σx/n, scale² = Σx²/n − mean², over all sites' training rows; missing cells and categorical
+levels are counted.
+
+Fixed-point sums need a bound on what is summed. Columns with both bounds in the schema have one.
+For the others a first sum asks how large their values are: how many sites have a largest |x| below
+each power of two. The column is then summed in units of the largest power that any site needs.
+
+broadcast  the schema; after the first sum, the power of two of each column without bounds
+local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels
+sum        how many sites need which power of two; then the moments of all rows
+update     the standardiser, rounded: other divisions of the same rows get the same, to the last bit
+
+With `from_bounds` there is no sum at all: the standardiser is what the schema's bounds say.
+
+With differential privacy every number needs both bounds, so |u| ≤ 1 and there is no first sum. A
+row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns, `missing` by 1 in
+those that may be, `levels` by 1 in each of C columns, and the targets' sums by at most 1 in each of
+T; so k rows change them, in Euclidean norm, by k times 1, √K, √K, √(columns that may be missing),
+√C, √T and √T. Noise of deviation ∝ Δ/√c with c ∝ Δ makes the sum of all variances least. What
+noisy sums are worth `kernels.noisy.moments` decides.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.errors import OutOfBounds, SchemaRefused, StateError, StatisticsError
+from kernels.model.model import Model, check_model
+from kernels.noisy.moments import check_bounds, from_bounds, from_noisy
+from kernels.parameter_checks import check_flag
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.moments import RESOLUTION, Moments
+from kernels.tables.records import Records
+from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.standardiser import Scale, Standardiser
+from privacy.layout import Block, Layout, SecureTotal
+
+Matrix = NDArray[np.float64]
+
+NAME = "moments"
+VERSION = 1
+
+EXPONENTS = 64
+"""|x| up to 2^32 and down to 2^-32 is told apart; what is smaller counts as 2^-32."""
+_LARGEST = 32
+SCALE_BITS = 20
+"""Bits of a scale, and of a mean below it: a millionth of a deviation, far above rounding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`from_bounds`: standardise by the schema's bounds alone, without a sum."""
+
+    STORED_AS: ClassVar[str] = "moments.spec"
+
+    from_bounds: bool = False
+
+    def __post_init__(self) -> None:
+        check_flag(from_bounds=self.from_bounds)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`bounded`: the schema with a bound on every number, known after the first sum."""
+
+    STORED_AS: ClassVar[str] = "moments.state"
+
+    model: Model
+    bounded: Schema | None
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that no first sum gives.
+
+        By other ones a coordinator would choose the unit that a column is summed in, and learn
+        from a site's refusal whether its own sum is above any number.
+        """
+        check_model(self.model)
+        schema = self.model.schema
+        if self.bounded is None:
+            if not _unbounded(schema):
+                raise StateError("the schema has all bounds, and this state asks for them")
+            return
+        filled = {column.name: column for column in _numbers(self.bounded)}
+        try:
+            reach = {own.name: _reach(own, filled[own.name]) for own in _unbounded(schema)}
+            expected = _filled(schema, reach)
+        except (KeyError, TypeError, SchemaRefused) as error:
+            raise StateError(_NOT_FILLED) from error
+        if self.bounded != expected or not all(map(_is_power, reach.values())):
+            raise StateError(_NOT_FILLED)
+
+
+_NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the second sum where the schema has all bounds; or be done by them alone."""
+    if spec.from_bounds:
+        return State(model.advanced(standardiser=from_bounds(model.schema)), model.schema)
+    complete = not _unbounded(model.schema)
+    return State(model.advanced(standardiser=None), model.schema if complete else None)
+
+
+def layout(state: State) -> Layout:
+    """Return sites per exponent, or the moments."""
+    schema = state.model.schema
+    if state.bounded is None:
+        shape = (len(_unbounded(schema)), EXPONENTS)
+        return Layout((Block("sites_per_exponent", shape, 1.0, 1.0),))
+    return layout_of_moments(state.model)
+
+
+def layout_of_moments(model: Model) -> Layout:
+    """Return the moments: of which columns, not within which bounds."""
+    rows = float(model.max_rows)
+    shapes = {
+        f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)
+    }
+    if model.privacy is None:
+        return Layout(tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes))
+    most = model.privacy.max_rows_per_patient
+    sensitivities = {name: most * math.sqrt(per) for name, per in _per_row(model.schema).items()}
+    return Layout(
+        tuple(
+            Block(name, shapes[name], rows, RESOLUTION, own, weight=own)
+            for name, own in sensitivities.items()
+            if own > 0
+        )
+    )
+
+
+def _per_row(schema: Schema) -> dict[str, int]:
+    """Return how many elements of each block one row can change, each by at most 1."""
+    columns, targets = len(schema.numeric), len(schema.targets)
+    return {
+        "rows": 1,
+        "missing": sum(column.may_be_missing for column in schema.numeric),
+        "sums": columns,
+        "squares": columns,
+        "levels": len(schema.categorical),
+        "target_sums": targets,
+        "target_squares": targets,
+    }
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Mark the exponents of the site's columns, or sum its training rows."""
+    chunks = site.record_chunks(Part.TRAINING, state.model)
+    if state.bounded is None:
+        return {"sites_per_exponent": _exponents(state.model.schema, chunks)}
+    moments = Moments.zero(state.bounded)
+    for records in chunks:
+        if state.model.privacy is None:
+            _check_reach(state.model.schema, state.bounded, records)
+        moments += Moments.of(replace(records, schema=state.bounded))
+    names = [block.name for block in layout(state).blocks]
+    return {name: getattr(moments, name).numpy() for name in names}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set the bounds, or the standardiser."""
+    total = accepted(total, layout(state))
+    schema = state.model.schema
+    if state.bounded is None:
+        return replace(state, bounded=_with_bounds(schema, total["sites_per_exponent"]))
+    if state.model.privacy is not None:
+        return replace(state, model=state.model.advanced(standardiser=_despite_noise(state, total)))
+    sums = {field.name: torch.tensor(total[field.name]) for field in fields(Moments)}
+    # Counts are whole numbers whatever the fixed point made of them.
+    for name in ("rows", "missing", "levels"):
+        sums[name] = sums[name].round()
+    moments = Moments(**sums)
+    exact = Standardiser.of(state.bounded, moments)
+    standardiser = replace(
+        exact,
+        numeric=tuple(_rounded(column) for column in exact.numeric),
+        targets=tuple(_rounded(column) for column in exact.targets),
+    )
+    return replace(state, model=state.model.advanced(standardiser=standardiser))
+
+
+def finished(state: State) -> bool:
+    """Done when the standardiser is known."""
+    return state.model.standardiser is not None
+
+
+def check_private(_spec: Spec, model: Model) -> None:
+    """Refuse a schema without all bounds."""
+    check_bounds(model.schema)
+
+
+def _despite_noise(state: State, total: SecureTotal) -> Standardiser:
+    schema, names = state.model.schema, [block.name for block in total.layout.blocks]
+    zero = Moments.zero(schema)
+    moments = replace(zero, **{name: torch.tensor(total[name]) for name in names})
+    never = torch.tensor([not column.may_be_missing for column in schema.numeric], dtype=torch.bool)
+    moments = replace(moments, missing=moments.missing.masked_fill(never, 0.0))
+    noise = {f.name: total.noise(f.name) if f.name in names else 0.0 for f in fields(Moments)}
+    return from_noisy(schema, moments, noise)
+
+
+def _rounded(column: Scale) -> Scale:
+    step = math.ldexp(1.0, math.frexp(column.scale)[1] - SCALE_BITS)
+    return Scale(column.name, round(column.mean / step) * step, round(column.scale / step) * step)
+
+
+def _numbers(schema: Schema) -> tuple[Numeric | Target, ...]:
+    return (*schema.numeric, *schema.targets)
+
+
+def _unbounded(schema: Schema) -> list[Numeric | Target]:
+    return [column for column in _numbers(schema) if column.lower is None or column.upper is None]
+
+
+def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
+    names = [column.name for column in _numbers(schema)]
+    largest = torch.zeros(len(names), dtype=torch.float64)
+    for records in chunks:
+        values = [records.numeric, *([] if records.targets is None else [records.targets])]
+        largest = torch.maximum(largest, torch.cat(values, 1).abs().amax(0))
+    sizes = dict(zip(names, largest.tolist(), strict=True))
+    columns = _unbounded(schema)
+    marks = np.zeros((len(columns), EXPONENTS))
+    for row, column in enumerate(columns):
+        # frexp's exponent e is the least with largest < 2^e.
+        exponent = max(int(np.frexp(sizes[column.name])[1]), _LARGEST - EXPONENTS + 1)
+        if exponent > _LARGEST:
+            raise OutOfBounds(
+                column.name,
+                f"values beyond 2^{_LARGEST} {column.unit}; choose a larger unit, or give the "
+                "column bounds in the schema",
+            )
+        marks[row, exponent - (_LARGEST - EXPONENTS + 1)] = 1.0
+    return marks
+
+
+def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
+    columns = _unbounded(schema)
+    if not (sites.sum(axis=1) >= 0.5).all():
+        raise StatisticsError("a column's size is known of no site: sum again")
+    reach = {
+        column.name: 2.0 ** (int(np.flatnonzero(own > 0.5).max()) + _LARGEST - EXPONENTS + 1)
+        for column, own in zip(columns, sites, strict=True)
+    }
+    return _filled(schema, reach)
+
+
+def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
+    """Return the schema with ±2^k where a column has no bound."""
+
+    def bounds(column: Numeric | Target) -> tuple[float, float]:
+        size = reach.get(column.name, math.inf)
+        lower = -size if column.lower is None else column.lower
+        return lower, size if column.upper is None else column.upper
+
+    features = tuple(
+        Numeric(column.name, column.unit, *bounds(column), column.may_be_missing)
+        if isinstance(column, Numeric)
+        else column
+        for column in schema.features
+    )
+    targets = tuple(Target(column.name, column.unit, *bounds(column)) for column in schema.targets)
+    return Schema(features, targets, schema.patient)
+
+
+def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
+    """Return the 2^k that a column's missing bounds were filled with."""
+    size = filled.upper if column.upper is None else filled.lower
+    if size is None:
+        raise StateError(_NOT_FILLED)
+    return abs(size)
+
+
+def _is_power(size: float) -> bool:
+    mantissa, exponent = math.frexp(size)
+    return mantissa == 0.5 and _LARGEST - EXPONENTS < exponent - 1 <= _LARGEST
+
+
+def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
+    """Refuse a power of two that is below a value of this site: it would have said so."""
+    if len(records) == 0:
+        return
+    names = [column.name for column in _numbers(schema)]
+    values = [records.numeric, *([] if records.targets is None else [records.targets])]
+    largest = dict(zip(names, torch.cat(values, 1).abs().amax(0).tolist(), strict=True))
+    filled = {column.name: column for column in _numbers(bounded)}
+    for column in _unbounded(schema):
+        if largest[column.name] > _reach(column, filled[column.name]):
+            raise StateError(
+                f"column {column.name!r} has larger values here than the broadcast says that any "
+                "site has: its bounds are not those of the sites' sum"
+            )

@@ -1,0 +1,1 @@
+"""The papers' other methods, for comparison."""

@@ -1,0 +1,137 @@
+"""Embarrassingly parallel MCMC (Neiswanger et al. 2014) with diagonal Gaussians: for comparison.
+
+    p(θ | all rows) ∝ p(θ)^{1 − |S|} Π_c p(θ | rows of c)       (001, eq. 2.13)
+
+with each factor taken for a Gaussian whose coordinates are independent: precisions and precision
+times mean add up, and the prior's are taken away for each site but one.
+
+broadcast  where chains start
+local      1/s_c² and m_c/s_c² of its samples (`local_posterior`), and 1; and the squared error of
+           its mean prediction on the rows kept for stopping
+sum        precision and shift of the product, and σ²
+update     mean and variance of θ, from which networks are drawn
+
+A site's variance is at most the prior's and at least LEAST_VARIANCE, and its mean within
+±PARAMETER_BOUND: so the product is never without a positive precision.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import StatisticsError
+from kernels.model.model import Model, check_model, known
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.local_network import OfSampling, error_blocks, noise_of, sample_at
+from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "ep_mcmc"
+VERSION = 1
+
+LEAST_VARIANCE = 1e-6
+PARAMETER_BOUND = 100.0
+SHIFT_RESOLUTION = 2.0**-20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(OfSampling):
+    """How sites sample; the prior is N(0, weight_variance)."""
+
+    STORED_AS: ClassVar[str] = "ep_mcmc.spec"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Before and after the one sum: mean and variance of θ, (P,); noise_variance: σ², (T,)."""
+
+    STORED_AS: ClassVar[str] = "ep_mcmc.state"
+
+    model: Model
+    spec: Spec
+    mean: Tensor | None = field(default=None, metadata=PRIVATE)
+    variance: Tensor | None = field(default=None, metadata=PRIVATE)
+    noise_variance: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Nothing is known yet."""
+    known(model.standardiser, "moments")
+    return State(model, spec)
+
+
+def layout(state: State) -> Layout:
+    """Return precision and shift of every parameter, how many sites, and their errors."""
+    shape = (state.spec.network(state.model).parameters,)
+    precision = max(1 / LEAST_VARIANCE, 1 / state.spec.weight_variance) * (1 + 2.0**-40)
+    return Layout(
+        (
+            Block("precision", shape, precision, RESOLUTION),
+            Block("shift", shape, precision * PARAMETER_BOUND, SHIFT_RESOLUTION),
+            Block("sites", (), 1.0, 1.0),
+            *error_blocks(state.model),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Sample, and return the samples' Gaussian as precision and shift."""
+    model, spec = state.model, state.spec
+    if not site.count(Part.TRAINING):
+        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+    posterior = sample_at(site, model, spec, spec.start(model))
+    widest = max(spec.weight_variance, LEAST_VARIANCE)
+    variance = posterior.samples.var(0).clamp(LEAST_VARIANCE, widest)
+    mean = posterior.samples.mean(0).clamp(-PARAMETER_BOUND, PARAMETER_BOUND)
+    x, y = site.table(Part.STOPPING, model)
+    missed = posterior.predict(x).mean.clamp(-TARGET_BOUND, TARGET_BOUND) - y
+    return {
+        "precision": (1 / variance).numpy(),
+        "shift": (mean / variance).numpy(),
+        "sites": np.ones(()),
+        "missed_squares": missed.square().sum(0).numpy(),
+        "missed_rows": np.array(float(len(y))),
+    }
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Multiply the Gaussians, and divide by the prior that each but one has counted again."""
+    total = accepted(total, layout(state))
+    sites = round(float(total["sites"]))
+    if sites < 1:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    precision = torch.tensor(total["precision"]) - (sites - 1) / state.spec.weight_variance
+    # What rounding may have left below the prior's own.
+    precision = precision.clamp_min(1 / max(state.spec.weight_variance, LEAST_VARIANCE))
+    return replace(
+        state,
+        mean=torch.tensor(total["shift"]) / precision,
+        variance=1 / precision,
+        noise_variance=noise_of(total),
+    )
+
+
+def finished(state: State) -> bool:
+    """One sum suffices; only the coordinator knows that it is over."""
+    return state.mean is not None
+
+
+check_private = without_private_form(
+    "ep_mcmc sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)
+
+
+def drawn(state: State, count: int, *, generator: torch.Generator) -> Tensor:
+    """Draw networks from the product, (count, P)."""
+    mean, variance = known(state.mean, NAME), known(state.variance, NAME)
+    noise = torch.randn((count, len(mean)), generator=generator, dtype=torch.float64)
+    return mean + variance.sqrt() * noise

@@ -1,0 +1,141 @@
+"""FedBE (Chen and Chao 2021): an ensemble of networks drawn around the sites', for comparison.
+
+The ensemble is the sites' networks, their mean θ̄, and `draws` networks from N(θ̄, s²), coordinate
+by coordinate, with s² the sites' variance. It teaches a student at public rows, as in `one_shot`.
+
+broadcast  where training starts, and the public rows, which are part of the program
+local      after training, θ_c − θ and its square, f_c and f_c² at the public rows, and 1; and the
+           squared error of f_c on the rows kept for stopping
+sum        θ̄ and s², what the sites' networks say together, and σ²: no site's network is seen
+update     what θ̄ and the drawn networks say is added; the student of N(mean, spread + σ²)
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import StatisticsError
+from kernels.features.seeded_random import normals
+from kernels.model.model import Model, check_model
+from kernels.parameter_checks import check_whole
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.compared.one_shot import ensemble, output_blocks, said_at
+from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
+from kernels.rounds.shared.lessons import OfPublicRows
+from kernels.rounds.shared.local_network import (
+    OfTraining,
+    error_blocks,
+    errors_at,
+    noise_of,
+    train_at,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.gaussians import Gaussian
+from kernels.storage import PRIVATE
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "fedbe"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(OfTraining, OfPublicRows):
+    """How sites train, how the student is distilled, and how many networks are drawn."""
+
+    STORED_AS: ClassVar[str] = "fedbe.spec"
+
+    draws: int = 10
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(0, draws=self.draws)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Before and after the one sum; mean: θ̄. teacher: at the public rows. student: its θ."""
+
+    STORED_AS: ClassVar[str] = "fedbe.state"
+
+    model: Model
+    spec: Spec
+    mean: Tensor | None = field(default=None, metadata=PRIVATE)
+    teacher: Gaussian | None = field(default=None, metadata=PRIVATE)
+    student: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public rows."""
+    spec.inputs(model)
+    return State(model, spec)
+
+
+def layout(state: State) -> Layout:
+    """Return the networks, what they say at the public rows, and miss on rows of their own."""
+    model, spec = state.model, state.spec
+    shape = (spec.network(model).parameters,)
+    bound = spec.reach(model.max_rows)
+    return Layout(
+        (
+            Block("change", shape, bound, CHANGE_RESOLUTION),
+            Block("change_squares", shape, bound**2, CHANGE_RESOLUTION),
+            *output_blocks(model, spec.public_rows),
+            *error_blocks(model),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Train, and send the network, from where it started, and what it says."""
+    model, spec = state.model, state.spec
+    if not site.count(Part.TRAINING):
+        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+    start = spec.start(model)
+    trained = train_at(site, model, spec, start, turn=0)
+    said = said_at(spec, model, trained)
+    return {
+        "change": (trained - start).numpy(),
+        "change_squares": (trained - start).square().numpy(),
+        "outputs": said.numpy(),
+        "output_squares": said.square().numpy(),
+        "sites": np.ones(()),
+        **errors_at(site, model, spec.network(model), trained),
+    }
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Draw networks, add what they say, and distil the student."""
+    total = accepted(total, layout(state))
+    model, spec, count = state.model, state.spec, float(total["sites"])
+    if count < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    change = torch.tensor(total["change"]) / count
+    spread = (torch.tensor(total["change_squares"]) / count - change.square()).clamp_min(0.0)
+    mean = spec.start(model) + change
+    noise = normals(spec.seed, "fedbe", spec.draws, len(mean))
+    own = said_at(spec, model, torch.cat([mean[None], mean + spread.sqrt() * noise]))
+    teacher = ensemble(
+        torch.tensor(total["outputs"]) + own.sum(0),
+        torch.tensor(total["output_squares"]) + own.square().sum(0),
+        count + len(own),
+        noise_of(total),
+    )
+    student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
+    return replace(state, mean=mean, teacher=teacher, student=student)
+
+
+def finished(state: State) -> bool:
+    """One sum suffices; only the coordinator knows that it is over."""
+    return state.student is not None
+
+
+check_private = without_private_form(
+    "fedbe sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

@@ -1,0 +1,187 @@
+"""FedPA (Al-Shedivat et al. 2021), posterior averaging of a network: for comparison (001).
+
+The product of Gaussians N(μ_c, Σ_c) has its mode where Σ_c Σ_c⁻¹(θ − μ_c) = 0, so that is the
+gradient the server follows. Site c estimates μ_c and Σ_c from ℓ samples, each the mean of a window
+of SGD's iterates (IASG), with the covariance shrunk:
+
+    Σ̂ = ρ_ℓ I + (1 − ρ_ℓ)·S,   ρ_ℓ = 1/(1 + (ℓ − 1)ρ)
+
+S has rank ℓ − 1, so with the centred samples as rows of C, Woodbury's identity gives
+
+    Σ̂⁻¹u = (u − Cᵀ(ρ_ℓ(ℓ − 1)/(1 − ρ_ℓ)·I + CCᵀ)⁻¹Cu)/ρ_ℓ
+
+broadcast  θ
+local      Σ̂_c⁻¹(θ − μ̂_c), and 1; and the squared error of μ̂_c on the rows kept for stopping
+sum        the gradient, and σ² as the mean error of the sites' networks on rows of their own
+update     θ by a step of gradient descent with momentum
+
+No element of Σ̂⁻¹u is longer than ‖u‖/ρ_ℓ, and training stays within its reach: a bound.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import ProgramError, StatisticsError
+from kernels.model.model import Model, check_model
+from kernels.parameter_checks import check_at_least, check_whole
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
+from kernels.rounds.shared.local_network import (
+    OfTraining,
+    draws_of,
+    error_blocks,
+    errors_at,
+    iterates,
+    noise_of,
+    ordered_rows,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "fedpa"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(OfTraining):
+    """rounds: of training. samples: ℓ. burn_in: the share of steps before the first window.
+
+    shrinkage: ρ. server_rate, momentum: of the server's steps.
+    """
+
+    STORED_AS: ClassVar[str] = "fedpa.spec"
+
+    rounds: int = 5
+    samples: int = 5
+    burn_in: float = 0.5
+    shrinkage: float = 0.4
+    server_rate: float = 0.5
+    momentum: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(1, rounds=self.rounds, samples=self.samples)
+        check_at_least(0.0, burn_in=self.burn_in, shrinkage=self.shrinkage, momentum=self.momentum)
+        check_at_least(1e-12, server_rate=self.server_rate)
+        if max(self.burn_in, self.momentum) >= 1:
+            raise ProgramError("burn_in and momentum must be below 1")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where training is: θ and the server's velocity, (P,); noise_variance: σ², (T,)."""
+
+    STORED_AS: ClassVar[str] = "fedpa.state"
+
+    model: Model
+    spec: Spec
+    parameters: Tensor
+    round: int = 0
+    velocity: Tensor | None = field(default=None, metadata=PRIVATE)
+    noise_variance: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        length = self.spec.network(self.model).parameters
+        check_tensor("θ", self.parameters, (length,))
+        check_whole(0, round=self.round)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start where the seed says."""
+    return State(model, spec, spec.start(model))
+
+
+def layout(state: State) -> Layout:
+    """Return the gradient, how many sites it is of, and their errors."""
+    spec = state.spec
+    bound = spec.reach(state.model.max_rows) / shrunk_share(spec.samples, spec.shrinkage)
+    return Layout(
+        (
+            Block("gradient", tuple(state.parameters.shape), bound, CHANGE_RESOLUTION),
+            Block("sites", (), 1.0, 1.0),
+            *error_blocks(state.model),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Train, and return the gradient of the site's Gaussian at θ."""
+    model, spec, theta = state.model, state.spec, state.parameters
+    if not site.count(Part.TRAINING):
+        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+    samples = iasg_samples(state, site)
+    return {
+        "gradient": whitened(samples, theta - samples.mean(0), shrinkage=spec.shrinkage).numpy(),
+        "sites": np.ones(()),
+        **errors_at(site, model, spec.network(model), samples.mean(0)),
+    }
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Take a step down the mean gradient."""
+    total = accepted(total, layout(state))
+    if float(total["sites"]) < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    velocity = torch.tensor(total["gradient"]) / float(total["sites"])
+    if state.velocity is not None:
+        velocity = velocity + state.spec.momentum * state.velocity
+    return replace(
+        state,
+        parameters=state.parameters - state.spec.server_rate * velocity,
+        round=state.round + 1,
+        velocity=velocity,
+        noise_variance=noise_of(total),
+    )
+
+
+def finished(state: State) -> bool:
+    """Done after the last round."""
+    return state.round == state.spec.rounds
+
+
+check_private = without_private_form(
+    "fedpa sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)
+
+
+def iasg_samples(state: State, site: Site) -> Tensor:
+    """Return means of windows of SGD's iterates, (ℓ, P); fewer than ℓ if there are fewer steps."""
+    model, spec = state.model, state.spec
+    table = ordered_rows(site, Part.TRAINING, model)
+    steps = spec.epochs * -(-len(table[0]) // spec.batch_rows)
+    burn_in = min(int(spec.burn_in * steps), steps - 1)
+    windows = min(spec.samples, steps - burn_in)
+    total = torch.zeros(windows, len(state.parameters), dtype=torch.float64)
+    count = torch.zeros(windows, 1, dtype=torch.float64)
+    generator = draws_of(site, seed=spec.seed, turn=state.round)
+    chain = iterates(spec.network(model), state.parameters, table, spec, generator)
+    for step, parameters in enumerate(chain):
+        if step >= burn_in:
+            window = (step - burn_in) * windows // (steps - burn_in)
+            total[window] += parameters
+            count[window] += 1
+    return total / count
+
+
+def shrunk_share(samples: int, shrinkage: float) -> float:
+    """Return ρ_ℓ."""
+    return 1 / (1 + (samples - 1) * shrinkage)
+
+
+def whitened(samples: Tensor, difference: Tensor, *, shrinkage: float) -> Tensor:
+    """Return Σ̂⁻¹u for the shrunk covariance of samples (ℓ, P) and u (P,)."""
+    count = len(samples)
+    share = shrunk_share(count, shrinkage)
+    if share == 1.0:
+        return difference
+    centred = samples - samples.mean(0)
+    ridge = share * (count - 1) / (1 - share) * torch.eye(count, dtype=torch.float64)
+    inner: Tensor = torch.linalg.solve(ridge + centred @ centred.mT, centred @ difference)
+    return (difference - centred.mT @ inner) / share

@@ -1,0 +1,150 @@
+"""FedYogi (Reddi et al. 2021), a network and an adaptive server: for comparison (001, AdaptFL).
+
+    Δ = Σ_c (θ_c − θ) / |S|;  m ← β₁m + (1 − β₁)Δ;  V ← V − (1 − β₂)Δ²·sign(V − Δ²)
+    θ ← θ + η·m/(√V + τ)
+
+broadcast  θ
+local      θ_c − θ after training on its rows (`local_network`), and 1; and the squared error of θ_c
+           on the rows kept for stopping
+sum        the mean change, and σ² as the mean error of the sites' networks on rows of their own
+update     θ by Yogi's step
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import StatisticsError
+from kernels.model.model import Model, check_model
+from kernels.parameter_checks import check_at_least, check_whole
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
+from kernels.rounds.shared.local_network import (
+    OfTraining,
+    error_blocks,
+    errors_at,
+    noise_of,
+    train_at,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "fedyogi"
+VERSION = 1
+
+DECAY = 0.9, 0.99
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(OfTraining):
+    """rounds: of training. server_rate: η. adaptivity: τ."""
+
+    STORED_AS: ClassVar[str] = "fedyogi.spec"
+
+    rounds: int = 5
+    server_rate: float = 0.1
+    adaptivity: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_whole(1, rounds=self.rounds)
+        check_at_least(1e-12, server_rate=self.server_rate, adaptivity=self.adaptivity)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where training is: θ, and the server's m and V, all (P,); noise_variance: σ², (T,)."""
+
+    STORED_AS: ClassVar[str] = "fedyogi.state"
+
+    model: Model
+    spec: Spec
+    parameters: Tensor
+    round: int = 0
+    momentum: Tensor | None = field(default=None, metadata=PRIVATE)
+    spread: Tensor | None = field(default=None, metadata=PRIVATE)
+    noise_variance: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        length = self.spec.network(self.model).parameters
+        check_tensor("θ", self.parameters, (length,))
+        check_whole(0, round=self.round)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start where the seed says, with V = τ²."""
+    start = spec.start(model)
+    return State(
+        model,
+        spec,
+        start,
+        momentum=torch.zeros_like(start),
+        spread=torch.full_like(start, spec.adaptivity**2),
+    )
+
+
+def layout(state: State) -> Layout:
+    """Return the change, how many sites it is of, and their errors."""
+    bound = state.spec.reach(state.model.max_rows)
+    return Layout(
+        (
+            Block("change", tuple(state.parameters.shape), bound, CHANGE_RESOLUTION),
+            Block("sites", (), 1.0, 1.0),
+            *error_blocks(state.model),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Train, and return what that changed."""
+    model, spec = state.model, state.spec
+    trained = train_at(site, model, spec, state.parameters, turn=state.round)
+    return {
+        "change": (trained - state.parameters).numpy(),
+        "sites": np.array(float(site.count(Part.TRAINING) > 0)),
+        **errors_at(site, model, spec.network(model), trained),
+    }
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Take Yogi's step."""
+    total = accepted(total, layout(state))
+    if float(total["sites"]) < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    change = torch.tensor(total["change"]) / float(total["sites"])
+    momentum, spread = stepped(change, state)
+    step = momentum / (spread.sqrt() + state.spec.adaptivity)
+    return replace(
+        state,
+        parameters=state.parameters + state.spec.server_rate * step,
+        round=state.round + 1,
+        momentum=momentum,
+        spread=spread,
+        noise_variance=noise_of(total),
+    )
+
+
+def stepped(change: Tensor, state: State) -> tuple[Tensor, Tensor]:
+    """Return m and V after a mean change."""
+    start = torch.zeros_like(change)
+    momentum = start if state.momentum is None else state.momentum
+    spread = start if state.spread is None else state.spread
+    squares = change.square()
+    momentum = momentum.lerp(change, 1 - DECAY[0])
+    return momentum, spread - (1 - DECAY[1]) * squares * (spread - squares).sign()
+
+
+def finished(state: State) -> bool:
+    """Done after the last round."""
+    return state.round == state.spec.rounds
+
+
+check_private = without_private_form(
+    "fedyogi sums locally trained networks, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

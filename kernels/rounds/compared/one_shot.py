@@ -1,0 +1,138 @@
+"""One-shot federated learning (Guha et al. 2019): an ensemble of trained networks, for comparison.
+
+Each site trains a network on its own rows. Their mean, and their spread with σ² for the variance,
+teach a student at public rows.
+
+broadcast  where training starts, and the public rows, which are part of the program
+local      after training, f_c and f_c² at the public rows, and 1; and the squared error of f_c on
+           the rows kept for stopping
+sum        the ensemble's mean and spread at the public rows, and σ²: no site's network is seen
+update     the student of N(mean, spread + σ²)
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.ensembles.networks import outputs
+from kernels.errors import StatisticsError
+from kernels.model.model import Model, check_model
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.lessons import OfPublicRows
+from kernels.rounds.shared.local_network import (
+    OfTraining,
+    error_blocks,
+    errors_at,
+    noise_of,
+    train_at,
+)
+from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.gaussians import Gaussian
+from kernels.storage import PRIVATE
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "one_shot"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(OfTraining, OfPublicRows):
+    """How sites train, and how the student is distilled."""
+
+    STORED_AS: ClassVar[str] = "one_shot.spec"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Before and after the one sum; teacher: at the public rows. student: its parameters."""
+
+    STORED_AS: ClassVar[str] = "one_shot.state"
+
+    model: Model
+    spec: Spec
+    teacher: Gaussian | None = field(default=None, metadata=PRIVATE)
+    student: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public rows."""
+    spec.inputs(model)
+    return State(model, spec)
+
+
+def output_blocks(model: Model, public_rows: int) -> tuple[Block, ...]:
+    """Return the blocks of f and f² at public rows, and of how many networks they are."""
+    shape = (public_rows, model.targets)
+    return (
+        Block("outputs", shape, TARGET_BOUND, RESOLUTION),
+        Block("output_squares", shape, TARGET_BOUND**2, RESOLUTION),
+        Block("sites", (), 1.0, 1.0),
+    )
+
+
+def layout(state: State) -> Layout:
+    """Return what networks say at the public rows, and what they miss on rows of their own."""
+    model = state.model
+    return Layout((*output_blocks(model, state.spec.public_rows), *error_blocks(model)))
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Train, and say what the network says at the public rows."""
+    model, spec = state.model, state.spec
+    if not site.count(Part.TRAINING):
+        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+    trained = train_at(site, model, spec, spec.start(model), turn=0)
+    said = said_at(spec, model, trained)
+    return {
+        "outputs": said.numpy(),
+        "output_squares": said.square().numpy(),
+        "sites": np.ones(()),
+        **errors_at(site, model, spec.network(model), trained),
+    }
+
+
+def said_at(spec: OfPublicRows, model: Model, parameters: Tensor) -> Tensor:
+    """Return what networks (…, P) say at the public rows, (…, K, T), within ±TARGET_BOUND."""
+    said = outputs(spec.network(model), parameters, spec.inputs(model))
+    return said.clamp(-TARGET_BOUND, TARGET_BOUND)
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Make the ensemble a teacher, and distil its student."""
+    total = accepted(total, layout(state))
+    count = float(total["sites"])
+    if count < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    teacher = ensemble(
+        torch.tensor(total["outputs"]),
+        torch.tensor(total["output_squares"]),
+        count,
+        noise_of(total),
+    )
+    model, spec = state.model, state.spec
+    student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
+    return replace(state, teacher=teacher, student=student)
+
+
+def ensemble(said: Tensor, squares: Tensor, count: float, noise_variance: Tensor) -> Gaussian:
+    """Return N(mean, spread + σ²) from Σ f and Σ f² of so many networks."""
+    mean = said / count
+    return Gaussian(mean, (squares / count - mean.square()).clamp_min(0.0) + noise_variance)
+
+
+def finished(state: State) -> bool:
+    """One sum suffices; only the coordinator knows that it is over."""
+    return state.student is not None
+
+
+check_private = without_private_form(
+    "one_shot sums what locally trained networks predict, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

@@ -1,0 +1,1 @@
+"""Predictive space: algorithms that make one prediction of many sites' posteriors."""

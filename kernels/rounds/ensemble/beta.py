@@ -1,0 +1,155 @@
+"""β between mixture and product from the sites' held-out rows, without labelled public ones.
+
+Eq. 4.11 of 001 asks for a β that makes labelled rows likely, and such rows are with the sites. The
+likelihood is convex in β (`kernels.ensembles.interpolation`), so sums of its slope at a few β show
+where its minimum is. The thesis names such gradients as future work (§5.1).
+
+broadcast  the students of product and mixture, and the range that each target's β is in
+local      at `points` β across that range, Σ ℓ' and Σ ℓ'' over the site's rows for stopping, as the
+           two students predict them; and how many rows
+sum        the same over all sites' rows
+update     the range between the two β where Σ ℓ' changes its sign; after the last sum the β between
+           them where it would be 0 if it were linear there, and a student of the β committee,
+           distilled from what was said at the public rows
+
+With the two sums and 17 points of the default, β is known to 1e-4. A row's slope and curvature end
+at ±ROW_BOUND: its slope still rises with β, so that there is still one minimum.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.ensembles.distilled import Method
+from kernels.ensembles.interpolation import crossing, grid_between, narrowed, slopes
+from kernels.errors import StateError, StatisticsError
+from kernels.model.model import Model, check_model, known
+from kernels.parameter_checks import check_whole
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "beta"
+VERSION = 1
+
+ROW_BOUND = 1e4
+"""No row says more than this of how steep, or how curved, its log-likelihood is in β."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """How many sums, and how many β in each."""
+
+    STORED_AS: ClassVar[str] = "beta.spec"
+
+    sums: int = 2
+    points: int = 17
+
+    def __post_init__(self) -> None:
+        check_whole(1, sums=self.sums)
+        check_whole(3, points=self.points)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the search is.
+
+    low, high: the range of each target's β, (T,). asked: sums so far. curvature: Σ ℓ'' at β, (T,):
+    one over its root is the standard error of β.
+    """
+
+    STORED_AS: ClassVar[str] = "beta.state"
+
+    model: Model
+    spec: Spec
+    low: Tensor
+    high: Tensor
+    asked: int = 0
+    curvature: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        for name, value in (("low", self.low), ("high", self.high)):
+            check_tensor(name, value, (self.model.targets,))
+        if not bool(((self.low >= 0) & (self.low <= self.high) & (self.high <= 1)).all()):
+            raise StateError("β is between 0 and 1, and so is the range that it is sought in")
+        if type(self.asked) is not int or not 0 <= self.asked <= self.spec.sums:
+            raise StateError(
+                f"sum {self.asked!r:.40} is beyond the {self.spec.sums} of the program"
+            )
+
+    @property
+    def betas(self) -> Tensor:
+        """The β that the next sum is of, (points, T)."""
+        return grid_between(self.low, self.high, points=self.spec.points)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start with all of [0, 1]; there must be students of product and mixture."""
+    distilled = known(model.distilled, "predictive")
+    for method in (Method.PRODUCT, Method.MIXTURE):
+        distilled.student(method)
+    nothing = torch.zeros(model.targets, dtype=torch.float64)
+    return State(replace(model, scores=None), spec, nothing, nothing + 1)
+
+
+def layout(state: State) -> Layout:
+    """Return slope and curvature at each β, and the rows."""
+    most, shape = float(state.model.max_rows), (state.spec.points, state.model.targets)
+    return Layout(
+        (
+            Block("slope", shape, most * ROW_BOUND, SQUARES_RESOLUTION),
+            Block("curvature", shape, most * ROW_BOUND, SQUARES_RESOLUTION),
+            Block("rows", (), most, 1.0),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Add up slope and curvature over the site's rows for stopping."""
+    model, betas = state.model, state.betas
+    distilled = known(model.distilled, "predictive")
+    sums = {name: np.zeros(tuple(betas.shape)) for name in ("slope", "curvature")}
+    for x, y, _ in site.chunks(Part.STOPPING, model):
+        product, mixture = (distilled.predict(each, x) for each in (Method.PRODUCT, Method.MIXTURE))
+        found = slopes(product, mixture, y, betas, most=ROW_BOUND)
+        for name, own in zip(sums, found, strict=True):
+            sums[name] += own.numpy()
+    rows: NDArray[np.float64] = np.array(float(site.count(Part.STOPPING)))
+    return {**sums, "rows": rows}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Narrow the range, or choose β and distil its student."""
+    total = accepted(total, layout(state))
+    if float(total["rows"]) < 0.5:
+        raise StatisticsError(
+            "no site holds out rows that β could be chosen by: let the program hold out some"
+        )
+    betas, slope = state.betas, torch.tensor(total["slope"])
+    low, high = narrowed(betas, slope)
+    after = replace(state, low=low, high=high, asked=state.asked + 1)
+    if after.asked < state.spec.sums:
+        return after
+    beta = crossing(betas, slope)
+    nearest = (betas - beta).abs().argmin(0, keepdim=True)
+    curvature = torch.tensor(total["curvature"]).gather(0, nearest).squeeze(0)
+    distilled = known(state.model.distilled, "predictive").taught([Method.BETA], beta=beta)
+    return replace(after, model=replace(state.model, distilled=distilled), curvature=curvature)
+
+
+def finished(state: State) -> bool:
+    """Done after the last sum."""
+    return state.asked == state.spec.sums
+
+
+check_private = without_private_form(
+    "beta sums likelihoods of held-out rows, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)

@@ -1,0 +1,227 @@
+"""The open way: sites that show their samples are one ensemble, which predicts at any row (001).
+
+What a secure sum says of a committee it says at the public rows, and a student carries it further.
+Here the coordinator has the samples of those sites that agreed to that, and makes their committee
+at the very rows that are asked for:
+
+    μ_c = mean of f_θ(x) over c's samples,   v_c = their variance + σ_c²,
+
+then `kernels.ensembles.committee`, bounded as the sum bounds them. The samples are those that the
+site contributed to the sum with. A site's samples and n_c are a function of its rows alone: whoever
+has them can attack them, and nothing in here hides them. That is the site's own choice
+(`client_sdk.gate.policy`), and it may withdraw
+them: the ensemble of the others is as if it had never shown any.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import torch
+from torch import Tensor
+
+from kernels import storage
+from kernels.ensembles.committee import Committee
+from kernels.ensembles.distilled import Method, Opinion
+from kernels.ensembles.network_stack import NetworkStack
+from kernels.ensembles.networks import NetworkSpec
+from kernels.errors import NotFitted, ProgramError, StateError
+from kernels.layer.posterior import Prediction
+from kernels.model.model import Model
+from kernels.rounds.ensemble.predictive import VARIANCES, Spec, State, bounded, prior_at
+from kernels.rounds.program import Program
+from kernels.rounds.shared.local_network import sample_at
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.gaussians import Gaussian
+from kernels.storage import check_rows, check_tensor, kinds_of
+from kernels.tables.chunks import chunks
+
+MOST_PARAMETER = 1e3
+"""In size: with the standardiser's bounds on inputs no network's outputs are then infinite."""
+_MOST_OUTPUT = 1e100
+"""In size: its square is no infinity either, so that no site's samples make the others' predictions
+none, as those of very deep networks could."""
+MOST_NUMBERS = 1 << 23
+"""Of one site's samples: 64 MiB."""
+_FRAME = 4096
+"""Octets, at most, of a file of samples beside its numbers."""
+_OUTPUTS = 1 << 20
+"""Numbers that all networks say of a piece of the rows."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OpenSamples:
+    """What one site shows.
+
+    rows: n_c, those it was trained on. samples: (S, P) vectors θ, two at least. noise_variance: σ²
+    of each target, (T,).
+    """
+
+    STORED_AS: ClassVar[str] = "open-samples"
+
+    rows: int
+    samples: Tensor
+    noise_variance: Tensor
+
+    def __post_init__(self) -> None:
+        check_rows(self.rows)
+        for name in ("samples", "noise_variance"):
+            value = getattr(self, name)
+            check_tensor(name, value, tuple(getattr(value, "shape", ())))
+        if self.samples.ndim != 2 or len(self.samples) < 2 or self.noise_variance.ndim != 1:
+            raise StateError("samples are (S, P) with two at least, and have a noise (T,)")
+        if float(self.samples.abs().max()) > MOST_PARAMETER:
+            raise StateError(f"a parameter of a sample is beyond ±{MOST_PARAMETER:g}")
+        if not bool(((self.noise_variance > 0) & (self.noise_variance <= VARIANCES[1])).all()):
+            raise StateError(f"a noise variance is above 0 and at most {VARIANCES[1]:g}")
+
+    def to_bytes(self) -> bytes:
+        """Return the safetensors file."""
+        return storage.encode(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, program: Program) -> Self:
+        """Read a site's samples, which are not trusted: they are of this program, or refused."""
+        spec, network = asked(program)
+        found = storage.decode(data, kinds_of(cls))
+        if not isinstance(found, cls):
+            raise StateError("these bytes are no samples")
+        if found.rows > program.max_rows:
+            raise StateError(f"samples are of at most {program.max_rows} rows in this program")
+        if len(found.samples) > spec.most_samples or found.samples.shape[1] != network.parameters:
+            raise StateError(
+                f"this program has at most {spec.most_samples} samples of {network.parameters} "
+                f"parameters, and these are {tuple(found.samples.shape)}"
+            )
+        if len(found.noise_variance) != network.outputs:
+            raise StateError(f"samples have a noise for each of {network.outputs} targets")
+        return found
+
+    def __repr__(self) -> str:
+        return f"OpenSamples({len(self.samples)})"
+
+
+def open_stage(program: Program) -> int | None:
+    """Return the stage whose samples a program asks for, if any: the last one that distils.
+
+    What was distilled before it the model forgets.
+    """
+    stages = [i for i, spec in enumerate(program.stages) if isinstance(spec, Spec)]
+    return stages[-1] if stages and program.stages[stages[-1]].open else None
+
+
+def asked(program: Program) -> tuple[Spec, NetworkSpec]:
+    """Return the stage whose samples a program asks for, and of which network they are."""
+    stage = open_stage(program)
+    if stage is None or program.privacy is not None:
+        raise ProgramError("this program asks nobody for samples")
+    spec: Spec = program.stages[stage]
+    network = spec.network(program.start())
+    if spec.most_samples * network.parameters > MOST_NUMBERS:
+        raise ProgramError(
+            f"open: {spec.most_samples} samples of {network.parameters} parameters are more than "
+            f"{MOST_NUMBERS} numbers: take fewer samples or narrower layers"
+        )
+    return spec, network
+
+
+def most_octets(program: Program) -> int:
+    """Return how large a file of samples may be."""
+    spec, network = asked(program)
+    return 8 * (spec.most_samples * network.parameters + network.outputs) + _FRAME
+
+
+def samples_of(state: State, site: Site) -> OpenSamples | None:
+    """Return the samples with which a site contributes at this state.
+
+    None of a site without rows, or whose samples have run away and are of no use to anyone.
+    """
+    rows = site.count(Part.TRAINING)
+    if not rows:
+        return None
+    model, spec = state.model, state.spec
+    posterior = sample_at(site, model, spec, spec.start(model))
+    noise = posterior.noise_variance.clamp_max(VARIANCES[1])
+    try:
+        return OpenSamples(rows, posterior.samples, noise)
+    except StateError:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class OpenEnsemble:
+    """The members that are in it, of a finished model."""
+
+    model: Model
+    spec: Spec
+    members: tuple[OpenSamples, ...]
+
+    @classmethod
+    def of(cls, model: Model, program: Program, members: Sequence[OpenSamples]) -> Self:
+        """Return the ensemble of these members, of the model that a program made."""
+        return cls(model, asked(program)[0], tuple(members))
+
+    @property
+    def least_rows(self) -> int:
+        """Training rows of the member that has the fewest.
+
+        Methods at the same row, or one method before and after a withdrawal, can be solved for what
+        each member says alone; and how many rows the others say they have hides nobody.
+        """
+        return min(member.rows for member in self.members)
+
+    def predict(self, method: Method, x: Tensor) -> Gaussian:
+        """Predict standardised targets, (n, T), from standardised features (n, p).
+
+        β is the one that the program found, over all of its sites.
+        """
+        if not self.members:
+            raise NotFitted("no site shows its samples: ask for a student instead")
+        distilled = self.model.distilled
+        beta = None if distilled is None else distilled.beta
+        pieces = chunks(max(1, len(x)), max(1, _OUTPUTS // len(self._stack)))
+        said = [self.opinion(x[rows]).teacher(method, beta) for rows in pieces]
+        if len(said) == 1:
+            return said[0]
+        return Gaussian(
+            torch.cat([each.mean for each in said]), torch.cat([each.variance for each in said])
+        )
+
+    def opinion(self, x: Tensor) -> Opinion:
+        """Return what all members say at rows (n, p)."""
+        prior = prior_at(self.model, self.spec, x)
+        committee = Committee.of(self.each(x), rows=self._rows, prior=prior)
+        return Opinion(x, committee, prior, self.spec.guard)
+
+    def each(self, x: Tensor) -> Gaussian:
+        """Return what each member says at rows (n, p): (C, n, T)."""
+        counts = self._counts.unsqueeze(1)
+        said = self._stack.outputs(x).clamp(-_MOST_OUTPUT, _MOST_OUTPUT)
+        flat = said.flatten(1)
+        mean = self._owned @ flat / counts
+        squares = (flat - self._owned.mT @ mean).square()
+        spread = self._owned @ squares / (counts - 1)
+        noise = torch.stack([member.noise_variance for member in self.members]).unsqueeze(1)
+        shape = (len(self.members), *said.shape[1:])
+        return bounded(Prediction(mean.reshape(shape), spread.reshape(shape), noise))
+
+    @cached_property
+    def _stack(self) -> NetworkStack:
+        every = torch.cat([member.samples for member in self.members])
+        return NetworkStack(self.spec.network(self.model), every)
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        return torch.tensor([member.rows for member in self.members])
+
+    @cached_property
+    def _counts(self) -> Tensor:
+        """How many samples each member has, (C,)."""
+        return torch.tensor([float(len(each.samples)) for each in self.members]).double()
+
+    @cached_property
+    def _owned(self) -> Tensor:
+        """1 where a sample is a member's, (C, K)."""
+        owners = torch.arange(len(self.members)).repeat_interleave(self._counts.long())
+        return torch.nn.functional.one_hot(owners, len(self.members)).mT.double()

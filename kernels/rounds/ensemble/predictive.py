@@ -1,0 +1,237 @@
+"""Local posteriors made into one in predictive space: one sum of moments at public rows (001, 003).
+
+Site c predicts N(μ_c, v_c) at every public row, from its own posterior of a network
+(`local_posterior`) or of the linear layer on the model's kernel.
+
+broadcast  the model so far, and the public rows, which are part of the program
+local      1, n_c and, at each public row, 1/v_c, μ_c/v_c, n_c μ_c, n_c(v_c + μ_c²), w_c, w_c/v_c,
+           w_c μ_c/v_c; or nothing from a site without rows
+sum        the same over all sites: the coordinator sees no site's model, nor any of its predictions
+update     the exact product, mixture, generalised product and robust committee at the public rows
+           (`kernels.ensembles.committee`), and β if they have labels
+           (`kernels.ensembles.interpolation`); a student of each, distilled
+           (`kernels.ensembles.student_network`)
+
+Predictions are within ±MEAN_BOUND, and variances within VARIANCES, in standardised units: one
+beyond counts as there. The prior that products divide by is N(0, `prior_variance`) for networks:
+wider than standardised targets are, or sites would be less sure than it. For the linear layer it is
+its own, N(0, σ² + λ²‖φ‖²).
+
+A program may also ask for the samples themselves (`open`): `open_ensemble` says what becomes of
+those that sites show. A site that shows none takes part in the sum all the same.
+"""
+
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.ensembles.committee import Committee, Guard
+from kernels.ensembles.distilled import Distilled, Method, Opinion
+from kernels.ensembles.interpolation import fit_beta
+from kernels.errors import ProgramError, StatisticsError
+from kernels.layer.posterior import Posterior, Prediction
+from kernels.model.model import Model, check_model, known
+from kernels.parameter_checks import check_at_least
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.lessons import OfPublicRows
+from kernels.rounds.shared.local_network import OfSampling, sample_at
+from kernels.rounds.shared.public_set import public_table
+from kernels.rounds.shared.sufficient import (
+    RESOLUTION,
+    SQUARES_RESOLUTION,
+    TARGET_BOUND,
+    site_statistics,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.gaussians import Gaussian
+from kernels.strict_json import is_flag
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "predictive"
+VERSION = 1
+
+MEAN_BOUND = TARGET_BOUND
+VARIANCES = 1e-4, 1e4
+SHIFT_RESOLUTION = 2.0**-22
+"""The coarsest step of sums of μ/v: 1e-6 deviations of the mean where v is 4, the prior's."""
+
+
+class Expert(StrEnum):
+    """What a site predicts with."""
+
+    NETWORK = "network"
+    """Samples of a small network's posterior."""
+    LINEAR = "linear"
+    """The Bayesian linear layer on its own rows, at the model's kernel, σ and λ."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec(OfSampling, OfPublicRows):
+    """The public rows, the sites' experts, and how students are distilled.
+
+    prior_variance: of what is predicted without any rows. guard: see `committee.Guard`. methods:
+    those to distil a student of; beta among them is fitted to the labels of the public rows (001,
+    eq. 4.11), and where they have none is a stage of its own (`beta`). open: sites whose policies
+    allow it are also asked for their samples, which no sum hides.
+    """
+
+    STORED_AS: ClassVar[str] = "predictive.spec"
+
+    expert: Expert = Expert.NETWORK
+    prior_variance: float = 4.0
+    guard: Guard = Guard.PRIOR
+    methods: tuple[Method, ...] = (Method.PRODUCT, Method.MIXTURE, Method.GPOE, Method.RBCM)
+    open: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_at_least(1e-6, prior_variance=self.prior_variance)
+        for name, kind in (("expert", Expert), ("guard", Guard)):
+            try:
+                object.__setattr__(self, name, kind(getattr(self, name)))
+            except ValueError:
+                raise ProgramError(
+                    f"{name} must be one of {', '.join(kind)}, not {getattr(self, name)!r}"
+                ) from None
+        try:
+            object.__setattr__(self, "methods", tuple(Method(each) for each in self.methods))
+        except (TypeError, ValueError):
+            raise ProgramError(f"methods must be of {', '.join(Method)}") from None
+        if not is_flag(self.open) or (self.open and self.expert is not Expert.NETWORK):
+            raise ProgramError("open is true or false, and true for experts that are networks only")
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """There is one sum: before it the model has no students of this stage."""
+
+    STORED_AS: ClassVar[str] = "predictive.state"
+
+    model: Model
+    spec: Spec
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public rows, and forget former students with their scores."""
+    spec.inputs(model)
+    if Method.BETA in spec.methods:
+        public_table(spec.public, model)
+    if spec.expert is Expert.LINEAR:
+        known(model.hyperparameters, "linear")
+    return State(replace(model, distilled=None, scores=None), spec)
+
+
+def layout(state: State) -> Layout:
+    """Return the nine sums of `Committee`."""
+    model, spec = state.model, state.spec
+    most, shape = float(model.max_rows), (spec.public_rows, model.targets)
+    precision = 1 / VARIANCES[0] * (1 + 2.0**-40)
+    shift = precision * MEAN_BOUND
+    weight = max(1.0, np.log(_widest(model, spec) / VARIANCES[0]) / 2)
+    square = VARIANCES[1] + MEAN_BOUND**2
+    bounds = {
+        "precision": (precision, RESOLUTION),
+        "shift": (shift, SHIFT_RESOLUTION),
+        "row_mean": (most * MEAN_BOUND, SQUARES_RESOLUTION),
+        "row_square": (most * square, SQUARES_RESOLUTION),
+        "weight": (weight, RESOLUTION),
+        "weighted_precision": (weight * precision, RESOLUTION),
+        "weighted_shift": (weight * shift, SHIFT_RESOLUTION),
+    }
+    return Layout(
+        (
+            Block("sites", (), 1.0, 1.0),
+            Block("rows", (), most, 1.0),
+            *(Block(name, shape, *bound) for name, bound in bounds.items()),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Return what the site predicts at the public rows, as its part of the committee's sums."""
+    model, spec = state.model, state.spec
+    rows = site.count(Part.TRAINING)
+    if not rows:
+        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+    inputs = spec.inputs(model)
+    said = bounded(predict_at(site, model, spec, inputs))
+    own = Committee.alone(said, rows=rows, prior=prior_at(model, spec, inputs))
+    return {field.name: getattr(own, field.name).numpy() for field in fields(own)}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Make one prediction of all, in every way, and distil a student of each."""
+    total = accepted(total, layout(state))
+    model, spec = state.model, state.spec
+    if float(total["sites"]) < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    inputs = spec.inputs(model)
+    committee = Committee(*(torch.tensor(total[field.name]) for field in fields(Committee)))
+    opinion = Opinion(inputs, committee, prior_at(model, spec, inputs), spec.guard)
+    distilled = Distilled(spec.student(model), spec.lesson, (), opinion=opinion)
+    beta = _beta(opinion, spec, model) if Method.BETA in spec.methods else None
+    distilled = distilled.taught(spec.methods, beta=beta)
+    return replace(state, model=replace(model, distilled=distilled))
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.model.distilled is not None
+
+
+check_private = without_private_form(
+    "predictive sums what models of single sites predict, of which no row's part is bounded: "
+    "with differential privacy leave it out"
+)
+
+
+def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:
+    """Return the β, (T,), that makes the public rows' labels likely; extra rows have none."""
+    _, labels = public_table(spec.public, model)
+    product, mixture = (
+        Gaussian(end.mean[: len(labels)], end.variance[: len(labels)])
+        for end in map(opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
+    )
+    return fit_beta(product, mixture, labels)
+
+
+def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Prediction:
+    """Return what one site alone predicts at inputs (K, p)."""
+    if spec.expert is Expert.NETWORK:
+        return sample_at(site, model, spec, spec.start(model)).predict(inputs)
+    statistics = site_statistics(model, site, Part.TRAINING)
+    posterior = Posterior.of(statistics, known(model.hyperparameters, "linear"))
+    return posterior.predict(_features(model, inputs))
+
+
+def bounded(said: Prediction) -> Gaussian:
+    """Return a prediction within the bounds of what is summed."""
+    return Gaussian(said.mean.clamp(-MEAN_BOUND, MEAN_BOUND), said.variance.clamp(*VARIANCES))
+
+
+def prior_at(model: Model, spec: Spec, inputs: Tensor) -> Gaussian:
+    """Return what is predicted at inputs without any rows, (K, T)."""
+    shape = (len(inputs), model.targets)
+    mean = torch.zeros(shape, dtype=torch.float64)
+    if spec.expert is Expert.NETWORK:
+        return Gaussian(mean, torch.full(shape, spec.prior_variance, dtype=torch.float64))
+    scales = known(model.hyperparameters, "linear")
+    squares = _features(model, inputs).square().sum(1, keepdim=True)
+    variance = scales.noise_variance + scales.prior_variance * squares
+    return Gaussian(mean, variance.clamp(*VARIANCES))
+
+
+def _widest(model: Model, spec: Spec) -> float:
+    return float(prior_at(model, spec, spec.inputs(model)).variance.max())
+
+
+def _features(model: Model, inputs: Tensor) -> Tensor:
+    with torch.no_grad():
+        return model.urk.features(inputs)

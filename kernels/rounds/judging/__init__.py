@@ -1,0 +1,1 @@
+"""Algorithms over held-out rows: recalibration and evaluation."""

@@ -1,0 +1,290 @@
+"""Evaluation: one sum of scores over held-out rows.
+
+`kernels.scores.evaluation` has the scores and their bounds.
+
+What may be believed depends on the rows. Training rows were fitted to. Rows for stopping chose
+the weights. Rows for calibration did neither, so N(μ, v) is judged there. They did make the
+recalibrated law and the conformal quantiles, which on those rows would look better than they are;
+so each of their two folds is judged by what the other fold says. That is the recalibration of half
+the rows on rows it has not seen: on average a little worse than the one that is served. On the
+other parts the served one is judged as it is.
+
+Where the model has further methods, students of the sites' committee, each is judged on the same
+rows by its own N(μ, v). Rows for calibration are new to them: they saw none, the sites' networks
+trained on others, and rows for stopping gave their noise and β.
+
+broadcast  the whole model, and for each fold the recalibration that its rows are judged by
+local      rows, squared errors, log and ranked losses, rows inside intervals, widths, interval
+           losses over the site's rows of the part; the same for each student
+sum        the same over all sites: no site's own quality is seen
+update     the scores
+
+Coverage at single sites differs where their patients do, and is theirs to know: never summed here.
+
+With differential privacy there are fewer and clipped sums (`kernels.noisy.evaluation`), the scores
+have noise in them, and calibration rows are judged by what is served: the noise in it already keeps
+it from being fitted to any one of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.ensembles.distilled import Method
+from kernels.errors import ProgramError
+from kernels.model.methods import FEDBNR, methods_of
+from kernels.model.model import Model, known
+from kernels.model.prediction import predict_each, predict_standardised
+from kernels.noisy.evaluation import BINS, Clips, bins, inside
+from kernels.parameter_checks import check_flag
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.judging.recalibration import folds
+from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.evaluation import (
+    INTERVAL_LOSS_BOUND,
+    LOG_LOSS_BOUND,
+    RESIDUAL_BOUND,
+    WIDTH_BOUND,
+    Evaluation,
+    Judged,
+    score,
+)
+from kernels.scores.metrics import LEVELS, Scores
+from kernels.scores.recalibration import FOLDS, Recalibration
+from kernels.scores.student_t import StudentT
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "evaluation"
+VERSION = 1
+
+_ROW_BOUNDS = {
+    "rows": 1.0,
+    "squared_errors": RESIDUAL_BOUND**2,
+    "log_losses": LOG_LOSS_BOUND,
+    "ranked_losses": RESIDUAL_BOUND,
+    "inside": 1.0,
+    "widths": WIDTH_BOUND,
+    "interval_losses": INTERVAL_LOSS_BOUND,
+}
+NUMBERS_PER_TARGET: int = sum(getattr(Scores.zero(1), each.name).numel() for each in fields(Scores))
+"""Of the scores of one law."""
+
+# Rows that are added or removed are for `update` alone, which asks for the site's consent: where
+# one site has any, a sum over them is its own.
+_PARTS = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`part`: which rows. `recalibrated`: judge the recalibrated law and intervals too."""
+
+    STORED_AS: ClassVar[str] = "evaluation.spec"
+
+    part: Part = Part.CALIBRATION
+    recalibrated: bool = True
+
+    def __post_init__(self) -> None:
+        check_flag(recalibrated=self.recalibrated)
+        if self.part not in _PARTS:
+            raise ProgramError(f"part must be one of {', '.join(_PARTS)}, not {self.part!r}")
+        object.__setattr__(self, "part", Part(self.part))
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`judges`: for each fold, each target's recalibration that the fold's rows are judged by."""
+
+    STORED_AS: ClassVar[str] = "evaluation.state"
+
+    model: Model
+    spec: Spec
+    judges: tuple[tuple[Recalibration, ...], ...] | None
+
+
+def layout(state: State) -> Layout:
+    """Return the scores of N(μ, v), of what was recalibrated, and of each student."""
+    model = state.model
+    if model.privacy is not None:
+        return Layout(tuple(_private_blocks(state)))
+    blocks = _score_blocks("gaussian", model)
+    if state.judges is not None:
+        shape = (model.targets, len(LEVELS))
+        blocks += _score_blocks("recalibrated", model)
+        blocks += [Block("conformal_inside", shape, float(model.max_rows), 1.0)]
+    for method in _students(model):
+        blocks += _score_blocks(method, model)
+    return Layout(tuple(blocks))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Choose the judges."""
+    known(model.statistics, "linear")
+    judges = None
+    if spec.recalibrated:
+        own = known(model.recalibration, "recalibration")
+        crossed = spec.part is Part.CALIBRATION and model.privacy is None
+        judges = tuple(
+            tuple(each.without(fold) for each in own) if crossed else own for fold in range(FOLDS)
+        )
+    return State(replace(model, scores=None), spec, judges)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Score the site's rows of the part."""
+    part, model = state.spec.part, state.model
+    if model.privacy is not None:
+        return _private_contribution(state, site)
+    gaussian, recalibrated = Scores.zero(model.targets), Scores.zero(model.targets)
+    inside = torch.zeros(model.targets, len(LEVELS), dtype=torch.float64)
+    normal, students = [StudentT()] * model.targets, _students(model)
+    of_students = dict.fromkeys(students, Scores.zero(model.targets))
+    for x, y, records in site.chunks(part, model):
+        predicted = predict_standardised(model, x)
+        residuals, variance = y - predicted.mean, predicted.variance
+        gaussian += score(normal, residuals, variance)
+        for method in students:
+            said = known(model.distilled, "predictive").predict(method, x)
+            of_students[method] += score(normal, y - said.mean, said.variance)
+        fold = None if state.judges is None else folds(records)
+        for f, judges in enumerate(state.judges or ()):
+            r, v = residuals[fold == f], variance[fold == f]
+            recalibrated += score([judge.law for judge in judges], r, v)
+            reach = [[judge.conformal(level) for level in LEVELS] for judge in judges]
+            z = (r.abs() / v.sqrt())[:, :, None]
+            inside += (z <= torch.tensor(reach, dtype=torch.float64)).double().sum(0)
+    blocks = _named("gaussian", gaussian)
+    if state.judges is not None:
+        blocks |= _named("recalibrated", recalibrated) | {"conformal_inside": inside.numpy()}
+    for method, own in of_students.items():
+        blocks |= _named(method, own)
+    return blocks
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set the scores."""
+    total = accepted(total, layout(state))
+    recalibrated = state.judges is not None
+    if state.model.privacy is not None:
+        evaluation = _despite_noise(state, total)
+    else:
+        evaluation = Evaluation(
+            state.spec.part.value,
+            _summed("gaussian", total),
+            _summed("recalibrated", total) if recalibrated else None,
+            torch.tensor(total["conformal_inside"]) if recalibrated else None,
+            tuple(Judged(each.value, _summed(each, total)) for each in _students(state.model)),
+        )
+    return replace(state, model=replace(state.model, scores=evaluation))
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.model.scores is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:
+    """Refuse nothing: every part has a private form."""
+
+
+_LAW_BLOCKS = "bins", "log_losses", "ranked_losses"
+
+
+def _judged(state: State) -> dict[str, list[StudentT]]:
+    """Return the laws that rows are judged by, by name."""
+    laws = {"gaussian": [StudentT()] * state.model.targets}
+    if state.judges is not None:
+        laws["recalibrated"] = [judge.law for judge in state.judges[0]]
+    return laws
+
+
+def _clips(model: Model) -> Clips:
+    return Clips.of(known(model.hyperparameters, "linear"))
+
+
+def _private_blocks(state: State) -> Iterator[Block]:
+    model, privacy = state.model, known(state.model.privacy, NAME)
+    targets, clips = (model.targets,), _clips(model)
+    per_row = clips.sensitivities()
+
+    def block(name: str) -> Block:
+        kind = name.rpartition(".")[2]
+        shape = (*targets, BINS) if kind == "bins" else targets
+        sensitivity = privacy.max_rows_per_patient * per_row[kind]
+        # No element moves further than the whole block does.
+        return Block(name, shape, model.max_rows * per_row[kind], SQUARES_RESOLUTION, sensitivity)
+
+    yield block("squared_errors")
+    yield block("deviations")
+    for law in _judged(state):
+        for name in _LAW_BLOCKS:
+            yield block(f"{law}.{name}")
+    if state.judges is not None:
+        yield block("conformal.bins")
+
+
+def _private_contribution(state: State, site: Site) -> Contribution:
+    model, clips = state.model, _clips(state.model)
+    sums = {
+        block.name: torch.zeros(block.shape, dtype=torch.float64)
+        for block in _private_blocks(state)
+    }
+    reach = [[judge.conformal(p) for p in LEVELS] for judge in (state.judges or ((),))[0]]
+    for x, y, _ in site.chunks(state.spec.part, model):
+        mean, variance = predict_each(model, x)
+        residuals = y - mean
+        found = clips.of_model(residuals, variance)
+        for name, laws in _judged(state).items():
+            of_laws = clips.of_laws(laws, residuals, variance)
+            found |= {f"{name}.{each}": own for each, own in of_laws.items()}
+        if reach:
+            found["conformal.bins"] = bins(residuals / variance.sqrt(), reach)
+        for name, own in found.items():
+            sums[name] += own
+    return {name: own.numpy() for name, own in sums.items()}
+
+
+def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
+    sums = {block.name: torch.tensor(total[block.name]) for block in total.layout.blocks}
+    counted = [own.sum(1).mean() for name, own in sums.items() if name.endswith("bins")]
+    rows, clips = max(float(torch.stack(counted).mean()), 1.0), _clips(state.model)
+
+    def scores(name: str, laws: list[StudentT]) -> Scores:
+        return clips.scores(
+            laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows
+        )
+
+    judged = {name: scores(name, laws) for name, laws in _judged(state).items()}
+    conformal = inside(sums["conformal.bins"]) * rows if state.judges is not None else None
+    return Evaluation(
+        state.spec.part.value, judged["gaussian"], judged.get("recalibrated"), conformal
+    )
+
+
+def _students(model: Model) -> list[Method]:
+    return [Method(method) for method in methods_of(model) if method != FEDBNR]
+
+
+def _score_blocks(name: str, model: Model) -> list[Block]:
+    shapes = Scores.zero(model.targets)
+    return [
+        Block(
+            f"{name}.{field.name}",
+            tuple(getattr(shapes, field.name).shape),
+            model.max_rows * _ROW_BOUNDS[field.name],
+            SQUARES_RESOLUTION,
+        )
+        for field in fields(Scores)
+    ]
+
+
+def _named(name: str, scores: Scores) -> dict[str, NDArray[np.float64]]:
+    return {f"{name}.{f.name}": getattr(scores, f.name).numpy() for f in fields(Scores)}
+
+
+def _summed(name: str, total: SecureTotal) -> Scores:
+    return Scores(*(torch.tensor(total[f"{name}.{f.name}"]) for f in fields(Scores)))

@@ -1,0 +1,128 @@
+"""Recalibration: a summed histogram of held-out residuals, and the intervals that it implies.
+
+z = (y − μ)/√v on the rows kept for calibration; `kernels.scores.recalibration` says what the
+histogram of |z| gives: a Student-t law (ν > 2, scale) by its exact likelihood, and conformal
+quantiles.
+
+broadcast  the whole model: standardiser, kernel, weights, posterior
+local      rows by fold and by bin of |z|, for each target, over the calibration rows
+sum        the histogram of all sites' rows together: whole numbers, so exact
+update     ν and scale, or N(0, 1) as it is where there are fewer than `min_rows` rows
+
+A row is in the fold that a hash of its patient says, or of itself where the schema names none.
+
+With differential privacy the histogram has few bins and no folds (`kernels.noisy.recalibration`). A
+row is in one bin of each of T targets, so a unit of k rows moves the histogram by at most k√T.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from kernels.model.model import Model, known
+from kernels.model.prediction import predict_each, predict_standardised
+from kernels.noisy import recalibration as noisy_recalibration
+from kernels.parameter_checks import check_whole
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.recalibration import BINS, FOLDS, Recalibration, histogram
+from kernels.tables.records import Records
+from kernels.tables.row_hashes import row_keys
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "recalibration"
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`min_rows`: with fewer calibration rows in all no law is fitted, and N(μ, v) stays."""
+
+    STORED_AS: ClassVar[str] = "recalibration.spec"
+
+    min_rows: int = 100
+
+    def __post_init__(self) -> None:
+        check_whole(1, min_rows=self.min_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Done with its one sum when the model has a recalibration."""
+
+    STORED_AS: ClassVar[str] = "recalibration.state"
+
+    model: Model
+    spec: Spec
+
+
+def layout(state: State) -> Layout:
+    """Return the histogram; one row is in one bin of each target."""
+    model, rows = state.model, float(state.model.max_rows)
+    if model.privacy is None:
+        return Layout((Block("residuals", (model.targets, FOLDS, BINS), rows, 1.0),))
+    sensitivity = model.privacy.max_rows_per_patient * math.sqrt(model.targets)
+    shape = (model.targets, noisy_recalibration.BINS)
+    return Layout((Block("residuals", shape, rows, 1.0, sensitivity),))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from a model with a posterior, without any earlier recalibration."""
+    known(model.statistics, "linear")
+    return State(replace(model, recalibration=None, scores=None), spec)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Count the site's calibration rows by fold and |z|."""
+    model = state.model
+    if model.privacy is not None:
+        return {"residuals": _few_bins(model, site).numpy()}
+    counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
+    for x, y, records in site.chunks(Part.CALIBRATION, model):
+        predicted = predict_standardised(model, x)
+        z = (y - predicted.mean) / predicted.variance.sqrt()
+        fold = folds(records)
+        for f in range(FOLDS):
+            counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
+    return {"residuals": counts.numpy()}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Fit each target's law."""
+    total = accepted(total, layout(state))
+    if state.model.privacy is not None:
+        noise = total.noise("residuals")
+        fitted = tuple(
+            noisy_recalibration.from_noisy(own, noise=noise, min_rows=state.spec.min_rows)
+            for own in torch.tensor(total["residuals"])
+        )
+        return replace(state, model=replace(state.model, recalibration=fitted))
+    counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
+    fitted = tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
+    return replace(state, model=replace(state.model, recalibration=fitted))
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.model.recalibration is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:
+    """Every histogram has a private form."""
+
+
+def _few_bins(model: Model, site: Site) -> Tensor:
+    counts = torch.zeros(model.targets, noisy_recalibration.BINS, dtype=torch.float64)
+    for x, y, _ in site.chunks(Part.CALIBRATION, model):
+        mean, variance = predict_each(model, x)
+        z = (y - mean) / variance.sqrt()
+        counts += torch.stack([noisy_recalibration.histogram(own) for own in z.mT])
+    return counts
+
+
+def folds(records: Records) -> Tensor:
+    """Return the fold of each row, (n,); the same whatever the order of rows."""
+    return torch.tensor([key[0] % FOLDS for key in row_keys(records)], dtype=torch.int64)

@@ -1,0 +1,1 @@
+"""Phase 1: algorithms that train the kernel."""

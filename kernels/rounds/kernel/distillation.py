@@ -1,0 +1,400 @@
+"""Phase 1 by kernel distillation on a labelled public set (004, §3.1.3, eq. 3.4).
+
+    L^KD(θ, σ, λ) = L_kd/K + α·mean (Φ_kd Φ_kdᵀ − T)²,   T = Σ_c Φ_c Φ_cᵀ / |S|
+
+where Φ_c (K, M) are the features of the K public rows X_kd under site c's trained kernel and L_kd
+is the negative log evidence of (X_kd, y_kd). The thesis adds up rows and has twice L: its α is 2K
+of ours, which means the same for public sets of any size.
+
+broadcast  θ, σ, λ, and the public rows, which are part of the program; w̄ after a sum of statistics
+local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after training (`local_training`), the
+           Gram matrix Φ_c Φ_cᵀ of the public rows and 1, or nothing from a site without rows; and
+           on the rows kept for stopping the absolute error of the model that was sent
+sum        the pooled statistics; then the mean teacher kernel T on the public rows and the held-out
+           error: the coordinator sees no site's kernel, and no weights of any site, summed or not
+update     w̄ at the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
+           L^KD, from where they were. A pass keeps the θ that the held-out rows choose and stops
+           after `patience` rounds worse than that; a last sum judges its last θ. There is one pass
+           for each α, and of what they keep the θ with the lowest error is taken, with the σ and λ
+           that fit all rows
+
+Without validation there is one α and a round is one sum; σ and λ of the end fit the public set, and
+refitting is left to the linear layer. A Gram matrix's entries are at most ‖φ‖²
+(`squared_norm_bound`), or M·FEATURE_BOUND² for kernels without such a bound.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.errors import ProgramError, StateError, StatisticsError
+from kernels.features.urk import URK
+from kernels.layer.local_evidence import negative_log_evidence
+from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.refit import refit
+from kernels.model.model import Model, check_model, check_scales, known
+from kernels.parameter_checks import (
+    check_at_least,
+    check_flag,
+    check_learning_rate,
+    check_whole,
+    choices,
+)
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.held_out import (
+    held_out_blocks,
+    held_out_contribution,
+    held_out_error,
+    keeps,
+)
+from kernels.rounds.shared.local_training import Fit, minimise, starting_scales, train_locally
+from kernels.rounds.shared.public_set import Columns, checked, public_table
+from kernels.rounds.shared.sufficient import (
+    FEATURE_BOUND,
+    RESOLUTION,
+    contribution_of,
+    site_statistics,
+    statistics_blocks,
+    statistics_of,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "distillation"
+VERSION = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """The public set, and how to train on it and at the sites.
+
+    public: `columns_of` a table with the schema's features and targets, in their units.
+    rounds: of training and distilling, at most so many for each α. local_steps, learning_rate,
+        proximal, validate, patience: as in `fedavg`.
+    distillation_steps, distillation_rate: of Adam at the coordinator.
+    alphas: the α to choose from; several need `validate`. The default is all four that were
+        compared by test RMSE, not the best of them: no test row has a say.
+    """
+
+    STORED_AS: ClassVar[str] = "distillation.spec"
+
+    public: Columns
+    rounds: int = 20
+    local_steps: int = 10
+    learning_rate: float = 0.01
+    proximal: float = 0.0
+    distillation_steps: int = 50
+    distillation_rate: float = 0.01
+    alphas: tuple[float, ...] = (1.0, 10.0, 100.0, 1000.0)
+    validate: bool = True
+    patience: int = 5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "public", checked(self.public))
+        check_whole(
+            1,
+            rounds=self.rounds,
+            local_steps=self.local_steps,
+            distillation_steps=self.distillation_steps,
+        )
+        check_whole(0, patience=self.patience)
+        check_learning_rate(
+            learning_rate=self.learning_rate, distillation_rate=self.distillation_rate
+        )
+        check_at_least(0.0, proximal=self.proximal)
+        check_flag(validate=self.validate)
+        object.__setattr__(self, "alphas", choices(alphas=self.alphas))
+        if len(self.alphas) > 1 and not self.validate:
+            raise ProgramError(
+                "several alphas are chosen from by validation: validate, or give one"
+            )
+
+    @property
+    def public_rows(self) -> int:
+        """Return K."""
+        return len(self.public[0][1])
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """θ that held-out rows choose (`kernels.rounds.shared.held_out`), with its σ and λ."""
+
+    STORED_AS: ClassVar[str] = "distillation.best"
+
+    error: float | None
+    weights: Tensor
+    hyperparameters: Hyperparameters
+    run: int
+    round: int
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """θ after so many rounds of a pass.
+
+    loss_before, loss_after, mismatch: L^KD before and after the steps that led to θ, and how far
+        from T they ended; None at the start.
+    evidence, held_out_error: L/n and the held-out mean absolute error, where validated.
+    """
+
+    STORED_AS: ClassVar[str] = "distillation.progress"
+
+    run: int
+    round: int
+    loss_before: float | None = None
+    loss_after: float | None = None
+    mismatch: float | None = None
+    evidence: float | None = None
+    held_out_error: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where distilling is.
+
+    scales: the σ and λ that training goes on from. run: passes so far, one for each α.
+    round: how many teachers this pass has distilled. latest: what is known of θ.
+    posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
+    best: of the passes that have ended. best_of_run: of this one, so far.
+    """
+
+    STORED_AS: ClassVar[str] = "distillation.state"
+
+    model: Model
+    spec: Spec
+    scales: Hyperparameters
+    run: int = 0
+    round: int = 0
+    posterior_weights: Tensor | None = None
+    start: Tensor | None = field(default=None, metadata=PRIVATE)
+    latest: Progress | None = field(default=None, metadata=PRIVATE)
+    best: Best | None = field(default=None, metadata=PRIVATE)
+    best_of_run: Best | None = field(default=None, metadata=PRIVATE)
+    history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_scales(self.scales, self.model.targets)
+        check_whole(0, run=self.run, round=self.round)
+        if self.run > len(self.spec.alphas) or self.round > self.spec.rounds:
+            raise StateError(f"round {self.round} of run {self.run} is beyond the program's")
+        if self.posterior_weights is not None:
+            shape = (self.model.kernel.features, self.model.targets)
+            check_tensor("w̄", self.posterior_weights, shape)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public set; start at the model's weights, or the kernel's own, and σ = λ = 1."""
+    public_table(spec.public, model)
+    scales = starting_scales(model.targets)
+    start = Fit.of(model, scales).weights
+    model = model.advanced(weights=start)
+    return State(model, spec, scales, start=start, latest=Progress(0, 0), history=())
+
+
+def layout(state: State) -> Layout:
+    """Return (S, b, yᵀy, n), or the Gram matrix, how many sites it is of, and the held-out error.
+
+    After the last round only the error.
+    """
+    model, spec, rows = state.model, state.spec, state.spec.public_rows
+    if _statistics_are_next(state):
+        return Layout(statistics_blocks(model))
+    judged = held_out_blocks(model) if spec.validate else ()
+    if state.round == spec.rounds:
+        return Layout(judged)
+    bound = model.kernel.squared_norm_bound or model.kernel.features * FEATURE_BOUND**2
+    return Layout(
+        (
+            Block("gram", (rows, rows), bound * (1 + 2.0**-40), RESOLUTION, symmetric=True),
+            Block("sites", (), 1.0, 1.0),
+            *judged,
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Return the site's statistics, or its trained kernel's Gram matrix and what it judged."""
+    model, spec = state.model, state.spec
+    if _statistics_are_next(state):
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+    contribution: dict[str, NDArray[np.float64]] = {}
+    if state.round < spec.rounds:
+        contribution |= _lesson(state, site)
+    if spec.validate:
+        posterior_weights = known(state.posterior_weights, NAME)
+        contribution |= held_out_contribution(model, posterior_weights, site)
+    return contribution
+
+
+def _lesson(state: State, site: Site) -> Contribution:
+    """Train, and return the trained kernel's Gram matrix of the public rows."""
+    model, spec = state.model, state.spec
+    x, y = site.table(Part.TRAINING, model)
+    if not len(y):
+        return {"gram": np.zeros((spec.public_rows, spec.public_rows)), "sites": np.zeros(())}
+    trained = train_locally(
+        model.kernel,
+        Fit.of(model, state.scales),
+        x,
+        y,
+        steps=spec.local_steps,
+        learning_rate=spec.learning_rate,
+        proximal=spec.proximal,
+    )
+    public, _ = public_table(spec.public, model)
+    with torch.no_grad():
+        phi = URK(model.kernel, trained.weights).features(public)
+    return {"gram": (phi @ phi.mT).numpy(), "sites": np.ones(())}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Fit the linear layer to θ, or judge θ and distil the mean teacher kernel."""
+    total, spec = accepted(total, layout(state)), state.spec
+    if _statistics_are_next(state):
+        return _with_posterior(state, total)
+    if not spec.validate:
+        state = _told(_distilled(state, total))
+        return replace(state, run=int(state.round == spec.rounds))
+    state = _judged(state, held_out_error(total))
+    stalled = 0 < spec.patience <= state.round - known(state.best_of_run, NAME).round
+    if stalled or state.round == spec.rounds:
+        return _next_run(state)
+    return _distilled(state, total)
+
+
+def finished(state: State) -> bool:
+    """Done after one pass for each α."""
+    return state.run == len(state.spec.alphas)
+
+
+check_private = without_private_form(
+    "distillation sums locally trained kernels, of which no row's part is bounded: with "
+    "differential privacy leave phase 1 out, or train with `exact` or `elbo`"
+)
+
+
+def _statistics_are_next(state: State) -> bool:
+    return state.spec.validate and state.posterior_weights is None
+
+
+def _with_posterior(state: State, total: SecureTotal) -> State:
+    spectrum = Spectrum.of(statistics_of(total, state.model))
+    hyperparameters = refit(spectrum)
+    evidence = -float(spectrum.log_evidence(hyperparameters).sum()) / max(spectrum.count, 1)
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=hyperparameters),
+        posterior_weights=spectrum.posterior_weights(hyperparameters),
+        latest=replace(known(state.latest, NAME), evidence=evidence),
+    )
+
+
+def _judged(state: State, error: float | None) -> State:
+    model = state.model
+    if error is None and len(state.spec.alphas) > 1:
+        raise ProgramError(
+            "several alphas are chosen from by held-out rows, and no site holds any out: give one "
+            "alpha, or let the program hold out rows"
+        )
+    now = Best(
+        error,
+        known(model.weights, NAME),
+        known(model.hyperparameters, NAME),
+        state.run,
+        state.round,
+    )
+    earlier = (each.held_out_error for each in known(state.history, NAME) if each.run == state.run)
+    of_run = now if keeps(error, earlier) else state.best_of_run
+    latest = replace(known(state.latest, NAME), held_out_error=error)
+    return _told(replace(state, best_of_run=of_run, latest=latest))
+
+
+def _better(best: Best | None, now: Best) -> Best:
+    if best is None or best.error is None or now.error is None:
+        return now
+    return now if now.error < best.error else best
+
+
+def _told(state: State) -> State:
+    return replace(state, history=(*known(state.history, NAME), known(state.latest, NAME)))
+
+
+def _next_run(state: State) -> State:
+    run, best = state.run + 1, _better(state.best, known(state.best_of_run, NAME))
+    if run == len(state.spec.alphas):
+        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+    else:
+        model = state.model.advanced(weights=known(state.start, NAME))
+    return replace(
+        state,
+        model=model,
+        scales=starting_scales(model.targets),
+        run=run,
+        round=0,
+        posterior_weights=None,
+        latest=Progress(run, 0),
+        best=best,
+        best_of_run=None,
+    )
+
+
+def _distilled(state: State, total: SecureTotal) -> State:
+    model, spec, sites = state.model, state.spec, float(total["sites"])
+    if sites < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    x, y = public_table(spec.public, model)
+    teacher = torch.tensor(total["gram"]) / sites
+    alpha = spec.alphas[state.run]
+
+    def loss(urk: URK, log_noise: Tensor, log_prior: Tensor) -> Tensor:
+        return distillation_loss(
+            urk.features(x), y, teacher, log_noise=log_noise, log_prior=log_prior, alpha=alpha
+        )
+
+    start = Fit.of(model, state.scales)
+    end = minimise(
+        loss,
+        model.kernel,
+        start,
+        steps=spec.distillation_steps,
+        learning_rate=spec.distillation_rate,
+    )
+    with torch.no_grad():
+        before, after = (
+            float(loss(URK(model.kernel, fit.weights), fit.log_noise, fit.log_prior))
+            for fit in (start, end)
+        )
+        mismatch = float(_mismatch(URK(model.kernel, end.weights).features(x), teacher))
+    scales = end.hyperparameters
+    return replace(
+        state,
+        model=model.advanced(weights=end.weights, hyperparameters=scales),
+        scales=scales,
+        round=state.round + 1,
+        posterior_weights=None,
+        latest=Progress(state.run, state.round + 1, before, after, mismatch),
+    )
+
+
+def distillation_loss(
+    features: Tensor,
+    targets: Tensor,
+    teacher: Tensor,
+    *,
+    log_noise: Tensor,
+    log_prior: Tensor,
+    alpha: float,
+) -> Tensor:
+    """Return L^KD, differentiable in features (K, M), log σ and log λ; teacher: T, (K, K)."""
+    evidence = negative_log_evidence(features, targets, log_noise=log_noise, log_prior=log_prior)
+    return evidence / len(features) + alpha * _mismatch(features, teacher)
+
+
+def _mismatch(features: Tensor, teacher: Tensor) -> Tensor:
+    return (features @ features.mT - teacher).square().mean()

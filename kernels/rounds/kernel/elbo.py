@@ -1,0 +1,258 @@
+"""Phase 1 by DP-SGD on the evidence's lower bound, which unlike the evidence is a sum over rows.
+
+With q(w) = N(m, diag s²) for each target,
+
+    −ELBO = Σ_rows Σ_t [½ log 2πσ_t² + ((y_t − φᵀm_t)² + Σ_j φ_j² s_tj²)/2σ_t²]
+            + Σ_t KL(q_t ‖ N(0, λ_t²I))
+
+and λ_t² = (‖m_t‖² + Σ s_tj²)/M is where the KL is least. The rows' part is the hospitals', clipped
+per unit and summed over a Poisson sample of units; the KL is the coordinator's own and costs
+nothing.
+
+broadcast  θ, m, log s, log σ
+local      each unit is in with probability `sampling_rate`, which only the site knows; the gradient
+           of the sampled units' losses in (θ, m, log s, log σ), its last part times NOISE_WEIGHT,
+           each unit's clipped to `clip`; and how many rows they have
+sum        the gradient of a random sample of all units, with noise, and how many rows it has
+update     one step of Adam on −ELBO/n; n from all counts so far
+
+Sampling hides who was in a sum, and with noise of the same size costs less (accounting knows the
+rate). What is kept is θ, σ and λ: `linear`, run after it, finds w in one sum over all rows, with
+its full covariance. Without differential privacy `exact` is the better choice; the algorithm is the
+same then, without noise.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import StateError
+from kernels.features.urk import starting_weights, weight_count
+from kernels.layer.posterior import Hyperparameters
+from kernels.model.model import Centre, Model, check_model, known
+from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.shared.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
+from kernels.rounds.shared.sufficient import check_features, target_bounds
+from kernels.rounds.site.site import Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "elbo"
+VERSION = 2
+
+ROWS_WEIGHT = 0.01
+"""The part of a sum's cost that counting rows has: counts of all steps add up to one estimate."""
+
+NOISE_WEIGHT = 0.1
+"""What log σ counts in a clipped gradient. By log σ a row's is 1 − r²/σ², by m about r/σ²: of rows
+near the mean or far from it most would be about σ, one number that is soon learned. Adam's steps do
+not depend on the scale of a gradient."""
+
+_DECAY = (0.9, 0.999)
+_DAMPING = 1e-8
+_START = {"deviation": 0.3, "noise": 0.7}
+_LOG_NOISE = math.log(1e-3), math.log(10.0)
+_MOST_WEIGHT = 2.0**20
+"""Of m: with it and σ no residual's rounding is as large as what units are clipped to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`steps` of Adam, from `learning_rate` to zero, each over a sample.
+
+    clip: the greatest norm of one unit's gradient.
+    """
+
+    STORED_AS: ClassVar[str] = "elbo.spec"
+
+    steps: int = 200
+    sampling_rate: float = 0.05
+    clip: float = 1.0
+    learning_rate: float = 0.02
+
+    def __post_init__(self) -> None:
+        check_whole(1, steps=self.steps)
+        check_at_least(1e-9, clip=self.clip, sampling_rate=self.sampling_rate)
+        check_learning_rate(learning_rate=self.learning_rate, sampling_rate=self.sampling_rate)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`parameters`: θ, m, log s and log σ, flat. `counted`: rows in all samples so far."""
+
+    STORED_AS: ClassVar[str] = "elbo.state"
+
+    model: Model
+    spec: Spec
+    parameters: Tensor
+    step: int = 0
+    counted: float = field(default=0.0, metadata=PRIVATE)
+    first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
+    second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_whole(0, step=self.step)
+        check_tensor("parameters", self.parameters, (sum(_sizes(self.model)),))
+        theta, mean, _, log_noise = _split(self.model, self.parameters)
+        if not torch.equal(theta, known(self.model.weights, NAME)):
+            raise StateError("the parameters of this state have other weights than its model")
+        least, most = _LOG_NOISE
+        within = (log_noise >= least - 1e-9) & (log_noise <= most + 1e-9)
+        if not bool(within.all()) or not bool((mean.abs() <= _MOST_WEIGHT).all()):
+            raise StateError("m or σ of this state are beyond what training gives")
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights, and at a q that knows nothing."""
+    start = starting_weights(model.kernel) if model.weights is None else model.weights
+    _, weights, deviations, noise = _sizes(model)
+    parts = (
+        torch.zeros(weights, dtype=torch.float64),
+        torch.full((deviations,), math.log(_START["deviation"]), dtype=torch.float64),
+        torch.full((noise,), math.log(_START["noise"]), dtype=torch.float64),
+    )
+    parameters = torch.cat([start, *parts])
+    zero = torch.zeros_like(parameters)
+    model = model.advanced(weights=start)
+    return State(model, spec, parameters, first_moment=zero, second_moment=zero)
+
+
+def layout(state: State) -> Layout:
+    """Return the gradient and the sample's rows."""
+    model, spec = state.model, state.spec
+    gradient = gradient_block(model, len(state.parameters), clip=spec.clip)
+    if model.privacy is None:
+        return Layout((gradient, Block("rows", (), float(model.max_rows), RESOLUTION)))
+    rows = Block(
+        "rows",
+        (),
+        float(model.max_rows),
+        RESOLUTION,
+        float(model.privacy.max_rows_per_patient),
+        weight=ROWS_WEIGHT,
+    )
+    return Layout((gradient, rows))
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Return the clipped gradient of a fresh sample of the site's units, and its rows."""
+    model, spec = state.model, state.spec
+    gradient, rows = clipped_gradient(
+        model,
+        site,
+        _row_gradients(state),
+        parameters=len(state.parameters),
+        clip=spec.clip,
+        sampling_rate=spec.sampling_rate,
+    )
+    return {"gradient": gradient.numpy(), "rows": np.array(float(rows))}
+
+
+def _row_gradients(state: State) -> RowGradients:
+    """Return the gradient of a row's −E log p(y | φ, w) in (θ, m, log s, log σ), in closed form.
+
+    With r = y − φᵀm it is −φr/σ² by m, φ²s²/σ² by log s, 1 − (r² + Σφ²s²)/σ² by log σ, and by φ,
+    from where the kernel goes on to θ, Σ_t (φs_t² − r_tm_t)/σ_t².
+    """
+    model = state.model
+    kernel, reach, shape = model.urk, target_bounds(model), (model.kernel.features, model.targets)
+    _, mean, log_deviation, log_noise = _split(model, state.parameters)
+    mean, precision = mean.view(shape), (-2 * log_noise).exp()
+    relative = (2 * log_deviation.view(shape)).exp() * precision  # s²/σ²
+
+    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
+        phi, pullback = kernel.features_and_row_pullback(x)
+        residual = y.clamp(-reach, reach) - phi @ mean
+        scaled, squares = residual * precision, phi**2
+        by_theta = pullback(phi * relative.sum(1) - scaled @ mean.mT)
+        by_mean = -phi.unsqueeze(2) * scaled.unsqueeze(1)
+        by_deviation = squares.unsqueeze(2) * relative
+        by_noise = NOISE_WEIGHT * (1 - residual * scaled - squares @ relative)
+        return torch.cat([by_theta, by_mean.flatten(1), by_deviation.flatten(1), by_noise], dim=1)
+
+    return row_gradients
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Take a step; after the last, θ, σ and λ are the model's."""
+    total = accepted(total, layout(state))
+    step, rate = state.step + 1, state.spec.sampling_rate
+    counted = state.counted + float(total["rows"])
+    rows = max(counted / (rate * step), 1.0)
+    gradient = torch.tensor(total["gradient"]) / (rate * rows)
+    gradient = gradient + _divergence_gradient(state) / rows
+    first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
+    second = _DECAY[1] * known(state.second_moment, NAME) + (1 - _DECAY[1]) * gradient**2
+    scale = (second / (1 - _DECAY[1] ** step)).sqrt() + _DAMPING
+    # To zero along a cosine: at the end, what noise moved is averaged rather than followed.
+    size = state.spec.learning_rate * (1 + math.cos(math.pi * state.step / state.spec.steps)) / 2
+    parameters = state.parameters - size * (first / (1 - _DECAY[0] ** step) / scale)
+    theta, mean, log_deviation, log_noise = _split(state.model, parameters)
+    log_noise = log_noise.clamp(*_LOG_NOISE)
+    parameters = torch.cat([theta, mean, log_deviation, log_noise])
+    scales = Hyperparameters((2 * log_noise).exp(), _prior(state.model, parameters))
+    return replace(
+        state,
+        model=state.model.advanced(
+            weights=theta.clone(), hyperparameters=scales, centre=_centre(state.model, parameters)
+        ),
+        parameters=parameters,
+        step=step,
+        counted=counted,
+        first_moment=first,
+        second_moment=second,
+    )
+
+
+def finished(state: State) -> bool:
+    """Done after so many steps."""
+    return state.step >= state.spec.steps
+
+
+def check_private(_spec: Spec, model: Model) -> None:
+    """Refuse a kernel whose features have no bound: `linear` comes after it."""
+    check_features(model)
+
+
+def _sizes(model: Model) -> tuple[int, int, int, int]:
+    """Return how many parameters θ, m, log s and log σ are."""
+    weights = model.kernel.features * model.targets
+    return weight_count(model.kernel), weights, weights, model.targets
+
+
+def _split(model: Model, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    theta, mean, log_deviation, log_noise = torch.split(parameters, list(_sizes(model)))
+    return theta, mean, log_deviation, log_noise
+
+
+def _prior(model: Model, parameters: Tensor) -> Tensor:
+    """Return the λ² of each target with which the KL is least, (T,)."""
+    shape = (model.kernel.features, model.targets)
+    _, mean, log_deviation, _ = _split(model, parameters)
+    second = mean.view(shape).square() + (2 * log_deviation.view(shape)).exp()
+    return second.mean(0).clamp_min(1e-6)
+
+
+def _centre(model: Model, parameters: Tensor) -> Centre | None:
+    """Return m, and σ as the deviation of residuals from it, for `refinement` to begin at."""
+    if model.privacy is None:
+        return None
+    _, mean, _, log_noise = _split(model, parameters)
+    return Centre(mean.view(model.kernel.features, model.targets).clone(), log_noise.exp())
+
+
+def _divergence_gradient(state: State) -> Tensor:
+    """Return the gradient of Σ_t KL(q_t ‖ N(0, λ_t²I)): m/λ², and s²/λ² − 1 by log s."""
+    model, shape = state.model, (state.model.kernel.features, state.model.targets)
+    theta, mean, log_deviation, log_noise = _split(model, state.parameters)
+    prior = _prior(model, state.parameters)
+    by_mean = mean.view(shape) / prior
+    by_deviation = (2 * log_deviation.view(shape)).exp() / prior - 1
+    zeros = torch.zeros_like(theta), torch.zeros_like(log_noise)
+    return torch.cat([zeros[0], by_mean.flatten(), by_deviation.flatten(), zeros[1]])

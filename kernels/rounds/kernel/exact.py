@@ -1,0 +1,457 @@
+"""Phase 1, exact: the gradient of the pooled evidence, two sums a step.
+
+The negative log evidence L of all rows depends on θ through S and b alone, so
+∂L/∂θ = Σ_c ∂/∂θ [⟨G_S, S_c(θ)⟩ + ⟨G_b, b_c(θ)⟩] with G_S = ∂L/∂S and G_b = ∂L/∂b at the sums
+(`kernels.layer.evidence`). No client drift, any optimiser: each step is the one on pooled rows, to
+rounding. Many steps would amplify that, as any training does, so features, targets and weights are
+on grids (`kernels.rounds.shared.grid`): other divisions of the same rows train to the same weights.
+
+broadcast  θ; then also G_S, G_b and w̄
+local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ over n, and on the
+           rows kept for stopping the absolute error of w̄'s predictions
+sum        the pooled statistics; then the pooled gradient and the held-out error
+update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
+           rounded to its grid
+
+The recipe (warm-up, cosine, clipped gradient, σ and λ refitted at every step rather than by Adam,
+the checkpoint and τ chosen by held-out error) is what prototypes measured. One pass for each τ.
+
+With differential privacy both sums of a step have noise, and each is paid for: few and large steps.
+S and b are those of `linear`, and G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t² and G_b = −w̄/σ² are made with
+the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under
+that posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
+(`kernels.rounds.shared.clipped`). Nothing is judged on held-out rows, which would cost too: one
+pass over `steps` steps, and its last weights are kept.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
+from kernels.features.urk import starting_weights, weight_count
+from kernels.layer.evidence import PooledEvidence, client_gradient, feature_gradient
+from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.refit import refit
+from kernels.layer.statistics import Statistics
+from kernels.model.model import Model, check_model, known
+from kernels.noisy import noise_aware
+from kernels.noisy.realisable import repaired
+from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole, choices
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.shared.clipped import clipped_gradient, gradient_block
+from kernels.rounds.shared.grid import WEIGHT_STEP, gridded, on_grid, regenerated
+from kernels.rounds.shared.held_out import (
+    held_out_blocks,
+    held_out_contribution,
+    held_out_error,
+    keeps,
+)
+from kernels.rounds.shared.sufficient import (
+    RESOLUTION,
+    check_features,
+    contribution_of,
+    fitted_scales,
+    site_features,
+    site_statistics,
+    statistics_blocks,
+    statistics_of,
+    target_bounds,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_rows, check_tensor
+from kernels.tables.chunks import CHUNK_ROWS
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "exact"
+VERSION = 2
+
+GRADIENT_BOUND = 256.0
+"""No element of one site's gradient of L/n exceeds it, or the run fails by name."""
+
+MARGIN = 1e-4
+"""By what share of the held-out error a better penalty is better: rounding must not choose among
+ties, or cohorts that train alike would keep different ones."""
+
+_DECAY = (0.9, 0.999)
+_DAMPING = 1e-6
+_MOST_GRADIENT = 2.0**24
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """The recipe.
+
+    steps: weights that are judged for each penalty, the start among them; between them are steps
+        of Adam. learning_rate: its greatest. warm_up: steps until then.
+    clip: the greatest norm of the gradient of L/n. penalties: the τ to choose from.
+    patience: stop a pass after so many steps that are worse than what is kept; 0 never does.
+    unit_clip: with differential privacy, the greatest norm of one unit's part of the gradient of L.
+    """
+
+    STORED_AS: ClassVar[str] = "exact.spec"
+
+    steps: int = 200
+    learning_rate: float = 0.01
+    warm_up: int = 10
+    clip: float = 0.3
+    penalties: tuple[float, ...] = (3.0, 30.0)
+    patience: int = 0
+    unit_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole(1, steps=self.steps)
+        check_whole(0, warm_up=self.warm_up, patience=self.patience)
+        check_learning_rate(learning_rate=self.learning_rate)
+        check_at_least(1e-9, clip=self.clip, unit_clip=self.unit_clip)
+        object.__setattr__(self, "penalties", choices(penalties=self.penalties))
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast:
+    """What a site needs for its part of the gradient: G_S (M, M), G_b and w̄ (M, T), and n."""
+
+    STORED_AS: ClassVar[str] = "exact.broadcast"
+
+    scatter_gradient: Tensor
+    cross_gradient: Tensor
+    posterior_weights: Tensor
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The weights that held-out rows choose (`kernels.rounds.shared.held_out`)."""
+
+    STORED_AS: ClassVar[str] = "exact.best"
+
+    error: float | None
+    weights: Tensor
+    hyperparameters: Hyperparameters
+    run: int
+    step: int
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """One step in numbers: L/n, the held-out mean absolute error, the gradient's norm."""
+
+    STORED_AS: ClassVar[str] = "exact.progress"
+
+    run: int
+    step: int
+    evidence: float
+    held_out_error: float | None
+    gradient_norm: float
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the optimiser is. `pooled` is None when statistics are asked for next.
+
+    best: of the passes that have ended. best_of_run: of this one, so far.
+    """
+
+    STORED_AS: ClassVar[str] = "exact.state"
+
+    model: Model
+    spec: Spec
+    run: int = 0
+    step: int = 0
+    pooled: Broadcast | None = None
+    evidence: float | None = field(default=None, metadata=PRIVATE)
+    start: Tensor | None = field(default=None, metadata=PRIVATE)
+    first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
+    second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
+    best: Best | None = field(default=None, metadata=PRIVATE)
+    best_of_run: Best | None = field(default=None, metadata=PRIVATE)
+    history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_whole(0, run=self.run, step=self.step)
+        if self.run > len(self.spec.penalties):
+            raise StateError(f"run {self.run} is beyond the program's {len(self.spec.penalties)}")
+        if self.pooled is not None:
+            features, targets = self.model.kernel.features, self.model.targets
+            check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
+            if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
+                raise StateError("G_S differs from its transpose: it is no gradient of an evidence")
+            check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
+            check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
+            check_rows(self.pooled.rows)
+            if self.model.privacy is not None:
+                self._check_gradients(self.pooled)
+
+    def _check_gradients(self, pooled: Broadcast) -> None:
+        """Refuse G_S and G_b that are so large that a unit's clipped gradient is mere rounding.
+
+        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ: what is left of its gradient is rounding,
+        which may depend on other rows, and clipping only makes it smaller, not true.
+        """
+        most = _MOST_GRADIENT * self.spec.unit_clip
+        for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
+            if not float(own.abs().max()) <= most:
+                raise StateError(f"{name} is beyond {most:g}: units' gradients would be rounding")
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """A site's features at one θ, and the way from ∂/∂Φ of the training rows to ∂/∂θ."""
+
+    training: Tensor
+    held_out: Tensor
+    pullback: Callable[[Tensor], Tensor]
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights: a warm-up's, or the kernel's own."""
+    start = starting_weights(model.kernel) if model.weights is None else model.weights
+    model = model.advanced(weights=start)
+    zero = torch.zeros_like(start)
+    return State(model, spec, start=start, first_moment=zero, second_moment=zero, history=())
+
+
+def layout(state: State) -> Layout:
+    """Return (S, b, yᵀy, n), or the gradient with the held-out error."""
+    model = state.model
+    if state.pooled is None:
+        return Layout(statistics_blocks(model))
+    if model.privacy is not None:
+        clip = state.spec.unit_clip
+        return Layout((gradient_block(model, weight_count(model.kernel), clip=clip),))
+    return Layout(
+        (
+            Block("gradient", (weight_count(model.kernel),), GRADIENT_BOUND, RESOLUTION),
+            Block("rows", (), float(model.max_rows), 1.0),
+            *held_out_blocks(model),
+        )
+    )
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Return the site's statistics, or its part of the gradient and of the held-out error."""
+    model, pooled = state.model, state.pooled
+    if model.privacy is not None:
+        return _private_contribution(state, site)
+    training, stopping = (site.count(part) for part in (Part.TRAINING, Part.STOPPING))
+    if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
+        return _contribute_in_chunks(state, site)
+    x, y = site.table(Part.TRAINING, model)
+    # Both sums of a step are at the same weights, so the features of the first serve the second.
+    features = None if pooled is None else site.take_kept(model)
+    if not isinstance(features, Features):
+        held_out, _ = site.table(Part.STOPPING, model)
+        phi, pullback = model.urk.features_and_pullback(torch.cat([x, held_out]))
+        features = Features(phi[: len(x)], phi[len(x) :], pullback)
+    if pooled is None:
+        site.keep(model, features)
+        return contribution_of(gridded(model, [(features.training, y)]), model)
+    gradient = feature_gradient(
+        features.training,
+        y,
+        scatter_gradient=pooled.scatter_gradient,
+        cross_gradient=pooled.cross_gradient,
+    )
+    return {
+        "gradient": features.pullback(gradient.div_(pooled.rows)).numpy(),
+        "rows": np.array(float(len(x))),
+        **held_out_contribution(model, pooled.posterior_weights, site, features=features.held_out),
+    }
+
+
+def _contribute_in_chunks(state: State, site: Site) -> Contribution:
+    """Do the same in memory that does not grow with the rows."""
+    model, pooled = state.model, state.pooled
+    if pooled is None:
+        if site.count(Part.TRAINING) == 0:
+            nothing = Statistics.zero(features=model.kernel.features, targets=model.targets)
+            return contribution_of(nothing, model)
+        return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)), model)
+    gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
+    for x, y, _ in site.chunks(Part.TRAINING, model):
+        gradient += client_gradient(
+            model.urk,
+            x,
+            y,
+            scatter_gradient=pooled.scatter_gradient,
+            cross_gradient=pooled.cross_gradient,
+        )
+    return {
+        "gradient": (gradient / pooled.rows).numpy(),
+        "rows": np.array(float(site.count(Part.TRAINING))),
+        **held_out_contribution(model, pooled.posterior_weights, site),
+    }
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Prepare the gradient, or take a step."""
+    total = accepted(total, layout(state))
+    if state.model.privacy is not None:
+        step = _with_noisy_evidence if state.pooled is None else _after_private_step
+        return step(state, total)
+    if state.pooled is None:
+        return _with_pooled_evidence(state, total)
+    return _after_step(state, total)
+
+
+def finished(state: State) -> bool:
+    """Done after one pass for each penalty."""
+    return state.run == len(state.spec.penalties)
+
+
+def check_private(spec: Spec, model: Model) -> None:
+    """Refuse what only held-out rows could choose, and a kernel whose features have no bound."""
+    check_features(model)
+    if len(spec.penalties) > 1 or spec.patience:
+        raise NotPrivate(
+            "with differential privacy nothing is chosen by held-out rows: give exact training one "
+            "penalty and no patience"
+        )
+
+
+def _private_contribution(state: State, site: Site) -> Contribution:
+    """Return the statistics that `linear` would, or the gradient, clipped per unit."""
+    model, pooled = state.model, state.pooled
+    if pooled is None:
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+    kernel, reach = model.urk, target_bounds(model)
+
+    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
+        phi, pullback = kernel.features_and_row_pullback(x)
+        by_scatter = 2 * phi @ pooled.scatter_gradient
+        return pullback(by_scatter + y.clamp(-reach, reach) @ pooled.cross_gradient.mT)
+
+    parameters = weight_count(model.kernel)
+    gradient, _ = clipped_gradient(
+        model, site, row_gradients, parameters=parameters, clip=state.spec.unit_clip
+    )
+    return {"gradient": gradient.numpy()}
+
+
+def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
+    scales = fitted_scales(statistics)
+    posterior = noise_aware.posterior(statistics, scales)
+    noise, weights = scales.noise_variance, posterior.weights
+    second = torch.stack(
+        [posterior.covariance(t) / noise[t] for t in range(state.model.targets)]
+    ).sum(0)
+    second = (second + (weights / noise) @ weights.mT) / 2
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=scales),
+        pooled=Broadcast((second + second.mT) / 2, -weights / noise, weights, statistics.count),
+        evidence=float(-posterior.log_evidence.sum()) / statistics.count,
+    )
+
+
+def _after_private_step(state: State, total: SecureTotal) -> State:
+    pooled, weights = known(state.pooled, NAME), known(state.model.weights, NAME)
+    gradient = torch.tensor(total["gradient"]) / pooled.rows
+    gradient = gradient + state.spec.penalties[0] / pooled.rows * weights
+    norm, evidence = float(gradient.norm()), known(state.evidence, NAME)
+    progress = Progress(state.run, state.step, evidence, None, norm)
+    history = (*known(state.history, NAME), progress)
+    scales = known(state.model.hyperparameters, NAME)
+    state = adam_step(replace(state, pooled=None, history=history), gradient)
+    if state.step < state.spec.steps:
+        return state
+    return replace(state, model=state.model.advanced(hyperparameters=scales), run=1)
+
+
+def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
+    spectrum = Spectrum.of(regenerated(total, state.model))
+    hyperparameters = refit(spectrum)
+    pooled = PooledEvidence.of(spectrum, hyperparameters)
+    weights = spectrum.posterior_weights(hyperparameters)
+    rows = spectrum.count
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=hyperparameters),
+        pooled=Broadcast(pooled.scatter_gradient, pooled.cross_gradient, weights, rows),
+        evidence=pooled.value / rows,
+    )
+
+
+def _after_step(state: State, total: SecureTotal) -> State:
+    spec, pooled = state.spec, known(state.pooled, NAME)
+    weights = known(state.model.weights, NAME)
+    if round(float(total["rows"])) != pooled.rows:
+        raise StatisticsError(
+            "the two sums of a step are of different rows: a site's table has changed in between"
+        )
+    error = held_out_error(total)
+    gradient = torch.tensor(total["gradient"])
+    gradient = gradient + spec.penalties[state.run] / pooled.rows * weights
+    norm = float(gradient.norm())
+    evidence = known(state.evidence, NAME)
+    progress = Progress(state.run, state.step, evidence, error, norm)
+    now = Best(error, weights, known(state.model.hyperparameters, NAME), state.run, state.step)
+    history = known(state.history, NAME)
+    earlier = (each.held_out_error for each in history if each.run == state.run)
+    of_run = now if keeps(error, earlier) else known(state.best_of_run, NAME)
+    state = replace(state, pooled=None, best_of_run=of_run, history=(*history, progress))
+    stalled = 0 < spec.patience <= state.step - of_run.step
+    if state.step + 1 >= spec.steps or stalled:
+        return _next_run(state)
+    return adam_step(state, gradient)
+
+
+def adam_step(state: State, gradient: Tensor) -> State:
+    """Take one step along a gradient of L/n, its norm clipped; the rate warms up and decays.
+
+    The weights stay on their grid.
+    """
+    spec, time = state.spec, state.step + 1
+    gradient = gradient * min(1.0, spec.clip / max(float(gradient.norm()), 1e-300))
+    first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
+    second = _DECAY[1] * known(state.second_moment, NAME) + (1 - _DECAY[1]) * gradient**2
+    rate = spec.learning_rate * min(1.0, time / max(spec.warm_up, 1))
+    rate *= 0.5 * (1 + math.cos(math.pi * state.step / spec.steps))
+    direction = first / (1 - _DECAY[0] ** time)
+    direction = direction / ((second / (1 - _DECAY[1] ** time)).sqrt() + _DAMPING)
+    weights = on_grid(known(state.model.weights, NAME) - rate * direction, WEIGHT_STEP)
+    return replace(
+        state,
+        model=state.model.advanced(weights=weights),
+        step=time,
+        first_moment=first,
+        second_moment=second,
+    )
+
+
+def _better(best: Best | None, now: Best) -> Best:
+    if best is None or best.error is None or now.error is None:
+        return now
+    return now if now.error < best.error * (1 - MARGIN) else best
+
+
+def _next_run(state: State) -> State:
+    run, start = state.run + 1, known(state.start, NAME)
+    best = _better(state.best, known(state.best_of_run, NAME))
+    if best.error is None and len(state.spec.penalties) > 1:
+        raise ProgramError(
+            "several penalties are chosen from by held-out rows, and no site holds any out: give "
+            "one penalty, or let the program hold out rows"
+        )
+    zero = torch.zeros_like(start)
+    if run == len(state.spec.penalties):
+        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+    else:
+        model = state.model.advanced(weights=start)
+    return replace(
+        state,
+        model=model,
+        run=run,
+        step=0,
+        first_moment=zero,
+        second_moment=zero,
+        best=best,
+        best_of_run=None,
+    )

@@ -1,0 +1,310 @@
+"""Phase 1 by federated averaging (004, §3.1.3, Algorithm 1; McMahan et al. 2017).
+
+θ ← θ + Σ_c ω_c(θ_c − θ) / Σ_c ω_c, with θ_c trained from θ at site c (`local_training`) and ω_c = 1
+as in the thesis, or n_c; a site without training rows has ω_c = 0. log σ_c and log λ_c are trained
+with θ_c and averaged with it. That is what training goes on from; what the model is judged by and
+leaves with is either the same (the thesis) or, by default, refitted by the coordinator to the
+pooled statistics, which is far better calibrated (findings) and costs no sum.
+
+broadcast  θ, σ, λ; w̄ after a sum of statistics
+local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_steps`, ω_c(θ_c − θ), the
+           same of log σ_c and log λ_c, and ω_c; and on the rows kept for stopping the absolute
+           error of the model that was sent, so that validation costs no sum of its own
+sum        the pooled statistics; then the mean change and the held-out error: the coordinator sees
+           no site's θ_c, nor how many rows it has
+update     σ, λ and w̄; then the mean. It keeps the θ that the held-out rows choose and stops
+           after `patience` rounds worse than that; a last sum judges the last θ
+
+Without validation a round is one sum, and refitting is left to the linear layer.
+"""
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.errors import ProgramError, StatisticsError
+from kernels.features.urk import weight_count
+from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.refit import refit
+from kernels.model.model import Model, check_model, check_scales, known
+from kernels.parameter_checks import check_at_least, check_flag, check_learning_rate, check_whole
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.held_out import (
+    held_out_blocks,
+    held_out_contribution,
+    held_out_error,
+    keeps,
+)
+from kernels.rounds.shared.local_training import Fit, reach, starting_scales, train_locally
+from kernels.rounds.shared.sufficient import (
+    contribution_of,
+    site_statistics,
+    statistics_blocks,
+    statistics_of,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "fedavg"
+VERSION = 2
+
+CHANGE_RESOLUTION = 2.0**-20
+"""The coarsest step of a change: any mean is a kernel, and all later sums are at the mean taken."""
+
+_CHANGES = {
+    "change": "weights",
+    "log_noise_change": "log_noise",
+    "log_prior_change": "log_prior",
+}
+"""The blocks of what training changed, with the part of a `Fit` that each is of."""
+
+
+class Weighting(StrEnum):
+    """What a site counts for in the mean."""
+
+    SITES = "sites"
+    """Each as much as any other, as in the thesis."""
+    ROWS = "rows"
+    """As much as it has training rows."""
+
+
+class Scales(StrEnum):
+    """Which σ and λ the model has."""
+
+    REFITTED = "refitted"
+    """Fitted to the pooled statistics by the coordinator."""
+    AVERAGED = "averaged"
+    """The mean of those that sites trained, in the logarithm, as in the thesis."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """How to train and how to average.
+
+    rounds: at most so many. local_steps, learning_rate: of Adam at each site, full batch.
+    proximal: μ of FedProx, 0 for none. patience: rounds worse than the one kept to stop after; 0
+    never does, and without `validate` none is worse.
+    """
+
+    STORED_AS: ClassVar[str] = "fedavg.spec"
+
+    rounds: int = 20
+    local_steps: int = 10
+    learning_rate: float = 0.01
+    proximal: float = 0.0
+    weighting: Weighting = Weighting.SITES
+    scales: Scales = Scales.REFITTED
+    validate: bool = True
+    patience: int = 5
+
+    def __post_init__(self) -> None:
+        check_whole(1, rounds=self.rounds, local_steps=self.local_steps)
+        check_whole(0, patience=self.patience)
+        check_learning_rate(learning_rate=self.learning_rate)
+        check_at_least(0.0, proximal=self.proximal)
+        check_flag(validate=self.validate)
+        for name, kind in (("weighting", Weighting), ("scales", Scales)):
+            try:
+                object.__setattr__(self, name, kind(getattr(self, name)))
+            except ValueError:
+                raise ProgramError(
+                    f"{name} must be one of {', '.join(kind)}, not {getattr(self, name)!r}"
+                ) from None
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """θ that held-out rows choose (`kernels.rounds.shared.held_out`), with its σ and λ."""
+
+    STORED_AS: ClassVar[str] = "fedavg.best"
+
+    error: float | None
+    weights: Tensor
+    hyperparameters: Hyperparameters
+    round: int
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """The model that a round began with: L/n, and the held-out mean absolute error, if any."""
+
+    STORED_AS: ClassVar[str] = "fedavg.progress"
+
+    round: int
+    evidence: float
+    held_out_error: float | None
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where averaging is.
+
+    scales: the σ and λ that training goes on from. round: rounds of training so far.
+    posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
+    """
+
+    STORED_AS: ClassVar[str] = "fedavg.state"
+
+    model: Model
+    spec: Spec
+    scales: Hyperparameters
+    round: int = 0
+    done: bool = False
+    posterior_weights: Tensor | None = None
+    evidence: float | None = field(default=None, metadata=PRIVATE)
+    best: Best | None = field(default=None, metadata=PRIVATE)
+    history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_scales(self.scales, self.model.targets)
+        if self.posterior_weights is not None:
+            shape = (self.model.kernel.features, self.model.targets)
+            check_tensor("w̄", self.posterior_weights, shape)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights, or the kernel's own, and at σ = λ = 1."""
+    scales = starting_scales(model.targets)
+    weights = Fit.of(model, scales).weights
+    model = model.advanced(weights=weights)
+    return State(model, spec, scales, history=())
+
+
+def layout(state: State) -> Layout:
+    """Return (S, b, yᵀy, n), or the change of θ and the held-out error; at last only the error."""
+    model, spec = state.model, state.spec
+    if _statistics_are_next(state):
+        return Layout(statistics_blocks(model))
+    judged = held_out_blocks(model) if spec.validate else ()
+    if state.round == spec.rounds:
+        return Layout(judged)
+    most = float(model.max_rows) if spec.weighting is Weighting.ROWS else 1.0
+    bound = most * reach(steps=spec.local_steps, learning_rate=spec.learning_rate)
+    lengths = (weight_count(model.kernel), model.targets, model.targets)
+    changes = (
+        Block(name, (length,), bound, CHANGE_RESOLUTION)
+        for name, length in zip(_CHANGES, lengths, strict=True)
+    )
+    return Layout((*changes, Block("weight", (), most, 1.0), *judged))
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Return the site's statistics, or how its training changed θ, weighted, and what it judged."""
+    model, spec = state.model, state.spec
+    if _statistics_are_next(state):
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+    contribution: dict[str, NDArray[np.float64]] = {}
+    if state.round < spec.rounds:
+        x, y = site.table(Part.TRAINING, model)
+        start = trained = Fit.of(model, state.scales)
+        if len(y):
+            trained = train_locally(
+                model.kernel,
+                start,
+                x,
+                y,
+                steps=spec.local_steps,
+                learning_rate=spec.learning_rate,
+                proximal=spec.proximal,
+            )
+        weight = len(y) if spec.weighting is Weighting.ROWS else min(len(y), 1)
+        for name, part in _CHANGES.items():
+            change = weight * (getattr(trained, part) - getattr(start, part))
+            contribution[name] = change.numpy()
+        contribution["weight"] = np.array(float(weight))
+    if spec.validate:
+        posterior_weights = known(state.posterior_weights, NAME)
+        contribution |= held_out_contribution(model, posterior_weights, site)
+    return contribution
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Fit the linear layer to θ, or judge θ and take the mean."""
+    total = accepted(total, layout(state))
+    if _statistics_are_next(state):
+        return _with_posterior(state, total)
+    if not state.spec.validate:
+        state = _averaged(state, total)
+        return replace(state, done=state.round == state.spec.rounds)
+    state = _judged(state, held_out_error(total))
+    best = known(state.best, NAME)
+    stalled = 0 < state.spec.patience <= state.round - best.round
+    if stalled or state.round == state.spec.rounds:
+        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+        return replace(state, model=model, done=True, posterior_weights=None, evidence=None)
+    return _averaged(state, total)
+
+
+def finished(state: State) -> bool:
+    """Done after the last round, or when the held-out error no longer falls."""
+    return state.done
+
+
+check_private = without_private_form(
+    "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
+    "privacy leave phase 1 out, or train with `exact` or `elbo`"
+)
+
+
+def _statistics_are_next(state: State) -> bool:
+    return state.spec.validate and state.posterior_weights is None
+
+
+def _with_posterior(state: State, total: SecureTotal) -> State:
+    spectrum = Spectrum.of(statistics_of(total, state.model))
+    refitted = state.spec.scales is Scales.REFITTED
+    hyperparameters = refit(spectrum) if refitted else state.scales
+    evidence = -float(spectrum.log_evidence(hyperparameters).sum()) / max(spectrum.count, 1)
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=hyperparameters),
+        posterior_weights=spectrum.posterior_weights(hyperparameters),
+        evidence=evidence,
+    )
+
+
+def _judged(state: State, error: float | None) -> State:
+    best, model, history = state.best, state.model, known(state.history, NAME)
+    if keeps(error, (each.held_out_error for each in history)):
+        best = Best(
+            error,
+            known(model.weights, NAME),
+            known(model.hyperparameters, NAME),
+            state.round,
+        )
+    progress = Progress(state.round, known(state.evidence, NAME), error)
+    return replace(state, best=best, history=(*history, progress))
+
+
+def _averaged(state: State, total: SecureTotal) -> State:
+    weight = float(total["weight"])
+    if weight < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    start = Fit.of(state.model, state.scales)
+    mean = Fit(
+        **{
+            part: getattr(start, part) + torch.tensor(total[name]) / weight
+            for name, part in _CHANGES.items()
+        }
+    )
+    averaged = state.spec.scales is Scales.AVERAGED
+    return replace(
+        state,
+        # Refitted σ and λ belong to the θ before: there are none until this θ has statistics.
+        model=replace(
+            state.model,
+            weights=mean.weights,
+            hyperparameters=mean.hyperparameters if averaged else None,
+        ),
+        scales=mean.hyperparameters,
+        round=state.round + 1,
+        posterior_weights=None,
+        evidence=None,
+    )

@@ -1,0 +1,1 @@
+"""Phase 2: algorithms that fit the Bayesian linear layer."""

@@ -1,0 +1,187 @@
+"""Phase 2 in two sums: Algorithm 1 of the thesis to the letter (004, §3.1.3, eq. 3.5 and 3.6).
+
+A = σ⁻² Σ_c S_c + λ⁻²I; then w̄ = Σ_c w̄_c with w̄_c = σ⁻²A⁻¹Φ_c y_c. The posterior is that of
+`linear`, which needs one sum, sends no A⁻¹ and is the one to use; this is the reference.
+
+broadcast  θ; then A⁻¹ (its eigenvectors, which targets share, and its eigenvalues for each target)
+local      S_c, y_cᵀy_c, n_c over the training rows; then w̄_c and n_c
+sum        S, yᵀy, n; then w̄: as much as `linear` shows of all rows together, and sites see A⁻¹
+update     A⁻¹; then b = σ²Aw̄, so that the model has the statistics that `linear` leaves
+
+σ and λ must be chosen before b is known. They are those of phase 1, as in the thesis, or START if
+there are none. But b is the same whatever they are, and the sums are then complete: by default
+both are refitted to them at the end, as in `linear`, without asking again.
+
+Both sums must be of the same rows, or w̄ belongs to no A. The second counts them again, and a
+difference is refused; asking a smaller cohort for S again would show the difference's own S.
+
+How large is w̄_c? With S_c ⪯ S + τI, τ being the rounding of S, ‖σ⁻¹A^{-½}Φ_c‖² ≤ 1 + τλ²/σ²,
+‖A^{-½}‖ ≤ λ and ‖y_c‖ ≤ √n·TARGET_BOUND, so no element exceeds
+(λ/σ)·√(1 + τλ²/σ²)·√n·TARGET_BOUND: a bound that both sides know.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import StatisticsError
+from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.refit import refit
+from kernels.layer.statistics import Statistics
+from kernels.model.model import Model, check_model, known
+from kernels.parameter_checks import check_flag
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.shared.sufficient import (
+    RESOLUTION,
+    TARGET_BOUND,
+    contribution_of,
+    scatter_block,
+    scatter_rounding,
+    site_statistics,
+    target_blocks,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_tensor
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "linear_two_sums"
+VERSION = 1
+
+START = {"noise_variance": 0.01, "prior_variance": 1.0}
+"""σ² and λ² to carry b by where phase 1 left none; they are refitted in any case."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """`refit`: σ and λ from the sums at the end, the default; else those of phase 1 are kept."""
+
+    STORED_AS: ClassVar[str] = "linear_two_sums.spec"
+
+    refit: bool = True
+
+    def __post_init__(self) -> None:
+        check_flag(refit=self.refit)
+
+
+@dataclass(frozen=True, eq=False)
+class Inverse:
+    """A⁻¹ = QVQᵀ of each target, and what it was made with.
+
+    eigenvectors: Q, (M, M). variances: the diagonals of V, (M, T). bound: that of every |w̄_c|.
+    """
+
+    STORED_AS: ClassVar[str] = "linear_two_sums.inverse"
+
+    eigenvectors: Tensor
+    variances: Tensor
+    hyperparameters: Hyperparameters
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`inverse` is None when S is asked for next; `first` is (S, 0, yᵀy, n) of the first sum."""
+
+    STORED_AS: ClassVar[str] = "linear_two_sums.state"
+
+    model: Model
+    spec: Spec
+    inverse: Inverse | None = None
+    first: Statistics | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        if self.inverse is not None:
+            features, targets = self.model.kernel.features, self.model.targets
+            check_tensor("Q", self.inverse.eigenvectors, (features, features))
+            check_tensor("V", self.inverse.variances, (features, targets))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from the model without any earlier linear layer."""
+    return State(model.advanced(statistics=None), spec)
+
+
+def layout(state: State) -> Layout:
+    """Return (S, yᵀy, n), or (w̄, n)."""
+    model, rows = state.model, target_blocks(state.model)
+    if state.inverse is None:
+        return Layout((scatter_block(model), *rows))
+    shape = (model.kernel.features, model.targets)
+    return Layout((Block("posterior_weights", shape, state.inverse.bound, RESOLUTION), rows[-1]))
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Sum over the site's training rows; b_c stays at the site, only w̄_c leaves it."""
+    statistics = site_statistics(state.model, site, Part.TRAINING)
+    blocks = contribution_of(statistics, state.model)
+    if state.inverse is None:
+        return {name: blocks[name] for name in ("scatter", "target_squares", "rows")}
+    inverse = state.inverse
+    shrunk = inverse.variances / inverse.hyperparameters.noise_variance
+    weights = inverse.eigenvectors @ (shrunk * (inverse.eigenvectors.mT @ statistics.cross))
+    return {"posterior_weights": weights.numpy(), "rows": blocks["rows"]}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Invert A, or complete the statistics."""
+    total = accepted(total, layout(state))
+    if state.inverse is None:
+        return _with_inverse(state, total)
+    return _complete(state, state.inverse, total)
+
+
+def finished(state: State) -> bool:
+    """Done when the second sum has completed the statistics."""
+    return state.model.statistics is not None
+
+
+check_private = without_private_form(
+    "linear_two_sums would pay for a second sum that says nothing new: with differential "
+    "privacy run `linear`"
+)
+
+
+def _with_inverse(state: State, total: SecureTotal) -> State:
+    model = state.model
+    first = Statistics(
+        torch.tensor(total["scatter"]),
+        torch.zeros(model.kernel.features, model.targets, dtype=torch.float64),
+        torch.tensor(total["target_squares"]).clamp_min(0.0),
+        round(float(total["rows"])),
+        scatter_rounding(total, model.kernel.features),
+    )
+    hyperparameters = model.hyperparameters or Hyperparameters.of(**START, targets=model.targets)
+    spectrum = Spectrum.of(first)
+    ratio = float((hyperparameters.prior_variance / hyperparameters.noise_variance).max())
+    bound = math.sqrt(ratio * (1 + first.rounding * ratio) * model.max_rows) * TARGET_BOUND
+    inverse = Inverse(
+        spectrum.eigenvectors,
+        spectrum.posterior_variances(hyperparameters),
+        hyperparameters,
+        # Room for float64's own rounding where the bound is attained.
+        bound * (1 + 2.0**-20),
+    )
+    return replace(state, inverse=inverse, first=first)
+
+
+def _complete(state: State, inverse: Inverse, total: SecureTotal) -> State:
+    first, rows = known(state.first, NAME), round(float(total["rows"]))
+    if rows != first.count:
+        raise StatisticsError(
+            f"the second sum is of {rows} rows and the first of {first.count}: sum again over the "
+            "sites of the first, or run the stage `linear`, which needs one sum"
+        )
+    basis, used = inverse.eigenvectors, inverse.hyperparameters
+    rotated = basis.mT @ torch.tensor(np.asarray(total["posterior_weights"]))
+    cross = basis @ (rotated * used.noise_variance / inverse.variances)
+    statistics = replace(first, cross=cross)
+    hyperparameters = state.model.hyperparameters
+    if state.spec.refit or hyperparameters is None:
+        hyperparameters = refit(Spectrum.of(statistics))
+    model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
+    return replace(state, model=model)

@@ -1,0 +1,243 @@
+"""The linear layer refined: one more sum, of residuals, which need less noise than targets.
+
+The noise of b = Σ φy is proportional to the largest |y| that is allowed. Once there are weights w₀,
+from `elbo` or from an earlier linear layer, residuals r = y − φᵀw₀ are smaller than targets and can
+be clipped to ±c, c being CLIP of their deviations: with δ = w − w₀,
+
+    r = φᵀδ + ε,    b_r = Σ φ·clip(r) ≈ a·Sδ + noise,    a = P(|r| < c)
+
+so b_r/a is what b is to w, of δ, and the noise-aware posterior of it, with δ ~ N(0, λ²I) and λ and
+σ fitted anew, is that of w around w₀. The noise of S counts with ‖δ‖ then, not with ‖w‖. It is one
+Newton step of Huber's regression, and the smaller c the better as far as noise goes: a/c, which
+divides it, is .48/σ at 2σ, .58 at 1.5σ, .68 at σ and .80 at most. But a is known from the sum only
+as the residuals' deviation σ_r is: Σ clip(r)² = n·E min(r², c²) is solved for it as if r were
+normal, and a follows.
+
+broadcast  the kernel, its weights, w₀ and c
+local      Σ φ·clip(r) and Σ clip(r)² over the training rows; and S = Σ φφᵀ if no sum has had it
+sum        the same of all rows
+update     σ, λ and the posterior around w₀
+
+One row changes the sums by at most R·‖c‖, ‖c²‖ and R², c having an element per target; units of k
+rows by k times that.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+from scipy.optimize import brentq
+from scipy.special import ndtr
+from torch import Tensor
+
+from kernels.errors import NotPrivate
+from kernels.layer.statistics import Noise, Statistics
+from kernels.model.model import Centre, Model, check_model, known
+from kernels.model.noise_plan import Privacy
+from kernels.noisy import noise_aware
+from kernels.noisy.realisable import repaired
+from kernels.parameter_checks import check_flag
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.shared.sufficient import (
+    RESOLUTION,
+    SQUARES_RESOLUTION,
+    check_features,
+    feature_bound,
+    scatter_block,
+    squared_norm,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE
+from kernels.tables.chunks import CHUNK_ROWS
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "refinement"
+VERSION = 1
+
+CLIP = 1.5
+"""Residuals are clipped to so many of their deviations."""
+SQUARES_WEIGHT = 0.1
+"""The part of the cost that goes to Σ clip(r)², which gives σ."""
+SCATTER_WEIGHT = 0.3
+"""The part that goes to S where it is summed too."""
+
+_ROOM = 1 + 2.0**-40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """Nothing to choose."""
+
+    STORED_AS: ClassVar[str] = "refinement.spec"
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """`sums_scatter`: S is summed too. `before`: else, the statistics that have it."""
+
+    STORED_AS: ClassVar[str] = "refinement.state"
+
+    model: Model
+    spec: Spec
+    sums_scatter: bool
+    done: bool = False
+    before: Statistics | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_flag(sums_scatter=self.sums_scatter, done=self.done)
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from the weights that `elbo` left, or from those of an earlier linear layer."""
+    _privacy(model)
+    if model.statistics is None:
+        known(model.centre, "elbo")
+        return State(model, spec, sums_scatter=True)
+    before, centre = model.statistics, centre_of(model)
+    model = replace(model, centre=centre, statistics=None, recalibration=None, scores=None)
+    return State(model, spec, sums_scatter=False, before=before)
+
+
+def layout(state: State) -> Layout:
+    """Return the sums of clipped residuals, and S where no sum has had it."""
+    model = state.model
+    privacy, reach = _privacy(model), _reach(model)
+    most, norm = privacy.max_rows_per_patient, math.sqrt(squared_norm(model))
+    rows, largest = float(model.max_rows), float(reach.max()) * _ROOM
+    scatter = SCATTER_WEIGHT if state.sums_scatter else 0.0
+    blocks = (
+        Block(
+            "cross",
+            (model.kernel.features, model.targets),
+            rows * feature_bound(model) * largest,
+            RESOLUTION,
+            most * norm * float(reach.norm()),
+            weight=1 - SQUARES_WEIGHT - scatter,
+        ),
+        Block(
+            "target_squares",
+            (model.targets,),
+            rows * largest**2,
+            SQUARES_RESOLUTION,
+            most * float(reach.square().norm()),
+            weight=SQUARES_WEIGHT,
+        ),
+    )
+    if not state.sums_scatter:
+        return Layout(blocks)
+    return Layout((replace(scatter_block(model), weight=scatter), *blocks))
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Sum over the site's training rows."""
+    model = state.model
+    centre, reach = known(model.centre, "elbo").weights, _reach(model)
+    side, targets = centre.shape
+    statistics = Statistics.zero(features=side, targets=targets)
+    for x, y, _ in site.chunks(Part.TRAINING, model):
+        for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+            # As in `sufficient`: no broadcast may make a site fail for some rows only.
+            found = phi.double().nan_to_num(nan=0.0)
+            residuals = (y[rows] - found @ centre).nan_to_num(nan=0.0).clamp(-reach, reach)
+            statistics += Statistics.of_features(found, residuals)
+    blocks = {
+        "cross": statistics.cross.numpy(),
+        "target_squares": statistics.target_squares.numpy(),
+    }
+    return {"scatter": statistics.scatter.numpy(), **blocks} if state.sums_scatter else blocks
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set statistics of the residuals, as they would be without the clip, and σ and λ by them."""
+    total = accepted(total, layout(state))
+    model = state.model
+    if state.sums_scatter:
+        scatter, deviation = torch.tensor(total["scatter"]), total.noise("scatter")
+        count = max(1, round(float(scatter.trace()) / squared_norm(model)))
+        rows = deviation * math.sqrt(len(scatter)) / squared_norm(model)
+    else:
+        before = known(state.before, "linear")
+        noise = known(before.noise, "linear")
+        scatter, deviation, count, rows = before.scatter, noise.scatter, before.count, noise.count
+    reach, squares = _reach(model), torch.tensor(total["target_squares"])
+    residual = [
+        deviation_behind(float(sum_) / count, clip=float(clip))
+        for sum_, clip in zip(squares, reach, strict=True)
+    ]
+    deviations = torch.tensor(residual, dtype=torch.float64)
+    unclipped = torch.from_numpy(2 * ndtr((reach / deviations).numpy()) - 1)
+    statistics = Statistics(
+        scatter,
+        torch.tensor(total["cross"]) / unclipped,
+        count * deviations.square(),
+        count,
+        noise=Noise(
+            scatter=deviation,
+            cross=total.noise("cross") / float(unclipped.min()),
+            target_squares=total.noise("target_squares") / float(unclipped.min()) ** 2,
+            count=rows,
+        ),
+    )
+    if state.sums_scatter:
+        statistics = repaired(statistics, model.urk)
+    scales = noise_aware.refit(statistics)
+    model = model.advanced(hyperparameters=scales, centre=model.centre, statistics=statistics)
+    return replace(state, model=model, done=True, before=None)
+
+
+def finished(state: State) -> bool:
+    """One sum suffices."""
+    return state.done
+
+
+def check_private(_spec: Spec, model: Model) -> None:
+    """Refuse a kernel whose features have no bound."""
+    check_features(model)
+
+
+def _privacy(model: Model) -> Privacy:
+    if model.privacy is None:
+        raise NotPrivate(
+            "refinement saves noise, and this program has none: `linear` alone is exact"
+        )
+    return model.privacy
+
+
+def _reach(model: Model) -> Tensor:
+    """Return c, (T,)."""
+    return CLIP * known(model.centre, "elbo").deviations
+
+
+def centre_of(model: Model) -> Centre:
+    """Return the posterior's weights, and the deviations of residuals from them, (T,)."""
+    posterior, statistics = model.posterior, known(model.statistics, "linear")
+    latent = [
+        (posterior.covariance(target) * statistics.scatter).sum() / statistics.count
+        for target in range(model.targets)
+    ]
+    variance = posterior.hyperparameters.noise_variance + torch.stack(latent)
+    return Centre(posterior.weights, variance.sqrt())
+
+
+def deviation_behind(mean: float, *, clip: float) -> float:
+    """Return the σ of a normal r with E min(r², c²) = mean, from c/8 to 1.5c.
+
+    Where nearly all residuals are clipped, the weights were further off than was thought, and how
+    far cannot be told: half of them are then taken as inside, and a step goes twice the clip.
+    """
+    least, most = clip / 8, 1.5 * clip
+
+    def gap(deviation: float) -> float:
+        x = clip / deviation
+        inside = 2 * ndtr(x) - 1
+        density = math.exp(-(x**2) / 2) / math.sqrt(2 * math.pi)
+        return float(deviation**2 * (inside - 2 * x * density) + clip**2 * (1 - inside) - mean)
+
+    if gap(least) >= 0:
+        return least
+    if gap(most) <= 0:
+        return most
+    found: float = brentq(gap, least, most)
+    return found

@@ -1,0 +1,63 @@
+"""Parameters of algorithms that distil students at public rows."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from kernels.ensembles.distilled import Lesson
+from kernels.ensembles.student_network import StudentSpec
+from kernels.errors import ProgramError
+from kernels.model.model import Model
+from kernels.parameter_checks import check_learning_rate, check_whole
+from kernels.rounds.shared.local_network import OfNetworks
+from kernels.rounds.shared.public_set import MOST_PUBLIC_ROWS, Columns, checked, public_inputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfPublicRows(OfNetworks):
+    """The public rows, and how students are distilled.
+
+    public: `columns_of` a table with the schema's features, in their units; labels are read only
+    where an algorithm says so.
+    extra_rows: further rows made of the public ones, so that students see more of their teachers.
+    distillation_epochs, distillation_rate: of each student, which has the sites' hidden layers.
+    """
+
+    public: Columns
+    extra_rows: int = 2000
+    distillation_epochs: int = 60
+    distillation_rate: float = 0.005
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "public", checked(self.public))
+        check_whole(0, extra_rows=self.extra_rows)
+        check_whole(1, distillation_epochs=self.distillation_epochs)
+        check_learning_rate(distillation_rate=self.distillation_rate)
+        if self.public_rows > MOST_PUBLIC_ROWS:
+            raise ProgramError(
+                f"extra_rows and the public rows are at most {MOST_PUBLIC_ROWS} together, not "
+                f"{self.public_rows}"
+            )
+
+    @property
+    def public_rows(self) -> int:
+        """Return K."""
+        return len(self.public[0][1]) + self.extra_rows
+
+    @property
+    def lesson(self) -> Lesson:
+        """Return how students are distilled."""
+        return Lesson(
+            epochs=self.distillation_epochs,
+            learning_rate=self.distillation_rate,
+            seed=self.seed,
+        )
+
+    def student(self, model: Model) -> StudentSpec:
+        """Return the students' network."""
+        return StudentSpec(inputs=model.kernel.inputs, targets=model.targets, hidden=self.hidden)
+
+    def inputs(self, model: Model) -> Tensor:
+        """Return the rows that sites predict, (K, p)."""
+        return public_inputs(self.public, model, extra_rows=self.extra_rows, seed=self.seed)

@@ -1,0 +1,239 @@
+"""The linear layer's statistics as blocks of a sum, with the bounds that follow from the kernel.
+
+|φ_i φ_j| is at most the square of the largest feature, 1/m for cos and sin divided by √m, so
+|S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m.
+Features without a bound of their own get FEATURE_BOUND, and a value beyond it fails the run.
+
+**With differential privacy** a unit of at most k rows is added or removed. Features are cos and
+sin, so ‖φ‖² = R² for every row, whatever the weights; standardised targets are clipped to ±B_t. One
+row changes S by φφᵀ, whose Frobenius norm is ‖φ‖² = R²; b by φyᵀ, of norm ‖φ‖·‖y‖; yᵀy by (y_t²).
+With B = (B_1 … B_T), k rows change them by at most
+
+    ΔS = k·R²    Δb = k·R·‖B‖    Δyy = k·‖B²‖
+
+Packing S as its upper triangle times √2 is an isometry, so ΔS is that of the packed vector too. n
+is not released: tr S = n·R², so it follows from S, with noise of √M·s/R² rows.
+
+How to divide the cost? With weights c_S + c_b + c_y = 1 the noise deviations are s = zΔS/√c_S and
+s_b = zΔb/√c_b. What the layer solves is b̃ ≈ S̃w, in which the noise of each coordinate has the
+variance s_b² + s²‖w‖²/2 (`kernels.noisy.noise_aware`). At a given cost that is least where
+
+    c_S : c_b = ΔS·‖w‖/√2 : Δb
+
+and ‖w‖ is not known beforehand. Under the prior it is λ√M, about 12 for 200 features and targets of
+deviation 1, but `kernels.noisy.realisable` leaves only a tenth to a half of the noise of S, so what
+counts is about 1 to 6. WEIGHT_NORM stands for it: the minimum is flat, and twice or half of it
+costs a few hundredths of the variance. yᵀy is a single number that only σ² is estimated by, whose
+error n divides, so a small part is enough.
+"""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import UnboundedFeatures
+from kernels.layer.posterior import Hyperparameters, Spectrum, rounding_of
+from kernels.layer.refit import refit
+from kernels.layer.statistics import Noise, Statistics
+from kernels.model.model import Model
+from kernels.noisy import noise_aware
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.chunks import CHUNK_ROWS
+from privacy.layout import Block, SecureTotal
+
+TARGET_BOUND = 100.0
+"""Standardised targets are within so many deviations of their mean, or the run fails by name."""
+FEATURE_BOUND = 100.0
+"""The same for the features of kernels that have no bound of their own."""
+RESOLUTION = 2.0**-30
+"""The coarsest step of S and b: 2e-5 predictive deviations in the mean (findings)."""
+SQUARES_RESOLUTION = 2.0**-16
+"""The coarsest step of sums of squared targets or errors, of which only means are used."""
+WEIGHT_NORM = 3.0
+"""The ‖w‖ that noise is divided between S and b for."""
+SQUARES_WEIGHT = 0.05
+"""The part of the cost that goes to yᵀy."""
+
+# Room for float64's own rounding where a bound is attained.
+_ROOM = 1 + 2.0**-40
+
+
+def feature_bound(model: Model) -> float:
+    """Return the largest absolute value of one feature."""
+    if model.kernel.squared_norm_bound is None:
+        return FEATURE_BOUND
+    return 1 / math.sqrt(model.kernel.normalising_square)
+
+
+def squared_norm(model: Model) -> float:
+    """Return R², the ‖φ‖² of every row; kernels without one are refused by name."""
+    bound = model.kernel.squared_norm_bound
+    if bound is None:
+        raise UnboundedFeatures(
+            f"the features of a {model.kernel.architecture} kernel grow with x, so no noise covers "
+            "a row: with differential privacy take a kernel that ends in cos and sin"
+        )
+    return bound
+
+
+def check_features(model: Model) -> None:
+    """Refuse, with differential privacy, a kernel whose features have no bound."""
+    squared_norm(model)
+
+
+def target_bounds(model: Model) -> Tensor:
+    """Return the B_t that standardised targets are within, (T,); with privacy by clipping.
+
+    The clip, or what the schema's bounds allow where that is less.
+    """
+    if model.privacy is None:
+        return torch.full((model.targets,), TARGET_BOUND, dtype=torch.float64)
+    if model.standardiser is None:
+        return torch.full((model.targets,), model.privacy.target_clip, dtype=torch.float64)
+    bounds, scales = [], model.standardiser.targets
+    for column, own in zip(model.schema.targets, scales, strict=True):
+        ends = [end for end in (column.lower, column.upper) if end is not None]
+        reach = max(abs(end - own.mean) for end in ends) if len(ends) == 2 else math.inf
+        bounds.append(min(model.privacy.target_clip, reach / own.scale))
+    return torch.tensor(bounds, dtype=torch.float64)
+
+
+def trained_on(targets: Tensor, model: Model) -> Tensor:
+    """Return standardised targets as statistics take them: clipped with differential privacy."""
+    if model.privacy is None:
+        return targets
+    reach = target_bounds(model)
+    return targets.clamp(-reach, reach)
+
+
+def scatter_block(model: Model) -> Block:
+    """Return the block of S."""
+    side = model.kernel.features
+    bound = model.max_rows * feature_bound(model) ** 2 * _ROOM
+    shape = (side, side)
+    if model.privacy is None:
+        return Block("scatter", shape, bound, RESOLUTION, symmetric=True)
+    sensitivity = model.privacy.max_rows_per_patient * squared_norm(model)
+    weight = sensitivity * WEIGHT_NORM / math.sqrt(2)
+    return Block("scatter", shape, bound, RESOLUTION, sensitivity, symmetric=True, weight=weight)
+
+
+def cross_block(model: Model) -> Block:
+    """Return the block of b."""
+    largest = target_bounds(model)
+    bound = model.max_rows * feature_bound(model) * float(largest.max()) * _ROOM
+    shape = (model.kernel.features, model.targets)
+    if model.privacy is None:
+        return Block("cross", shape, bound, RESOLUTION)
+    norm = math.sqrt(squared_norm(model)) * float(largest.norm())
+    sensitivity = model.privacy.max_rows_per_patient * norm
+    return Block("cross", shape, bound, RESOLUTION, sensitivity, weight=sensitivity)
+
+
+def target_blocks(model: Model) -> tuple[Block, ...]:
+    """Return the blocks of yᵀy and n; with privacy n follows from S."""
+    largest = target_bounds(model)
+    bound = model.max_rows * float(largest.max()) ** 2 * _ROOM
+    if model.privacy is None:
+        return (
+            Block("target_squares", (model.targets,), bound, SQUARES_RESOLUTION),
+            Block("rows", (), float(model.max_rows), 1.0),
+        )
+    sensitivity = model.privacy.max_rows_per_patient * float(largest.square().norm())
+    others = scatter_block(model).weight + cross_block(model).weight
+    weight = others * SQUARES_WEIGHT / (1 - SQUARES_WEIGHT)
+    shape = (model.targets,)
+    return (Block("target_squares", shape, bound, SQUARES_RESOLUTION, sensitivity, weight=weight),)
+
+
+def statistics_blocks(model: Model) -> tuple[Block, ...]:
+    """Return the blocks of (S, b, yᵀy, n)."""
+    return (scatter_block(model), cross_block(model), *target_blocks(model))
+
+
+def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield features and targets of the rows of a part, in memory that does not grow with them."""
+    for x, y, _ in site.chunks(part, model):
+        for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+            # The cos of a frequency that a hostile broadcast made infinite is no number. Failing
+            # would tell whether this site has rows for which it is.
+            found = phi if model.privacy is None else phi.nan_to_num(nan=0.0)
+            yield found, trained_on(y[rows], model)
+
+
+def site_statistics(model: Model, site: Site, part: Part) -> Statistics:
+    """Sum over the rows of a part."""
+    if site.count(part, model) == 0:
+        return Statistics.zero(features=model.kernel.features, targets=model.targets)
+    return Statistics.of_chunks(site_features(model, site, part))
+
+
+def contribution_of(statistics: Statistics, model: Model) -> Contribution:
+    """Return statistics by block."""
+    blocks = {
+        "scatter": statistics.scatter.numpy(),
+        "cross": statistics.cross.numpy(),
+        "target_squares": statistics.target_squares.numpy(),
+    }
+    if model.privacy is not None:
+        return blocks
+    return {**blocks, "rows": np.array(float(statistics.count))}
+
+
+def scatter_rounding(total: SecureTotal, features: int) -> float:
+    """Return the rounding of a summed S as a spectral norm."""
+    resolution = _scatter_resolution(total)
+    return rounding_of(resolution=resolution, clients=total.contributors, features=features)
+
+
+def scatter_deviation(total: SecureTotal) -> float:
+    """Return the standard deviation of the rounding of one entry of a summed S."""
+    return _scatter_resolution(total) * math.sqrt(total.contributors / 12)
+
+
+def _scatter_resolution(total: SecureTotal) -> float:
+    return 2 * total.rounding("scatter") / total.contributors
+
+
+def statistics_of(total: SecureTotal, model: Model) -> Statistics:
+    """Return summed statistics with what is known of their rounding, and of their noise."""
+    return Statistics(
+        torch.tensor(total["scatter"]),
+        torch.tensor(total["cross"]),
+        torch.tensor(total["target_squares"]).clamp_min(0.0),
+        # With much noise the trace may say that there are none; some site has a row.
+        rows_in(total, model) if model.privacy is None else max(1, rows_in(total, model)),
+        scatter_rounding(total, model.kernel.features),
+        noise_of(total, model),
+    )
+
+
+def fitted_scales(statistics: Statistics) -> Hyperparameters:
+    """Return the σ² and λ² that statistics say, whether or not there is noise in them."""
+    if statistics.noise is not None:
+        return noise_aware.refit(statistics)
+    return refit(Spectrum.of(statistics))
+
+
+def rows_in(total: SecureTotal, model: Model) -> int:
+    """Return how many rows were summed; with noise an estimate, possibly below zero."""
+    if model.privacy is None:
+        return round(float(total["rows"]))
+    return round(float(np.trace(total["scatter"])) / squared_norm(model))
+
+
+def noise_of(total: SecureTotal, model: Model) -> Noise | None:
+    """Return what was added to summed statistics, if anything."""
+    if model.privacy is None:
+        return None
+    scatter = total.noise("scatter")
+    return Noise(
+        scatter=scatter,
+        cross=total.noise("cross"),
+        target_squares=total.noise("target_squares"),
+        count=scatter * math.sqrt(model.kernel.features) / squared_norm(model),
+    )

@@ -1,0 +1,1 @@
+"""The hospital's rows, as its half of an algorithm sees them."""

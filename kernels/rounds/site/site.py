@@ -1,0 +1,351 @@
+"""What one hospital's half of an algorithm sees: its rows, in three parts.
+
+Rows are dealt to training, stopping (when to stop, which variant to keep) and calibration (how wide
+the intervals are): a model that is judged on rows it was chosen by would look better than it is.
+A patient's rows stay together. The parts are a function of the seed and of the patients, or of what
+is in the rows where the schema names no patient: a table that was exported again in another order
+has the same parts.
+
+With differential privacy (`Model.privacy`) every reading gives at most k rows of a patient
+(`kernels.rounds.site.units`). And nothing that others can see depends on the rows but through the
+noise: no table is refused for how many rows it has or how they lie, because whether a site refuses
+is seen by everyone. What would be refused without noise is clipped with it.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.errors import EmptyTable, StateError, TooManyRows
+from kernels.model.model import Model, known
+from kernels.rounds.site.streamed import DEALT, Dealt, Stream, Streamed
+from kernels.rounds.site.units import kept_rows
+from kernels.tables.chunks import CHUNK_ROWS, chunks
+from kernels.tables.problems import RowByRow
+from kernels.tables.records import Records
+from kernels.tables.row_hashes import Fingerprint, keys_and_hashes, row_keys
+from kernels.tables.schema import Schema
+from kernels.tables.standardiser import CLIP, Rows, Standardiser
+
+ROWS_IN_MEMORY = 200_000
+"""A stream of more rows is read again for every sum, and algorithms that need all rows of a part
+at once (local training: `fedavg`, `distillation`) refuse such a part by name."""
+
+_FEW = 20
+_MOST_CLIPPED = 0.5
+
+
+class Part(StrEnum):
+    """What rows are used for."""
+
+    TRAINING = "training"
+    """Fitting."""
+    STOPPING = "stopping"
+    """Choosing among fits."""
+    CALIBRATION = "calibration"
+    """Scoring and recalibrating the chosen one."""
+    ADDED = "added"
+    """New rows that a fitted model takes in."""
+    REMOVED = "removed"
+    """Rows of the training part that it forgets."""
+
+
+class Chunk(NamedTuple):
+    """At most CHUNK_ROWS rows of a part."""
+
+    x: Tensor
+    """(n, p) standardised features."""
+    y: Tensor
+    """(n, T) standardised targets."""
+    records: Records
+    """The same rows as the schema reads them."""
+
+
+class Units(NamedTuple):
+    """Some units of privacy with all their rows."""
+
+    x: Tensor
+    """(n, p) standardised features."""
+    y: Tensor
+    """(n, T) standardised targets."""
+    unit: Tensor
+    """(n,) int64, whose row it is: 0, 1, …"""
+
+
+class Site:
+    """One hospital's records in parts: in memory, or streamed where a table has too many rows.
+
+    A part without records has no rows. `consents` names the algorithms that may show this site's
+    own numbers and that its operator has agreed to; by default none. `seed` chooses among a
+    patient's rows where there are too many. `randomness` gives so many octets that nobody can
+    predict: which units are in a sample is the site's secret.
+    """
+
+    def __init__(
+        self,
+        records: Mapping[Part, Records | Streamed],
+        *,
+        consents: Iterable[str] = (),
+        digest: bytes | None = None,
+        seed: int = 0,
+        randomness: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        if not records:
+            raise EmptyTable("a site has at least one part, be it without rows")
+        self.parts = dict(records)
+        self.consents = frozenset(consents)
+        self._digest = digest
+        self._seed = seed
+        self._randomness = randomness
+        self._bounded: dict[Part, tuple[Records | Streamed, int, Records | Streamed]] = {}
+        self._units: dict[Part, tuple[Records | Streamed | None, Tensor]] = {}
+        self._rows: dict[Part, tuple[Records | Streamed | None, Standardiser, Rows]] = {}
+        self._kept: tuple[Model, object] | None = None
+
+    @classmethod
+    def of_table(
+        cls,
+        schema: Schema,
+        table: Mapping[str, object],
+        *,
+        held_out: float,
+        seed: int,
+        row_by_row: RowByRow | None = None,
+    ) -> "Site":
+        """Check a table against the schema and deal its rows; `held_out` is halved."""
+        return cls.of_stream(
+            schema,
+            [table],
+            held_out=held_out,
+            seed=seed,
+            rows_in_memory=None,
+            row_by_row=row_by_row,
+        )
+
+    @classmethod
+    def of_stream(
+        cls,
+        schema: Schema,
+        stream: Stream,
+        *,
+        held_out: float,
+        seed: int,
+        rows_in_memory: int | None = ROWS_IN_MEMORY,
+        consents: Iterable[str] = (),
+        watch: Callable[[int], None] | None = None,
+        row_by_row: RowByRow | None = None,
+    ) -> "Site":
+        """Do the same with a table in pieces, which stays where it is if it has too many rows.
+
+        watch: called with the number of rows read so far. row_by_row: for programs with
+        differential privacy: no cell is refused, and here is counted what was done instead.
+        """
+        dealt = Dealt.of(
+            schema,
+            stream,
+            held_out=held_out,
+            seed=seed,
+            rows_in_memory=rows_in_memory,
+            watch=watch,
+            row_by_row=row_by_row,
+        )
+        parts = {part: dealt.part(number) for number, part in enumerate([*Part][:DEALT])}
+        return cls(parts, consents=consents, digest=dealt.fingerprint.digest(), seed=seed)
+
+    @property
+    def records(self) -> dict[Part, Records]:
+        """The parts that are in memory."""
+        return {part: own for part, own in self.parts.items() if isinstance(own, Records)}
+
+    @property
+    def digest(self) -> bytes:
+        """32 bytes of what the schema reads of the table, whatever the order of its rows."""
+        if self._digest is None:
+            own = (self.parts[part] for part in [*Part][:DEALT] if part in self.parts)
+            pieces = (piece for rows in own for piece in rows.in_pieces(CHUNK_ROWS))
+            fingerprints = (Fingerprint.of(keys_and_hashes(piece)[1]) for piece in pieces)
+            self._digest = sum(fingerprints, Fingerprint()).digest()
+        return self._digest
+
+    def count(self, part: Part, model: Model | None = None) -> int:
+        """Return the number of rows of a part: those that a model's sums would read, or all."""
+        own = self.parts.get(part) if model is None else self._own(part, model)
+        return 0 if own is None else len(own)
+
+    def record_chunks(self, part: Part, model: Model) -> Iterator[Records]:
+        """Yield a part as the schema reads it, in bounded pieces."""
+        self._check_count(part, model)
+        own = self._own(part, model)
+        if own is not None:
+            yield from own.in_pieces(CHUNK_ROWS)
+
+    def chunks(self, part: Part, model: Model) -> Iterator[Chunk]:
+        """Yield a part as the model's standardiser makes it, in bounded pieces.
+
+        Sum over all of them: a streamed part's scales are checked at its end.
+        """
+        own = self._own(part, model)
+        if isinstance(own, Records):
+            x, y = self.table(part, model)
+            for rows in chunks(len(x), CHUNK_ROWS):
+                yield Chunk(x[rows], y[rows], own.between(rows))
+            return
+        standardiser = known(model.standardiser, "moments")
+        clipped = torch.zeros(model.kernel.inputs, dtype=torch.float64)
+        for records in self.record_chunks(part, model):
+            standardised = standardiser.apply(records)
+            clipped += _clipped(standardised)
+            yield Chunk(standardised.features, known(standardised.targets, "moments"), records)
+        if model.privacy is None:
+            _check_scales(clipped, self.count(part))
+
+    def table(self, part: Part, model: Model) -> tuple[Tensor, Tensor]:
+        """Return the standardised features (n, p) and targets (n, T) of a part, all in memory."""
+        rows = self._standardised(part, model)
+        return rows.features, known(rows.targets, "moments")
+
+    def units(
+        self, part: Part, model: Model, *, rows: int, sampling_rate: float = 1.0
+    ) -> Iterator[Units]:
+        """Yield units with all their rows, about so many rows at a time.
+
+        sampling_rate: each unit is in with this probability, independently and secretly. Rows of a
+        patient may stand anywhere in a table, so they are brought together in memory.
+        """
+        if model.schema.patient is None:
+            for x, y, _ in self.chunks(part, model):
+                own = torch.arange(len(x))[self._sample(len(x), sampling_rate)]
+                for some in torch.split(own, rows):
+                    yield Units(x[some], y[some], torch.arange(len(some)))
+            return
+        x, y = self.table(part, model)
+        unit = self._unit_of(part, model)
+        count = int(unit.max()) + 1 if len(unit) else 0
+        order = unit.argsort(stable=True)
+        order = order[self._sample(count, sampling_rate)[unit[order]]]
+        while len(order):
+            # As many whole units as fit, at least one.
+            last = unit[order[min(rows, len(order)) - 1]]
+            end = int((unit[order] < last).sum()) if rows < len(order) else len(order)
+            end = end or int((unit[order] <= last).sum())
+            some, order = order[:end], order[end:]
+            yield Units(x[some], y[some], torch.unique(unit[some], return_inverse=True)[1])
+
+    def _unit_of(self, part: Part, model: Model) -> Tensor:
+        """Say whose each row of a part is, (n,), computed once."""
+        own, stored = self._own(part, model), self._units.get(part)
+        if stored is None or stored[0] is not own:
+            numbers: dict[bytes, int] = {}
+            keys = row_keys(self._in_memory(part, model))
+            unit = [numbers.setdefault(key, len(numbers)) for key in keys]
+            stored = self._units[part] = own, torch.tensor(unit, dtype=torch.int64)
+        return stored[1]
+
+    def _sample(self, units: int, rate: float) -> Tensor:
+        """Say which units are in a Poisson sample, (units,) bool."""
+        if rate >= 1:
+            return torch.ones(units, dtype=torch.bool)
+        drawn = np.frombuffer(self._randomness(8 * units), dtype="<u8")
+        return torch.from_numpy(drawn < np.uint64(rate * 2.0**64))
+
+    def keep(self, model: Model, features: object) -> None:
+        """Keep features of the model's kernel for the next sum: work saved, nothing else."""
+        self._kept = model, features
+
+    def take_kept(self, model: Model) -> object | None:
+        """Return what was kept, once, if the same kernel, weights and scales give it."""
+        kept, self._kept = self._kept, None
+        return kept[1] if kept is not None and kept[0].has_features_of(model) else None
+
+    def updated(self) -> "Site":
+        """Return the site after an update: what was added is trained on, what was removed not.
+
+        Of a streamed site that is not for us to make: its operator changes the table.
+        """
+        records = self.records
+        if len(records) < len(self.parts):
+            raise TooManyRows("this site's table is read from where it is: change it there")
+        training = records[Part.TRAINING]
+        if removed := records.pop(Part.REMOVED, None):
+            gone = set(row_keys(removed))
+            training = training.take(torch.tensor([key not in gone for key in row_keys(training)]))
+        added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
+        records[Part.TRAINING] = Records.concatenate([training, *added])
+        return Site(records, consents=self.consents, seed=self._seed, randomness=self._randomness)
+
+    def _own(self, part: Part, model: Model) -> Records | Streamed | None:
+        """Return the rows of a part that the model's sums read; the choice is made once."""
+        own = self.parts.get(part)
+        if own is None or model.privacy is None or model.schema.patient is None:
+            return own
+        most = model.privacy.max_rows_per_patient
+        stored = self._bounded.get(part)
+        if stored is None or stored[0] is not own or stored[1] != most:
+            stored = self._bounded[part] = own, most, _bounded(own, most, self._seed)
+        return stored[2]
+
+    def _standardised(self, part: Part, model: Model) -> Rows:
+        """Return the rows of a part as the model's standardiser makes them, computed once."""
+        standardiser = known(model.standardiser, "moments")
+        self._check_count(part, model)
+        own, stored = self._own(part, model), self._rows.get(part)
+        if stored is None or stored[0] is not own or stored[1] != standardiser:
+            rows = standardiser.apply(self._in_memory(part, model))
+            if model.privacy is None:
+                _check_scales(_clipped(rows), len(rows))
+            stored = self._rows[part] = own, standardiser, rows
+        return stored[2]
+
+    def _in_memory(self, part: Part, model: Model) -> Records:
+        own = self._own(part, model)
+        if own is None:
+            return Records.none(next(iter(self.parts.values())).schema)
+        if isinstance(own, Records):
+            return own
+        if model.privacy is None and len(own) > ROWS_IN_MEMORY:
+            raise TooManyRows(
+                f"this algorithm needs all {len(own)} rows for {part} in memory, and at most "
+                f"{ROWS_IN_MEMORY} are held: train with `exact`, which reads them in pieces, or "
+                "take a sample of the table"
+            )
+        return Records.concatenate([Records.none(own.schema), *own.in_pieces(CHUNK_ROWS)])
+
+    def _check_count(self, part: Part, model: Model) -> None:
+        if model.privacy is None and self.count(part) > model.max_rows:
+            raise TooManyRows(
+                f"{self.count(part)} rows for {part}, and this session allows {model.max_rows} a "
+                "site: ask for a session with a larger max_rows"
+            )
+
+    def __repr__(self) -> str:
+        return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.parts.items())})"
+
+
+def _bounded(own: Records | Streamed, most: int, seed: int) -> Records | Streamed:
+    """Return rows without those beyond a patient's share."""
+    if isinstance(own, Streamed):
+        return own.bounded(most, seed)
+    kept = kept_rows(*keys_and_hashes(own), most=most, seed=seed)
+    return own.take(torch.from_numpy(kept))
+
+
+def _clipped(rows: Rows) -> Tensor:
+    """Return (p,) how many cells of each feature are at CLIP deviations."""
+    return (rows.features.abs() >= CLIP).double().sum(0)
+
+
+def _check_scales(clipped: Tensor, rows: int) -> None:
+    """Refuse scales that no honest sum gives: under them many rows are beyond CLIP deviations.
+
+    A scale that is tiny beside a column's spread would turn it into "is it this patient".
+    """
+    if rows >= _FEW and bool((clipped > _MOST_CLIPPED * rows).any()):
+        raise StateError(
+            f"a column of this site is more than {CLIP:g} deviations from the broadcast's mean in "
+            f"over {_MOST_CLIPPED:.0%} of its rows: the standardiser is not that of the sites' sum"
+        )

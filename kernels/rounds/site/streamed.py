@@ -1,0 +1,156 @@
+"""Rows that are read again for every sum, so that a site's memory does not grow with its table.
+
+A stream is any re-iterable of pieces of a table, each a mapping of columns: files on a disk, read
+by row groups. Its first reading checks every cell, deals each row to a part (one byte a row is
+kept), and takes the table's fingerprint. Later readings take the rows of a part from it. Each
+piece's checksum tells whether it is still the table that was checked: a file that is exported
+anew under a running session would deal other patients' rows by the old bytes.
+"""
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from kernels.errors import ChangedTable
+from kernels.features.seeded_random import seeded_word
+from kernels.rounds.site.units import kept_rows
+from kernels.tables.chunks import CHUNK_ROWS
+from kernels.tables.problems import RowByRow
+from kernels.tables.records import Records, read_in_pieces
+from kernels.tables.row_hashes import Fingerprint, keys_and_hashes, mixed, words
+from kernels.tables.schema import Schema
+
+Stream = Iterable[Mapping[str, object]]
+
+DEALT = 3
+"""Parts that a table's rows are dealt to: training, stopping, calibration, in this order."""
+_LEFT_OUT = 255
+"""The part of rows that are beyond a patient's share."""
+
+
+def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
+    """Return each row's part: a function of its key and the seed. `held_out` is halved.
+
+    A key is a hash already: mixed with the seed, dealings of different seeds are independent.
+    """
+    draw = (mixed(words(keys)[:, 1], seeded_word(seed, "parts")) >> np.uint64(11)) * 2.0**-53
+    return np.where(draw >= held_out, 0, np.where(draw < held_out / 2, 1, 2)).astype(np.uint8)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dealt:
+    """A stream after its first reading.
+
+    records: all of it, where it has at most `rows_in_memory` rows; else None.
+    """
+
+    schema: Schema
+    stream: Stream
+    parts: NDArray[np.uint8]
+    fingerprint: Fingerprint
+    checksums: list[int]
+    records: Records | None
+    row_by_row: bool
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        stream: Stream,
+        *,
+        held_out: float,
+        seed: int,
+        rows_in_memory: int | None,
+        watch: Callable[[int], None] | None = None,
+        row_by_row: RowByRow | None = None,
+    ) -> "Dealt":
+        """Check and deal; `watch` is called with the number of rows read so far."""
+        parts, checksums, fingerprint = [], [], Fingerprint()
+        kept: list[Records] | None = []
+        for records in read_in_pieces(schema, stream, problems=row_by_row):
+            keys, hashes = keys_and_hashes(records)
+            parts.append(deal(keys, held_out=held_out, seed=seed))
+            checksums.append(_checksum(records))
+            fingerprint += Fingerprint.of(hashes)
+            if rows_in_memory is not None and fingerprint.rows > rows_in_memory:
+                kept = None
+            if kept is not None:
+                kept.append(records)
+            if watch is not None:
+                watch(fingerprint.rows)
+        whole = None if kept is None else kept[0] if len(kept) == 1 else Records.concatenate(kept)
+        dealt = np.concatenate(parts)
+        return cls(schema, stream, dealt, fingerprint, checksums, whole, row_by_row is not None)
+
+    def part(self, number: int) -> "Records | Streamed":
+        """Return the rows of a part, in memory if all rows are."""
+        if self.records is not None:
+            return self.records.take(torch.from_numpy(self.parts == number))
+        return Streamed(self, number)
+
+
+class Streamed:
+    """The rows of one part, read again whenever they are asked for."""
+
+    def __init__(self, dealt: Dealt, number: int) -> None:
+        self._dealt = dealt
+        self._number = number
+        self._rows = int((dealt.parts == number).sum())
+
+    @property
+    def schema(self) -> Schema:
+        """Return what the rows are read by."""
+        return self._dealt.schema
+
+    def in_pieces(self, rows: int) -> Iterator[Records]:
+        """Yield pieces of at most so many rows, in the order of the table."""
+        dealt, first = self._dealt, 0
+        checksums = iter(dealt.checksums)
+        problems = RowByRow() if dealt.row_by_row else None
+        for records in read_in_pieces(dealt.schema, dealt.stream, problems=problems):
+            if next(checksums, None) != _checksum(records):
+                raise ChangedTable(_CHANGED)
+            own = dealt.parts[first : first + len(records)] == self._number
+            first += len(records)
+            yield from records.take(torch.from_numpy(own)).in_pieces(rows)
+        if first != len(dealt.parts):
+            raise ChangedTable(_CHANGED)
+
+    def bounded(self, most: int, seed: int) -> "Streamed":
+        """Return the part with at most so many rows of a patient, after one more reading."""
+        keys: list[bytes] = []
+        hashes: list[bytes] = []
+        for records in self.in_pieces(CHUNK_ROWS):
+            own = keys_and_hashes(records)
+            keys += own[0]
+            hashes += own[1]
+        parts = self._dealt.parts.copy()
+        rows = np.flatnonzero(parts == self._number)
+        parts[rows[~kept_rows(keys, hashes, most=most, seed=seed)]] = _LEFT_OUT
+        return Streamed(replace(self._dealt, parts=parts), self._number)
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __repr__(self) -> str:
+        return f"Streamed({len(self)} rows)"
+
+
+_CHANGED = (
+    "the table is not the one that was checked when the session began: put it back as it was, or "
+    "join again with the new one"
+)
+
+
+def _checksum(records: Records) -> int:
+    """Return a checksum of a piece: against accidents, which is all that it is for."""
+    columns = [records.numeric, records.missing, records.levels]
+    columns += [] if records.targets is None else [records.targets]
+    checksum = 0
+    for column in columns:
+        checksum = zlib.crc32(column.contiguous().numpy().data, checksum)
+    return checksum

@@ -1,0 +1,1 @@
+"""A table as its schema reads it, up to standardised tensors."""

@@ -1,0 +1,99 @@
+"""Arrow's columns as the cells that `kernels.tables.cells` reads; nulls become missing.
+
+Numbers: integers, floats and decimals as float64. Labels: distinct cells and codes (`Coded`), from
+any type that has labels, dictionaries (categories) included. Dates and times stay recognisable as
+such and are refused by name; lists, structures and binary are neither numbers nor labels.
+
+In CSV every cell is text. There a numeric column's text is read as a number, with a point and
+without separators of thousands; spaces around it do not matter, and MISSING are missing. Text of a
+categorical column is its label as it is: a code 007 stays 007, and only an empty cell is missing.
+"""
+
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kernels.tables.cells import Cells, Coded, as_array
+
+Column: TypeAlias = Cells | pa.Array
+"""Cells as `kernels.tables.cells` reads them, or arrow's, to be turned into such."""
+
+MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null", "None")
+
+_NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
+_NO_NUMBER = "?"
+"""Stands for any text that is no number: the text itself is of no use, and might be told."""
+
+
+def as_numbers(column: Column, *, text: bool = False) -> Cells:
+    """Return a column for a numeric feature or a target; `text`: numbers are written as text."""
+    if not isinstance(column, pa.Array):
+        return column
+    if pa.types.is_dictionary(column.type):
+        if _is_text(column.type.value_type) and not text:
+            return as_labels(column)  # each text once, however many rows refer to it
+        column = column.dictionary_decode()
+    kind = column.type
+    if pa.types.is_null(kind):
+        return np.full(len(column), np.nan)
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _to_numpy(pc.cast(column, pa.float64(), safe=False))
+    if _is_text(kind):
+        return _parsed(column) if text else _to_numpy(column)
+    if pa.types.is_boolean(kind):
+        return _to_numpy(column)
+    return _unreadable(column)
+
+
+def as_labels(column: Column) -> Cells:
+    """Return a column for a categorical feature or the patients."""
+    if not isinstance(column, pa.Array):
+        return column
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    if pa.types.is_null(kind):
+        return Coded(np.empty(0, object), np.full(len(column), -1))
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        plain = column.dictionary_decode() if kind is not column.type else column
+        column = pc.cast(plain, pa.float64(), safe=False)
+    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind)):
+        return _unreadable(column)
+    if not pa.types.is_dictionary(column.type):
+        column = pc.dictionary_encode(column)
+    codes = _to_numpy(pc.fill_null(column.indices.cast(pa.int64()), -1)).astype(np.int64)
+    return Coded(as_array_of(column.dictionary.to_pylist()), codes)
+
+
+def as_array_of(cells: list[object]) -> NDArray[np.object_]:
+    """Return cells as an array of objects."""
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.large_string(), pa.string_view())
+
+
+def _to_numpy(column: pa.Array) -> NDArray[np.generic]:
+    values: NDArray[np.generic] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def _unreadable(column: pa.Array) -> NDArray[np.generic]:
+    """Return cells without a meaning, whose type says why they are refused."""
+    return np.zeros(len(column), "datetime64[s]" if pa.types.is_temporal(column.type) else "V1")
+
+
+def _parsed(column: pa.Array) -> Cells:
+    trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    words = pc.is_in(trimmed, value_set=pa.array(MISSING))
+    trimmed = pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
+    try:
+        return _to_numpy(pc.cast(trimmed, pa.float64()))
+    except pa.ArrowInvalid:  # some are no numbers; the exception quotes one
+        are_numbers = pc.match_substring_regex(trimmed, _NUMBER)
+        numbers = pc.if_else(are_numbers, trimmed, pa.scalar(None, pa.string()))
+        cells = _to_numpy(pc.cast(numbers, pa.float64())).astype(object)
+        cells[_to_numpy(pc.fill_null(pc.invert(are_numbers), fill_value=False))] = _NO_NUMBER
+        return as_array(cells)

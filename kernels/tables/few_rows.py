@@ -1,0 +1,127 @@
+"""A few rows of plain lists, read and standardised cell by cell.
+
+`Records` and `Standardiser` read a table column by column. For one row, which is what most callers
+of `/predict` ask for, that is some sixty operations on arrays of one cell, which take longer than
+the prediction. Here the same arithmetic is done on Python's floats, to the same last bit. Only
+what is right is read: whatever is odd about a table, and what to say of it, is known to `Records`.
+"""
+
+from collections.abc import Mapping
+from math import inf, isinf, isnan
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from kernels.tables.cells import read_label, read_number
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.standardiser import CLIP, Scale, Shares, Standardiser, features_of_levels
+
+FEW = 16
+"""How many rows are few: of more than a dozen or so, arrays are faster."""
+
+
+class _Cell(NamedTuple):
+    """The features of one cell, and whether it is out of bounds."""
+
+    features: tuple[float, ...]
+    outside: bool = False
+
+
+class _Column(Protocol):
+    def read(self, cell: object) -> _Cell | None:
+        """Read a cell; None if anything is wrong with it."""
+
+
+class _Number:
+    def __init__(self, column: Numeric, scale: Scale) -> None:
+        self._mean, self._scale = scale.mean, scale.scale
+        self._lower = -inf if column.lower is None else column.lower
+        self._upper = inf if column.upper is None else column.upper
+        self._indicator = (0.0,) if column.may_be_missing else ()
+        self._missing = _Cell((0.0, 1.0)) if column.may_be_missing else None
+
+    def read(self, cell: object) -> _Cell | None:
+        number = read_number(cell)
+        if number is None or isinf(number):
+            return None
+        if isnan(number):
+            return self._missing
+        z = min(max((number - self._mean) / self._scale, -CLIP), CLIP)
+        outside = number < self._lower or number > self._upper
+        return _Cell((z, *self._indicator), outside)
+
+
+class _Label:
+    def __init__(self, column: Categorical, shares: Shares) -> None:
+        *levels, missing = features_of_levels(shares).tolist()
+        if not column.may_be_missing:
+            levels = [each[:-1] for each in levels]
+        self._levels = {
+            level: _Cell(tuple(features))
+            for level, features in zip(column.levels, levels, strict=True)
+        }
+        self._other = None if column.other is None else self._levels[column.other]
+        self._missing = _Cell(tuple(missing)) if column.may_be_missing else None
+
+    def read(self, cell: object) -> _Cell | None:
+        label = read_label(cell)
+        if label is None:
+            return None
+        return self._levels.get(label, self._other) if label else self._missing
+
+
+class Read(NamedTuple):
+    """n rows as the kernel sees them."""
+
+    features: Tensor
+    """(n, p) float64, as in `Rows`."""
+    extrapolates: Tensor
+    """(n,) bool: a numeric cell of the row is outside the schema's bounds."""
+
+
+class FewRows:
+    """Reads tables of at most `FEW` rows, by the schema and the standardiser of one model.
+
+    >>> from kernels.tables.schema import Target
+    >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
+    >>> rows = FewRows(schema, Standardiser((Scale("age", 50, 10),), (), (Scale("stay", 4, 3),)))
+    >>> rows.read({"age": [45, 121]})
+    Read(features=tensor([[-0.5000],
+            [ 5.0000]], dtype=torch.float64), extrapolates=tensor([False,  True]))
+    >>> rows.read({"age": ["45"]}) is None
+    True
+    """
+
+    def __init__(self, schema: Schema, standardiser: Standardiser) -> None:
+        standardiser.check(schema)
+        numeric, categorical = iter(standardiser.numeric), iter(standardiser.categorical)
+        self._columns: list[tuple[str, _Column]] = [
+            (
+                column.name,
+                _Number(column, next(numeric))
+                if isinstance(column, Numeric)
+                else _Label(column, next(categorical)),
+            )
+            for column in schema.features
+        ]
+
+    def read(self, table: Mapping[str, object]) -> Read | None:
+        """Read a table of few rows in plain lists; None if it is not one, or anything is wrong."""
+        rows: list[list[float]] | None = None
+        outside: list[bool] = []
+        for name, column in self._columns:
+            cells = table.get(name)
+            if type(cells) is not list:
+                return None
+            if rows is None:
+                rows, outside = [[] for _ in cells], [False] * len(cells)
+            if not 0 < len(cells) == len(rows) <= FEW:
+                return None
+            for position, cell in enumerate(cells):
+                found = column.read(cell)
+                if found is None:
+                    return None
+                rows[position] += found.features
+                outside[position] |= found.outside
+        return Read(torch.tensor(rows, dtype=torch.float64), torch.tensor(outside))

@@ -1,0 +1,396 @@
+"""A table as its schema reads it: checked, in raw units, without a NaN.
+
+A table is a mapping from column names to one-dimensional arrays or lists; `kernels.tables.cells`
+says what may be in them. A missing label is missing, never `other`.
+
+Columns that the schema does not name are ignored: a hospital's export is wider than a study, and a
+misspelt column is noticed as a missing one. Every column of the schema must be there, also where
+all its cells may be missing: leaving one out by accident must not look like having no data.
+
+All problems of a table are found before it is refused (`TableRefused`), also where it comes in
+pieces. Messages name columns, bounds and levels of the schema and a few row numbers, never what is
+in a cell. With differential privacy no cell is a reason to refuse
+(`kernels.tables.problems.RowByRow`).
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.errors import (
+    ColumnError,
+    EmptyTable,
+    InfiniteValue,
+    MissingColumn,
+    MissingValue,
+    NotALabel,
+    NotNumeric,
+    OutOfBounds,
+    UnknownLevel,
+    WrongLength,
+)
+from kernels.tables.cells import Cells, are_dates, as_array, read_labels, read_numbers
+from kernels.tables.chunks import chunks
+from kernels.tables.problems import Problems
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
+
+LEVELS_SHOWN = 12
+"""How many levels of the schema a message has at most."""
+
+_ADVICE_ON_MISSING = "fill them in, drop the rows, or let the schema allow missing cells"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Records:
+    """n rows with K numeric and C categorical columns and T targets; its repr shows no cell.
+
+    >>> schema = Schema((Numeric("age", "a", upper=120),), (Target("stay", "d"),))
+    >>> Records.for_training(schema, {"age": [61, 47], "stay": [3.5, 1], "ward": ["A", "B"]})
+    Records(2 rows)
+    >>> Records.for_prediction(schema, {"age": [61, 147]}).outside.tolist()
+    [[False], [True]]
+    >>> Records.for_training(schema, {"age": [None, 147]})  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    kernels.errors.TableRefused: the table does not fit its schema:
+      - column 'stay': the table does not have it; add it, or correct its spelling
+      - column 'age': 1 of 2 cells are missing (row 0, counted from 0); fill them in, ...
+      - column 'age': 1 of 2 cells are not within (−∞, 120] a (row 1, counted from 0); ...
+    """
+
+    schema: Schema
+    numeric: Tensor
+    """(n, K) float64, raw; 0 where missing."""
+    missing: Tensor
+    """(n, K) bool: which cells of `numeric` are missing."""
+    outside: Tensor
+    """(n, K) bool: which cells of `numeric` are out of bounds; in training none are."""
+    levels: Tensor
+    """(n, C) int64, the position of the level in the schema; −1 where missing."""
+    targets: Tensor | None
+    """(n, T) float64, raw; None if read for prediction."""
+    patients: tuple[str, ...] | None
+    """n labels, equal for the rows of one patient; None without a patient column, and if read for
+    prediction."""
+
+    @classmethod
+    def for_training(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
+        """Read features, targets and the patient column; numbers out of bounds are refused.
+
+        A model must not be shaped by a body temperature of 370, and the bounds are what noise
+        and encoding are later sized by.
+        """
+        (records,) = read_in_pieces(schema, [table])
+        return records
+
+    @classmethod
+    def for_prediction(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
+        """Read the features and nothing else; numbers out of bounds are flagged in `outside`."""
+        (records,) = read_in_pieces(schema, [table], training=False)
+        return records
+
+    @classmethod
+    def none(cls, schema: Schema) -> "Records":
+        """Return no rows, as if read for training."""
+        return cls(
+            schema,
+            numeric=torch.zeros(0, len(schema.numeric), dtype=torch.float64),
+            missing=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
+            outside=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
+            levels=torch.zeros(0, len(schema.categorical), dtype=torch.int64),
+            targets=torch.zeros(0, len(schema.targets), dtype=torch.float64),
+            patients=None if schema.patient is None else (),
+        )
+
+    def take(self, chosen: Tensor) -> "Records":
+        """Return the rows that are chosen, a bool for each; possibly none."""
+        patients = self.patients
+        if patients is not None:
+            patients = tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
+        return Records(
+            self.schema,
+            self.numeric[chosen],
+            self.missing[chosen],
+            self.outside[chosen],
+            self.levels[chosen],
+            None if self.targets is None else self.targets[chosen],
+            patients,
+        )
+
+    def between(self, rows: slice) -> "Records":
+        """Return consecutive rows, without copying cells."""
+        if rows == slice(0, len(self)):
+            return self
+        return Records(
+            self.schema,
+            self.numeric[rows],
+            self.missing[rows],
+            self.outside[rows],
+            self.levels[rows],
+            None if self.targets is None else self.targets[rows],
+            None if self.patients is None else self.patients[rows],
+        )
+
+    def in_pieces(self, rows: int) -> Iterator["Records"]:
+        """Yield consecutive pieces of at most so many rows."""
+        for piece in chunks(len(self), rows):
+            yield self.between(piece)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Records"]) -> "Records":
+        """Return the rows of several records of one schema, one after the other."""
+        targets = [part.targets for part in parts if part.targets is not None]
+        patients = [part.patients for part in parts if part.patients is not None]
+        return cls(
+            parts[0].schema,
+            torch.cat([part.numeric for part in parts]),
+            torch.cat([part.missing for part in parts]),
+            torch.cat([part.outside for part in parts]),
+            torch.cat([part.levels for part in parts]),
+            torch.cat(targets) if len(targets) == len(parts) else None,
+            tuple(p for part in patients for p in part) if len(patients) == len(parts) else None,
+        )
+
+    def __len__(self) -> int:
+        return len(self.numeric)
+
+    def __repr__(self) -> str:
+        return f"Records({len(self)} rows)"
+
+
+def read_in_pieces(
+    schema: Schema,
+    pieces: Iterable[Mapping[str, object]],
+    *,
+    training: bool = True,
+    problems: Problems | None = None,
+) -> Iterator[Records]:
+    """Yield the records of each piece of a table; refuse the table at its end, if it is to be.
+
+    From the first problem on nothing is yielded, and the rest is read for its problems only. The
+    end must be reached: what was yielded before it is of a table that may yet be refused.
+    problems: what is to be done about them, by default to refuse; at least one piece is yielded by
+    one that needs no rows.
+    """
+    problems = Problems() if problems is None else problems
+    lengths: set[int] = set()
+    for piece in pieces:
+        records, rows = _read(schema, piece, problems, training=training)
+        lengths |= rows
+        if records is not None:
+            yield records
+    if problems.needs_rows and (lengths == {0} or not (lengths or problems)):
+        problems.add(EmptyTable("the table has no rows; pass at least one"))
+    elif not (lengths or problems):
+        yield Records.none(schema)
+    problems.refuse()
+
+
+def _read(
+    schema: Schema, table: Mapping[str, object], problems: Problems, *, training: bool
+) -> tuple[Records | None, set[int]]:
+    """Read one piece, None if there is any problem so far; and say how long its columns are."""
+    targets = schema.targets if training else ()
+    patient = schema.patient if training else None
+    names = [column.name for column in (*schema.features, *targets)]
+    columns = _columns(table, names if patient is None else [*names, patient], problems)
+
+    def numbers(wanted: Iterable[Numeric | Target]) -> list[NDArray[np.float64]]:
+        present = (column for column in wanted if column.name in columns)
+        return [
+            _numbers(column, columns[column.name], problems, refuse_outside=training)
+            for column in present
+        ]
+
+    numeric = numbers(schema.numeric)
+    levels = [
+        _levels(column, columns[column.name], problems)
+        for column in schema.categorical
+        if column.name in columns
+    ]
+    target_values = numbers(targets)
+    patients = _patients(patient, columns[patient], problems) if patient in columns else None
+    lengths = {len(cells) for cells in columns.values()}
+    rows = _usual_length(columns)
+    problems.rows += rows
+    if problems:
+        return None, lengths
+
+    values = _side_by_side(numeric, rows, np.float64)
+    missing = np.isnan(values)
+    records = Records(
+        schema=schema,
+        numeric=torch.from_numpy(np.where(missing, 0.0, values)),
+        missing=torch.from_numpy(missing),
+        outside=torch.from_numpy(_outside(schema.numeric, values)),
+        levels=torch.from_numpy(_side_by_side(levels, rows, np.int64)),
+        targets=(
+            torch.from_numpy(_side_by_side(target_values, rows, np.float64)) if training else None
+        ),
+        patients=patients,
+    )
+    bad = problems.take_bad_rows()
+    return records if bad is None else records.take(torch.from_numpy(~bad)), lengths
+
+
+def _side_by_side(
+    columns: Sequence[NDArray[Any]], rows: int, kind: type[np.generic]
+) -> NDArray[Any]:
+    """Stack columns as (rows, columns), also where there are none."""
+    return np.array(columns, kind).reshape(len(columns), rows).T.copy()
+
+
+def _columns(table: Mapping[str, object], names: list[str], problems: Problems) -> dict[str, Cells]:
+    """Take those of the columns `names` that are there and one-dimensional."""
+    columns: dict[str, Cells] = {}
+    for name in names:
+        if name not in table:
+            sentence = "the table does not have it; add it, or correct its spelling"
+            problems.add(MissingColumn(name, sentence))
+            continue
+        cells = as_array(table[name])
+        if cells.ndim == 1:
+            columns[name] = cells
+        else:
+            sentence = f"it has {cells.ndim} dimensions; pass a list or an array with one"
+            problems.add(WrongLength(name, sentence))
+    usual = _usual_length(columns)
+    for name, cells in columns.items():
+        if len(cells) != usual:
+            problems.add(
+                WrongLength(
+                    name,
+                    f"it has {len(cells)} rows where most columns have {usual}; pass a cell for "
+                    "every row",
+                )
+            )
+    return columns
+
+
+def _usual_length(columns: Mapping[str, Cells]) -> int:
+    lengths = Counter(len(cells) for cells in columns.values())
+    return lengths.most_common(1)[0][0] if lengths else 0
+
+
+def _numbers(
+    column: Numeric | Target, cells: Cells, problems: Problems, *, refuse_outside: bool
+) -> NDArray[np.float64]:
+    """Read numbers as float64, NaN where missing; what is out of bounds is noted and clipped."""
+    values, no_number = read_numbers(cells)
+    problems.count(column.name, len(values))
+    outside = _outside([column], values[:, None])[:, 0] if refuse_outside else None
+    if np.isfinite(values).all() and (outside is None or not outside.any()):
+        return values
+
+    def note(kind: type[ColumnError], bad: NDArray[np.bool_], what: str, advice: str) -> None:
+        problems.note(kind, column.name, bad, what, advice)
+
+    if are_dates(cells):
+        advice = "turn them into a number, such as the days since admission"
+        note(NotNumeric, no_number, "are dates or times", advice)
+    else:
+        note(
+            NotNumeric,
+            no_number,
+            "are no numbers",
+            "convert text and booleans to numbers, or let the schema have a categorical column",
+        )
+    note(InfiniteValue, np.isinf(values), "are infinite", "correct them, or mark them as missing")
+    missing = np.isnan(values) & ~no_number
+    if isinstance(column, Target):
+        note(MissingValue, missing, "are missing", "drop the rows: there is nothing to learn there")
+    elif not column.may_be_missing:
+        note(MissingValue, missing, "are missing", _ADVICE_ON_MISSING)
+    if outside is not None:
+        note(
+            OutOfBounds,
+            outside & np.isfinite(values),
+            f"are not within {_bounds(column)}",
+            "correct the cells or their unit, drop the rows, or widen the schema's bounds",
+        )
+        bound = np.where(values < _lower(column), _lower(column), _upper(column))
+        values = np.where(outside, bound, values)
+    return values
+
+
+def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np.int64]:
+    """Read labels as positions among the column's levels, −1 where missing."""
+    labels, own = read_labels(cells)
+    problems.count(column.name, len(own))
+    positions = column.positions
+    unknown = -2 if column.other is None else positions[column.other]
+    found = [-1 if not label else positions.get(label, unknown) for label in labels]
+    codes: NDArray[np.int64] = np.array(found, np.int64)[own]
+    least = -1 if column.may_be_missing else 0
+    if None not in labels and min(found, default=0) >= least:
+        return codes
+
+    _note_labels(column.name, cells, labels, own, problems)
+    if not column.may_be_missing:
+        missing = _where(labels, own, "")
+        problems.note(MissingValue, column.name, missing, "are missing", _ADVICE_ON_MISSING)
+    shown = ", ".join(map(repr, column.levels[:LEVELS_SHOWN]))
+    more = "" if len(column.levels) <= LEVELS_SHOWN else f" … ({len(column.levels)} in all)"
+    problems.note(
+        UnknownLevel,
+        column.name,
+        codes == -2,
+        f"are none of the levels {shown}{more}",
+        "correct their spelling, or let the schema have a level for others",
+    )
+    return codes
+
+
+def _patients(column: str, cells: Cells, problems: Problems) -> tuple[str, ...]:
+    labels, own = read_labels(cells)
+    problems.count(column, len(own))
+    _note_labels(column, cells, labels, own, problems)
+    advice = "say whose rows they are, or let the schema have no patient column"
+    problems.note(MissingValue, column, _where(labels, own, ""), "are missing", advice)
+    return tuple(labels[position] or "" for position in own.tolist())
+
+
+def _note_labels(
+    column: str,
+    cells: Cells,
+    labels: list[str | None],
+    own: NDArray[np.int64],
+    problems: Problems,
+) -> None:
+    """Note cells that are no labels."""
+    what, advice = "are neither text nor whole numbers", "convert fractions and objects to text"
+    if are_dates(cells):
+        what, advice = "are dates or times", "turn them into text, such as the month's name"
+    problems.note(NotALabel, column, _where(labels, own, None), what, advice)
+
+
+def _where(
+    labels: list[str | None], own: NDArray[np.int64], wanted: str | None
+) -> NDArray[np.bool_]:
+    return np.array([label == wanted for label in labels], np.bool_)[own]
+
+
+def _outside(columns: Sequence[Numeric | Target], values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Say which of (n, K) values are out of the bounds of their columns."""
+    lower, upper = [*map(_lower, columns)], [*map(_upper, columns)]
+    return (values < lower) | (values > upper)
+
+
+def _lower(column: Numeric | Target) -> float:
+    return -math.inf if column.lower is None else column.lower
+
+
+def _upper(column: Numeric | Target) -> float:
+    return math.inf if column.upper is None else column.upper
+
+
+def _bounds(column: Numeric | Target) -> str:
+    lower = "(−∞" if column.lower is None else f"[{column.lower}"
+    upper = "∞)" if column.upper is None else f"{column.upper}]"
+    return f"{lower}, {upper} {column.unit}"

@@ -1,0 +1,90 @@
+"""Rows told apart by what is in them, whatever their order and whatever files they came in.
+
+A row's hash is of its cells as the schema reads them (raw numbers, which are missing, positions of
+levels, targets, the patient's hash): 32 bytes from BLAKE2b. A row's key is the patient's hash, so
+that a patient's rows have one key, or the row's own where the schema names no patient.
+
+The digest of a table is SHA-256 of (the number of its rows, Σ of their hashes modulo 2²⁵⁶): it
+does not depend on their order, and two equal rows are two. All of this stays at the site.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.tables.records import Records
+
+_ROW, _PATIENT = b"veilgp/row/1", b"veilgp/patient/1"
+
+
+def row_keys(records: Records) -> list[bytes]:
+    """Return 32 bytes for each row, equal for the rows of one patient."""
+    return _cells(records) if records.patients is None else _patients(records.patients)
+
+
+def keys_and_hashes(records: Records) -> tuple[list[bytes], list[bytes]]:
+    """Return `row_keys`, and 32 bytes for each row, equal for equal rows."""
+    keys = row_keys(records)
+    return keys, keys if records.patients is None else _cells(records, keys)
+
+
+def words(keys: list[bytes]) -> NDArray[np.uint64]:
+    """Return hashes as (n, 4) words."""
+    return np.frombuffer(b"".join(keys), dtype="<u8").reshape(-1, 4)
+
+
+def mixed(word: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
+    """Return words of hashes mixed with one of a seed, in a pass over arrays.
+
+    A bijection, the finaliser of SplitMix64: what different seeds make of one word is independent.
+    """
+    word = word ^ seed
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    return word ^ (word >> np.uint64(31))
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The sum of hashes of rows; `+` adds other rows."""
+
+    rows: int = 0
+    total: int = 0
+
+    @classmethod
+    def of(cls, hashes: list[bytes]) -> "Fingerprint":
+        """Add up hashes of rows."""
+        halves = words(hashes).view("<u4").astype(np.uint64).sum(0, dtype=np.uint64)
+        return cls(len(hashes), sum(int(half) << (32 * i) for i, half in enumerate(halves)))
+
+    def __add__(self, other: "Fingerprint") -> "Fingerprint":
+        return Fingerprint(self.rows + other.rows, self.total + other.total)
+
+    def digest(self) -> bytes:
+        """Return the table's 32 bytes."""
+        total = (self.total % 2**256).to_bytes(32, "big")
+        return hashlib.sha256(b"veilgp/table/1" + self.rows.to_bytes(8, "big") + total).digest()
+
+
+def _cells(records: Records, patients: list[bytes] | None = None) -> list[bytes]:
+    columns = [records.numeric, records.missing, records.levels]
+    columns += [] if records.targets is None else [records.targets]
+    # −0 and 0 are one number.
+    cells = np.concatenate([column.numpy().astype("<f8") + 0.0 for column in columns], axis=1)
+    packed = cells.view(np.uint8)
+    if patients is not None:
+        packed = np.concatenate([packed, words(patients).view(np.uint8)], axis=1)
+    # One bytes object a row, made in C: slicing them in Python would take longer than hashing.
+    rows = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0].tolist()
+    hashed = hashlib.blake2b
+    return [hashed(row, digest_size=32, person=_ROW).digest() for row in rows]
+
+
+def _patients(patients: tuple[str, ...]) -> list[bytes]:
+    hashed = {
+        patient: hashlib.blake2b(patient.encode(), digest_size=32, person=_PATIENT).digest()
+        for patient in set(patients)
+    }
+    return [hashed[patient] for patient in patients]

@@ -1,0 +1,1 @@
+"""The published OpenAPI document, and what routes declare for it."""

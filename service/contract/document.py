@@ -1,0 +1,225 @@
+"""The contract as an OpenAPI document: what FastAPI sees of the routes, and what they state.
+
+FastAPI knows paths, parameters and answers. The rest is collected from `service.contract.stated`
+along the dependencies of each route: bodies, who may ask, and every problem by status and code.
+Examples and links come from `service.contract.examples` and `service.contract.links`, by operation
+id. Generated clients take their method names from these ids, so each route declares its own
+(`operation_id="createSession"`): renaming a file or a function changes nothing for clients.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
+from inspect import getdoc
+from typing import Any
+
+from fastapi.dependencies.models import Dependant
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.json_schema import models_json_schema
+
+from service.contract.examples import EXAMPLES
+from service.contract.links import LINKS
+from service.contract.stated import Stated, stated
+from service.errors import ProtocolMismatch, RateExceeded, ServiceError
+from service.http.access import ADMIN, CALLER, MEMBER
+from service.http.problems import WRONG_FIELDS, Error, problem, status_of
+
+Json = dict[str, Any]
+
+_REFERENCE = "#/components/schemas/{model}"
+_PROBLEM = "application/problem+json"
+
+DESCRIPTION = """\
+Hospitals train one Gaussian process together; the coordinator only ever sees sums.
+
+Admins and callers show a token (*Authorize*). Hospitals sign each request, which the SDK does for \
+them: their operations are here to be read. Where the coordinator was started with \
+`veilgp serve --sample`, every other example succeeds as it stands.
+"""
+
+TAGS = {
+    "admins: sessions": "What is computed, on which columns, under which terms.",
+    "admins: members": "Invite hospitals, compare fingerprints by phone, approve.",
+    "admins: runs": "Start, watch, cancel.",
+    "admins: models": "List models, name them, delete them.",
+    "admins: callers": "Tokens for whoever may ask for predictions.",
+    "admins: public sets": "Rows that are nobody's secret, for distillation and for ensembles.",
+    "callers": "Predictions, and the models themselves.",
+    "members: joining": "A hospital enrols its key and sees the session. Signed requests.",
+    "members: rounds": "A hospital asks what is next, and answers. Signed requests.",
+    "anyone": "Which protocol is spoken here.",
+    "operators": "For probes and dashboards: does the coordinator live, is it ready, what it does.",
+}
+"""Who uses what, in the order of use."""
+
+SECURITY: Json = {
+    ADMIN: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "`vgp_admin_…`: shown once, where the coordinator was first started.",
+    },
+    CALLER: {
+        "type": "http",
+        "scheme": "bearer",
+        "description": "`vgp_caller_…`: shown once, to the admin who made it.",
+    },
+    MEMBER: {
+        "type": "apiKey",
+        "in": "header",
+        "name": "Authorization",
+        "description": 'A signed request: `Veilgp key="…", time="…", nonce="…", digest="…", '
+        'signature="…"`, in hexadecimal digits, the time in milliseconds since 1970. The Ed25519 '
+        "signature is over method, host, path with query, time, nonce and the SHA-256 of the body; "
+        "it holds for five minutes and for one request.",
+    },
+}
+
+PROBLEM: Json = {
+    "title": "Problem",
+    "description": "What went wrong (RFC 9457); `code` is stable, `detail` is for people.",
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code"],
+    "properties": {
+        "type": {"type": "string", "format": "uri"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "problems": {
+            "type": "array",
+            "description": "All that is wrong, each with its code or its place.",
+            "items": {"type": "object", "additionalProperties": {"type": "string"}},
+        },
+    },
+}
+
+
+def document(routes: Sequence[APIRoute]) -> Json:
+    """Return the contract of these routes; each needs a declared `operation_id`."""
+    shown = [route for route in routes if route.include_in_schema]
+    for route in shown:
+        if route.operation_id is None:
+            raise ValueError(f"the route {route.path_format} must declare an operation_id")
+    plain: Json = get_openapi(
+        title="veilgp",
+        version=version("veilgp"),
+        description=DESCRIPTION,
+        routes=routes,
+        tags=[{"name": name, "description": text} for name, text in TAGS.items()],
+    )
+    schemas: Json = plain["components"]["schemas"]
+    for frameworks_own in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(frameworks_own, None)
+    schemas["Problem"] = PROBLEM
+    schemas.update(_bodies(routes))
+    plain["components"]["schemas"] = dict(sorted(schemas.items()))
+    plain["components"]["securitySchemes"] = SECURITY
+    paths, plain["paths"] = plain["paths"], {}
+    # In the order of the routes, which is that of use; FastAPI's is another within a path.
+    for route in shown:
+        for method in sorted(route.methods or ()):
+            operation = paths[route.path_format][method.lower()]
+            _complete(operation, route)
+            plain["paths"].setdefault(route.path_format, {})[method.lower()] = operation
+    return plain
+
+
+def _complete(operation: Json, route: APIRoute) -> None:
+    identifier = operation["operationId"]
+    everything = list(_stated(route.dependant))
+    errors: set[type[Error]] = {ProtocolMismatch}
+    for each in everything:
+        errors.update(_with_subclasses(each.errors))
+        if each.security:
+            operation["security"] = [{scheme: []} for scheme in each.security]
+        if each.body is not None:
+            reference = {"$ref": _REFERENCE.format(model=each.body.__name__)}
+            content = {"application/json": {"schema": reference}}
+            operation["requestBody"] = {"required": True, "content": content}
+    responses = operation["responses"]
+    # FastAPI's own: whether it can happen, and in which form, is said here.
+    responses.pop("422", None)
+    may_misfit = any(each.body for each in everything) or any(
+        parameter["schema"].keys() - {"title", "type"} or parameter["schema"]["type"] != "string"
+        for parameter in operation.get("parameters", ())
+    )
+    responses.update(_problems(errors, may_misfit=may_misfit))
+    _exemplify(operation, identifier)
+    for link in LINKS.get(identifier, ()):
+        responses[link.status].setdefault("links", {})[link.operation] = {
+            "operationId": link.operation,
+            **({"parameters": link.parameters} if link.parameters else {}),
+            **({"requestBody": link.body} if link.body is not None else {}),
+        }
+
+
+def _exemplify(operation: Json, identifier: str) -> None:
+    example = EXAMPLES.get(identifier)
+    if example is None:
+        return
+    for parameter in operation.get("parameters", ()):
+        if parameter["name"] in example.parameters:
+            parameter["example"] = example.parameters[parameter["name"]]
+    if example.body is not None:
+        for content in operation["requestBody"]["content"].values():
+            content["example"] = example.body
+    if example.answer is not None:
+        for content in operation["responses"]["200"]["content"].values():
+            content["example"] = example.answer
+
+
+def _problems(errors: set[type[Error]], *, may_misfit: bool) -> Json:
+    """Give a response for each status, with every code that it may have."""
+    told: dict[int, dict[str, str]] = {}
+    for error in errors:
+        said = (getdoc(error) or "").partition("\n")[0]
+        told.setdefault(status_of(error), {})[error.code] = said
+    if may_misfit:
+        misfit = "Parameters or body have not the form that is stated here."
+        told.setdefault(422, {})[WRONG_FIELDS] = misfit
+    responses = {}
+    for status, codes in sorted(told.items()):
+        code = {"type": "string", "enum": sorted(codes)}
+        schema = {
+            "allOf": [{"$ref": _REFERENCE.format(model="Problem")}],
+            "properties": {"code": code},
+        }
+        responses[str(status)] = {
+            "description": "\n".join(f"- `{code}`: {said}" for code, said in sorted(codes.items())),
+            "content": {_PROBLEM: {"schema": schema, "example": _example(status, codes)}},
+        }
+    if RateExceeded in errors:
+        seconds = {"schema": {"type": "integer"}, "description": "Seconds."}
+        responses[str(RateExceeded.status)]["headers"] = {"Retry-After": seconds}
+    return responses
+
+
+def _example(status: int, codes: Mapping[str, str]) -> Json:
+    code, said = min(codes.items())
+    document: Json = json.loads(bytes(problem(status, code, said).body))
+    return document
+
+
+def _bodies(routes: Sequence[APIRoute]) -> Json:
+    kinds = {each.body for route in routes for each in _stated(route.dependant) if each.body}
+    ordered = sorted(kinds, key=lambda kind: kind.__name__)
+    _, schemas = models_json_schema(
+        [(kind, "validation") for kind in ordered], ref_template=_REFERENCE
+    )
+    definitions: Json = schemas["$defs"]
+    return definitions
+
+
+def _stated(dependant: Dependant) -> Iterator[Stated]:
+    yield stated(dependant.call)
+    for each in dependant.dependencies:
+        yield from _stated(each)
+
+
+def _with_subclasses(errors: Sequence[type[Error]]) -> Iterator[type[Error]]:
+    for error in errors:
+        yield error
+        # Those of the coordinator are stated one by one, as a pending member is no denied caller.
+        if not issubclass(error, ServiceError):
+            yield from _with_subclasses(error.__subclasses__())

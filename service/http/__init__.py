@@ -1,0 +1,1 @@
+"""What stands around every request: identity, limits, bodies, problems, logs, metrics."""

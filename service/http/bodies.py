@@ -1,0 +1,149 @@
+"""Bodies of requests: read within a limit and a deadline, believed once their digest is checked.
+
+A route names the JSON that it takes after the one who asks, and FastAPI resolves parameters in
+order: nothing is read for whom the first one refuses.
+
+    def create(admin: Admin, new: Annotated[NewSession, sent(NewSession)]) -> …
+"""
+
+import asyncio
+import hashlib
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from fastapi import Depends, Request
+from pydantic import ValidationError
+
+from privacy.errors import WrongBody
+from privacy.requests import SCHEME, SignedRequest
+from service.context import Context, Here
+from service.contract.stated import states
+from service.errors import BodyTooLarge, BodyTooSlow, LengthRequired
+from service.http.access import MemberAccess
+from service.http.request_models import Sent, refused
+
+T = TypeVar("T", bound=Sent)
+
+_MOST_DIGITS = 30
+
+
+async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:
+    """Read a body of at most `limit` octets that is the one its sender has signed."""
+    body = await read_unsigned(request, limit)
+    if not hmac.compare_digest(hashlib.sha256(body).digest(), member.digest):
+        raise WrongBody("The body is not the one that was signed; something on the way changed it.")
+    return body
+
+
+def sent(kind: type[T], *, limit: int | None = None) -> Any:
+    """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
+
+    @states(BodyTooLarge, BodyTooSlow, body=kind)
+    async def read_json(request: Request, here: Here) -> T:
+        most = here.settings.max_body if limit is None else limit
+        header = request.headers.get("Authorization", "")
+        if header.startswith(SCHEME):
+            body = await read_body(request, SignedRequest.parse(header), most)
+        else:
+            body = await read_unsigned(request, most)
+        try:
+            return kind.model_validate_json(body)
+        except ValidationError as error:
+            raise refused(error) from None
+
+    return Depends(read_json)
+
+
+def announced(request: Request, *, least: int = 0, most: int) -> int:
+    """Give the size of a body that is streamed, refused if it is not announced, or beyond these."""
+    size = _content_length(request)
+    if size is None:
+        raise LengthRequired("A request whose body is streamed says its Content-Length.")
+    _refuse_longer(size, most)
+    if size < least:
+        raise LengthRequired(f"The body has at least {least} octets here; this one has {size}.")
+    return size
+
+
+async def read_unsigned(request: Request, limit: int) -> bytes:
+    """Read a body of at most `limit` octets, of a sender who shows a token."""
+    _refuse_longer(_content_length(request) or 0, limit)
+    here: Context = request.app.state.context
+    body = bytearray()
+    async with in_time(here.settings.body_deadline_s):
+        async for piece in request.stream():
+            body += piece
+            _refuse_longer(len(body), limit)
+    return bytes(body)
+
+
+@asynccontextmanager
+async def in_time(seconds: float) -> AsyncIterator[None]:
+    """Refuse a body that is not here by then: a connection that dribbles holds memory, or disk."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise BodyTooSlow(
+            f"The body did not arrive within {seconds:g} s; send it again, over a faster line."
+        ) from None
+
+
+class Octets:
+    """A request's body, taken from its front."""
+
+    def __init__(self, stream: AsyncIterator[bytes]) -> None:
+        self._stream = stream
+        self._front = b""
+
+    async def take(self, count: int) -> bytes:
+        """Give the next `count` octets."""
+        pieces, have = [self._front], len(self._front)
+        while have < count:
+            piece = await anext(self._stream, b"")
+            if not piece:
+                raise _cut_short()
+            pieces.append(piece)
+            have += len(piece)
+        joined = b"".join(pieces)
+        self._front = joined[count:]
+        return joined[:count]
+
+    async def rest(self, count: int) -> AsyncIterator[bytes]:
+        """Give all that is left, which must be `count` octets, piece by piece."""
+        if self._front:
+            count -= len(self._front)
+            yield self._front
+        async for piece in self._stream:
+            count -= len(piece)
+            if count < 0:
+                break
+            yield piece
+        if count != 0:
+            raise _cut_short()
+
+    async def drain(self, most: int) -> None:
+        """Read on and keep nothing, up to `most` octets."""
+        async for piece in self._stream:
+            most -= len(piece)
+            if most < 0:
+                return
+
+
+def _content_length(request: Request) -> int | None:
+    said = request.headers.get("Content-Length", "")
+    if not said.isascii() or not said.isdigit():
+        return None
+    # Python refuses to read thousands of digits; nobody sends that much either.
+    return int(said[:_MOST_DIGITS])
+
+
+def _cut_short() -> LengthRequired:
+    return LengthRequired("The body is not as long as its Content-Length says.")
+
+
+def _refuse_longer(length: int, limit: int) -> None:
+    if length > limit:
+        raise BodyTooLarge(f"The body may have {limit} octets here; this one has more.")

@@ -1,0 +1,98 @@
+"""Figures for Prometheus: requests, predictions, sums, runs, queues.
+
+Each application has a registry of its own. A label is a route, a method, a status: none names a
+session, a member, a model or a caller, and how long a member's requests take is not measured at
+all, for over few members that would be one hospital's figure (threats.md, A17).
+"""
+
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from sqlalchemy import Connection, func, select
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.database.tables import runs, sessions
+from service.runs.machine.run import Status
+
+_OF_MEMBERS = ("service.routes.membership", "service.routes.rounds")
+_NO_ROUTE = "none"
+
+
+class Metrics:
+    """The figures of one application."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "veilgp_requests",
+            "Requests answered.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self.durations = Histogram(
+            "veilgp_request_seconds",
+            "How long answers took; not measured for members.",
+            ["method", "route"],
+            registry=registry,
+        )
+        self.predicted = Counter("veilgp_predicted_rows", "Rows predicted.", registry=registry)
+        self._runs = Gauge("veilgp_runs", "Runs by status.", ["status"], registry=registry)
+        self._sums = Gauge("veilgp_sums", "Secure sums of all runs.", registry=registry)
+        self._sessions = Gauge("veilgp_sessions", "Sessions.", registry=registry)
+        self._queues = Gauge(
+            "veilgp_queue",
+            "What waits: long polls, predictions, runs at work.",
+            ["queue"],
+            registry=registry,
+        )
+
+    def text(self, connection: Connection, queues: dict[str, int]) -> bytes:
+        """Give all figures as they are now, in Prometheus' text form."""
+        by_status = select(runs.c.status, func.count()).group_by(runs.c.status)
+        counted = {row.status: row[1] for row in connection.execute(by_status)}
+        for status in Status:
+            self._runs.labels(status.value).set(counted.get(status.value, 0))
+        self._sums.set(connection.execute(select(func.sum(runs.c.sums))).scalar() or 0)
+        self._sessions.set(connection.execute(select(func.count(sessions.c.id))).scalar() or 0)
+        for queue, length in queues.items():
+            self._queues.labels(queue).set(length)
+        return generate_latest(self.registry)
+
+
+class Measured:
+    """Counts every request by its route, not by its path: paths have ids in them."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, and count its answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status, began = 500, perf_counter()
+
+        async def heard(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, heard)
+        finally:
+            method, route = _method(scope["method"]), route_of(scope)
+            self._metrics.requests.labels(method, route, status).inc()
+            if getattr(scope.get("endpoint"), "__module__", None) not in _OF_MEMBERS:
+                self._metrics.durations.labels(method, route).observe(perf_counter() - began)
+
+
+def route_of(scope: Scope) -> str:
+    """Give the pattern of the path that was asked for, once it is known."""
+    return str(getattr(scope.get("route"), "path", _NO_ROUTE))
+
+
+def _method(name: str) -> str:
+    # Anything may stand there, and every new one would be a series for ever.
+    return name if name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD") else "other"

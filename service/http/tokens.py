@@ -1,0 +1,128 @@
+"""Bearer tokens of admins and callers: 256 random bits, shown once, kept as their SHA-256.
+
+    vgp_admin_…     everything
+    vgp_caller_…    `/predict` on the models that it names
+    vgp_page_…      reading the page, in a browser's cookie, for some hours (`service.page.sign_in`)
+
+The prefix lets secret scanners recognise a token that has strayed into a repository. A token of
+this much entropy needs no slow hash: there is nothing to guess.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, select, update
+
+from service.database.tables import token_models, tokens
+
+_BYTES = 32
+
+
+class Role(StrEnum):
+    """Who a token speaks for."""
+
+    ADMIN = "admin"
+    """Whoever runs the coordinator."""
+    CALLER = "caller"
+    """Who may ask named models for predictions."""
+    PAGE = "page"
+    """A browser in which an admin has signed in; it reads, and no bearer can be made of it."""
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token that was found valid; the secret itself is not part of it."""
+
+    id: str
+    role: Role
+    name: str
+    models: frozenset[str]
+    """Ids and aliases, as they were given."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A new token with its secret, for the one time that it is shown."""
+
+    id: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Issued({self.id})"
+
+
+def hash_secret(secret: str) -> bytes:
+    """Give what is stored of a token, or of an invitation's secret."""
+    # Text from the network may hold lone surrogates; they are hashed like anything else.
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
+
+
+def make_secret() -> str:
+    """Give 256 fresh random bits as text that fits into a URL."""
+    return secrets.token_urlsafe(_BYTES)
+
+
+def issue(
+    connection: Connection,
+    role: Role,
+    name: str,
+    *,
+    now: float,
+    expires_at: float | None = None,
+    models: Iterable[str] = (),
+) -> Issued:
+    """Make a token and store its hash."""
+    issued = Issued(str(uuid4()), f"vgp_{role}_{make_secret()}")
+    connection.execute(
+        insert(tokens).values(
+            id=issued.id,
+            role=role,
+            name=name,
+            hash=hash_secret(issued.secret),
+            created_at=now,
+            expires_at=expires_at,
+        )
+    )
+    rows = [{"token_id": issued.id, "model": model} for model in sorted(set(models))]
+    if rows:
+        connection.execute(insert(token_models), rows)
+    return issued
+
+
+def find(connection: Connection, secret: str, *, now: float) -> Token | None:
+    """Give the token of this secret, unless it has expired or been revoked.
+
+    The work is the same whether there is such a token or not: one hash, one look-up by it. An
+    attacker who could time the look-up would learn about the hashes of guesses, not of secrets.
+    """
+    hashed = hash_secret(secret)
+    row = connection.execute(select(tokens).where(tokens.c.hash == hashed)).one_or_none()
+    known = row.hash if row is not None else bytes(32)
+    if not hmac.compare_digest(known, hashed) or row is None or row.revoked_at is not None:
+        return None
+    if row.expires_at is not None and row.expires_at <= now:
+        return None
+    models = connection.execute(
+        select(token_models.c.model).where(token_models.c.token_id == row.id)
+    ).scalars()
+    return Token(row.id, Role(row.role), row.name, frozenset(models))
+
+
+def first_admin(connection: Connection, *, now: float) -> Issued | None:
+    """Make the admin's token where there has never been one."""
+    there = select(tokens.c.id).where(tokens.c.role == Role.ADMIN).limit(1)
+    if connection.execute(there).first() is not None:
+        return None
+    return issue(connection, Role.ADMIN, "admin", now=now)
+
+
+def reset_admin(connection: Connection, *, now: float) -> Issued:
+    """Revoke every admin's token, and what was signed in with them, and make a new one."""
+    valid = tokens.c.role.in_((Role.ADMIN, Role.PAGE)) & tokens.c.revoked_at.is_(None)
+    connection.execute(update(tokens).where(valid).values(revoked_at=now))
+    return issue(connection, Role.ADMIN, "admin", now=now)

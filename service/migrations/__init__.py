@@ -1,1 +1,0 @@
-"""How a database comes to the form of `service.tables`; run by `Database.migrate`."""

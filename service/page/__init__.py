@@ -1,0 +1,1 @@
+"""The page for people: what it shows, its plots, signing in."""

@@ -1,0 +1,310 @@
+"""What the page shows, as plain data, read in one transaction: a view of all sessions, and of one.
+
+Nothing here is a figure of one site: of a member there are its name, its status, whether it is
+there, and what its policy last refused, in the words that it chose to send. Figures are those of
+sums, and of models.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+from sqlalchemy import Connection
+
+from kernels.model.card import Card
+from kernels.model.card_sections import Quality
+from kernels.model.methods import FEDBNR
+from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
+from kernels.rounds.program import Program
+from kernels.scores.metrics import LEVELS
+from service.http.access import APPROVED
+from service.page.plots import calibration_plot, steps_plot
+from service.prediction import models
+from service.prediction.methods import served
+from service.runs import rows as run_rows
+from service.runs.rows import RunRow
+from service.sessions import members, presence, privacy_report, sessions
+from service.sessions.members import Member
+from service.sessions.privacy_report import PrivacyReport
+from service.sessions.sessions import Session
+
+LEVEL = 0.9
+"""The level at which models are compared in a table."""
+_COUNTERS = ("stage", "run", "step", "round")
+
+
+@dataclass(frozen=True)
+class ShownModel:
+    """A model, by what its card says."""
+
+    id: str
+    aliases: tuple[str, ...]
+    created_at: float
+    session_id: str
+    card: Card
+
+    @property
+    def scores(self) -> list[tuple[str, ...]]:
+        """For each target: name, RMSE with its unit, NLL, CRPS, ECE, share inside 90 %."""
+        evaluation = self.card.evaluation
+        if evaluation is None:
+            return []
+        own = evaluation.recalibrated or evaluation.gaussian
+        return [
+            self._scores(i, own[i], evaluation.conformal[i] if evaluation.conformal else None)
+            for i in range(len(self.card.schema.targets))
+        ]
+
+    @property
+    def compared(self) -> list[tuple[str, ...]]:
+        """The same for each method, by target, `fedbnr` first: method, how it is served, scores.
+
+        Nothing where there is one method, or no row to judge by.
+        """
+        evaluation = self.card.evaluation
+        if evaluation is None or not evaluation.students:
+            return []
+        ways = {each.method: " and ".join(each.ensembles) for each in served(self.card)}
+        rows = []
+        for i, own in enumerate(self.scores):
+            rows.append((FEDBNR, "one model", *own))
+            rows += [
+                (each.method, ways[each.method], *self._scores(i, each.quality[i]))
+                for each in evaluation.students
+            ]
+        return rows
+
+    def _scores(
+        self, position: int, own: Quality, conformal: Sequence[float] | None = None
+    ) -> tuple[str, ...]:
+        target, at = self.card.schema.targets[position], LEVELS.index(LEVEL)
+        numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
+        inside = (own.curve if conformal is None else conformal)[at]
+        return (target.name, f"{own.rmse:.4g} {target.unit}", *numbers, f"{inside:.1%}")
+
+    @property
+    def plots(self) -> list[Markup]:
+        """The calibration curve of each target."""
+        evaluation = self.card.evaluation
+        if evaluation is None:
+            return []
+        drawn = []
+        for i, target in enumerate(self.card.schema.targets):
+            curves: dict[str, Sequence[float]] = {"Gaussian": evaluation.gaussian[i].curve}
+            if evaluation.recalibrated is not None:
+                curves["recalibrated"] = evaluation.recalibrated[i].curve
+            if evaluation.conformal is not None:
+                curves["conformal"] = evaluation.conformal[i]
+            rows = evaluation.rows
+            drawn.append(calibration_plot(target.name, evaluation.levels, curves, rows=rows))
+        return drawn
+
+    @property
+    def compared_plots(self) -> list[Markup]:
+        """The calibration curves of all methods, a plot for each target."""
+        evaluation = self.card.evaluation
+        if evaluation is None or not evaluation.students:
+            return []
+        first = evaluation.recalibrated or evaluation.gaussian
+        return [
+            calibration_plot(
+                f"{target.name}, by method",
+                evaluation.levels,
+                {FEDBNR: first[i].curve}
+                | {each.method: each.quality[i].curve for each in evaluation.students},
+                rows=evaluation.rows,
+            )
+            for i, target in enumerate(self.card.schema.targets)
+        ]
+
+
+@dataclass(frozen=True)
+class ShownStage:
+    """A stage of a run: what it sums, and whether it is over."""
+
+    name: str
+    most_sums: int
+    state: str
+    """done, running or next; of a run that has failed or was cancelled, stopped or unreached."""
+
+
+@dataclass(frozen=True)
+class ShownRun:
+    """A run with its stages; `waiting_for` are names."""
+
+    row: RunRow
+    stages: tuple[ShownStage, ...]
+    waiting_for: tuple[str, ...]
+
+    @property
+    def most_sums(self) -> int:
+        """At most how many sums it asks for in all."""
+        return sum(stage.most_sums for stage in self.stages)
+
+
+@dataclass(frozen=True)
+class Outline:
+    """A session in the list of all."""
+
+    session: Session
+    approved: int
+    present: int
+    run: ShownRun | None
+    """The newest."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A session with all that is known of it."""
+
+    session: Session
+    members: tuple[Member, ...]
+    present: frozenset[str]
+    run: ShownRun | None
+    metrics: tuple[dict[str, Any], ...]
+    earlier: tuple[RunRow, ...]
+    models: tuple[ShownModel, ...]
+    columns: tuple[str, ...]
+    disclosed: tuple[StageDisclosure, ...]
+    privacy: PrivacyReport
+
+    @property
+    def approved(self) -> int:
+        """How many members take part in what starts now."""
+        return sum(member.status == APPROVED for member in self.members)
+
+    @property
+    def plots(self) -> list[Markup]:
+        """The metrics of the newest run by step, a plot for each."""
+        return _plots(self.metrics)
+
+    @property
+    def spending(self) -> Markup:
+        """How ε grew by sum; nothing without differential privacy."""
+        points = [(float(each.sums), each.epsilon) for each in self.privacy.over_time]
+        return steps_plot("ε spent, by sum", [[(0.0, 0.0), *points]]) if points else Markup("")
+
+    @property
+    def steps(self) -> list[tuple[str, list[str], list[list[object]]]]:
+        """The same as tables: algorithm, columns, rows."""
+        return _tables(self.metrics)
+
+
+def outlines(
+    connection: Connection, awaited: Mapping[str, tuple[str, ...]], *, now: float
+) -> list[Outline]:
+    """Give all sessions, the newest first; `awaited` has whom each open run waits for."""
+    found = []
+    for session in reversed(sessions.every(connection)):
+        there = presence.present(connection, session.id, now=now)
+        approved = {each.name for each in members.approved(connection, session.id)}
+        rows = run_rows.listed(connection, session.id)
+        run = _run(rows[0], awaited) if rows else None
+        found.append(Outline(session, len(approved), len(there & approved), run))
+    return found
+
+
+def view(
+    connection: Connection,
+    session_id: str,
+    awaited: Mapping[str, tuple[str, ...]],
+    *,
+    now: float,
+) -> View:
+    """Give one session."""
+    session = sessions.find(connection, session_id)
+    program = Program.from_json(session.program)
+    rows = run_rows.listed(connection, session_id)
+    return View(
+        session=session,
+        members=tuple(members.roster(connection, session_id)),
+        present=presence.present(connection, session_id, now=now),
+        run=_run(rows[0], awaited) if rows else None,
+        metrics=tuple(run_rows.metrics(connection, rows[0].id)) if rows else (),
+        earlier=tuple(rows[1:]),
+        models=tuple(m for m in shown_models(connection) if m.session_id == session_id),
+        columns=columns_read(program.schema),
+        disclosed=stages_disclosed(program),
+        privacy=privacy_report.report(connection, session_id),
+    )
+
+
+def shown_models(connection: Connection) -> list[ShownModel]:
+    """Give all models, the newest first."""
+    return [
+        ShownModel(
+            each.id,
+            each.aliases,
+            each.created_at,
+            each.session_id,
+            Card.from_json(models.card(connection, each.id)),
+        )
+        for each in models.listed(connection)
+    ]
+
+
+def _run(row: RunRow, awaited: Mapping[str, tuple[str, ...]]) -> ShownRun:
+    stages = stages_disclosed(Program.from_json(row.program))
+    done = len(stages) if row.status == "done" else row.stage
+    here, later = ("running", "next") if row.is_open else ("stopped", "unreached")
+    return ShownRun(
+        row,
+        tuple(
+            ShownStage(
+                stage.algorithm.partition("/")[0],
+                stage.sums,
+                "done" if i < done else here if i == done else later,
+            )
+            for i, stage in enumerate(stages)
+        ),
+        awaited.get(row.id, ()) if row.is_open else (),
+    )
+
+
+def _by_stage(metrics: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    stages: dict[object, list[Mapping[str, Any]]] = {}
+    for told in metrics:
+        stages.setdefault(told.get("stage"), []).append(told)
+    return list(stages.values())
+
+
+def _figures(told: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Give the names of the figures that any step has."""
+    names = dict.fromkeys(name for each in told for name in sorted(each))
+    return [
+        name
+        for name in names
+        if name not in (*_COUNTERS, "algorithm")
+        and any(isinstance(each.get(name), int | float) for each in told)
+    ]
+
+
+def _plots(metrics: Iterable[Mapping[str, Any]]) -> list[Markup]:
+    drawn = []
+    for told in _by_stage(metrics):
+        for name in _figures(told):
+            passes: dict[object, list[tuple[float, float]]] = {}
+            for each in told:
+                line = passes.setdefault(each.get("run"), [])
+                value = each.get(name)
+                if isinstance(value, int | float):
+                    line.append((each.get("step", each.get("round", len(line))), value))
+            title = f"{told[0]['algorithm']}: {name.replace('_', ' ')}"
+            drawn.append(steps_plot(title, list(passes.values())))
+    return drawn
+
+
+def _tables(
+    metrics: Iterable[Mapping[str, Any]],
+) -> list[tuple[str, list[str], list[list[object]]]]:
+    tables = []
+    for told in _by_stage(metrics):
+        names = [name for name in _COUNTERS[1:] if name in told[0]] + _figures(told)
+        rows: list[list[object]] = [[_shown(each.get(name)) for name in names] for each in told]
+        tables.append((str(told[0]["algorithm"]), names, rows))
+    return tables
+
+
+def _shown(value: object) -> object:
+    return f"{value:.5g}" if isinstance(value, float) else "–" if value is None else value

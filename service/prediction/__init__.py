@@ -1,0 +1,1 @@
+"""Stored models and `/predict` in its three formats."""

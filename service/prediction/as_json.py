@@ -1,0 +1,280 @@
+"""Predictions as JSON: a table as records or as columns in, numbers that keep their last bit out.
+
+Strict on the way in: unknown fields, a field twice, NaN and Infinity are refused (a missing cell is
+null). What is wrong with the table is said all at once, by column, never with a value
+(`kernels.tables.records`). Columns that the model does not know are ignored there.
+
+On the way out an end of an interval that is infinite is null, as JSON has no infinity: so few
+calibration rows, or a level so high, can promise no end.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from kernels.errors import (
+    EmptyTable,
+    MissingColumn,
+    MissingValue,
+    PredictionError,
+    TableError,
+    TableRefused,
+)
+from kernels.model.methods import METHODS
+from kernels.model.prediction import Interval, Predictions
+from kernels.tables.problems import ROWS_SHOWN
+from kernels.tables.records import Records
+from kernels.tables.schema import Schema
+from service.http.request_models import Sent, read_table_json
+from service.prediction.prediction import Answer
+
+Numbers = list[float]
+Kind = Literal["conformal", "student_t", "gaussian"]
+Level = Annotated[float, Field(gt=0, lt=1)]
+
+
+METHOD: Any = Field(
+    default=None,
+    max_length=100,
+    description="By which of the model's methods; by default its first, which is fedbnr where the "
+    "model has the global linear layer.",
+    json_schema_extra={"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "null"}]},
+    examples=[METHODS[0]],
+)
+Ensemble = Literal["distilled", "open"]
+ENSEMBLE: Any = Field(
+    default=None,
+    description="Of a method that makes many sites' predictions into one: distilled, the default, "
+    "by the model's student; open, by the samples of those hospitals that show them now.",
+)
+KIND: Any = Field(
+    default=None,
+    description="conformal: keeps its level whatever the residuals' law; the default of fedbnr. "
+    "student_t: of the calibrated law. gaussian: the method's own word, all that others have.",
+)
+
+
+class Asked(Sent):
+    """A table to predict: `records` or `columns`, not both."""
+
+    model: str = Field(description="The id of a model, or an alias.", examples=["stay"])
+    records: list[Any] | None = Field(
+        default=None,
+        description="One object for each row, with a cell for each feature; null where missing.",
+        json_schema_extra={"items": {"type": "object"}},
+        examples=[[{"age": 61, "lactate": None, "ward": "medical"}]],
+    )
+    columns: dict[str, Any] | None = Field(
+        default=None,
+        description="One list for each feature, all of one length.",
+        json_schema_extra={"additionalProperties": {"type": "array"}},
+    )
+    intervals: list[Level] = Field(
+        default=[], max_length=20, description="Levels of central intervals.", examples=[[0.9]]
+    )
+    interval_kind: Kind | None = KIND
+    method: str | None = METHOD
+    ensemble: Ensemble | None = ENSEMBLE
+
+    @model_validator(mode="after")
+    def _one_table(self) -> Self:
+        if (self.records is None) == (self.columns is None):
+            raise ValueError("give the table as records or as columns, one of them")
+        return self
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has; of uneven columns, the most."""
+        if self.columns is None:
+            return len(self.records or ())
+        return max((len(c) for c in self.columns.values() if isinstance(c, list)), default=0)
+
+    def table(self, schema: Schema) -> Mapping[str, object]:
+        """Return the columns that a schema asks for, as far as they are there."""
+        return _columns(schema, self.records) if self.columns is None else self.columns
+
+
+class IntervalOut(BaseModel):
+    """A central interval for each row; null where it has no end."""
+
+    level: float
+    kind: Kind
+    lower: list[float | None]
+    upper: list[float | None]
+
+
+class TargetOut(BaseModel):
+    """One target's predictions, in its unit; variances null where `withheld` says why.
+
+    A method other than fedbnr has one variance, and its latent and noise variance are null.
+    """
+
+    name: str
+    unit: str
+    mean: Numbers
+    variance: Numbers | None = Field(
+        description="Of a new observation. fedbnr: latent_variance + noise_variance, calibrated. "
+        "Other methods: what the sites together do not know, and noise, in one; not recalibrated."
+    )
+    latent_variance: Numbers | None
+    noise_variance: Numbers | None
+    intervals: list[IntervalOut] | None
+
+
+class WithheldOut(BaseModel):
+    """Why there are means only."""
+
+    code: str
+    detail: str
+
+
+class Predicted(BaseModel):
+    """The answer, in the order of the rows asked."""
+
+    model: str = Field(description="The model's id, also where an alias was asked.")
+    method: str = Field(description="By which it was predicted, also where none was named.")
+    ensemble: Ensemble | None = Field(
+        description="How many sites' predictions were made into one; null for fedbnr."
+    )
+    members: int | None = Field(
+        description="Of the open ensemble: how many hospitals are in it now; else null."
+    )
+    cohort: int | None = Field(description="Of the open ensemble: how many took part in the run.")
+    rows: int
+    targets: list[TargetOut]
+    extrapolates: list[bool] = Field(
+        description="Whether a number of the row is outside the bounds of its column."
+    )
+    withheld: WithheldOut | None
+
+
+def read(body: bytes) -> Asked:
+    """Read a request; the body is not trusted."""
+    return read_table_json(Asked, body)
+
+
+def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
+    """Write an answer as `Predicted`; floats survive it to the last bit."""
+    predictions, withheld = answer.predictions, answer.withheld
+    targets = _means(predictions)
+    if withheld is None:
+        _add_variances(targets, predictions, intervals, kind)
+    plain = {
+        "model": answer.model_id,
+        "method": predictions.method,
+        "ensemble": answer.ensemble,
+        "members": answer.members,
+        "cohort": answer.cohort,
+        "rows": len(predictions),
+        "targets": targets,
+        "extrapolates": predictions.extrapolates.tolist(),
+        "withheld": withheld and {"code": withheld.code, "detail": str(withheld)},
+    }
+    try:
+        return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
+    except ValueError as error:
+        raise _not_finite() from error
+
+
+def check_finite(predictions: Predictions) -> None:
+    """Refuse predictions that are no numbers, as JSON would."""
+    for values in (predictions.mean, predictions.variance):
+        if not values.isfinite().all():
+            raise _not_finite()
+
+
+def _not_finite() -> PredictionError:
+    return PredictionError(
+        "the model has no finite prediction for these rows: they are too far from all that it "
+        "has seen"
+    )
+
+
+def _means(predictions: Predictions) -> list[dict[str, Any]]:
+    unknown = dict.fromkeys(("variance", "latent_variance", "noise_variance", "intervals"))
+    return [
+        {"name": target.name, "unit": target.unit, "mean": mean, **unknown}
+        for target, mean in zip(predictions.targets, predictions.mean.mT.tolist(), strict=True)
+    ]
+
+
+def _add_variances(
+    targets: list[dict[str, Any]], predictions: Predictions, levels: list[float], kind: str | None
+) -> None:
+    kind = predictions.interval_kind if kind is None else kind
+    intervals = [(level, predictions.interval(level, kind)) for level in levels]
+    for position, (target, variance) in enumerate(
+        zip(targets, predictions.variance.mT.tolist(), strict=True)
+    ):
+        target["variance"] = variance
+        target["intervals"] = [
+            {"level": level, "kind": kind, **_ends(interval, position)}
+            for level, interval in intervals
+        ]
+    if predictions.divided is not None:
+        latent, noise = predictions.divided
+        for target, own, one in zip(targets, latent.mT.tolist(), noise.tolist(), strict=True):
+            target["latent_variance"] = own
+            target["noise_variance"] = [one] * len(predictions)
+
+
+def _ends(interval: Interval, target: int) -> dict[str, list[float | None]]:
+    return {
+        name: [end if math.isfinite(end) else None for end in ends[:, target].tolist()]
+        for name, ends in interval._asdict().items()
+    }
+
+
+def _columns(schema: Schema, records: list[Any] | None) -> Mapping[str, object]:
+    """Turn records into columns; each record must have every column of the schema."""
+    if not records:
+        raise EmptyTable("the table has no rows; pass at least one")
+    names = [column.name for column in schema.features]
+    try:
+        return {name: [record[name] for record in records] for name in names}
+    except (KeyError, TypeError, IndexError):
+        raise TableRefused(_problems(schema, names, records)) from None
+
+
+def _problems(schema: Schema, names: list[str], records: list[Any]) -> list[TableError]:
+    """Say what is wrong with records of which some lack a column, or are no objects."""
+    strange = [row for row, record in enumerate(records) if not isinstance(record, dict)]
+    if strange:
+        return [TableError(f"{_counted(strange, records)} are no objects; pass one for each row")]
+    lacking = {
+        name: [row for row, record in enumerate(records) if name not in record] for name in names
+    }
+    problems: list[TableError] = [
+        MissingColumn(
+            name,
+            f"{_counted(rows, records)} do not have it; add it, null where the cell is missing",
+            rows=len(rows),
+        )
+        for name, rows in lacking.items()
+        if 0 < len(rows) < len(records)
+    ]
+    partial = {problem.column for problem in problems if isinstance(problem, MissingColumn)}
+    try:
+        Records.for_prediction(
+            schema,
+            {
+                name: [record.get(name) for record in records]
+                for name, rows in lacking.items()
+                if len(rows) < len(records)
+            },
+        )
+    except TableRefused as refused:
+        problems += [
+            each
+            for each in refused.problems
+            if not (isinstance(each, MissingValue) and each.column in partial)
+        ]
+    return problems
+
+
+def _counted(rows: list[int], records: list[Any]) -> str:
+    shown = ", ".join(map(str, rows[:ROWS_SHOWN])) + (" …" if len(rows) > ROWS_SHOWN else "")
+    return f"{len(rows)} of {len(records)} records (counted from 0: {shown})"

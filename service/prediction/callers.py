@@ -1,0 +1,76 @@
+"""Callers: whoever may ask named models for predictions, by a token of their own."""
+
+from dataclasses import dataclass
+
+from pydantic import Field
+from sqlalchemy import Connection, select, update
+
+from service.database.tables import aliases, models, token_models
+from service.database.tables import tokens as token_table
+from service.errors import NotFound
+from service.http import tokens
+from service.http.request_models import Name, Seconds, Sent
+from service.http.tokens import Issued, Role
+
+
+class NewCaller(Sent):
+    """Who asks, and which models (ids or aliases); without an expiry until revoked."""
+
+    name: Name
+    models: list[str] = Field(min_length=1, max_length=100)
+    expires_in_s: Seconds | None = None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """What is known of a caller; the token is not."""
+
+    id: str
+    name: str
+    models: tuple[str, ...]
+    created_at: float
+    expires_at: float | None
+    revoked_at: float | None
+
+
+def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[Caller, Issued]:
+    """Make a caller for models that exist, and give its token for the one time it is shown."""
+    known = set(connection.execute(select(models.c.id)).scalars())
+    known |= set(connection.execute(select(aliases.c.alias)).scalars())
+    unknown = sorted(set(new.models) - known)
+    if unknown:
+        raise NotFound(f"No model or alias is called {', '.join(map(repr, unknown))}.")
+    expires_at = None if new.expires_in_s is None else now + new.expires_in_s
+    issued = tokens.issue(
+        connection, Role.CALLER, new.name, now=now, expires_at=expires_at, models=new.models
+    )
+    named = tuple(sorted(set(new.models)))
+    return Caller(issued.id, new.name, named, now, expires_at, None), issued
+
+
+def every(connection: Connection) -> list[Caller]:
+    """Give all callers, also those that were revoked."""
+    named: dict[str, list[str]] = {}
+    for row in connection.execute(select(token_models).order_by(token_models.c.model)):
+        named.setdefault(row.token_id, []).append(row.model)
+    query = select(token_table).where(token_table.c.role == Role.CALLER)
+    return [
+        Caller(
+            row.id,
+            row.name,
+            tuple(named.get(row.id, ())),
+            row.created_at,
+            row.expires_at,
+            row.revoked_at,
+        )
+        for row in connection.execute(query.order_by(token_table.c.created_at))
+    ]
+
+
+def revoke(connection: Connection, caller_id: str, *, now: float) -> None:
+    """Make a caller's token worthless."""
+    here = (token_table.c.id == caller_id) & (token_table.c.role == Role.CALLER)
+    revoked = update(token_table).where(here, token_table.c.revoked_at.is_(None))
+    connection.execute(revoked.values(revoked_at=now))
+    if connection.execute(select(token_table.c.id).where(here)).first() is None:
+        raise NotFound("No such caller.")

@@ -1,0 +1,47 @@
+"""Models in memory, ready to predict: each read and factorised once, the least used ones dropped.
+
+A model is found in the database by its id before it is looked for here, so one that was deleted, or
+an alias that points elsewhere, takes effect at once, on every replica. What stays here of a deleted
+model is memory, given back when others need it.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from threading import Lock
+
+from kernels.model.model import Model
+
+
+class LoadedModels:
+    """At most `most` models by id. Threads that ask for one that is being read wait for it."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = Lock()
+        self._models: OrderedDict[str, Future[Model]] = OrderedDict()
+
+    def get(self, model_id: str, load: Callable[[], Model]) -> Model:
+        """Return the model, by `load` if it is not here; a failure is not remembered."""
+        with self._lock:
+            found = self._models.get(model_id)
+            model = found or self._models.setdefault(model_id, Future())
+            self._models.move_to_end(model_id)
+            while len(self._models) > self._most:
+                self._models.popitem(last=False)
+        if found is None:
+            try:
+                model.set_result(load())
+            except BaseException as error:
+                self.drop(model_id)
+                model.set_exception(error)
+                raise
+        return model.result()
+
+    def drop(self, model_id: str) -> None:
+        """Give the memory of a model back."""
+        with self._lock:
+            self._models.pop(model_id, None)
+
+    def __len__(self) -> int:
+        return len(self._models)

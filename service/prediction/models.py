@@ -1,0 +1,165 @@
+"""Finished models: stored once, found by id or alias, gone at once when they are deleted.
+
+An id is a hash of a model's card, and through it of its bytes: what an id stands for never changes.
+An alias is a name that an admin points at a model, and later at a better one. It never has the form
+of an id, so a name is one or the other.
+
+Whoever may not use a model is answered as if it were not there.
+"""
+
+import re
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+
+from kernels.errors import KernelsError
+from kernels.model.artifact import Artifact
+from kernels.model.card import ID_DIGITS, Card
+from service.database.tables import aliases, models
+from service.errors import AliasInvalid, ModelDamaged, NotFound
+from service.http.access import ModelAccess
+from service.runs import open_samples
+
+_ID = re.compile(f"[0-9a-f]{{{ID_DIGITS}}}")
+_ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+# Every prediction asks one of these: built once, they cost half of what they would otherwise.
+_BY_ID = select(models.c.id).where(models.c.id == bindparam("name"))
+_BY_ALIAS = select(aliases.c.model_id).where(aliases.c.alias == bindparam("name"))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """What a list of models says of one."""
+
+    id: str
+    session_id: str
+    run_id: str
+    created_at: float
+    aliases: tuple[str, ...]
+
+
+def store(
+    connection: Connection, *, session_id: str, run_id: str, artifact: Artifact, now: float
+) -> str:
+    """Keep a model that a run has made, and return its id; the same one again changes nothing."""
+    connection.execute(
+        _insert(connection)(models)
+        .values(
+            id=artifact.id,
+            session_id=session_id,
+            run_id=run_id,
+            card=artifact.card.to_json(),
+            artifact=artifact.to_bytes(),
+            created_at=now,
+        )
+        .on_conflict_do_nothing()
+    )
+    return artifact.id
+
+
+def listed(connection: Connection) -> list[Listed]:
+    """List all models, the newest first, with the aliases that point at each."""
+    names: dict[str, list[str]] = {}
+    for row in connection.execute(select(aliases).order_by(aliases.c.alias)):
+        names.setdefault(row.model_id, []).append(row.alias)
+    columns = models.c.id, models.c.session_id, models.c.run_id, models.c.created_at
+    found = connection.execute(select(*columns).order_by(models.c.created_at.desc(), models.c.id))
+    return [Listed(*row, aliases=tuple(names.get(row.id, ()))) for row in found]
+
+
+def resolve(connection: Connection, name: str, access: ModelAccess) -> str:
+    """Return the id of the model that an id or alias stands for now, if it may be used.
+
+    A token that names a model by one name may use it by another: what counts is the model.
+    """
+    found = _find(connection, name)
+    if found is None:
+        raise _unknown(name)
+    if not (access.everything or name in access.names):
+        names = connection.execute(select(aliases.c.alias).where(aliases.c.model_id == found))
+        owner = select(models.c.session_id).where(models.c.id == found)
+        session_id = connection.execute(owner).scalar_one_or_none()
+        if not access.allows(found, *names.scalars(), session_id=session_id):
+            raise _unknown(name)
+    return found
+
+
+def card(connection: Connection, model_id: str) -> str:
+    """Return a model's card, as its canonical JSON."""
+    found = connection.execute(select(models.c.card).where(models.c.id == model_id)).scalar()
+    if found is None:
+        raise _unknown(model_id)
+    return str(found)
+
+
+def artifact(connection: Connection, model_id: str) -> bytes:
+    """Return a model's bytes."""
+    found = connection.execute(select(models.c.artifact).where(models.c.id == model_id)).scalar()
+    if found is None:
+        raise _unknown(model_id)
+    return bytes(found)
+
+
+def load(connection: Connection, model_id: str) -> Artifact:
+    """Read a model, checked against its id: a damaged database must not predict."""
+    text, data = card(connection, model_id), artifact(connection, model_id)
+    try:
+        return Artifact.from_bytes(data, Card.from_json(text), expected_id=model_id)
+    except KernelsError as error:
+        raise ModelDamaged(
+            f"The model {model_id} is damaged in the coordinator's database: restore it from a "
+            "backup, or delete it."
+        ) from error
+
+
+def point(connection: Connection, alias: str, model_id: str, *, now: float) -> None:
+    """Let an alias stand for a model from now on, whatever it stood for before."""
+    if not _ALIAS.fullmatch(alias) or _ID.fullmatch(alias):
+        raise AliasInvalid(
+            "An alias has 1 to 100 letters, digits, dots, dashes or underscores, begins with a "
+            f"letter or a digit, and has not the form of a model's id; {alias!r:.120} does not fit."
+        )
+    # On PostgreSQL the lock keeps the model from being deleted in between.
+    there = select(models.c.id).where(models.c.id == model_id).with_for_update(key_share=True)
+    if connection.execute(there).first() is None:
+        raise _unknown(model_id)
+    connection.execute(
+        _insert(connection)(aliases)
+        .values(alias=alias, model_id=model_id, set_at=now)
+        .on_conflict_do_update(index_elements=["alias"], set_={"model_id": model_id, "set_at": now})
+    )
+
+
+def remove_alias(connection: Connection, alias: str) -> None:
+    """Let an alias stand for nothing."""
+    if not connection.execute(delete(aliases).where(aliases.c.alias == alias)).rowcount:
+        raise NotFound(f"There is no alias {alias!r:.120}.")
+
+
+def remove(connection: Connection, model_id: str) -> None:
+    """Delete a model, every alias that points at it, and what members have shown for it."""
+    open_samples.remove(connection, model_id)
+    if not connection.execute(delete(models).where(models.c.id == model_id)).rowcount:
+        raise _unknown(model_id)
+
+
+def _find(connection: Connection, name: str) -> str | None:
+    if _ID.fullmatch(name):
+        query = _BY_ID
+    elif _ALIAS.fullmatch(name):
+        query = _BY_ALIAS
+    else:
+        return None
+    found: str | None = connection.execute(query, {"name": name}).scalar()
+    return found
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"There is no model {name!r:.120} here that you may use.")
+
+
+def _insert(connection: Connection) -> type[sqlite.Insert] | type[postgresql.Insert]:
+    """Give the INSERT of this database, which says what happens where the row is there."""
+    return sqlite.Insert if connection.dialect.name == "sqlite" else postgresql.Insert

@@ -1,0 +1,88 @@
+"""Open ensembles in memory, ready to predict; who is in one is asked of the database each time.
+
+So a member that withdrew, or was suspended, or whose model was deleted, is in no prediction that is
+asked for afterwards, on any replica. What memory still holds of it is dropped at once where the
+withdrawal arrived, on other replicas when they hear of it, and at the latest at the next prediction
+of that model.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from threading import Lock
+
+from kernels.errors import KernelsError, NotFitted
+from kernels.model.model import Model
+from kernels.rounds.ensemble.open_ensemble import OpenEnsemble
+from service.database.database import Database
+from service.errors import ModelDamaged
+from service.runs import open_samples
+from service.runs.open_samples import Present
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The ensemble of those who show their samples, and of how many it could be."""
+
+    session_id: str
+    who: Present
+    ensemble: OpenEnsemble
+    cohort: int
+
+
+class OpenEnsembles:
+    """At most `most` of them, by the id of their model."""
+
+    def __init__(self, database: Database, most: int) -> None:
+        self._database = database
+        self._most = most
+        self._lock = Lock()
+        self._kept: OrderedDict[str, Serving] = OrderedDict()
+        self._drops = 0
+
+    def get(self, model_id: str, model: Model) -> Serving:
+        """Give a model's ensemble as it is now."""
+        drops = self._drops
+        with self._database.reading() as connection:
+            who = open_samples.present(connection, model_id)
+            with self._lock:
+                kept = self._kept.get(model_id)
+                if kept is not None and kept.who != who:
+                    kept = None
+                    del self._kept[model_id]
+            if not who:
+                raise NotFitted(
+                    "no hospital shows its samples for this model: ask without `ensemble`, for "
+                    "the student of all of them"
+                )
+            if kept is None:
+                try:
+                    read = open_samples.load(connection, model_id, who)
+                    ensemble = OpenEnsemble.of(model, read.program, read.samples)
+                    kept = Serving(read.session_id, who, ensemble, read.cohort)
+                except KernelsError as error:
+                    raise ModelDamaged(
+                        f"Samples of the model {model_id} are damaged in the coordinator's "
+                        "database: restore it from a backup, or delete the model."
+                    ) from error
+        with self._lock:
+            if drops != self._drops:  # it may have in it what was withdrawn while it was read
+                return kept
+            self._kept[model_id] = kept
+            self._kept.move_to_end(model_id)
+            while len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return kept
+
+    def forget(self, model_id: str) -> None:
+        """Give the memory of a deleted model's ensemble back: nobody will ask for it again."""
+        with self._lock:
+            self._drops += 1
+            self._kept.pop(model_id, None)
+
+    def drop(self, session_id: str) -> None:
+        """Give the memory of a session's ensembles back."""
+        with self._lock:
+            self._drops += 1
+            for model_id, kept in tuple(self._kept.items()):
+                if kept.session_id == session_id:
+                    del self._kept[model_id]

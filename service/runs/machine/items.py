@@ -1,0 +1,82 @@
+"""What a member has to do next: derived from what it has not answered yet; there is no cursor.
+
+Whoever lost an answer, or its own memory of having answered, simply asks again.
+"""
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from privacy.securesum.summation import Summation
+from privacy.securesum.wire import Message
+from service.runs.machine.run import Run
+
+
+@dataclass(frozen=True)
+class Item:
+    """One thing to do, with the message that asks for it."""
+
+    kind: str
+    message: Message
+    more: Mapping[str, object] = field(default_factory=dict)
+
+
+def item_for(run: Run, key: bytes) -> Item | None:
+    """Give what a run that is open asks of one member, if anything."""
+    if run.outcome is not None or key not in run.attendance.expected(run.epoch):
+        return None
+    epoch = run.epoch.epoch
+    if epoch is None:
+        return None if key in run.epoch.advertised else _opening(run)
+    if key not in epoch.members:
+        return None
+    rank = epoch.rank(key)
+    if run.epoch.missing_boxes:
+        return _adverts(run) if rank in run.epoch.missing_boxes else None
+    if run.slot is None or run.work_due:
+        return None
+    return _of_slot(run, run.slot, rank)
+
+
+def _of_slot(run: Run, slot: Summation, rank: int) -> Item | None:
+    proof, proposal, certificate = slot.abandon_proof, slot.proposal, slot.certificate
+    if proof is not None:
+        return Item("abandoned", proof)
+    if slot.abandoning:
+        asked = rank not in slot.abandoned_by
+        return Item("abandon", slot.abandon_request()) if asked else None
+    if proposal is None:
+        return _task(run, slot, rank) if rank in slot.dropped else None
+    if rank not in proposal.survivors:
+        return None
+    if certificate is None:
+        return None if rank in slot.certified_by else Item("proposal", proposal)
+    if rank in slot.silent:
+        return Item("certificate", certificate)
+    if run.repairing and not slot.has_repaired(rank):
+        return Item("repair", slot.repair_request(rank))
+    return None
+
+
+def _opening(run: Run) -> Item:
+    plan = run.plan
+    more = {"program": plan.text, "run_kind": plan.kind, "seed": plan.seed}
+    return Item("opening", run.epoch.opening(), more)
+
+
+def _adverts(run: Run) -> Item:
+    roster = [{"name": member.name, "key": member.key.hex()} for member in run.roster.members]
+    return Item("adverts", run.epoch.close_adverts(), {"roster": roster})
+
+
+def _task(run: Run, slot: Summation, rank: int) -> Item:
+    delivery = None
+    if run.epoch.holds_boxes_for(rank):
+        delivery = base64.b64encode(run.epoch.delivery(rank).encode()).decode()
+    more = {
+        "broadcast": run.broadcast.address,
+        "broadcast_octets": run.broadcast.text,
+        "delivery": delivery,
+        "stage": run.position.stage,
+    }
+    return Item("task", slot.task, more)

@@ -1,0 +1,74 @@
+"""Notices between replicas: members that wait at one hear at once what happened at another.
+
+PostgreSQL delivers a notice when the transaction that gave it commits (LISTEN and NOTIFY). One that
+is lost, as while the connection is away, costs a moment: who waits also looks by itself now and
+then. With SQLite there is one process, and nobody to tell.
+"""
+
+import logging
+from collections.abc import Callable
+from threading import Event, Thread
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.database.database import Database
+
+log = logging.getLogger(__name__)
+
+_CHANNEL = "veilgp"
+_STOP_WITHIN_S = 0.2
+_AGAIN_AFTER_S = 2.0
+
+
+def tell(connection: Connection, session_id: str, *, sender: str = "") -> None:
+    """Tell all replicas but the sender, when this transaction commits, that a session changed."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_notify(_CHANNEL, f"{session_id} {sender}")))
+
+
+class Listener:
+    """A thread that hears other replicas' notices, from `start` to `stop`."""
+
+    def __init__(self, database: Database, heard: Callable[[str], None], *, own: str) -> None:
+        """Call `heard` with a session's id; notices of the sender `own` are no news."""
+        self._database = database
+        self._heard = heard
+        self._own = own
+        self._stopping = Event()
+        self._thread = Thread(target=self._listen, name="veilgp-listener", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen, where there may be another replica."""
+        if not self._database.is_sqlite:
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Hear nothing any more."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _listen(self) -> None:
+        from psycopg import Error  # only who has PostgreSQL has its driver
+
+        while not self._stopping.is_set():
+            try:
+                self._hear()
+            except (SQLAlchemyError, Error):
+                log.exception("the database does not answer; other replicas' notices are late")
+                self._stopping.wait(_AGAIN_AFTER_S)
+
+    def _hear(self) -> None:
+        with self._database.engine.connect() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT")
+            connection.exec_driver_sql(f"LISTEN {_CHANNEL}")
+            try:
+                driver = connection.connection.driver_connection
+                while driver is not None and not self._stopping.is_set():
+                    for notice in driver.notifies(timeout=_STOP_WITHIN_S):
+                        session_id, _, sender = notice.payload.partition(" ")
+                        if sender != self._own:
+                            self._heard(session_id)
+            finally:
+                connection.invalidate()  # it would listen on, whatever it is used for next

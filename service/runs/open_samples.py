@@ -1,0 +1,199 @@
+"""Samples that members show of their own models: one file of each member, for each run that asks.
+
+    asked for by the run's program → shown, the same octets or none → withdrawn, for good
+
+Whoever is in a run's ensemble is read from here at every prediction: members that are approved and
+have not withdrawn. A withdrawal is of all runs of a session so far, whether or not anything was
+shown: what is under way, or sent again, is refused afterwards. The octets are deleted with it.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from kernels.rounds.ensemble.open_ensemble import OpenSamples, open_stage
+from kernels.rounds.program import Program
+from service.database.tables import members, models, open_samples, run_members, runs
+from service.errors import NotFound, SamplesDiffer, SamplesNotAsked, SamplesWithdrawn
+from service.http.access import APPROVED
+from service.runs.machine.run import Status
+
+# Every prediction of an open ensemble asks this: built once, it costs half.
+_PRESENT = (
+    select(open_samples.c.key, open_samples.c.sha256)
+    .join(models, models.c.run_id == open_samples.c.run_id)
+    .join(
+        members,
+        (members.c.session_id == models.c.session_id) & (members.c.key == open_samples.c.key),
+    )
+    .where(
+        models.c.id == bindparam("model_id"),
+        open_samples.c.withdrawn_at.is_(None),
+        members.c.status == APPROVED,
+    )
+    .order_by(open_samples.c.key)
+)
+
+Present = tuple[tuple[bytes, str], ...]
+"""Key and SHA-256 of all whose samples are in an ensemble."""
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a member of a run has shown, or withdrawn."""
+
+    name: str
+    samples: int | None
+    octets: int | None
+    sha256: str | None
+    shown_at: float | None
+    withdrawn_at: float | None
+
+
+def expected(connection: Connection, session_id: str, run_id: str, key: bytes) -> Program:
+    """Give the program that asks a member for samples, if it still may show any."""
+    row = connection.execute(
+        select(runs.c.program, runs.c.status, runs.c.model_id)
+        .join(run_members)
+        .where(runs.c.id == run_id, runs.c.session_id == session_id, run_members.c.key == key)
+    ).one_or_none()
+    if row is None:
+        raise NotFound("There is no such run in this session.")
+    program = Program.from_json(row.program)
+    if open_stage(program) is None or row.status != Status.DONE or row.model_id is None:
+        raise SamplesNotAsked("The run asks for no samples, or has not made a model yet.")
+    if connection.execute(select(models.c.id).where(models.c.id == row.model_id)).first() is None:
+        raise SamplesNotAsked("The run's model was deleted: its ensemble is, too.")
+    found = _own(connection, run_id, key)
+    if found is not None and found.withdrawn_at is not None:
+        raise SamplesWithdrawn(
+            "This hospital has withdrawn from the open ensemble of this run; that is for good."
+        )
+    return program
+
+
+def show(
+    connection: Connection,
+    run_id: str,
+    key: bytes,
+    samples: OpenSamples,
+    data: bytes,
+    *,
+    now: float,
+) -> None:
+    """Keep a member's samples, read from `data`; the same octets again are well.
+
+    Only after `expected`, in the same transaction: a withdrawal may have come in between.
+    """
+    digest, found = hashlib.sha256(data).hexdigest(), _own(connection, run_id, key)
+    if found is None:
+        connection.execute(
+            insert(open_samples).values(
+                run_id=run_id,
+                key=key,
+                sha256=digest,
+                samples=len(samples.samples),
+                octets=len(data),
+                shown_at=now,
+                body=data,
+            )
+        )
+    elif found.sha256 != digest:
+        raise SamplesDiffer(
+            "This hospital has shown other samples for this run: they follow from its table and "
+            "the run, so one of the two is wrong. If it is the first, withdraw it."
+        )
+
+
+def withdraw(connection: Connection, session_id: str, key: bytes, *, now: float) -> None:
+    """Withdraw a member from every run of a session so far."""
+    found = connection.execute(
+        select(runs.c.id)
+        .join(run_members)
+        .where(runs.c.session_id == session_id, run_members.c.key == key)
+    ).scalars()
+    taken_part = list(found)
+    for run_id in taken_part:
+        if _own(connection, run_id, key) is None:
+            connection.execute(insert(open_samples).values(run_id=run_id, key=key))
+    own = (open_samples.c.key == key) & open_samples.c.run_id.in_(taken_part)
+    connection.execute(update(open_samples).where(own).values(body=None))
+    still = own & open_samples.c.withdrawn_at.is_(None)
+    connection.execute(update(open_samples).where(still).values(withdrawn_at=now))
+
+
+def remove(connection: Connection, model_id: str) -> None:
+    """Delete what was shown for a model that is about to be deleted; withdrawals stay."""
+    made_it = select(models.c.run_id).where(models.c.id == model_id).scalar_subquery()
+    shown = (open_samples.c.run_id == made_it) & open_samples.c.withdrawn_at.is_(None)
+    connection.execute(delete(open_samples).where(shown))
+
+
+def present(connection: Connection, model_id: str) -> Present:
+    """Give whose samples are in a model's ensemble now, in the order of keys."""
+    found = connection.execute(_PRESENT, {"model_id": model_id})
+    return tuple((bytes(row.key), str(row.sha256)) for row in found)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """All that an ensemble is made of, and of how many members it could be."""
+
+    session_id: str
+    program: Program
+    cohort: int
+    samples: tuple[OpenSamples, ...]
+
+
+def load(connection: Connection, model_id: str, who: Present) -> Loaded:
+    """Read the samples of these members."""
+    run = connection.execute(
+        select(runs.c.id, runs.c.session_id, runs.c.program)
+        .join(models, models.c.run_id == runs.c.id)
+        .where(models.c.id == model_id)
+    ).one()
+    program, read = Program.from_json(run.program), []
+    for key, _ in who:
+        own = (open_samples.c.run_id == run.id) & (open_samples.c.key == key)
+        body = connection.execute(select(open_samples.c.body).where(own)).scalar_one()
+        read.append(OpenSamples.from_bytes(bytes(body), program))
+    return Loaded(run.session_id, program, cohort(connection, run.id), tuple(read))
+
+
+def cohort(connection: Connection, run_id: str) -> int:
+    """Give how many members a run has."""
+    query = select(func.count()).where(run_members.c.run_id == run_id)
+    count: int = connection.execute(query).scalar_one()
+    return count
+
+
+def listed(connection: Connection, run_id: str) -> list[Shown]:
+    """Give what each member of a run has shown or withdrawn, by name; others are not listed."""
+    query = (
+        select(
+            run_members.c.name,
+            *(getattr(open_samples.c, name) for name in list(Shown.__dataclass_fields__)[1:]),
+        )
+        .join(
+            run_members,
+            (run_members.c.run_id == open_samples.c.run_id)
+            & (run_members.c.key == open_samples.c.key),
+        )
+        .where(open_samples.c.run_id == run_id)
+        .order_by(run_members.c.name)
+    )
+    return [Shown(*row) for row in connection.execute(query)]
+
+
+def _own(connection: Connection, run_id: str, key: bytes) -> "_Own | None":
+    own = (open_samples.c.run_id == run_id) & (open_samples.c.key == key)
+    query = select(open_samples.c.sha256, open_samples.c.withdrawn_at).where(own)
+    found = connection.execute(query).one_or_none()
+    return None if found is None else _Own(*found)
+
+
+@dataclass(frozen=True)
+class _Own:
+    sha256: str | None
+    withdrawn_at: float | None

@@ -1,0 +1,100 @@
+"""Runs as their rows tell of them, ended ones too: for lists, for admins, and for late members."""
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, select
+
+from service.database.tables import run_members, run_metrics, runs
+from service.errors import NotFound
+from service.runs.machine.run import OPEN
+
+_COLUMNS = [column for column in runs.c if column.name != "state"]
+# Who waits for the next item asks this each time: built once, it costs a fifth.
+_OF_MEMBER = (
+    select(*_COLUMNS)
+    .join(run_members)
+    .where(
+        runs.c.id == bindparam("run_id"),
+        runs.c.session_id == bindparam("session_id"),
+        run_members.c.key == bindparam("key"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """One run."""
+
+    id: str
+    session_id: str
+    kind: str
+    program: str
+    base_model: str | None
+    status: str
+    code: str | None
+    detail: str | None
+    created_at: float
+    deadline_at: float
+    ended_at: float | None
+    epoch: int
+    stage: int
+    sums: int
+    model_id: str | None
+
+    @cached_property
+    def _stages(self) -> list[dict[str, Any]]:
+        stages: list[dict[str, Any]] = json.loads(self.program)["stages"]
+        return stages
+
+    @property
+    def stages(self) -> int:
+        """How many its program has."""
+        return len(self._stages)
+
+    @property
+    def algorithm(self) -> str:
+        """That of its present stage."""
+        return str(self._stages[self.stage]["algorithm"])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it waits or runs."""
+        return self.status in OPEN
+
+
+def find(connection: Connection, run_id: str) -> RunRow:
+    """Give a run."""
+    row = connection.execute(select(*_COLUMNS).where(runs.c.id == run_id)).one_or_none()
+    if row is None:
+        raise NotFound("There is no such run.")
+    return _run(row)
+
+
+def listed(connection: Connection, session_id: str) -> list[RunRow]:
+    """List the runs of a session, the newest first."""
+    query = select(*_COLUMNS).where(runs.c.session_id == session_id)
+    return [_run(row) for row in connection.execute(query.order_by(runs.c.created_at.desc()))]
+
+
+def ended_for(connection: Connection, session_id: str, run_id: str, key: bytes) -> RunRow | None:
+    """Give a run that has ended, to one of its members; None while it is open."""
+    asked = {"run_id": run_id, "session_id": session_id, "key": key}
+    row = connection.execute(_OF_MEMBER, asked).one_or_none()
+    if row is None:
+        raise NotFound("There is no such run in this session.")
+    return None if row.status in OPEN else _run(row)
+
+
+def metrics(connection: Connection, run_id: str) -> list[dict[str, Any]]:
+    """Give what the run's algorithms have told of their steps, in order."""
+    query = select(run_metrics.c.body).where(run_metrics.c.run_id == run_id)
+    return [
+        json.loads(body) for body in connection.execute(query.order_by(run_metrics.c.id)).scalars()
+    ]
+
+
+def _run(row: Row[Any]) -> RunRow:
+    return RunRow(**{name: getattr(row, name) for name in RunRow.__dataclass_fields__})

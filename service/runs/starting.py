@@ -1,0 +1,219 @@
+"""How a run begins: which program it has, over whom, from which model.
+
+    train      the session's program
+    linear     its linear layer and what follows, from a model's kernel
+    evaluate   its evaluation, of a model
+    update     rows added and removed, and what follows, from a model
+
+A model's students are of the rows of its training: `linear` and `update`, after which rows may be
+others, give a model without them, and `evaluate` scores them anew.
+
+With differential privacy a run whose sums would not fit into what the session has left does not
+begin. Its stages have the noise that they have in the session's program; one that is not in it has
+as much as if all were spent on it in the planned number of runs.
+
+Everything is checked before the first row is written, the first stage's start included.
+"""
+
+from dataclasses import replace
+from enum import StrEnum
+from uuid import uuid4
+
+from sqlalchemy import Connection, insert, select
+
+from kernels import storage
+from kernels.model.model import Model
+from kernels.rounds.judging import evaluation, recalibration
+from kernels.rounds.layer import linear, linear_two_sums, update
+from kernels.rounds.plan import planned
+from kernels.rounds.program import Program
+from privacy.accounting.promises import planned_noise
+from privacy.identity import Member, Roster
+from privacy.ledger import Ledger
+from privacy.securesum.terms import Terms
+from service.database.tables import leases, members, run_members, runs, sessions
+from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
+from service.http.access import APPROVED, ModelAccess
+from service.prediction import models
+from service.runs import notices
+from service.runs.machine import stages
+from service.runs.machine.run import OPEN, Status
+from service.runs.machine.spending import releases_of
+from service.sessions import ledgers
+
+
+class Kind(StrEnum):
+    """What a run is for."""
+
+    TRAIN = "train"
+    LINEAR = "linear"
+    EVALUATE = "evaluate"
+    UPDATE = "update"
+
+
+def start(
+    connection: Connection,
+    *,
+    session_id: str,
+    kind: Kind,
+    model: str | None,
+    deadline_s: float,
+    now: float,
+    run_id: str | None = None,
+) -> str:
+    """Begin a run of a session, and return its id, random unless given.
+
+    model: an id or an alias.
+    """
+    query = select(sessions).where(sessions.c.id == session_id).with_for_update()
+    session = connection.execute(query).one_or_none()
+    if session is None:
+        raise NotFound("There is no such session.")
+    _check_none_open(connection, session_id)
+    terms = Terms.decode(session.terms)
+    roster = _roster(connection, session_id, terms)
+    whole = Program.from_json(session.program)
+    program = program_of(kind, whole)
+    ledger = ledgers.load(connection, session_id)
+    if ledger is not None:
+        if kind is not Kind.TRAIN:
+            program = _with_noise(program, whole, ledger, runs=session.planned_runs)
+        ledger.affords(releases_of(program, terms, session.seed))
+    base_model, base = _base(connection, session_id, kind, model)
+    position = stages.start(program, base)
+    run_id = run_id or str(uuid4())
+    connection.execute(
+        insert(runs).values(
+            id=run_id,
+            session_id=session_id,
+            kind=kind.value,
+            program=program.to_json(),
+            seed=session.seed,
+            base_model=base_model,
+            status=Status.WAITING.value,
+            created_at=now,
+            deadline_at=now + deadline_s,
+            since=now,
+            version=0,
+            epoch=0,
+            epoch_closed=False,
+            stage=position.stage,
+            sums=0,
+            state=storage.encode(position.state),
+        )
+    )
+    connection.execute(insert(leases).values(run_id=run_id, owner="", until=0.0))
+    connection.execute(
+        insert(run_members),
+        [{"run_id": run_id, "key": member.key, "name": member.name} for member in roster.members],
+    )
+    notices.tell(connection, session_id)
+    return run_id
+
+
+def start_again(connection: Connection, run_id: str, *, now: float) -> str:
+    """Begin a run like one that has ended, with as much time; over the members of today."""
+    row = connection.execute(select(runs).where(runs.c.id == run_id)).one_or_none()
+    if row is None:
+        raise NotFound("There is no such run.")
+    if row.status in OPEN:
+        raise RunNotEnded("The run is open; wait for its end, or cancel it first.")
+    return start(
+        connection,
+        session_id=row.session_id,
+        kind=Kind(row.kind),
+        model=row.base_model,
+        deadline_s=row.deadline_at - row.created_at,
+        now=now,
+    )
+
+
+def program_of(kind: Kind, program: Program) -> Program:
+    """Give the program of a run of a kind: the session's own stages, as far as it has them."""
+    match kind:
+        case Kind.TRAIN:
+            return program
+        case Kind.LINEAR:
+            chosen = _stages(program, linear.Spec, linear_two_sums.Spec)
+            if not chosen:
+                raise RunRefused("The session's program has no linear layer to run alone.")
+            chosen += _stages(program, recalibration.Spec, evaluation.Spec)
+        case Kind.EVALUATE:
+            recalibrated = bool(_stages(program, recalibration.Spec))
+            own = _stages(program, evaluation.Spec)
+            chosen = own or [evaluation.Spec(recalibrated=recalibrated)]
+        case Kind.UPDATE:
+            chosen = _stages(program, update.Spec) or [update.Spec()]
+            chosen += _stages(program, recalibration.Spec, evaluation.Spec)
+    privacy = program.privacy
+    if privacy is not None:  # as many as there are stages; `start` says how much noise each has
+        privacy = replace(privacy, multipliers=(1.0,) * len(chosen))
+    return replace(program, stages=tuple(chosen), privacy=privacy)
+
+
+def _with_noise(program: Program, whole: Program, ledger: Ledger, *, runs: int) -> Program:
+    """Give a run's program the noise of its stages: the session's, or what its budget means."""
+    privacy = whole.privacy
+    if privacy is None:
+        raise RunRefused("The session promises differential privacy, and its program has no noise.")
+    known = dict(zip(map(repr, whole.stages), privacy.multipliers, strict=True))
+    every = (1.0,) * len(program.stages)
+    with_any = replace(program, privacy=replace(privacy, multipliers=every))
+    noise = []
+    for spec, stage in zip(program.stages, planned(with_any), strict=True):
+        (anew,) = planned_noise(
+            [stage],
+            epsilon=ledger.budget.epsilon,
+            delta=ledger.budget.delta,
+            runs=runs,
+        )
+        noise.append(known.get(repr(spec), anew))
+    return replace(program, privacy=replace(privacy, multipliers=tuple(noise)))
+
+
+def _stages(program: Program, *kinds: type) -> list[object]:
+    return [stage for stage in program.stages if isinstance(stage, kinds)]
+
+
+def _check_none_open(connection: Connection, session_id: str) -> None:
+    open_run = connection.execute(
+        select(runs.c.id).where(runs.c.session_id == session_id, runs.c.status.in_(OPEN))
+    ).first()
+    if open_run is not None:
+        raise RunOpen(
+            f"Run {open_run.id} of this session is open, and a session has one at a time: wait "
+            "for its end, or cancel it."
+        )
+
+
+def _roster(connection: Connection, session_id: str, terms: Terms) -> Roster:
+    rows = connection.execute(
+        select(members.c.name, members.c.key).where(
+            members.c.session_id == session_id, members.c.status == APPROVED
+        )
+    ).all()
+    if len(rows) < terms.min_cohort:
+        raise TooFewMembers(
+            f"{len(rows)} members are approved, and a sum of this session needs "
+            f"{terms.min_cohort}: invite and approve more."
+        )
+    return Roster(tuple(Member(name, key) for name, key in rows))
+
+
+def _base(
+    connection: Connection, session_id: str, kind: Kind, name: str | None
+) -> tuple[str | None, Model | None]:
+    """Give the model that a run starts from: one that this session has made.
+
+    Another session's is as good as none, whatever its kernel is: its hospitals gave their sums for
+    their own model, and know nothing of these.
+    """
+    if kind is Kind.TRAIN:
+        if name is not None:
+            raise RunRefused("A training starts from nothing; leave the model out.")
+        return None, None
+    if name is None:
+        raise RunRefused(f'A run of the kind "{kind}" starts from a model: name its id or alias.')
+    own = ModelAccess(sessions=frozenset({session_id}))
+    model_id = models.resolve(connection, name, own)
+    return model_id, models.load(connection, model_id).model

@@ -1,0 +1,1 @@
+"""Who computes what: sessions, their members and what they may spend."""

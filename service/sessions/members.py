@@ -1,0 +1,100 @@
+"""Members of sessions: hospitals, each of which is its key.
+
+    enrolled by an invitation → pending → approved ⇄ suspended
+
+An admin approves a member after comparing its fingerprint over the phone.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlalchemy import Connection, RowMapping, select, update
+
+from privacy.identity import fingerprint
+from service.database.tables import members
+from service.errors import NotFound
+from service.http.access import APPROVED
+from service.http.request_models import Code, Sent, Sentence
+
+
+class NewStatus(Sent):
+    """What an admin makes of a member."""
+
+    status: Literal["approved", "suspended"]
+
+
+class NewRefusal(Sent):
+    """A site's policy or a check of its SDK said no; never with data."""
+
+    run: str | None = None
+    code: Code
+    detail: Sentence
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a member last refused."""
+
+    code: str
+    detail: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member as its session knows it."""
+
+    name: str
+    key: bytes
+    status: str
+    enrolled_at: float
+    refusal: Refusal | None
+
+    @property
+    def fingerprint(self) -> str:
+        """The digits that are compared by phone."""
+        return fingerprint(self.key)
+
+
+def roster(connection: Connection, session_id: str) -> list[Member]:
+    """Give all members of a session, by name."""
+    query = select(members).where(members.c.session_id == session_id).order_by(members.c.name)
+    return [_member(row) for row in connection.execute(query).mappings()]
+
+
+def approved(connection: Connection, session_id: str) -> list[Member]:
+    """Give the members that take part in what starts now."""
+    return [each for each in roster(connection, session_id) if each.status == APPROVED]
+
+
+def counts(connection: Connection, session_id: str) -> dict[str, int]:
+    """Give how many members of each status a session has."""
+    return dict(Counter(each.status for each in roster(connection, session_id)))
+
+
+def set_status(connection: Connection, session_id: str, name: str, status: str) -> Member:
+    """Approve or suspend a member."""
+    here = (members.c.session_id == session_id) & (members.c.name == name)
+    if not connection.execute(update(members).where(here).values(status=status)).rowcount:
+        raise NotFound(f"The session has no member {name!r}.")
+    return _member(connection.execute(select(members).where(here)).mappings().one())
+
+
+def record_refusal(connection: Connection, session_id: str, key: bytes, refusal: Refusal) -> None:
+    """Remember what a member refused, for the admin to see."""
+    here = (members.c.session_id == session_id) & (members.c.key == key)
+    connection.execute(
+        update(members)
+        .where(here)
+        .values(refusal_code=refusal.code, refusal_detail=refusal.detail, refused_at=refusal.at)
+    )
+
+
+def _member(row: RowMapping) -> Member:
+    refusal = (
+        Refusal(row["refusal_code"], row["refusal_detail"], row["refused_at"])
+        if row["refusal_code"] is not None
+        else None
+    )
+    return Member(row["name"], row["key"], row["status"], row["enrolled_at"], refusal)

@@ -1,0 +1,315 @@
+"""Sessions: what is computed, on which columns, under which terms. Fixed when one is made.
+
+Everything is validated before the first write, and whoever makes a session hears of all its
+problems at once, as far as one does not hide another.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from pydantic import Field
+from sqlalchemy import Connection, RowMapping, delete, insert, select
+
+from kernels.ensembles.distilled import Method
+from kernels.errors import KernelsError, ProgramError
+from kernels.features.spec import VERSION as KERNEL_VERSION
+from kernels.features.spec import KernelSpec
+from kernels.model.noise_plan import Privacy
+from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.ensemble import predictive
+from kernels.rounds.ensemble.open_ensemble import asked, open_stage
+from kernels.rounds.kernel import distillation
+from kernels.rounds.plan import planned
+from kernels.rounds.program import Program
+from kernels.rounds.registry import ALGORITHMS, installed
+from kernels.rounds.shared.lessons import OfPublicRows
+from kernels.rounds.shared.public_set import columns_of, public_records
+from kernels.strict_json import decode_object
+from kernels.tables.records import Records
+from kernels.tables.schema import Schema
+from privacy.accounting.promises import planned_noise
+from privacy.errors import PrivacyError
+from privacy.identity import MAX_MEMBERS
+from privacy.securesum.errors import TermsError
+from privacy.securesum.terms import LEAST_COHORT, Terms, default_terms
+from service.database.tables import runs, sessions
+from service.errors import (
+    NameTaken,
+    NotFound,
+    PrivacyIncomplete,
+    ServiceError,
+    SessionHasRuns,
+    SessionRefused,
+)
+from service.http.request_models import Name, Sent, likeness
+from service.sessions import public_sets, stage_order
+
+T = TypeVar("T")
+
+
+class NewPrivacy(Sent):
+    """What the session promises; whether it is differentially private must be said.
+
+    With it, `epsilon` and `delta` are the most that the session spends on any one patient (any one
+    row, where the schema names no patient), planned for so many `runs`. `shares` say how stages
+    over the same part of the tables divide it, a number for each stage.
+    """
+
+    differential_privacy: bool
+    max_colluders: int | None = Field(default=None, ge=0, le=MAX_MEMBERS)
+    min_cohort: int | None = Field(default=None, ge=LEAST_COHORT, le=MAX_MEMBERS)
+    allow_shrinking: bool = False
+    epsilon: float | None = Field(default=None, ge=1e-3, le=100)
+    delta: float | None = Field(default=None, ge=1e-12, le=1e-2)
+    runs: int | None = Field(default=None, ge=1, le=1000)
+    max_rows_per_patient: int | None = Field(default=None, ge=1, le=1_000_000)
+    target_clip: float | None = Field(default=None, gt=0, le=1000)
+    shares: list[float] | None = Field(default=None, max_length=50)
+
+
+class NewStage(Sent):
+    """One algorithm, by name, with the parameters that differ from its defaults."""
+
+    algorithm: str
+    version: int | None = None
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+class NewSession(Sent):
+    """What an admin states; `schema`, `kernel` and `parameters` are read by `kernels`."""
+
+    name: Name
+    table: dict[str, Any] = Field(alias="schema")
+    kernel: dict[str, Any] = Field(default_factory=dict)
+    stages: list[NewStage] = Field(min_length=1, max_length=50)
+    max_rows: int = Program.max_rows
+    held_out: float = Program.held_out
+    seed: int = Field(ge=0, lt=2**31)
+    members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
+    privacy: NewPrivacy
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as it was made."""
+
+    id: str
+    name: str
+    program: str
+    """The canonical JSON of its `Program`."""
+    seed: int
+    terms: Terms
+    planned_members: int
+    created_at: float
+    epsilon: float | None = None
+    """What it may spend, with differential privacy; planned for so many runs."""
+    delta: float | None = None
+    planned_runs: int | None = None
+
+
+def create(
+    connection: Connection, new: NewSession, *, now: float, identifier: UUID | None = None
+) -> Session:
+    """Make a session, or refuse it with all that is wrong; its id is random unless given."""
+    identifier = identifier or uuid4()
+    problems: list[Exception] = []
+
+    def attempt(make: Callable[[], T]) -> T | None:
+        try:
+            return make()
+        except SessionRefused as error:
+            problems.extend(error.problems)
+        except (KernelsError, PrivacyError, ServiceError) as error:
+            problems.append(error)
+        return None
+
+    attempt(lambda: _check_name(connection, new.name))
+    attempt(lambda: _check_stated(new.privacy, patients=new.table.get("patient") is not None))
+    terms = attempt(lambda: _terms(identifier, new))
+    program = attempt(lambda: _program(connection, new, attempt))
+    if len(problems) == 1:
+        raise problems[0]
+    if terms is None or program is None or problems:
+        raise SessionRefused(problems)
+    session = Session(
+        str(identifier),
+        new.name,
+        program.to_json(),
+        new.seed,
+        terms,
+        new.members,
+        now,
+        epsilon=new.privacy.epsilon,
+        delta=new.privacy.delta,
+        planned_runs=_runs(new.privacy),
+    )
+    connection.execute(insert(sessions).values({**vars(session), "terms": terms.encode()}))
+    return session
+
+
+def find(connection: Connection, session_id: str) -> Session:
+    """Give a session, or say that there is none."""
+    row = connection.execute(select(sessions).where(sessions.c.id == session_id)).mappings()
+    found = row.one_or_none()
+    if found is None:
+        raise NotFound("No such session.")
+    return _session(found)
+
+
+def every(connection: Connection) -> list[Session]:
+    """Give all sessions, the oldest first."""
+    rows = connection.execute(select(sessions).order_by(sessions.c.created_at)).mappings()
+    return [_session(row) for row in rows]
+
+
+def remove(connection: Connection, session_id: str) -> None:
+    """Delete a session that has never run, with its members and invitations."""
+    session = find(connection, session_id)
+    if connection.execute(select(runs.c.id).where(runs.c.session_id == session_id)).first():
+        raise SessionHasRuns(
+            f"The session {session.name!r} has runs, and they say what its members have "
+            "contributed to; it stays. Suspend its members to end it."
+        )
+    connection.execute(delete(sessions).where(sessions.c.id == session_id))
+
+
+def _session(row: RowMapping) -> Session:
+    return Session(**{**row, "terms": Terms.decode(row["terms"])})
+
+
+def _check_name(connection: Connection, name: str) -> None:
+    for other in connection.execute(select(sessions.c.name)).scalars():
+        if likeness(other) == likeness(name):
+            raise NameTaken(f"There is a session named {other!r} already; choose another name.")
+
+
+def _terms(identifier: UUID, new: NewSession) -> Terms:
+    wanted = new.privacy
+    terms = default_terms(
+        identifier.bytes,
+        new.members,
+        allow_shrinking=wanted.allow_shrinking,
+        differential_privacy=wanted.differential_privacy,
+    )
+    if wanted.max_colluders is not None:
+        least = max(terms.min_cohort, wanted.max_colluders + 2)
+        terms = replace(terms, max_colluders=wanted.max_colluders, min_cohort=least)
+    if wanted.min_cohort is not None:
+        terms = replace(terms, min_cohort=wanted.min_cohort)
+    terms.check()
+    if terms.min_cohort > new.members:
+        raise TermsError(
+            f"A sum of at least {terms.min_cohort} members cannot be had from {new.members}: plan "
+            "more members, or tolerate fewer colluders."
+        )
+    return terms
+
+
+def _program(
+    connection: Connection, new: NewSession, attempt: Callable[[Callable[[], Any]], Any]
+) -> Program | None:
+    schema = attempt(lambda: Schema.from_json(_text({"version": Schema.VERSION, **new.table})))
+    inputs = len(schema.feature_names) if schema is not None else 1
+    defaults = {"version": KERNEL_VERSION, "inputs": inputs}
+    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **new.kernel})))
+    stages = [
+        attempt(partial(_stage, connection, stage, f"stages[{i}]"))
+        for i, stage in enumerate(new.stages)
+    ]
+    attempt(lambda: stage_order.check([stage.algorithm for stage in new.stages]))
+    if schema is None or kernel is None or None in stages:
+        return None
+    program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
+    attempt(lambda: stage_order.check_students(program))
+    if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
+        program = private(program, new.privacy)
+    for spec in stages:
+        labelled = isinstance(spec, predictive.Spec) and Method.BETA in spec.methods
+        if isinstance(spec, distillation.Spec) or labelled:
+            public_records(spec.public, schema)
+        elif isinstance(spec, OfPublicRows):  # which need no labels
+            Records.for_prediction(schema, dict(spec.public))
+    if open_stage(program) is not None:
+        asked(program)
+    return program
+
+
+_OF_PRIVACY = ("epsilon", "delta", "runs", "max_rows_per_patient", "target_clip", "shares")
+
+
+def _check_stated(wanted: NewPrivacy, *, patients: bool) -> None:
+    """Refuse a promise without its numbers, and numbers without the promise."""
+    stated = [name for name in _OF_PRIVACY if getattr(wanted, name) is not None]
+    if not wanted.differential_privacy:
+        if stated:
+            raise PrivacyIncomplete(
+                f"privacy has {', '.join(stated)} and differential_privacy: false; state true, or "
+                "leave them out."
+            )
+        return
+    needed = ["epsilon", "delta", *(["max_rows_per_patient"] if patients else [])]
+    missing = [name for name in needed if name not in stated]
+    if missing:
+        raise PrivacyIncomplete(
+            f"differential_privacy: true needs {', '.join(missing)}: the most that is spent on any "
+            "one patient, and how many rows of one are used."
+        )
+
+
+def _runs(wanted: NewPrivacy) -> int | None:
+    return (wanted.runs or 1) if wanted.differential_privacy else None
+
+
+def private(program: Program, wanted: NewPrivacy) -> Program:
+    """Plan how much noise a program needs for what it may spend; refuse what has no private form.
+
+    What it is refused for does not depend on how much noise there is, so it is asked first.
+    """
+    if wanted.epsilon is None or wanted.delta is None:
+        raise PrivacyIncomplete("How much noise there is follows from epsilon and delta.")
+    privacy = Privacy(
+        multipliers=(1.0,) * len(program.stages),
+        max_rows_per_patient=wanted.max_rows_per_patient or 1,
+        target_clip=wanted.target_clip or Privacy.target_clip,
+    )
+    noise = planned_noise(
+        planned(replace(program, privacy=privacy)),
+        epsilon=wanted.epsilon,
+        delta=wanted.delta,
+        runs=wanted.runs or 1,
+        shares=wanted.shares,
+    )
+    return replace(program, privacy=replace(privacy, multipliers=noise))
+
+
+def _stage(connection: Connection, stage: NewStage, where: str) -> object:
+    algorithm = ALGORITHMS.get(stage.algorithm)
+    version = algorithm.VERSION if algorithm and stage.version is None else stage.version
+    algorithm = installed(stage.algorithm, 0 if version is None else version)
+    parameters = dict(stage.parameters)
+    if _has_public_rows(algorithm) and isinstance(parameters.get("public"), str):
+        table = public_sets.find(connection, parameters["public"])
+        parameters["public"] = columns_of(table)
+    elif _has_public_rows(algorithm) and "public" not in parameters:
+        raise ProgramError(
+            f"{where}, {algorithm.NAME}, needs public rows: upload them with PUT "
+            "/public-sets/{name}, and give that name as parameters.public"
+        )
+    wrong: list[str] = []
+    spec: object = decode_object(algorithm.Spec, parameters, f"{where}.parameters", wrong)
+    if spec is None:
+        raise ProgramError("; ".join(wrong))
+    return spec
+
+
+def _has_public_rows(algorithm: Algorithm) -> bool:
+    return any(field.name == "public" for field in fields(algorithm.Spec))
+
+
+def _text(plain: dict[str, Any]) -> str:
+    # NaN passes here, and is refused by name where the numbers are read.
+    return json.dumps(plain)

@@ -1,0 +1,623 @@
+"""Whatever a coordinator says, a hospital answers what it agreed to, or refuses by name."""
+
+import base64
+import copy
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_sdk.conversation.exchange import Call, Lost, Pause, Reply
+from client_sdk.errors import (
+    AlgorithmForbidden,
+    AnotherRun,
+    ClientError,
+    CohortTooSmall,
+    MalformedAnswer,
+    PolicyError,
+    PolicyExpired,
+    RunFailed,
+    SessionChanged,
+    ShrinkingForbidden,
+    TooFewColluders,
+    TooManyRuns,
+    TooManySums,
+    WrongRun,
+    WrongTask,
+)
+from client_sdk.home.home import Home
+from client_sdk.terminal.progress import RefusalReported, Unpinned
+from kernels import storage
+from kernels.errors import KernelsError, StateError, TableRefused
+from kernels.rounds.columns import moments
+from kernels.rounds.kernel import exact
+from kernels.rounds.layer import linear
+from kernels.rounds.program import Program
+from privacy.encoding import Encoding
+from privacy.errors import PinConflict, PrivacyError
+from privacy.framing import Label, digest
+from privacy.identity import Identity
+from privacy.securesum.errors import TableChanged, WrongBroadcast
+from privacy.securesum.messages import Certificate, Opening, Proposal, Task
+from privacy.securesum.terms import default_terms
+from tests.client_sdk.conftest import Make
+from tests.client_sdk.coordinator import SmallCoordinator, said
+from tests.client_sdk.hospitals import Hospital, drive, permissive
+from tests.kernels.rounds.tables import table
+
+Change = Callable[[dict[str, Any]], None]
+
+
+def meddling(coordinator: SmallCoordinator, kind: str, change: Change) -> None:
+    """Let the coordinator say something else in items of a kind, or in "membership"."""
+
+    def meddle(what: str, reply: Reply) -> Reply:
+        if what not in ("next", "membership") or reply.status != 200:
+            return reply
+        plain = json.loads(reply.body)
+        if plain.get("kind", what) == kind:
+            change(plain)
+        return said(plain)
+
+    coordinator.meddle = meddle
+
+
+def with_message(plain: dict[str, Any], message: bytes) -> None:
+    plain["message"] = base64.b64encode(message).decode()
+
+
+def changed_task(**changes: Any) -> Change:
+    def change(plain: dict[str, Any]) -> None:
+        task = Task.decode(base64.b64decode(plain["message"]))
+        with_message(plain, replace(task, **changes).encode())
+
+    return change
+
+
+def refused(
+    hospitals: list[Hospital], coordinator: SmallCoordinator, network: Any = None
+) -> Exception:
+    """Drive the first hospital into its refusal, beside two that are told the truth."""
+    honest = coordinator.meddle
+
+    def split(i: int, call: Call) -> Reply | Lost:
+        coordinator.meddle = honest if i == 0 else None
+        if network is not None:
+            return network(i, call)
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, split, first_error=True)
+    assert hospitals[0].error is not None
+    return hospitals[0].error
+
+
+def left(path: Path) -> int:
+    store = Home(path).read()
+    try:
+        return len(list(store.departures()))
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        changed_task(statistic="linear/1"),
+        changed_task(statistic="moments/2"),
+        changed_task(parameters=b"{}"),
+        changed_task(noise=b"some"),
+        lambda plain: plain.update(stage=1),
+        lambda plain: plain.update(stage=99),
+    ],
+)
+def test_a_task_that_is_not_the_programs_is_refused_and_nothing_leaves(
+    make: Make, change: Change
+) -> None:
+    coordinator, hospitals = make()
+    meddling(coordinator, "task", change)
+    error = refused(hospitals, coordinator)
+    assert isinstance(error, WrongTask)
+    assert left(hospitals[0].path) == 0
+    assert coordinator.refusals == [
+        {
+            "run": str(coordinator.run),
+            "code": "session.wrong_task",
+            "detail": "A task is not the one that the run's program has at that stage.",
+        }
+    ]
+    assert RefusalReported("session.wrong_task", heard=True) in hospitals[0].events
+    # The run is over for this hospital: its secrets are gone, and it waits for the next one.
+    with Home(hospitals[0].path).open() as home:
+        run = home.store.last_run(str(coordinator.session))
+        assert run is not None
+        assert run.status == "refused"
+        assert all(entry.ended for entry in home.client.journal.epochs.values())
+        assert set(home.store.journal()[1]) == {"head"}
+
+
+def test_another_encoding_is_refused(make: Make) -> None:
+    coordinator, hospitals = make()
+
+    def change(plain: dict[str, Any]) -> None:
+        task = Task.decode(base64.b64decode(plain["message"]))
+        finest = Encoding.from_bytes(task.encoding)
+        coarse = Encoding.finest(finest.layout, max_clients=100)
+        with_message(plain, replace(task, encoding=coarse.to_bytes()).encode())
+
+    meddling(coordinator, "task", change)
+    assert isinstance(refused(hospitals, coordinator), WrongTask)
+    assert left(hospitals[0].path) == 0
+
+
+def test_a_broadcast_is_the_tasks_own_or_nothing_is_computed(make: Make) -> None:
+    coordinator, hospitals = make()
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        reply = coordinator.answer(call)
+        if i == 0 and "/broadcasts/" in call.target:
+            return Reply(200, {"veilgp-protocol": "1"}, b"something else")
+        return reply
+
+    error = refused(hospitals, coordinator, network)
+    assert isinstance(error, MalformedAnswer)
+    assert left(hospitals[0].path) == 0
+
+
+def test_a_broadcast_that_comes_with_the_task_is_its_own_too(make: Make) -> None:
+    coordinator, hospitals = make()
+
+    def change(plain: dict[str, Any]) -> None:
+        plain["broadcast_octets"] = base64.b64encode(b"something else").decode()
+
+    meddling(coordinator, "task", change)
+    assert isinstance(refused(hospitals, coordinator), MalformedAnswer)
+    assert left(hospitals[0].path) == 0
+
+
+def other_broadcast(coordinator: SmallCoordinator, data: bytes, **task_changes: Any) -> Any:
+    """Serve the first hospital other bytes, with an address that fits them."""
+
+    def change(plain: dict[str, Any]) -> None:
+        plain["broadcast"] = hashlib.sha256(data).hexdigest()
+        changed_task(**task_changes)(plain)
+
+    meddling(coordinator, "task", change)
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        if i == 0 and "/broadcasts/" in call.target:
+            return Reply(200, {"veilgp-protocol": "1"}, data)
+        return coordinator.answer(call)
+
+    return network
+
+
+def test_a_broadcast_that_the_task_does_not_commit_to_is_refused(make: Make) -> None:
+    coordinator, hospitals = make()
+    network = other_broadcast(coordinator, b"other")
+    assert isinstance(refused(hospitals, coordinator, network), WrongBroadcast)
+    assert left(hospitals[0].path) == 0
+
+
+@pytest.mark.parametrize("junk", [b"", b"junk", b"\xff" * 100])
+def test_a_committed_broadcast_that_is_no_state_is_refused(make: Make, junk: bytes) -> None:
+    coordinator, hospitals = make()
+    network = other_broadcast(coordinator, junk, broadcast=digest(Label.BROADCAST, junk))
+    assert isinstance(refused(hospitals, coordinator, network), StateError)
+    assert left(hospitals[0].path) == 0
+
+
+def test_a_state_of_another_stage_is_refused(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    state = exact.initial(program.stages[1], program.start())
+    data = storage.encode(state, broadcast=True)
+    network = other_broadcast(coordinator, data, broadcast=digest(Label.BROADCAST, data))
+    assert isinstance(refused(hospitals, coordinator, network), StateError)
+    assert left(hospitals[0].path) == 0
+
+
+JUNK: tuple[Any, ...] = (None, 3.5, -1, True, "", "x" * 50, [], {}, [{}], {"a": [None]}, 1 << 70)
+
+
+@pytest.mark.parametrize("kind", ["opening", "adverts", "task", "ended"])
+def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
+    """Every field in turn, every kind of junk: a named error, or an answer that is still right."""
+    coordinator, hospitals = make()
+    items: list[dict[str, Any]] = []
+    meddling(coordinator, kind, lambda plain: items.append(copy.deepcopy(plain)))
+    drive(hospitals, coordinator)
+    assert [h.error for h in hospitals] == [None] * 3
+    item = items[0]
+    with hospitals[0].open() as member:
+        for name in item:
+            for junk in JUNK:
+                reply = said({**item, name: junk})
+                before = member._home.store.journal()
+                try:
+                    talk = member._asking.next(None)
+                    next(talk)
+                    parsed = _finish(talk, reply)
+                    if parsed is not None and name == "roster":
+                        _ = parsed.roster
+                    if parsed is not None and name in ("delivery", "broadcast"):
+                        _ = parsed.delivery, parsed.broadcast
+                    if parsed is not None and name == "broadcast_octets":
+                        _ = parsed.broadcast_octets
+                except (ClientError, KernelsError, PrivacyError):
+                    pass
+                assert member._home.store.journal() == before
+
+
+def _finish(talk: Any, reply: Reply) -> Any:
+    try:
+        while True:
+            talk.send(reply)
+    except StopIteration as done:
+        return done.value
+
+
+@pytest.mark.parametrize("name", ["id", "program", "seed", "terms", "name"])
+@pytest.mark.parametrize("junk", JUNK)
+def test_a_membership_of_junk_is_a_named_error_and_enters_nothing(
+    make: Make, name: str, junk: Any
+) -> None:
+    coordinator, hospitals = make()
+    meddling(coordinator, "membership", lambda plain: plain["session"].update({name: junk}))
+    if name == "name" and isinstance(junk, str):
+        return
+    drive(hospitals[:1], coordinator)
+    assert isinstance(hospitals[0].error, ClientError | KernelsError | PrivacyError)
+    with Home(hospitals[0].path).open() as home:
+        assert home.client.journal.count == 1
+
+
+def test_a_session_whose_program_changes_is_refused(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.run = None
+
+    def stop_after_membership(i: int, call: Call) -> Reply | Lost:
+        if call.target.split("?")[0].endswith("/next"):
+            raise KeyError("stopped by the test")
+        return coordinator.answer(call)
+
+    drive(hospitals[:1], coordinator, stop_after_membership)
+    meddling(coordinator, "membership", lambda plain: plain["session"].update(seed=8))
+    drive(hospitals[:1], coordinator)
+    assert isinstance(hospitals[0].error, SessionChanged)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 8},
+        {"run_kind": "evaluate"},
+        {"run_kind": "anything"},
+        {"run_kind": "linear"},
+    ],
+)
+def test_a_run_that_is_not_the_sessions_is_refused_before_anything_is_signed(
+    make: Make, change: dict[str, Any]
+) -> None:
+    coordinator, hospitals = make()
+    meddling(coordinator, "opening", lambda plain: plain.update(change))
+    assert isinstance(refused(hospitals, coordinator), WrongRun)
+    with Home(hospitals[0].path).open() as home:
+        assert not home.client.journal.epochs
+
+
+def test_a_run_over_another_program_is_refused(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    other = replace(program, stages=(linear.Spec(),), max_rows=999)
+    meddling(
+        coordinator,
+        "opening",
+        lambda plain: plain.update(program=other.to_json(), run_kind="linear"),
+    )
+    assert isinstance(refused(hospitals, coordinator), WrongRun)
+
+
+def test_terms_of_another_session_or_other_terms_are_refused(make: Make) -> None:
+    coordinator, hospitals = make()
+    foreign = default_terms(bytes(16), 3).encode().hex()
+    meddling(coordinator, "membership", lambda plain: plain["session"].update(terms=foreign))
+    assert isinstance(refused(hospitals, coordinator), MalformedAnswer)
+
+    def change(plain: dict[str, Any]) -> None:
+        opening = Opening.decode(base64.b64decode(plain["message"]))
+        laxer = replace(opening.terms, allow_shrinking=True)
+        with_message(plain, replace(opening, terms=laxer).encode())
+
+    meddling(coordinator, "opening", change)
+    hospitals[0].error = None
+    error = refused(hospitals[:1], coordinator)
+    assert getattr(error, "code", "") == "terms.changed"
+
+
+def test_differential_privacy_is_not_pretended(make: Make) -> None:
+    coordinator, hospitals = make()
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, differential_privacy=True)
+    assert isinstance(refused(hospitals, coordinator), WrongRun)
+
+
+# -- the site's policy and table
+
+
+def test_a_forbidden_algorithm_is_refused_with_a_code_that_the_admin_sees(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    names = tuple(a.NAME for a, _ in program.algorithms() if a.NAME != "exact")
+    hospitals[0].policy = permissive(program, algorithms=names)
+    error = refused(hospitals[:1], coordinator)
+    assert isinstance(error, AlgorithmForbidden)
+    assert coordinator.refusals == [
+        {
+            "run": None,
+            "code": "policy.algorithm",
+            "detail": "the site does not allow the algorithm exact",
+        }
+    ]
+    assert coordinator.uploads == []
+
+
+def test_a_cohort_below_the_sites_least_is_refused_before_seeds_are_sealed(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].policy = permissive(program, least_cohort=5, least_colluders=0)
+    error = refused(hospitals, coordinator)
+    assert isinstance(error, CohortTooSmall)
+    assert coordinator.refusals[0]["run"] == str(coordinator.run)
+    assert coordinator.refusals[0]["code"] == "policy.cohort"
+    assert coordinator.uploads == []
+
+
+def test_a_coordinator_that_asks_for_more_sums_than_the_program_has_is_stopped_at_the_door(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    coordinator.repeats = 5
+    error = refused(hospitals, coordinator)
+    assert isinstance(error, TooManySums)
+    assert left(hospitals[0].path) == hospitals[0].policy.max_sums
+
+
+def test_one_join_answers_one_run_however_many_are_opened(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    allowed = permissive(program).max_sums
+    runs = 1
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        nonlocal runs
+        # Never says that a run has ended; opens the next one before the limit is reached.
+        if coordinator.done_sums == allowed - 1 and runs < 4:
+            runs += 1
+            coordinator.start()
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert max(left(h.path) for h in hospitals) <= allowed
+    assert any(isinstance(h.error, AnotherRun) for h in hospitals)
+    assert "session.another_run" in {told["code"] for told in coordinator.refusals}
+
+
+def test_a_session_does_not_sum_one_table_in_more_runs_than_the_policy_allows(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make(permissive(program, max_runs=1))
+    drive(hospitals, coordinator)
+    before = left(hospitals[0].path)
+    coordinator.start()
+    coordinator.sums.seen = frozenset(coordinator.members.values())
+    assert isinstance(refused(hospitals, coordinator), TooManyRuns)
+    assert left(hospitals[0].path) == before
+
+
+def test_a_session_that_gives_the_steady_cohort_rule_up_is_not_joined_in_silence(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make()
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, allow_shrinking=True)
+    coordinator.start()
+    drive(hospitals, coordinator)
+    assert all(isinstance(h.error, ShrinkingForbidden) for h in hospitals)
+    assert [left(h.path) for h in hospitals] == [0, 0, 0]
+
+
+def test_a_run_with_more_members_than_its_terms_have_colluders_for_is_not_agreed_to(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make(names=("A", "B", "C", "D"))
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, max_colluders=0, min_cohort=3)
+    coordinator.start()
+    assert isinstance(refused(hospitals, coordinator), TooFewColluders)
+    assert coordinator.refusals[0]["code"] == "policy.colluders"
+    assert coordinator.uploads == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"), [("proposal", Proposal), ("certificate", Certificate)]
+)
+def test_survivors_below_the_sites_least_are_neither_certified_nor_unmasked(
+    make: Make, program: Program, kind: str, message: Any
+) -> None:
+    policy = permissive(program, least_cohort=4, allow_shrinking=True)
+    coordinator, hospitals = make(policy, names=("A", "B", "C", "D"))
+    assert coordinator.terms is not None
+    coordinator.terms = replace(coordinator.terms, min_cohort=3, allow_shrinking=True)
+    coordinator.start()
+
+    def change(plain: dict[str, Any]) -> None:
+        claim = message.decode(base64.b64decode(plain["message"]))
+        with_message(plain, replace(claim, survivors=claim.survivors[:3]).encode())
+
+    meddling(coordinator, kind, change)
+    assert isinstance(refused(hospitals, coordinator), CohortTooSmall)
+    with Home(hospitals[0].path).open() as home:
+        (entry,) = home.client.journal.epochs.values()
+        assert entry.slots[0].certified is None
+        assert (entry.slots[0].certify is None) == (kind == "proposal")
+
+
+def test_an_expired_policy_answers_nothing(make: Make, program: Program) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].policy = permissive(program, expires=date(2020, 1, 1))
+    assert isinstance(refused(hospitals[:1], coordinator), PolicyExpired)
+    assert coordinator.uploads == []
+
+
+def test_a_table_that_does_not_fit_is_refused_before_anything_leaves_without_a_word_about_it(
+    make: Make,
+) -> None:
+    coordinator, hospitals = make()
+    spoiled = {name: column.copy() for name, column in table(40).items()}
+    spoiled["age"][7] = 1234.5
+    del spoiled["stay"]
+    hospitals[0].data = spoiled
+    error = refused(hospitals[:1], coordinator)
+    assert isinstance(error, TableRefused)
+    assert len(error.problems) == 2
+    paths = [path.rsplit("/", 1)[-1] for _, path in coordinator.log]
+    assert paths == ["members", "membership", "refusals"]
+    told = json.dumps(coordinator.refusals)
+    assert coordinator.refusals[0]["code"] == "site.refused"
+    for word in ("1234", "age", "row 7", "40"):
+        assert word not in told
+
+
+@pytest.mark.parametrize(
+    "line", [{"least_rows": 10**6}, {"rows_per_feature": 1e6}, {"least_level_rows": 10**6}]
+)
+def test_every_refusal_that_depends_on_the_rows_sounds_the_same(
+    make: Make, program: Program, line: dict[str, Any]
+) -> None:
+    coordinator, hospitals = make()
+    hospitals[0].policy = permissive(program, **line)
+    assert isinstance(refused(hospitals[:1], coordinator), PolicyError)
+    assert coordinator.refusals == [
+        {
+            "run": None,
+            "code": "site.refused",
+            "detail": "the site refuses, for a reason that is about its own table and stays there",
+        }
+    ]
+
+
+def test_a_crafted_state_is_refused_by_the_door_in_the_same_words(make: Make) -> None:
+    """A power of two below a hospital's largest value: which one it is stays at the hospital."""
+    coordinator, hospitals = make()
+    begin = coordinator._begin
+
+    def begin_crafted() -> None:
+        state = coordinator.state
+        if isinstance(state, moments.State) and state.bounded is not None:
+            stay = replace(state.bounded.targets[0], lower=-(2.0**-20), upper=2.0**-20)
+            targets = (stay, *state.bounded.targets[1:])
+            coordinator.state = replace(state, bounded=replace(state.bounded, targets=targets))
+        begin()
+
+    coordinator._begin = begin_crafted
+    drive(hospitals, coordinator)
+    assert all(isinstance(h.error, KernelsError | PrivacyError | RunFailed) for h in hospitals)
+    assert {refusal["code"] for refusal in coordinator.refusals} == {"site.refused"}
+
+
+def test_another_table_in_the_same_source_needs_the_operators_approval(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    coordinator.start()
+    coordinator.sums.seen = frozenset(coordinator.members.values())
+    hospitals[0].data = table(41)
+    error = refused(hospitals, coordinator)
+    assert isinstance(error, TableChanged)
+    assert coordinator.refusals[0]["code"] == "cohort.table"
+
+
+def test_a_second_session_that_deals_the_same_rows_otherwise_gets_none_of_them(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make()
+    drive(hospitals, coordinator)
+    second = SmallCoordinator(program, coordinator.names, seed=coordinator.seed + 1)
+    second.members.update(coordinator.members)
+    second.start()
+    for i, hospital in enumerate(hospitals):
+        hospital.link = second.link(i)
+    assert isinstance(refused(hospitals, second), TableChanged)
+    assert second.uploads == []
+
+
+# -- time
+
+
+def waits_of(hospital: Hospital, coordinator: SmallCoordinator, effects: int) -> list[float]:
+    """Let a hospital ask a coordinator that answers at once; give how long it waits each time."""
+    talk, answer, waits = hospital.conversation(), None, list[float]()
+    for _ in range(effects):
+        effect = talk.send(answer)
+        answer = None if isinstance(effect, Pause) else coordinator.answer(effect)
+        waits += [effect.seconds] if isinstance(effect, Pause) else []
+    talk.close()
+    return waits
+
+
+def test_a_coordinator_that_has_nothing_to_say_at_once_is_not_asked_in_a_hurry(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.run = None
+    waits = waits_of(hospitals[0], coordinator, 40)
+    polls = sum(path.endswith("/next") for _, path in coordinator.log)
+    assert polls - len(waits) <= 1, "every empty answer but the last is followed by a wait"
+    assert waits == sorted(waits)
+    assert waits[0] > 0
+    assert waits[-1] == 5.0
+
+
+def test_a_coordinator_that_never_decides_is_not_asked_in_a_hurry(make: Make) -> None:
+    coordinator, hospitals = make()
+    coordinator.approve = False
+    numbers = iter(range(1000))
+    meddling(coordinator, "membership", lambda plain: plain.update(another=next(numbers)))
+    waits = waits_of(hospitals[0], coordinator, 40)
+    asked = sum(path.endswith("/membership") for _, path in coordinator.log)
+    assert asked - len(waits) <= 2, "all but the first and the last are followed by a wait"
+    assert waits == sorted(waits)
+    assert waits[-1] == 5.0
+
+
+# -- pins
+
+
+def test_unconfirmed_members_do_not_count_unless_the_policy_trusts_first_use(
+    make: Make, program: Program
+) -> None:
+    coordinator, hospitals = make(pinned=False)
+    error = refused(hospitals, coordinator)
+    assert isinstance(error, CohortTooSmall)
+    assert Unpinned(("B", "C")) in hospitals[0].events or any(
+        isinstance(e, Unpinned) and set(e.names) == {"B", "C"} for e in hospitals[0].events
+    )
+    coordinator.start()
+    coordinator.sums.seen = frozenset(coordinator.members.values())
+    for hospital in hospitals:
+        hospital.error = None
+        hospital.policy = permissive(program, trust_first_use=True)
+    coordinator.meddle = None
+    drive(hospitals, coordinator)
+    assert [h.error for h in hospitals] == [None] * 3
+
+
+def test_a_roster_with_another_key_than_the_pinned_one_is_refused(make: Make) -> None:
+    coordinator, hospitals = make()
+    assert hospitals[0].roster is not None
+    hospitals[0].roster = {**hospitals[0].roster, "B": Identity.generate().key}
+    assert isinstance(refused(hospitals, coordinator), PinConflict)
+    assert coordinator.uploads == []

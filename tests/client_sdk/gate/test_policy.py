@@ -1,0 +1,333 @@
+"""The site's policy denies by default, refuses by name, and never tells the coordinator counts."""
+
+import io
+from dataclasses import replace
+from datetime import date
+from typing import Any
+
+import pytest
+
+from client_sdk.errors import (
+    AlgorithmForbidden,
+    CohortTooSmall,
+    ColumnForbidden,
+    ConsentMissing,
+    PolicyExpired,
+    PolicyFileError,
+    PolicyRefusal,
+    PolicyRefused,
+    PrivacyRequired,
+    RareLevel,
+    ShrinkingForbidden,
+    TooFewColluders,
+    TooFewRows,
+    TooFewRowsHeldOut,
+    TooFewRowsPerFeature,
+    TooManyRuns,
+    TooManySums,
+    public_detail,
+)
+from client_sdk.gate import policy_draft
+from client_sdk.gate.disclosure import Disclosure
+from client_sdk.gate.policy import Policy, policy_of
+from client_sdk.simulation import simulate
+from client_sdk.tables import TableSummary
+from client_sdk.tables.hospital_table import Changes, site_of
+from client_sdk.terminal.progress import Disclosed, PlainLines, RunOpened, Unpinned
+from kernels.rounds.columns import moments
+from kernels.rounds.kernel import distillation, exact, fedavg
+from kernels.rounds.layer import linear_two_sums, update
+from kernels.rounds.plan import columns_read
+from kernels.rounds.program import Program
+from kernels.rounds.shared.public_set import columns_of
+from kernels.rounds.site.site import Part
+from privacy.securesum.terms import default_terms
+from tests.client_sdk.hospitals import permissive
+from tests.kernels.rounds.tables import KERNEL, SCHEMA, table, tables
+from tests.kernels.rounds.tables import program as program_with
+
+TODAY = date(2026, 11, 16)
+TERMS = default_terms(bytes(16), 5)
+PLENTY = TableSummary(200_000, 100_000, {"ward": {"medical": 900, "surgical": 900}})
+
+
+def check(policy: Policy, program: Program, summary: TableSummary = PLENTY) -> None:
+    policy.check_session(program, TERMS, today=TODAY)
+    policy.check_table(program, summary)
+
+
+def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: Program) -> None:
+    with pytest.raises(PolicyRefused) as refused:
+        check(policy_of(None), program)
+    kinds = {type(problem) for problem in refused.value.problems}
+    assert kinds == {AlgorithmForbidden, ColumnForbidden, PrivacyRequired, TooManySums}
+
+
+def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Program) -> None:
+    policy = Policy.from_toml(policy_draft.draft(program, TERMS))
+    check(policy, program)
+    policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, runs=1, today=TODAY)
+    assert set(policy.columns) == set(columns_read(program.schema))
+    assert policy.max_sums == Disclosure.of(program, TERMS).sums
+    for narrower, error in (
+        (replace(policy, algorithms=policy.algorithms[:-1]), AlgorithmForbidden),
+        (replace(policy, columns=policy.columns[1:]), ColumnForbidden),
+        (replace(policy, max_sums=policy.max_sums - 1), TooManySums),
+        (replace(policy, without_differential_privacy=False), PrivacyRequired),
+    ):
+        with pytest.raises(error):
+            check(narrower, program)
+
+
+@pytest.mark.parametrize(
+    ("changes", "summary", "error", "code"),
+    [
+        ({"expires": date(2026, 11, 15)}, PLENTY, PolicyExpired, "policy.expired"),
+        ({"least_rows": 50}, TableSummary(200_000, 49, {}), TooFewRows, "policy.rows"),
+        (
+            {"rows_per_feature": 3.0},
+            TableSummary(200_000, 3 * KERNEL.features - 1, {}),
+            TooFewRowsPerFeature,
+            "policy.rows_per_feature",
+        ),
+        (
+            {"least_rows_held_out": 5},
+            TableSummary(200_000, 1234, {}, {Part.STOPPING: 4}),
+            TooFewRowsHeldOut,
+            "policy.rows_held_out",
+        ),
+        (
+            {"least_level_rows": 10},
+            TableSummary(200_000, 1234, {"ward": {"surgical": 9}}),
+            RareLevel,
+            "policy.level_rows",
+        ),
+    ],
+)
+def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
+    program: Program,
+    changes: dict[str, Any],
+    summary: TableSummary,
+    error: type[PolicyRefusal],
+    code: str,
+) -> None:
+    with pytest.raises(error) as refused:
+        check(permissive(program, **changes), program, summary)
+    assert refused.value.code == code
+    assert next(iter(changes)) in refused.value.line
+    assert refused.value.line in str(refused.value)
+    told = public_detail(refused.value)
+    for count in (str(summary.training_rows), "9"):
+        assert count not in told, "the coordinator learns no count of rows"
+    # The last day counts, and so do just enough rows.
+    enough = TableSummary(200_000, summary.training_rows + 1, {"ward": {"surgical": 10}})
+    later = {"expires": TODAY} if "expires" in changes else changes
+    check(permissive(program, **later), program, enough)
+
+
+def test_terms_are_the_sites_to_accept_not_only_the_sessions_to_set(program: Program) -> None:
+    policy = permissive(program, least_cohort=5)
+    shrinking, naive = replace(TERMS, allow_shrinking=True), replace(TERMS, max_colluders=0)
+    for terms, error, line in (
+        (shrinking, ShrinkingForbidden, {"allow_shrinking": True}),
+        (naive, TooFewColluders, {"least_colluders": 0}),
+    ):
+        with pytest.raises(error):
+            policy.check_session(program, terms, today=TODAY)
+        replace(policy, **line).check_session(program, terms, today=TODAY)
+    with pytest.raises(TooFewColluders):
+        check(replace(policy, least_colluders=2), program)
+    with pytest.raises(TooFewColluders):
+        policy.check_members(TERMS, 7)
+    policy.check_members(TERMS, 6)
+
+
+def test_the_disclosure_says_what_a_session_gives_up(program: Program) -> None:
+    shown = [
+        str(Disclosure.of(program, terms))
+        for terms in (TERMS, replace(TERMS, allow_shrinking=True), replace(TERMS, max_colluders=0))
+    ]
+    assert len(set(shown)) == 3
+    assert "GOES ON WITHOUT" in shown[1]
+    assert "same members" not in shown[1]
+
+
+def test_a_share_that_holds_one_patient_out_is_refused_by_the_standard_policy() -> None:
+    """Whose squared error would leave, exactly, if no other member holds anyone out."""
+    made = program_with(exact.Spec(steps=1, penalties=(3.0,)), held_out=0.004)
+    policy = permissive(made, least_rows_held_out=Policy().least_rows_held_out)
+    own = site_of(made, table(800, seed=3), 7)
+    assert 0 < own.site.count(Part.STOPPING) < 5
+    with pytest.raises(TooFewRowsHeldOut):
+        policy.check_table(made, own.summary)
+    # Where no stage scores them, or there are none, nothing of them leaves.
+    policy.check_table(program_with(held_out=0.004), own.summary)
+    policy.check_table(made, site_of(replace(made, held_out=0.0), table(800, seed=3), 7).summary)
+    # The usual share of an ordinary table is enough.
+    usual = replace(made, held_out=0.2)
+    policy.check_table(usual, site_of(usual, table(160, seed=3), 7).summary)
+
+
+def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
+    policy = permissive(program, max_sums=3, max_runs=2, least_cohort=5)
+    task = {"confirmed": 5, "sums": 3, "runs": 2, "today": TODAY}
+    policy.check_task(program, 1, **task)
+    with pytest.raises(TooManySums):
+        policy.check_task(program, 1, **{**task, "sums": 4})
+    with pytest.raises(TooManyRuns):
+        policy.check_task(program, 1, **{**task, "runs": 3})
+    with pytest.raises(CohortTooSmall) as refused:
+        policy.check_task(program, 1, **{**task, "confirmed": 4})
+    assert "at least 5 members" in public_detail(refused.value)
+    with pytest.raises(AlgorithmForbidden):
+        replace(policy, algorithms=("moments",)).check_task(program, 1, **task)
+    with pytest.raises(PolicyExpired):
+        replace(policy, expires=date(2026, 1, 1)).check_task(program, 1, **task)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "least_cohrt = 5",
+        "least_cohort = -1",
+        "least_cohort = true",
+        "least_cohort = 5.0",
+        'rows_per_feature = "3"',
+        "rows_per_feature = nan",
+        "rows_per_feature = inf",
+        'algorithms = "exact"',
+        'algorithms = ["exakt"]',
+        "columns = [1]",
+        "without_differential_privacy = 1",
+        'expires = "2027-01-01"',
+        "expires = 2027-01-01T00:00:00Z",
+        "[policy]",
+        "least_cohort =",
+    ],
+)
+def test_a_policy_with_a_wrong_line_is_refused(text: str) -> None:
+    with pytest.raises(PolicyFileError):
+        Policy.from_toml(text)
+
+
+def test_a_policy_is_read_from_toml(tmp_path: Any) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text('least_cohort = 7\nalgorithms = ["exact"]\nexpires = 2027-01-01\n')
+    policy = policy_of(path)
+    assert policy == Policy(least_cohort=7, algorithms=("exact",), expires=date(2027, 1, 1))
+    with pytest.raises(PolicyFileError, match="cannot be read"):
+        policy_of(tmp_path / "absent.toml")
+
+
+# More public rows than the kernel has features, so that the Gram matrix is the longest sum.
+DISTILLATION = distillation.Spec(
+    public=columns_of(table(30, seed=9)),
+    rounds=2,
+    local_steps=1,
+    distillation_steps=1,
+    patience=0,
+)
+
+
+@pytest.mark.parametrize(
+    "stages",
+    [
+        (exact.Spec(steps=2, penalties=(3.0, 30.0)),),
+        (fedavg.Spec(rounds=2, local_steps=1),),
+        (fedavg.Spec(rounds=2, local_steps=1, validate=False),),
+        (replace(DISTILLATION, alphas=(1.0, 10.0)),),
+        (replace(DISTILLATION, alphas=(1.0,), validate=False),),
+        (linear_two_sums.Spec(),),
+    ],
+)
+def test_no_run_asks_for_more_than_was_disclosed(stages: tuple[object, ...]) -> None:
+    program = program_with(*stages)
+    told = Disclosure.of(program, TERMS)
+    simulated = simulate(program, tables(3), 7, secure=False)
+    assert simulated.sums <= told.sums
+    assert simulated.released <= told.numbers
+    assert told.sums <= simulated.sums + 2, "a bound that says something"
+
+
+def test_the_disclosure_says_what_it_must(program: Program) -> None:
+    text = str(Disclosure.of(program, TERMS))
+    stage = f"exact/{exact.VERSION}"
+    for word in (*columns_read(program.schema), "No row", "differential privacy: NO", stage):
+        assert word in text
+    assert "masked" in text
+    assert "an exact sum minus one with noise" in text
+
+
+def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Program) -> None:
+    own = table(40)
+    back = {name: column[::-1] for name, column in own.items()}
+    fewer = {name: column[1:] for name, column in own.items()}
+    digests = [site_of(program, data, 7).digest for data in (own, back, fewer)]
+    assert digests[0] == digests[1] != digests[2]
+    assert len(digests[0]) == 32
+
+
+def test_a_table_whose_rows_are_dealt_otherwise_is_another_table(program: Program) -> None:
+    """The sums of two dealings differ by the patients that moved: here by one of 800."""
+    data = table(800, seed=1)
+    own = site_of(program, data, 7)
+    others = (
+        site_of(replace(program, held_out=program.held_out + step * 2e-4), data, 7)
+        for step in range(1, 100)
+    )
+    moved = next(
+        other
+        for other in others
+        if own.site.count(Part.TRAINING) - other.site.count(Part.TRAINING) == 1
+    )
+    assert own.site.digest == moved.site.digest
+    assert own.digest != moved.digest
+    assert own.digest != site_of(program, data, 8).digest
+    assert own.digest == site_of(program, data, 7).digest
+
+
+def test_rows_to_add_and_remove_need_consent_and_are_in_the_journal(program: Program) -> None:
+    policy = permissive(program)
+    policy.check_changes(program)
+    updating = replace(program, stages=(update.Spec(),))
+    with pytest.raises(ConsentMissing):
+        policy.check_changes(updating)
+    replace(policy, consents=("update",)).check_changes(updating)
+
+    tables = [
+        site_of(program, table(40), 7, changes=changes)
+        for changes in (
+            None,
+            Changes(added=table(5, seed=1)),
+            Changes(added=table(6, seed=1)),
+            Changes(removed=table(5, seed=1)),
+        )
+    ]
+    assert len({each.digest for each in tables}) == 1, "what was summed before is the same"
+    assert len({each.journalled for each in tables}) == 4
+
+
+def test_names_from_the_session_cannot_rewrite_a_screen_or_a_policy(program: Program) -> None:
+    evil = 'age\x1b[2J\x9b\u202e"]\ntrust_first_use = true #'
+    age, *others = program.schema.features
+    schema = replace(program.schema, features=(replace(age, name=evil), *others))
+    crafted = replace(program, schema=schema)
+    shown = [str(Disclosure.of(crafted, TERMS)), draft := policy_draft.draft(crafted, TERMS)]
+    with pytest.raises(ColumnForbidden) as refused:
+        check(permissive(program), crafted)
+    shown.append(str(refused.value))
+    stream = io.StringIO()
+    for event in (Disclosed(f"two\nlines {evil}"), Unpinned((evil,)), RunOpened("1", evil)):
+        PlainLines(stream)(event)
+    shown.append(stream.getvalue())
+    for text in shown:
+        assert all(letter.isprintable() or letter == "\n" for letter in text)
+    policy = Policy.from_toml(draft)
+    assert policy.columns[0] == evil
+    assert not policy.trust_first_use
+    assert "Not confirmed: the keys of age" in stream.getvalue()
+
+
+def test_bounded_columns_save_a_sum_and_the_disclosure_knows() -> None:
+    bounded = moments.Spec()
+    assert Disclosure.of(Program(SCHEMA, KERNEL, (bounded,)), TERMS).sums == 2

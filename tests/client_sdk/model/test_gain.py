@@ -1,0 +1,75 @@
+"""A site's own gain, which stays there."""
+
+import pytest
+import torch
+
+from client_sdk.model.gain import gain
+from client_sdk.simulation import simulate
+from kernels.errors import EmptyTable, NotFitted
+from kernels.layer.posterior import Posterior, Spectrum
+from kernels.layer.refit import refit
+from kernels.layer.statistics import Statistics
+from kernels.model.model import known
+from kernels.model.prediction import predict
+from kernels.rounds.judging import recalibration
+from kernels.rounds.layer import linear
+from kernels.rounds.site.site import Part, Site
+from kernels.scores.metrics import Scores
+from tests.kernels.rounds import noisy, tables
+
+
+def test_a_small_site_gains_from_many_others() -> None:
+    small = Site.of_table(noisy.SCHEMA, noisy.table(600, seed=1), held_out=0.98, seed=1)
+    others = [
+        Site.of_table(noisy.SCHEMA, noisy.table(400, seed=seed), held_out=0.2, seed=1)
+        for seed in range(2, 7)
+    ]
+    model = simulate(noisy.program(), [small, *others], 1, secure=False).model
+    own = gain(model, small)
+    assert own.rows == sum(len(small.records[p]) for p in (Part.STOPPING, Part.CALIBRATION))
+    assert bool((own.rmse > 0).all())
+    assert bool((own.nll > 0).all())
+    # In units: twice the response has twice the error and a log 2 more of log loss.
+    assert float(own.federated.rmse()[1] / own.federated.rmse()[0]) == pytest.approx(2, rel=0.01)
+
+
+def test_both_models_are_what_they_claim_to_be() -> None:
+    sites = [tables.site(80, seed=seed) for seed in range(3)]
+    model = tables.fitted(sites, linear.Spec(), recalibration.Spec(min_rows=1))
+    plain = tables.fitted(sites, linear.Spec())
+    own = gain(model, sites[0])
+    x, y = sites[0].table(Part.TRAINING, model)
+    statistics = Statistics.of_table(model.urk, x, y)
+    local = Posterior.of(statistics, refit(Spectrum.of(statistics)))
+    held_out = [sites[0].table(part, model) for part in (Part.STOPPING, Part.CALIBRATION)]
+    local_scores, federated_scores = Scores.zero(2), Scores.zero(2)
+    standardiser = known(model.standardiser, "moments")
+    for (x, _), part in zip(held_out, (Part.STOPPING, Part.CALIBRATION), strict=True):
+        records = sites[0].records[part]
+        targets = known(records.targets, "moments")
+        predicted = local.predict(model.urk.features(x).detach())
+        mean, variance = standardiser.in_units(predicted.mean, predicted.variance)
+        local_scores += Scores.of(mean, variance, targets)
+        served = predict(plain, records)
+        federated_scores += Scores.of(served.mean, served.variance, targets)
+    for measure in ("rmse", "nll", "crps"):
+        assert torch.allclose(getattr(own.local, measure)(), getattr(local_scores, measure)())
+        assert torch.allclose(
+            getattr(own.federated, measure)(), getattr(federated_scores, measure)()
+        )
+
+
+def test_it_needs_a_finished_model_training_rows_and_held_out_rows() -> None:
+    sites = [tables.site(seed=seed) for seed in range(2)]
+    with pytest.raises(NotFitted, match="linear"):
+        gain(tables.fitted(sites), sites[0])
+    model = tables.fitted(sites, linear.Spec())
+    nothing = {
+        part: rows.take(torch.zeros(len(rows), dtype=torch.bool))
+        for part, rows in sites[0].records.items()
+    }
+    training = {Part.TRAINING: sites[0].records[Part.TRAINING]}
+    with pytest.raises(EmptyTable, match="training"):
+        gain(model, Site(nothing))
+    with pytest.raises(EmptyTable, match="held out no rows"):
+        gain(model, Site(nothing | training))

@@ -1,0 +1,136 @@
+"""Predictions in units, their variances and their three kinds of intervals."""
+
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.errors import EmptyTable, NotFitted, PredictionError, TableRefused
+from kernels.model.model import Model, known
+from kernels.model.prediction import Predictions, predict, predict_standardised
+from kernels.rounds.judging import recalibration
+from kernels.rounds.layer import linear
+from kernels.rounds.registry import restore
+from kernels.storage import encode
+from kernels.tables.records import Records
+from kernels.tables.schema import Numeric, Schema
+from tests.kernels.rounds import tables
+
+
+@cache
+def model(*, recalibrated: bool = True) -> Model:
+    sites = [tables.site(200, seed=seed) for seed in range(3)]
+    stages = [linear.Spec(), *([recalibration.Spec(min_rows=1)] if recalibrated else [])]
+    return tables.fitted(sites, *stages)
+
+
+def predictions(*, recalibrated: bool = True) -> Predictions:
+    return predict(model(recalibrated=recalibrated), tables.table(30, seed=9))
+
+
+def test_variances_add_up_to_that_of_the_calibrated_law() -> None:
+    before, after = predictions(recalibrated=False), predictions()
+    fitted = known(model().recalibration, "recalibration")
+    inflation = torch.tensor([each.law.variance for each in fitted], dtype=torch.float64)
+    assert not torch.allclose(inflation, torch.ones(2, dtype=torch.float64), rtol=1e-3)
+    assert torch.allclose(after.variance, before.variance * inflation, rtol=1e-12)
+    assert torch.equal(after.variance, after.latent_variance + after.noise_variance)
+    assert torch.allclose(after.noise_variance, before.noise_variance * inflation, rtol=1e-12)
+    assert torch.equal(after.mean, before.mean)
+
+
+def test_predictions_are_in_the_targets_units() -> None:
+    standardiser = known(model().standardiser, "moments")
+    records = Records.for_prediction(tables.SCHEMA, tables.table(30, seed=9))
+    standardised = predict_standardised(model(), standardiser.apply(records).features)
+    mean, variance = standardiser.in_units(standardised.mean, standardised.variance)
+    plain = predictions(recalibrated=False)
+    assert torch.allclose(plain.mean, mean)
+    assert torch.allclose(plain.variance, variance)
+    truth = torch.tensor(np.array(tables.table(30, seed=9)["stay"], dtype=np.float64))
+    assert float((plain.mean[:, 0] - truth).square().mean()) < float(truth.var())
+
+
+def test_each_interval_is_of_its_own_law() -> None:
+    after, before = predictions(), predictions(recalibrated=False)
+    fitted = known(model().recalibration, "recalibration")
+    deviation = before.variance.sqrt()
+    reach = {
+        "gaussian": [1.6448536269514722] * 2,
+        "student_t": [each.law.half_width(0.9) for each in fitted],
+        "conformal": [each.conformal(0.9) for each in fitted],
+    }
+    for kind, factors in reach.items():
+        lower, upper = getattr(after, kind)(0.9)
+        half = deviation * torch.tensor(factors, dtype=torch.float64)
+        assert torch.allclose(upper - after.mean, half, rtol=1e-9), kind
+        assert torch.allclose(after.mean - lower, half, rtol=1e-9), kind
+
+
+def test_wider_levels_have_wider_intervals() -> None:
+    for kind in ("gaussian", "student_t", "conformal"):
+        uppers = [getattr(predictions(), kind)(level).upper for level in (0.2, 0.5, 0.9)]
+        assert all(bool((a <= b).all()) for a, b in pairwise(uppers))
+
+
+def test_rows_outside_the_bounds_are_flagged_and_still_predicted() -> None:
+    table = dict(tables.table(4, seed=9))
+    table["age"] = np.array([50.0, 120.0, 121.0, -1.0])
+    outcome = predict(model(), table)
+    assert outcome.extrapolates.tolist() == [False, False, True, True]
+    assert bool(outcome.mean.isfinite().all())
+
+
+def test_the_size_of_chunks_does_not_matter() -> None:
+    rows = tables.table(30, seed=9)
+    whole, pieces = predict(model(), rows), predict(model(), rows, chunk_rows=7)
+    assert torch.allclose(whole.mean, pieces.mean, rtol=1e-12)
+    assert torch.allclose(whole.latent_variance, pieces.latent_variance, rtol=1e-9)
+
+
+def test_a_row_alone_is_predicted_as_within_a_table() -> None:
+    rows = tables.table(40, seed=9)
+    whole = predict(model(), rows)
+    for row in (0, 17, 39):
+        alone = predict(model(), {name: cells[row : row + 1] for name, cells in rows.items()})
+        plain = predict(model(), {name: [cells[row].item()] for name, cells in rows.items()})
+        for one in (alone, plain):
+            for part in ("mean", "latent_variance", "variance"):
+                expected = getattr(whole, part)[row : row + 1]
+                torch.testing.assert_close(getattr(one, part), expected, rtol=1e-12, atol=0)
+            assert torch.equal(one.noise_variance, whole.noise_variance)
+            assert torch.equal(one.extrapolates, whole.extrapolates[row : row + 1])
+
+
+def test_a_stored_model_predicts_the_same() -> None:
+    again = predict(restore(encode(model())), tables.table(30, seed=9))
+    assert torch.equal(again.variance, predictions().variance)
+    assert torch.equal(again.conformal(0.9).upper, predictions().conformal(0.9).upper)
+
+
+def test_unfinished_models_say_what_they_lack() -> None:
+    rows = tables.table(3)
+    with pytest.raises(NotFitted, match="moments"):
+        predict(Model(tables.SCHEMA, tables.KERNEL, 1000), rows)
+    with pytest.raises(NotFitted, match="linear"):
+        predict(tables.fitted([tables.site()]), rows)
+    for kind in ("student_t", "conformal"):
+        with pytest.raises(NotFitted, match="recalibration"):
+            getattr(predictions(recalibrated=False), kind)(0.9)
+
+
+def test_tables_and_levels_that_do_not_fit_are_refused_by_name() -> None:
+    with pytest.raises(TableRefused) as refused:
+        predict(model(), {"age": [], "lactate": [], "ward": []})
+    assert isinstance(refused.value.problems[0], EmptyTable)
+    other = Schema((Numeric("age", "a"),), tables.SCHEMA.targets)
+    with pytest.raises(PredictionError, match="another schema"):
+        predict(model(), Records.for_prediction(other, {"age": [40]}))
+    with pytest.raises(PredictionError, match="level"):
+        predictions().gaussian(1.0)
+
+
+def test_a_repr_shows_no_prediction() -> None:
+    assert repr(predictions()) == "Predictions(30 rows of stay, cost)"

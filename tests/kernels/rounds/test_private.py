@@ -1,0 +1,171 @@
+"""Every algorithm with differential privacy, and the twins that would break it."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.columns import moments
+from kernels.rounds.judging import evaluation, recalibration
+from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.layer import linear, update
+from kernels.rounds.shared import sufficient
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.schema import Schema
+from tests.conformance.private import PrivateConformance
+from tests.kernels.rounds import private
+
+
+class TestMoments(PrivateConformance):
+    algorithm = moments
+    before = ()
+
+    def spec(self) -> Any:
+        return moments.Spec()
+
+
+class TestLinear(PrivateConformance):
+    algorithm = linear
+    before = (moments.Spec(from_bounds=True),)
+
+    def spec(self) -> Any:
+        return linear.Spec()
+
+
+class TestLinearWithNoisyMoments(TestLinear):
+    before = (moments.Spec(),)
+
+
+class TestExact(PrivateConformance):
+    algorithm = exact
+    before = (moments.Spec(from_bounds=True),)
+
+    def spec(self) -> Any:
+        return exact.Spec(steps=2, learning_rate=0.1, penalties=(3.0,), unit_clip=0.5)
+
+
+class TestElbo(PrivateConformance):
+    algorithm = elbo
+    before = (moments.Spec(from_bounds=True),)
+
+    def spec(self) -> Any:
+        return elbo.Spec(steps=2, sampling_rate=1.0, learning_rate=0.1, clip=0.5)
+
+
+class TestRecalibration(PrivateConformance):
+    algorithm = recalibration
+    held_out = 0.9
+
+    def spec(self) -> Any:
+        return recalibration.Spec(min_rows=1)
+
+
+class TestEvaluation(PrivateConformance):
+    algorithm = evaluation
+    before = (*private.LAYER, recalibration.Spec(min_rows=1))
+    held_out = 0.9
+
+    def spec(self) -> Any:
+        return evaluation.Spec()
+
+
+class TestEvaluationOfTrainingRows(PrivateConformance):
+    algorithm = evaluation
+
+    def spec(self) -> Any:
+        return evaluation.Spec(part=Part.TRAINING, recalibrated=False)
+
+
+class TestUpdate(PrivateConformance):
+    algorithm = update
+
+    def spec(self) -> Any:
+        return update.Spec()
+
+    def site(self, whole: private.Table, schema: Schema) -> Site:
+        """Take half of the rows for new ones."""
+        own = private.site(whole, schema)
+        return Site({**own.parts, Part.ADDED: own.parts[Part.CALIBRATION]}, seed=1)
+
+
+# -- what must be noticed
+
+
+def _no_bound_per_patient(state: Any, site: Site) -> Contribution:
+    unbounded = replace(state.model.privacy, max_rows_per_patient=100_000)
+    return linear.contribute(replace(state, model=replace(state.model, privacy=unbounded)), site)
+
+
+def _targets_as_they_are(state: Any, site: Site) -> Contribution:
+    x, y = site.table(Part.TRAINING, state.model)
+    if len(x) == 0:
+        return linear.contribute(state, site)
+    phi = state.model.urk.features(x).detach()
+    return {**linear.contribute(state, site), "cross": (phi.mT @ y).numpy()}
+
+
+def _targets_on_the_sites_own_scale(state: Any, site: Site) -> Contribution:
+    """Every row's part depends on the largest one: without it all others change."""
+    x, y = site.table(Part.TRAINING, state.model)
+    if len(x) == 0:
+        return linear.contribute(state, site)
+    phi = state.model.urk.features(x).detach()
+    y = y / y.abs().amax(0) * sufficient.target_bounds(state.model)
+    return {**linear.contribute(state, site), "cross": (phi.mT @ y).numpy()}
+
+
+def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
+    """What is right for rows is too much for patients: k rows, each clipped."""
+    model = replace(state.model, schema=replace(state.model.schema, patient=None))
+    records = replace(
+        site._in_memory(Part.TRAINING, state.model), schema=model.schema, patients=None
+    )
+    rows = Site({Part.TRAINING: records})
+    return elbo.contribute(replace(state, model=model), rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "broken", "schema"),
+    [
+        (TestLinear, _no_bound_per_patient, private.PATIENTS),
+        (TestLinearWithNoisyMoments, _targets_as_they_are, private.ROWS),
+        (TestLinear, _targets_on_the_sites_own_scale, private.ROWS),
+        (TestElbo, _clipped_row_by_row, private.PATIENTS),
+    ],
+)
+def test_a_broken_twin_is_noticed(
+    kind: type[PrivateConformance], broken: Any, schema: Schema
+) -> None:
+    honest = {name: value for name, value in vars(kind.algorithm).items() if name[0] != "_"}
+
+    class Suspect(kind):
+        algorithm = SimpleNamespace(**{**honest, "contribute": broken})
+        derandomize = True
+
+    with pytest.raises(AssertionError):
+        Suspect().test_one_unit_moves_no_block_further_than_declared(schema)
+
+
+def test_a_histogram_that_couples_rows_is_noticed() -> None:
+    def from_the_largest(state: Any, site: Site) -> Contribution:
+        model = state.model
+        counts = np.zeros(recalibration.layout(state).blocks[0].shape)
+        for _, y, _ in site.chunks(Part.CALIBRATION, model):
+            z = y - y.amax(0)
+            counts += torch.stack(
+                [recalibration.noisy_recalibration.histogram(own) for own in z.mT]
+            ).numpy()
+        return {"residuals": counts}
+
+    honest = {name: value for name, value in vars(recalibration).items() if name[0] != "_"}
+
+    class Suspect(TestRecalibration):
+        algorithm = SimpleNamespace(**{**honest, "contribute": from_the_largest})
+        derandomize = True
+
+    with pytest.raises(AssertionError):
+        Suspect().test_one_unit_moves_no_block_further_than_declared(private.ROWS)

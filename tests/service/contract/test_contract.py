@@ -1,0 +1,143 @@
+"""The contract is what the coordinator does: published, complete, and true of every answer."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from service import sample
+from service.contract.document import TAGS, document
+from service.contract.examples import EXAMPLES
+from service.contract.export import exported
+from service.contract.links import LINKS
+from tests.service.coordinator import Coordinator
+
+PUBLISHED = Path(__file__).parents[3] / "openapi" / "openapi.json"
+
+
+def operations() -> list[tuple[str, str, dict[str, Any]]]:
+    document = json.loads(PUBLISHED.read_text())
+    return [
+        (path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+
+
+def test_the_published_contract_is_that_of_the_application() -> None:
+    assert PUBLISHED.read_text() == exported(), "run: make contract"
+
+
+@pytest.mark.parametrize(
+    "operation", [pytest.param(each, id=each["operationId"]) for *_, each in operations()]
+)
+def test_an_operation_says_what_it_is_for_who_uses_it_and_what_can_go_wrong(
+    operation: dict[str, Any],
+) -> None:
+    assert operation["summary"]
+    assert operation["description"]
+    assert set(operation["tags"]) <= set(TAGS)
+    body = operation.get("requestBody", {"content": {}})["content"].values()
+    required = [each for each in operation.get("parameters", ()) if each["required"]]
+    if required or body:
+        assert all("example" in each for each in [*required, *body])
+    else:
+        (answer,) = operation["responses"]["200"]["content"].values()
+        assert answer["example"]
+    for status, response in operation["responses"].items():
+        assert response["description"]
+        if int(status) >= 400:
+            problem = response["content"]["application/problem+json"]["schema"]
+            assert problem["properties"]["code"]["enum"]
+    assert ("401" in operation["responses"]) == ("security" in operation)
+
+
+def test_every_operation_id_is_camel_case_and_unique() -> None:
+    identifiers = [each["operationId"] for *_, each in operations()]
+    for identifier in identifiers:
+        assert re.fullmatch(r"[a-z]+([A-Z][a-z]+)*", identifier), identifier
+    assert len(set(identifiers)) == len(identifiers)
+
+
+def test_a_route_without_an_operation_id_is_refused() -> None:
+    """None is generated: a rename in the code must not rename methods of generated clients."""
+
+    def show_text() -> str:
+        return "text"
+
+    with pytest.raises(ValueError, match="/texts must declare an operation_id"):
+        document([APIRoute("/texts", show_text)])
+
+
+def test_examples_and_links_are_of_operations_that_exist() -> None:
+    identifiers = {each["operationId"] for *_, each in operations()}
+    assert set(EXAMPLES) == identifiers
+    assert set(LINKS) <= identifiers
+
+
+def test_links_lead_to_operations_with_parameters_of_theirs() -> None:
+    parameters = {
+        each["operationId"]: {parameter["name"] for parameter in each.get("parameters", ())}
+        for *_, each in operations()
+    }
+    links = [
+        link
+        for *_, each in operations()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    ]
+    assert len(links) > 20
+    for link in links:
+        assert set(link.get("parameters", ())) <= parameters[link["operationId"]]
+
+
+def test_what_needs_an_id_is_led_to_by_what_gives_it() -> None:
+    led_to = {
+        link["operationId"]
+        for *_, each in operations()
+        for response in each["responses"].values()
+        for link in response.get("links", {}).values()
+    }
+    alone = {each["operationId"] for path, _, each in operations() if "{" in path} - led_to
+    assert alone == {
+        "storePublicSet",  # it gives the name itself
+        "enrolMember",  # a link comes by mail, or by phone
+    }
+
+
+def test_no_two_paths_differ_by_the_name_of_a_parameter_alone() -> None:
+    paths = [*json.loads(PUBLISHED.read_text())["paths"]]
+    assert len({re.sub(r"{\w+}", "{}", path) for path in paths}) == len(paths)
+
+
+def test_every_example_of_admins_and_callers_succeeds_with_the_sample(
+    coordinator: Coordinator,
+) -> None:
+    with coordinator.context.database.changing() as connection:
+        sample.seed(connection, now=coordinator.clock())
+    document = coordinator.request("GET", "/openapi.json").json()
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            if operation.get("security") == [{"member": []}]:
+                continue
+            parameters = operation.get("parameters", ())
+            values = {each["name"]: each["example"] for each in parameters if each["in"] == "path"}
+            content = operation.get("requestBody", {}).get("content", {})
+            body = content.get("application/json", {}).get("example")
+            answer = coordinator.admin(method.upper(), path.format(**values), body)
+            assert answer.is_success, (operation["operationId"], answer.text)
+
+
+def test_the_sample_is_put_once(coordinator: Coordinator) -> None:
+    for _ in range(2):
+        with coordinator.context.database.changing() as connection:
+            sample.seed(connection, now=coordinator.clock())
+    names = [each["name"] for each in coordinator.admin("GET", "/sessions").json()]
+    assert sorted(set(names)) == sorted(names)
+    run = coordinator.admin("GET", f"/runs/{sample.RUN}").json()
+    assert (run["status"], run["progress"]["algorithm"]) == ("done", "evaluation")
+    open_run = coordinator.admin("GET", f"/runs/{sample.OPEN_RUN}").json()
+    assert sorted(open_run["waiting_for"]) == sorted(sample.HOSPITALS)

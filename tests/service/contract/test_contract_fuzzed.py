@@ -1,0 +1,121 @@
+"""Schemathesis over the whole contract: no crash, no undocumented answer, no ignored authorisation.
+
+Every answer's status, media type and body are those of the contract, its problem's code included.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis import checks
+from schemathesis.python import asgi
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.http.long_poll import MAX_WAIT_S
+from service.routes import events
+from tests.service.contract.contract_fuzzing import SIGN_HERE, TOKEN_HERE, Beginning
+from tests.service.contract.test_contract import PUBLISHED
+
+CHECKS = [
+    checks.not_a_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_headers_conformance,
+    checks.response_schema_conformance,
+    checks.ignored_auth,
+    checks.unsupported_method,
+]
+# Found again in every run or not at all: a change must not fail by chance.
+SETTINGS = settings(
+    database=None,
+    deadline=None,
+    derandomize=True,
+    max_examples=8,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Later:
+    """Cases are made when tests are collected; the application only when the first one runs."""
+
+    application: ASGIApp
+    beginning: Beginning
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.application(scope, receive, send)
+
+
+contract = schemathesis.openapi.from_path(PUBLISHED)
+contract.app = Later()
+
+
+@contract.auth(refresh_interval=None)
+class Authorised:
+    def get(self, case: Any, context: Any) -> str | None:
+        security = context.operation.definition.raw.get("security", [])
+        if not security:
+            return None
+        return SIGN_HERE if security == [{"member": []}] else TOKEN_HERE
+
+    def set(self, case: Any, data: str | None, context: Any) -> None:
+        if data is not None:
+            case.headers["Authorization"] = data
+
+
+def impatient(case: Any) -> Any:
+    """Let nobody wait: how long is for other tests."""
+    wait = case.query.get("wait") if isinstance(case.query, dict) else None
+    if isinstance(wait, int | float) and 0 < wait <= MAX_WAIT_S:
+        case.query["wait"] = 0
+    return case
+
+
+@pytest.fixture(scope="module", autouse=True)
+def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    contract.app.beginning = beginning = Beginning(tmp_path_factory.mktemp("beginning"))
+    contract.app.application = beginning.application(tmp_path_factory.mktemp("fuzzed"))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(events, "LONGEST_S", 0.01)  # or who follows an open run waits an hour
+        patched.setattr(events, "LOOK_AGAIN_S", 0.01)
+        yield
+    asgi.shutdown_lifespans()
+
+
+@contract.parametrize()
+@SETTINGS
+def test_every_operation_answers_as_the_contract_says(case: Any) -> None:
+    impatient(case).call_and_validate(checks=CHECKS)
+
+
+class Workflows(contract.as_state_machine()):
+    """Operations one after another, along the contract's links.
+
+    Each time on a coordinator of its own: what a link leads to depends on the answers, and the same
+    choices must meet the same answers, or hypothesis calls the test flaky.
+    """
+
+    def setup(self) -> None:
+        asgi.shutdown_lifespans()
+        self._shared = contract.app.application
+        self._directory = TemporaryDirectory()
+        contract.app.application = contract.app.beginning.application(Path(self._directory.name))
+
+    def teardown(self) -> None:
+        asgi.shutdown_lifespans()
+        self._directory.cleanup()
+        contract.app.application = self._shared
+
+    def before_call(self, case: Any) -> None:
+        impatient(case)
+
+    def validate_response(self, response: Any, case: Any, **more: Any) -> None:
+        case.validate_response(response, checks=CHECKS)
+
+
+class TestWorkflows(Workflows.TestCase):
+    settings = settings(SETTINGS, max_examples=15, stateful_step_count=8)

@@ -1,0 +1,63 @@
+"""A connection that says nothing, or never ends its header, is closed; who asks is answered."""
+
+import asyncio
+from typing import Any
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from service.command import server
+from service.http.connections import Prompt
+from service.settings import Settings
+
+
+async def application(_scope: Any, receive: Any, send: Any) -> None:
+    """Answer when the whole body is here, and not at once."""
+    while (await receive()).get("more_body"):
+        pass
+    await asyncio.sleep(0.6)
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+async def talk(*pieces: bytes) -> bytes:
+    """Send pieces, and give all that comes until the connection is closed from there."""
+    config = uvicorn.Config(application, log_config=None, timeout_keep_alive=1)
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: Prompt(config, ServerState(), {}), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0.01)
+    said = await reader.read()
+    writer.close()
+    listening.close()
+    return said
+
+
+REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answers"),
+    [
+        ((), 0),
+        ((b"GET / HT", b"TP/1.1\r\n", b"X: y"), 0),
+        ((REQUEST, b"a", b"b"), 1),
+        ((REQUEST + b"ab" + REQUEST, b"ab"), 2),
+        ((REQUEST + b"ab" + b"GET /", b" HTTP/1"), 1),
+    ],
+)
+def test_a_header_that_does_not_end_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...], answers: int
+) -> None:
+    # Shorter than an answer takes: it is headers that are bounded, not answers.
+    monkeypatch.setattr(Prompt, "header_deadline_s", 0.3)
+    assert asyncio.run(talk(*pieces)).count(b"204 No Content") == answers
+
+
+def test_the_server_bounds_its_connections(tmp_path: Any) -> None:
+    config = server(Settings(data_dir=tmp_path, max_connections=7)).config
+    assert (config.http, config.limit_concurrency) == (Prompt, 7)

@@ -1,0 +1,281 @@
+"""The page shows an admin what goes on, and everyone else a form; nothing in it is one site's."""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from httpx import Response
+from sqlalchemy import select
+
+from kernels.model.methods import METHODS
+from kernels.rounds.site.site import Part
+from service.database.tables import tokens as token_table
+from service.http.tokens import Role, issue
+from service.page import sign_in
+from service.page.plots import calibration_plot, steps_plot
+from service.sessions import presence
+from tests.kernels.rounds import artifacts
+from tests.kernels.rounds.tables import table
+from tests.service.coordinator import Coordinator
+from tests.service.programs import PRIVATE, WHOLE
+from tests.service.sites import Site, session_of, start, stop_engine, until, work
+from tests.service.stored import add_model
+
+
+def signed_in(coordinator: Coordinator) -> str:
+    """Sign in as a browser does, and give the cookie."""
+    answer = attempt(coordinator, coordinator.token)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+    cookie: str = answer.headers["Set-Cookie"].partition(";")[0]
+    return cookie
+
+
+def attempt(coordinator: Coordinator, token: str) -> Response:
+    return coordinator.request("POST", "/sign-in", data={"token": token})
+
+
+def page(coordinator: Coordinator, path: str, cookie: str | None) -> Response:
+    # By hand: the client's own jar would bring the cookie along in other tests of this file.
+    headers = {} if cookie is None else {"Cookie": cookie}
+    coordinator.forget_cookies()
+    return coordinator.request("GET", path, headers=headers)
+
+
+def trained(coordinator: Coordinator) -> list[Site]:
+    sites = session_of(coordinator, WHOLE)
+    start(coordinator, sites[0].session)
+    work(sites)
+    return sites
+
+
+def test_a_private_session_shows_what_it_has_spent_and_what_a_run_costs(
+    coordinator: Coordinator,
+) -> None:
+    sites = session_of(coordinator, PRIVATE, epsilon=2.0)
+    before = page(coordinator, f"/view/{sites[0].session}", cookie := signed_in(coordinator)).text
+    assert "<strong>0 is spent</strong>" in before
+    assert "ε spent, by sum" not in before
+    run = start(coordinator, sites[0].session)
+    stop_engine(coordinator)
+    until(sites, "task", run)
+    shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
+    assert "The unit is the row" in shown
+    assert "in 1 sums" in shown
+    assert "ε spent, by sum" in shown
+
+
+def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordinator) -> None:
+    sites = trained(coordinator)
+    cookie = signed_in(coordinator)
+    model = sites[0].outcome["model"]
+    overview = page(coordinator, "/", cookie).text
+    assert sites[0].session in overview
+    assert "<strong>3 present</strong>" in overview
+    assert model[:10] in overview
+    shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
+    for promised in (
+        "exact: evidence",
+        "exact: held out error",
+        "recalibrated",
+        "conformal",
+        "at least 3 hospitals",
+        "no differential privacy",
+        "counts of held-out rows by the size of their error",
+        "site-1",
+        model[:10],
+    ):
+        assert promised in shown, promised
+    assert shown.count('class="plot"') == 3 + 2  # metrics, then a calibration curve a target
+
+
+def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> None:
+    sites = session_of(coordinator, WHOLE)
+    run = start(coordinator, sites[0].session)
+    assert coordinator.admin("POST", f"/runs/{run}/cancel").status_code == 200
+    shown = page(coordinator, f"/view/{sites[0].session}", signed_in(coordinator)).text
+    assert re.findall('<li class="([a-z]+)">', shown) == ["stopped", *["unreached"] * 4]
+
+
+def numbers(text: str) -> set[str]:
+    """Every number that is told; what is within a tag, as coordinates are, or an id is none."""
+    seen = re.sub(r"<[^>]*>|[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…", " ", text)
+    return set(re.findall(r"[0-9]+(?:[.][0-9]+)?", seen))
+
+
+def test_the_rows_of_all_are_shown_and_no_figure_of_one(coordinator: Coordinator) -> None:
+    sites = session_of(coordinator, WHOLE, [table(n, seed=n) for n in (503, 701, 911)])
+    run = start(coordinator, sites[0].session)
+    work(sites)
+    cookie = signed_in(coordinator)
+    shown = numbers(page(coordinator, "/", cookie).text)
+    shown |= numbers(page(coordinator, f"/view/{sites[0].session}", cookie).text)
+    told = shown | numbers(coordinator.admin("GET", f"/runs/{run}").text)
+    assert str(sum(site.rows.count(Part.TRAINING) for site in sites)) in shown
+    for site in sites:
+        own = [len(site.table["age"]), site.rows.count(Part.TRAINING)]
+        for name in ("age", "stay", "cost"):
+            column = site.table[name]
+            own += [column.mean(), column.std(), column.sum(), column.min(), column.max()]
+        for figure in own:
+            assert not told & {f"{figure:.{digits}g}" for digits in (4, 5, 17)}, figure
+
+
+def test_an_open_run_is_shown_with_its_stage_its_deadline_and_whom_it_waits_for(
+    coordinator: Coordinator,
+) -> None:
+    sites = session_of(coordinator, WHOLE)
+    run = start(coordinator, sites[0].session)
+    stop_engine(coordinator)
+    until(sites, "task", run)
+    sites[1].work()
+    shown = page(coordinator, f"/view/{sites[0].session}", signed_in(coordinator)).text
+    assert f'data-run="{run}"' in shown
+    assert "stage 1 of 5: moments" in shown
+    assert "0 sums of at most 9" in shown
+    assert 'data-deadline="2027-01-15T09:00:00.000Z"' in shown
+    assert "Waits for site-0, site-2." in shown
+
+
+def test_nobody_sees_the_page_without_the_admins_token(coordinator: Coordinator) -> None:
+    sites = trained(coordinator)
+    with coordinator.context.database.changing() as connection:
+        caller = issue(connection, Role.CALLER, "ward", now=coordinator.clock(), models=["m"])
+    assert attempt(coordinator, caller.secret).status_code == 403
+    assert attempt(coordinator, "").status_code == 403
+    for cookie in (None, *(f"{sign_in.COOKIE}={s}" for s in (coordinator.token, caller.secret))):
+        for path in ("/", f"/view/{sites[0].session}"):
+            answer = page(coordinator, path, cookie)
+            assert answer.status_code in (200, 303)
+            assert sites[0].session not in answer.text
+            assert sites[0].name not in answer.text
+
+
+def test_the_browser_keeps_something_lesser_than_the_token(coordinator: Coordinator) -> None:
+    answer = attempt(coordinator, coordinator.token)
+    cookie = answer.headers["Set-Cookie"]
+    assert coordinator.token not in str(answer.headers)
+    for attribute in ("HttpOnly", "SameSite=strict", f"Max-Age={sign_in.LASTS_S}", "Path=/"):
+        assert attribute in cookie
+    secret = cookie.partition("=")[2].partition(";")[0]
+    assert coordinator.bearer(secret, "GET", "/sessions").status_code == 401
+    assert coordinator.bearer(secret, "POST", "/predict").status_code == 401
+    assert page(coordinator, "/sessions", f"{sign_in.COOKIE}={secret}").status_code == 401
+    with coordinator.context.database.reading() as connection:
+        kept = connection.execute(select(token_table).where(token_table.c.role == Role.PAGE)).one()
+    assert secret.encode() not in kept.hash
+
+
+@pytest.mark.parametrize("end", ["time", "sign-out", "reset"])
+def test_signing_in_ends(coordinator: Coordinator, end: str) -> None:
+    cookie = signed_in(coordinator)
+    assert "Sign out" in page(coordinator, "/", cookie).text
+    if end == "time":
+        coordinator.clock.now += sign_in.LASTS_S
+    elif end == "sign-out":
+        coordinator.request("POST", "/sign-out", headers={"Cookie": cookie})
+    else:
+        coordinator.reset_token()
+    assert 'id="token"' in page(coordinator, "/", cookie).text
+
+
+def test_over_tls_the_cookie_is_never_sent_without(tmp_path: Any) -> None:
+    with Coordinator(tmp_path, behind_tls_proxy=True) as coordinator:
+        assert "; Secure" in attempt(coordinator, coordinator.token).headers["Set-Cookie"]
+
+
+class _Inline(HTMLParser):
+    """Finds what a strict policy forbids, and what would be asked of other hosts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        inline = tag == "style" or (tag == "script" and "src" not in given)
+        handlers = [name for name in given if name == "style" or name.startswith("on")]
+        places = [given[name] or "" for name in ("src", "href", "action") if name in given]
+        if inline or handlers or any(not place.startswith("/") for place in places):
+            self.found.append(f"{tag} {given}")
+
+
+def test_nothing_is_inline_and_nothing_comes_from_elsewhere(coordinator: Coordinator) -> None:
+    sites = trained(coordinator)
+    cookie = signed_in(coordinator)
+    for path, by in (("/", None), ("/", cookie), (f"/view/{sites[0].session}", cookie)):
+        answer = page(coordinator, path, by)
+        policy = answer.headers["Content-Security-Policy"]
+        assert policy.startswith("default-src 'none'")
+        assert "unsafe" not in policy
+        parser = _Inline()
+        parser.feed(answer.text)
+        assert parser.found == []
+        for name in re.findall(r'"(/page/[^"]+)"', answer.text):
+            assert page(coordinator, name, None).status_code == 200
+    assert page(coordinator, "/page/session.html", cookie).status_code == 404
+
+
+def test_names_cannot_write_into_the_page(coordinator: Coordinator) -> None:
+    name = "<script>alert(1)"
+    session = coordinator.session(name=name)
+    coordinator.approved(session, "<b>Kiel")
+    cookie = signed_in(coordinator)
+    for path in ("/", f"/view/{session}"):
+        text = page(coordinator, path, cookie).text
+        assert "<script>alert" not in text
+        assert "<b>Kiel" not in text
+    assert "&lt;b&gt;Kiel" in text
+
+
+def test_plots_escape_their_titles_and_survive_any_figures() -> None:
+    assert "<b>" not in steps_plot("<b>", [[(0, 1.0)]])
+    assert steps_plot("nothing", [[(0, float("nan"))], []]) == ""
+    for values in ([0.0], [5.0, 5.0], [-1e9, 1e-9], [float("inf"), 1.0]):
+        drawn = steps_plot("x", [list(enumerate(values))])
+        assert "nan" not in drawn
+        assert "inf" not in drawn
+    assert "<i>" not in calibration_plot("<i>", [0.5], {"<i>": [0.4]}, rows=10)
+
+
+def test_a_member_is_present_while_it_asks(coordinator: Coordinator) -> None:
+    sites = session_of(coordinator)
+    sites[0].next()
+
+    def there() -> frozenset[str]:
+        with coordinator.context.database.reading() as connection:
+            return presence.present(connection, sites[0].session, now=coordinator.clock())
+
+    assert there() == {"site-0"}
+    coordinator.clock.now += presence.WITHIN_S + 1
+    assert there() == frozenset()
+
+
+def test_an_unknown_session_leads_back_to_all(coordinator: Coordinator) -> None:
+    cookie = signed_in(coordinator)
+    missing = "/view/00000000-0000-0000-0000-000000000001"
+    answer = page(coordinator, missing, cookie)
+    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+
+
+def test_methods_stand_side_by_side_and_fedbnr_first(coordinator: Coordinator) -> None:
+    session = coordinator.session()
+    cookie = signed_in(coordinator)
+    path = f"/view/{session}"
+    add_model(coordinator, artifacts.artifact(), session)
+    assert "<h2>Methods</h2>" not in page(coordinator, path, cookie).text
+    coordinator.clock.now += 60
+    made = artifacts.artifact(artifacts.STUDENTS)
+    add_model(coordinator, made, session)
+    shown = page(coordinator, path, cookie).text
+    section = shown.partition("<h2>Methods</h2>")[2].partition("</section>")[0]
+    named = re.findall(r'data-name="Method"><code>(\w+)</code>', section)
+    assert named == [*METHODS, *METHODS]
+    assert section.count("distilled") == 2 * (len(METHODS) - 1)
+    assert made.card.evaluation is not None
+    for each in made.card.evaluation.students:
+        for quality in each.quality:
+            assert f"{quality.nll:.4g}" in section
+    assert section.count("<svg") == 2
+    for number in range(len(METHODS)):
+        assert f"line-{number}" in section

@@ -1,0 +1,156 @@
+"""Members come and go as they like: every private run ends, and no sum is below the minimum.
+
+The machine alone, with real members of the secure sum: no network, no database, no rows.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from privacy.encoding import Encoding
+from privacy.identity import Identity, Member, Pins, Roster
+from privacy.ledger import Budget, Ledger
+from privacy.noise import draw
+from privacy.securesum.client import Client
+from privacy.securesum.coordinator import Coordinator
+from privacy.securesum.errors import OutOfOrder
+from privacy.securesum.messages import Delivery, Task
+from privacy.securesum.terms import Terms
+from service.runs.machine import stages
+from service.runs.machine.attendance import least
+from service.runs.machine.items import item_for
+from service.runs.machine.run import Plan, Run, Status
+from service.sessions.sessions import NewPrivacy, private
+from tests.service.programs import PRIVATE
+
+MEMBERS = 5
+SESSION = UUID(int=1)
+TERMS = Terms(SESSION.bytes, 1, 3, allow_shrinking=False, differential_privacy=True)
+PROGRAM = private(PRIVATE, NewPrivacy(differential_privacy=True, epsilon=50.0, delta=1e-5, runs=50))
+IDENTITIES = [Identity.generate() for _ in range(MEMBERS)]
+ROSTER = Roster(tuple(Member(f"site-{i}", each.key) for i, each in enumerate(IDENTITIES)))
+PINS = Pins({member.name: member.key for member in ROSTER.members})
+
+
+def opened(number: int) -> Run:
+    run_id = UUID(int=number + 2)
+    plan = Plan(
+        id=str(run_id),
+        session_id=str(SESSION),
+        kind="train",
+        program=PROGRAM,
+        text=PROGRAM.to_json(),
+        seed=1,
+        base_model=None,
+        deadline_at=5000.0,
+        repair_after_s=20.0,
+        restart_after_s=300.0,
+        gather_s=60.0,
+        leave_out_after_s=120.0,
+        max_vector=1 << 20,
+    )
+    epoch = Coordinator(TERMS, run=run_id.bytes, number=0, roster=ROSTER)
+    ledger = Ledger(Budget(50.0, 1e-5))
+    return Run(plan, epoch, stages.start(PROGRAM, None), since=0.0, ledger=ledger)
+
+
+class Hospital:
+    """A member whose rows are all zero: what it sends is its noise."""
+
+    def __init__(self, identity: Identity) -> None:
+        self.key = identity.key
+        self.client, _ = Client.begin(identity)
+        self.client.join(TERMS)
+
+    def work(self, run: Run, now: float) -> None:
+        if run.returns(self.key):
+            run.note_return(self.key)
+        item = item_for(run, self.key)
+        if item is None:
+            return
+        message: Any = item.message
+        match item.kind:
+            case "opening":
+                said: Any = self.client.advertise(message, "table").message
+            case "adverts":
+                said = self.client.agree(message, ROSTER, PINS).message
+            case "task":
+                self._upload(run, message, item.more["delivery"])
+                return
+            case "proposal":
+                said = self.client.certify(message).message
+            case "certificate":
+                said = self.client.reveal(message).message
+            case other:
+                assert other == "repair"
+                said = self.client.repair(message).message
+        run.take(self.key, said, now)
+
+    def _upload(self, run: Run, task: Task, delivered: object) -> None:
+        rank = run.epoch.epoch.rank(self.key) if run.epoch.epoch else 0
+        if delivered is not None:
+            self.client.receive(Delivery.decode(run.epoch.delivery(rank).encode()))
+        encoding = Encoding.from_bytes(task.encoding)
+        zeros = {block.name: np.zeros(block.shape) for block in encoding.layout.blocks}
+        noise = draw(encoding)
+        step = self.client.upload(
+            task,
+            encoding.encode(zeros, noise=noise.once()),
+            table=bytes(32),
+            broadcast=run.broadcast.data,
+            noise=noise.name,
+        )
+        run.epoch.slot.add_upload(step.message, step.body)
+
+
+def compute(run: Run, now: float) -> None:
+    while run.work_due:
+        before = run.ledger
+        run.settle(run.prepare(now), now)
+        if run.slot is not None and run.outcome is None:
+            assert before is not None
+            assert run.ledger is not None
+            assert len(run.ledger.entries) == len(before.entries) + 1, "every sum is charged"
+            assert len(run.slot.task.active) >= least(run.slot.epoch)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data(), st.integers(0, 10**6))
+def test_whoever_stays_and_whoever_leaves_every_run_ends(data: st.DataObject, number: int) -> None:
+    run, now = opened(number), 0.0
+    hospitals = [Hospital(identity) for identity in IDENTITIES]
+    for turn in range(400):
+        random = turn < 40
+        for hospital in hospitals:
+            if not random or data.draw(st.booleans()):
+                try:
+                    hospital.work(run, now)
+                except OutOfOrder:
+                    continue
+        if random:
+            now += data.draw(st.sampled_from([0.0, 0.0, 30.0, 130.0]))
+        elif turn % 10 == 0:
+            now += 61.0
+        run.advance(now)
+        if run.slot is not None and run.slot.proposal is not None:
+            assert len(run.slot.proposal.survivors) >= least(run.slot.epoch)
+        compute(run, now)
+        assert run.due_at > now or run.outcome is not None, "nothing that is due is left undone"
+        if run.outcome is not None:
+            break
+    assert run.outcome is not None
+    assert run.status is Status.DONE or run.outcome.code == "run.deadline", run.outcome
+
+
+def test_with_everyone_there_a_machine_ends_done() -> None:
+    run = opened(0)
+    hospitals = [Hospital(identity) for identity in IDENTITIES]
+    while run.outcome is None:
+        for hospital in hospitals:
+            hospital.work(run, 0.0)
+        run.advance(0.0)
+        compute(run, 0.0)
+    assert run.status is Status.DONE
