@@ -30,13 +30,13 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Gain": "site_gain",
-    "GlobalModel": "model",
-    "Intervals": "predictions",
-    "Policy": "policy",
-    "Predictions": "predictions",
+    "Gain": "model.gain",
+    "GlobalModel": "model.model",
+    "Intervals": "model.predictions",
+    "Policy": "gate.policy",
+    "Predictions": "model.predictions",
     "Simulated": "simulation",
-    "gain": "site_gain",
+    "gain": "model.gain",
     "join": "joining",
     "join_async": "joining",
     "simulate": "simulation",

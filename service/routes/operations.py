@@ -32,7 +32,7 @@ class Readiness:
     """All that was looked at is well."""
 
     status: str
-    readiness: dict[str, str]
+    checks: dict[str, str]
 
 
 @states(NotAuthenticated, NotAllowed, security=(ADMIN,))

@@ -6,7 +6,7 @@ from pathlib import Path
 import client_sdk
 
 ROOM = Path(next(iter(client_sdk.__path__)))
-ALONE = {"door.py"}
+ALONE = {"gate/door.py"}
 SIMULATION = "simulation.py"  # has no network: import-linter sees to that
 
 
@@ -62,9 +62,9 @@ def test_only_the_transport_opens_a_connection() -> None:
     naming = {
         "joining.py",
         "withdrawal.py",
-        "doctor.py",
+        "terminal/doctor.py",
     }  # they only name httpx's transports, in a parameter
-    assert found == {"transport.py"} | naming
+    assert found == {"conversation/transport.py"} | naming
     for name in naming:
         assert not {"stream", "Client", "AsyncClient"} & set(calls(modules()[name]))
 
@@ -73,7 +73,7 @@ def test_the_journal_is_written_before_the_transport_is_asked() -> None:
     leave, samples = (
         next(
             node
-            for node in ast.walk(modules()["door.py"])
+            for node in ast.walk(modules()["gate/door.py"])
             if isinstance(node, ast.FunctionDef) and node.name == name
         )
         for name in ("leave", "open")

@@ -1,6 +1,6 @@
 """Local posteriors made into one from one sum of moments at public rows."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
@@ -119,7 +119,7 @@ def test_no_sites_model_and_no_sites_prediction_is_sent_or_kept() -> None:
     sites, model = _sites_and_model()
     state = predictive.initial(SPEC, model)
     lengths = {block.name: block.length for block in predictive.layout(state).blocks}
-    assert set(lengths) == set(Committee.__dataclass_fields__)
+    assert set(lengths) == {field.name for field in fields(Committee)}
     assert max(lengths.values()) == 20 * 2
     data = storage.encode(sums.after_one(predictive, state, sites))
     inputs = SPEC.inputs(model)
@@ -203,7 +203,7 @@ def test_a_prediction_beyond_the_bounds_counts_as_the_nearest_within(
     own = Committee.alone(bounded(wild), rows=model.max_rows, prior=prior)
     layout = predictive.layout(predictive.initial(spec, model))
     encoding = Encoding.finest(layout, max_clients=1000)
-    encoding.encode({name: getattr(own, name).numpy() for name in Committee.__dataclass_fields__})
+    encoding.encode({each.name: getattr(own, each.name).numpy() for each in fields(Committee)})
 
 
 @pytest.mark.parametrize(
