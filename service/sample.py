@@ -25,6 +25,7 @@ from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
 from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind
 from kernels.rounds.site.site import Site
 from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
@@ -42,7 +43,6 @@ from service.runs import storage as run_storage
 from service.runs.machine import stages
 from service.runs.machine.run import Status
 from service.runs.machine.stages import Metrics, Position
-from service.runs.starting import Kind
 from service.sessions import public_sets, sessions
 from service.sessions.sessions import NewSession, Session
 

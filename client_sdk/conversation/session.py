@@ -49,10 +49,10 @@ from client_sdk.errors import (
     public_code,
     public_detail,
 )
+from client_sdk.gate.agreed_run import check_run
 from client_sdk.gate.disclosure import Disclosure, releases_of
 from client_sdk.gate.door import Door, RunInHand, runs_of
 from client_sdk.gate.policy import Policy
-from client_sdk.gate.run_kinds import check_run
 from client_sdk.home.home import OpenHome
 from client_sdk.home.remembered import KnownRun, KnownSession
 from client_sdk.tables.hospital_table import Changes, HospitalTable, site_of

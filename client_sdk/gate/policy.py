@@ -20,8 +20,7 @@ from client_sdk.errors import PolicyFileError, PolicyRefusal, PolicyRefused
 from client_sdk.gate import refusals
 from client_sdk.tables import TableSummary
 from kernels.rounds.ensemble.open_ensemble import open_stage
-from kernels.rounds.layer import update
-from kernels.rounds.plan import columns_read, most_sums, parts_read
+from kernels.rounds.plan import columns_read, declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from privacy.accounting.events import Release
@@ -159,7 +158,7 @@ class Policy:
             self._unit(program),
             self._shrinking(terms),
             self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
-            self._sums(sum(most_sums(spec, program) for spec in program.stages), "at most"),
+            self._sums(sum(stage.sums for stage in declared(program)), "at most"),
         )
         _raise([problem for problem in checks if problem is not None])
 
@@ -230,9 +229,9 @@ class Policy:
         """
         if program.privacy is not None:
             return
-        names = [algorithm.NAME for algorithm, _ in program.algorithms()]
-        if update.NAME in names and update.NAME not in self.consents:
-            raise refusals.consent_missing(update.NAME)
+        for (algorithm, _), stage in zip(program.algorithms(), declared(program), strict=True):
+            if stage.needs_consent and algorithm.NAME not in self.consents:
+                raise refusals.consent_missing(algorithm.NAME)
 
     def opens(self, program: Program, *, today: date) -> bool:
         """Whether the samples that a program asks for may leave as they are.
@@ -309,7 +308,7 @@ class Policy:
         return problems
 
     def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
-        read = {part for spec in program.stages for part in parts_read(spec)}
+        read = {part for stage in declared(program) for part in stage.reads}
         return [
             refusals.too_few_rows_held_out(rows, part, least=self.least_rows_held_out)
             for part, rows in summary.held_out_rows.items()

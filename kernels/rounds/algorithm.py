@@ -6,10 +6,12 @@
     update(state, total)     -> State         at the coordinator: takes a SecureTotal, nothing else
     finished(state)          -> bool          then state.model is what the next stage starts from
     check_private(spec, model)                refuses what has no form with differential privacy
+    declare(spec, before)    -> Declaration   what it needs, makes, reads and gives away, at most
 
 An algorithm is a module of this folder with these functions, its parameters as the frozen
-dataclass `Spec`, its `State`, and its `NAME` and `VERSION`: a hospital runs the algorithm of that
-name and version that it has installed, never code that it was sent.
+dataclass `Spec`, its `State`, its `NAME` and `VERSION`, and the dataclasses that its states are
+stored as, `STORED`, beside those of a model: a hospital runs the algorithm of that name and version
+that it has installed, never code that it was sent.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from kernels.errors import NotPrivate, StatisticsError
 from kernels.model.model import Model
+from kernels.rounds.declaration import Before, Declaration, Made
 from kernels.rounds.site.site import Site
 from privacy.layout import Layout, SecureTotal
 
@@ -64,11 +67,15 @@ def without_private_form(why: str) -> Callable[[object, Model], None]:
 
 
 class State(Protocol):
-    """Frozen data with the model so far."""
+    """Frozen data with the model so far, and the stage's parameters."""
 
     @property
     def model(self) -> Model:
         """The model as far as it is known."""
+
+    @property
+    def spec(self) -> Any:
+        """The stage's parameters."""
 
 
 class Algorithm(Protocol):
@@ -76,6 +83,18 @@ class Algorithm(Protocol):
 
     NAME: str
     VERSION: int
+
+    @property
+    def NEEDS(self) -> frozenset[Made]:
+        """What earlier stages must have made, whatever the parameters."""
+
+    @property
+    def MAKES(self) -> frozenset[Made]:
+        """What is in the model after it."""
+
+    @property
+    def STORED(self) -> tuple[type, ...]:
+        """Its own stored kinds: Spec, State and what they are made of."""
 
     @property
     def Spec(self) -> type:
@@ -102,3 +121,6 @@ class Algorithm(Protocol):
 
     def check_private(self, spec: Any, model: Model) -> None:
         """Refuse parameters, schema or kernel that it has no private form for, by name."""
+
+    def declare(self, spec: Any, before: Before) -> Declaration:
+        """Say what a stage with these parameters needs, makes, reads and gives away, at most."""

@@ -34,7 +34,7 @@ def received(data: bytes, program: Program, stage: int) -> Any:
     for name in ("schema", "kernel", "max_rows", "privacy"):
         if getattr(state.model, name) != getattr(program, name):
             raise StateError(f"this broadcast has another {name} than the program")
-    if getattr(state, "spec", spec) != spec:
+    if state.spec != spec:
         raise StateError(f"this broadcast has other parameters of {algorithm.NAME}")
     if program.privacy is not None:
         _check_features(state.model)

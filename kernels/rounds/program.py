@@ -15,11 +15,10 @@ from kernels.features.spec import KernelSpec
 from kernels.model.model import Model
 from kernels.model.noise_plan import Privacy
 from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.declaration import Before, Made
 from kernels.rounds.registry import algorithm_of, installed
 from kernels.strict_json import decode_object, encode_json, is_newer, is_number, parse_json
 from kernels.tables.schema import Schema
-
-_REFITTING = ("linear", "linear_two_sums", "refinement", "update")
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,8 @@ class Program:
         """
         if model is None:
             return Model(self.schema, self.kernel, self.max_rows, self.privacy)
-        refits = algorithm_of(self.stages[0]).NAME in _REFITTING
+        before = Before(model=model, students=frozenset())
+        refits = Made.LAYER in algorithm_of(self.stages[0]).declare(self.stages[0], before).makes
         return replace(model, privacy=self.privacy, distilled=None if refits else model.distilled)
 
     def algorithms(self) -> Iterator[tuple[Algorithm, Any]]:

@@ -37,18 +37,7 @@ _INSTALLED: tuple[Algorithm, ...] = (
 
 ALGORITHMS: Mapping[str, Algorithm] = {algorithm.NAME: algorithm for algorithm in _INSTALLED}
 
-_KINDS = kinds_of(
-    *MODEL_KINDS,
-    exact.Broadcast,
-    exact.Best,
-    exact.Progress,
-    fedavg.Best,
-    fedavg.Progress,
-    distillation.Best,
-    distillation.Progress,
-    linear_two_sums.Inverse,
-    *(kind for algorithm in _INSTALLED for kind in (algorithm.Spec, algorithm.State)),
-)
+_KINDS = kinds_of(*MODEL_KINDS, *(kind for own in _INSTALLED for kind in own.STORED))
 
 
 def installed(name: str, version: int) -> Algorithm:

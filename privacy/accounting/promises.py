@@ -15,8 +15,6 @@ from privacy.errors import AccountingError
 _FREE = 1.0
 """The multiplier of a stage that sums nothing: any would do."""
 _DIMENSION = 1 << 16
-_SHARES = {"moments": 0.07}
-"""Stages that need less than others: a mean over all rows is known well despite much noise."""
 
 
 class Planned(Protocol):
@@ -50,6 +48,10 @@ class Planned(Protocol):
     def sampling_rate(self) -> float:
         """The chance of a unit to be in a sum."""
 
+    @property
+    def noise_share(self) -> float:
+        """How much it asks for of what its part may spend, relative to other stages."""
+
 
 def planned_noise(
     stages: Sequence[Planned],
@@ -61,11 +63,10 @@ def planned_noise(
 ) -> tuple[float, ...]:
     """Return the multiplier of every stage with which so many runs cost (ε, δ).
 
-    shares: how stages divide what their part may spend; unless said equally, but for the moments
-        of columns, which need little.
+    shares: how stages divide what their part may spend; by default as they declare.
     """
     if shares is None:
-        shares = [_SHARES.get(stage.algorithm.partition("/")[0], 1.0) for stage in stages]
+        shares = [stage.noise_share for stage in stages]
     if len(shares) != len(stages):
         raise AccountingError(f"{len(stages)} stages need as many shares, not {len(shares)}")
     costly = [

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 from sqlalchemy import Connection
 
+from kernels.rounds.run_kinds import Kind
 from privacy.errors import BudgetExceeded
 from service.context import Context, Here
 from service.contract.stated import states
@@ -26,7 +27,6 @@ from service.http.times import iso_time
 from service.runs import rows, starting
 from service.runs.rows import RunRow
 from service.runs.runs import Running, Runs
-from service.runs.starting import Kind
 
 router = APIRouter(tags=["admins: runs"])
 

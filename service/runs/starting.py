@@ -1,9 +1,6 @@
 """How a run begins: which program it has, over whom, from which model.
 
-    train      the session's program
-    linear     its linear layer and what follows, from a model's kernel
-    evaluate   its evaluation, of a model
-    update     rows added and removed, and what follows, from a model
+Its program follows from its kind and its session's program (`kernels.rounds.run_kinds`).
 
 A model's students are of the rows of its training: `linear` and `update`, after which rows may be
 others, give a model without them, and `evaluate` scores them anew.
@@ -16,17 +13,16 @@ Everything is checked before the first row is written, the first stage's start i
 """
 
 from dataclasses import replace
-from enum import StrEnum
 from uuid import uuid4
 
 from sqlalchemy import Connection, insert, select
 
 from kernels import storage
+from kernels.errors import ProgramError
 from kernels.model.model import Model
-from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.layer import linear, linear_two_sums, update
 from kernels.rounds.plan import planned
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind, RunProgram, program_of
 from privacy.accounting.promises import planned_noise
 from privacy.identity import Member, Roster
 from privacy.ledger import Ledger
@@ -40,15 +36,6 @@ from service.runs.machine import stages
 from service.runs.machine.run import OPEN, Status
 from service.runs.machine.spending import releases_of
 from service.sessions import ledgers
-
-
-class Kind(StrEnum):
-    """What a run is for."""
-
-    TRAIN = "train"
-    LINEAR = "linear"
-    EVALUATE = "evaluate"
-    UPDATE = "update"
 
 
 def start(
@@ -72,12 +59,11 @@ def start(
     _check_none_open(connection, session_id)
     terms = Terms.decode(session.terms)
     roster = _roster(connection, session_id, terms)
-    whole = Program.from_json(session.program)
-    program = program_of(kind, whole)
+    run = _program_of(kind, Program.from_json(session.program))
+    program = run.program
     ledger = ledgers.load(connection, session_id)
     if ledger is not None:
-        if kind is not Kind.TRAIN:
-            program = _with_noise(program, whole, ledger, runs=session.planned_runs)
+        program = _with_noise(run, ledger, runs=session.planned_runs)
         ledger.affords(releases_of(program, terms, session.seed))
     base_model, base = _base(connection, session_id, kind, model)
     position = stages.start(program, base)
@@ -128,51 +114,28 @@ def start_again(connection: Connection, run_id: str, *, now: float) -> str:
     )
 
 
-def program_of(kind: Kind, program: Program) -> Program:
-    """Give the program of a run of a kind: the session's own stages, as far as it has them."""
-    match kind:
-        case Kind.TRAIN:
-            return program
-        case Kind.LINEAR:
-            chosen = _stages(program, linear.Spec, linear_two_sums.Spec)
-            if not chosen:
-                raise RunRefused("The session's program has no linear layer to run alone.")
-            chosen += _stages(program, recalibration.Spec, evaluation.Spec)
-        case Kind.EVALUATE:
-            recalibrated = bool(_stages(program, recalibration.Spec))
-            own = _stages(program, evaluation.Spec)
-            chosen = own or [evaluation.Spec(recalibrated=recalibrated)]
-        case Kind.UPDATE:
-            chosen = _stages(program, update.Spec) or [update.Spec()]
-            chosen += _stages(program, recalibration.Spec, evaluation.Spec)
-    privacy = program.privacy
-    if privacy is not None:  # as many as there are stages; `start` says how much noise each has
-        privacy = replace(privacy, multipliers=(1.0,) * len(chosen))
-    return replace(program, stages=tuple(chosen), privacy=privacy)
+def _program_of(kind: Kind, session: Program) -> RunProgram:
+    try:
+        return program_of(kind, session)
+    except ProgramError as problem:
+        raise RunRefused(f"No run of the kind {kind!r} can start: {problem}.") from problem
 
 
-def _with_noise(program: Program, whole: Program, ledger: Ledger, *, runs: int) -> Program:
-    """Give a run's program the noise of its stages: the session's, or what its budget means."""
-    privacy = whole.privacy
+def _with_noise(run: RunProgram, ledger: Ledger, *, runs: int) -> Program:
+    """Give a run's stages their noise: the session's own, or for others what its budget means."""
+    program, privacy = run.program, run.program.privacy
     if privacy is None:
         raise RunRefused("The session promises differential privacy, and its program has no noise.")
-    known = dict(zip(map(repr, whole.stages), privacy.multipliers, strict=True))
-    every = (1.0,) * len(program.stages)
-    with_any = replace(program, privacy=replace(privacy, multipliers=every))
-    noise = []
-    for spec, stage in zip(program.stages, planned(with_any), strict=True):
-        (anew,) = planned_noise(
-            [stage],
-            epsilon=ledger.budget.epsilon,
-            delta=ledger.budget.delta,
-            runs=runs,
-        )
-        noise.append(known.get(repr(spec), anew))
+    noise = list(privacy.multipliers)
+    for index, (origin, stage) in enumerate(zip(run.origins, planned(program), strict=True)):
+        if origin is None:
+            (noise[index],) = planned_noise(
+                [stage],
+                epsilon=ledger.budget.epsilon,
+                delta=ledger.budget.delta,
+                runs=runs,
+            )
     return replace(program, privacy=replace(privacy, multipliers=tuple(noise)))
-
-
-def _stages(program: Program, *kinds: type) -> list[object]:
-    return [stage for stage in program.stages if isinstance(stage, kinds)]
 
 
 def _check_none_open(connection: Connection, session_id: str) -> None:

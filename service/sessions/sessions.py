@@ -14,19 +14,16 @@ from uuid import UUID, uuid4
 from pydantic import Field
 from sqlalchemy import Connection, RowMapping, delete, insert, select
 
-from kernels.ensembles.distilled import Method
 from kernels.errors import KernelsError, ProgramError
 from kernels.features.spec import VERSION as KERNEL_VERSION
 from kernels.features.spec import KernelSpec
 from kernels.model.noise_plan import Privacy
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.ensemble import predictive
+from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
-from kernels.rounds.kernel import distillation
-from kernels.rounds.plan import planned
+from kernels.rounds.plan import declared, planned
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, installed
-from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.public_set import columns_of, public_records
 from kernels.strict_json import decode_object
 from kernels.tables.records import Records
@@ -220,19 +217,20 @@ def _program(
         attempt(partial(_stage, connection, stage, f"stages[{i}]"))
         for i, stage in enumerate(new.stages)
     ]
-    attempt(lambda: stage_order.check([stage.algorithm for stage in new.stages]))
     if schema is None or kernel is None or None in stages:
         return None
     program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
-    attempt(lambda: stage_order.check_students(program))
+    attempt(lambda: stage_order.check(program))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
-    for spec in stages:
-        labelled = isinstance(spec, predictive.Spec) and Method.BETA in spec.methods
-        if isinstance(spec, distillation.Spec) or labelled:
-            public_records(spec.public, schema)
-        elif isinstance(spec, OfPublicRows):  # which need no labels
-            Records.for_prediction(schema, dict(spec.public))
+    for spec, stage in zip(stages, declared(program), strict=True):
+        match stage.public_rows:
+            case PublicRows.LABELLED:
+                public_records(spec.public, schema)
+            case PublicRows.INPUTS:
+                Records.for_prediction(schema, dict(spec.public))
+            case PublicRows.NONE:
+                pass
     if open_stage(program) is not None:
         asked(program)
     return program

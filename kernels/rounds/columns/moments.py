@@ -36,6 +36,7 @@ from kernels.model.model import Model, check_model
 from kernels.noisy.moments import check_bounds, from_bounds, from_noisy
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.moments import RESOLUTION, Moments
 from kernels.tables.records import Records
@@ -47,6 +48,11 @@ Matrix = NDArray[np.float64]
 
 NAME = "moments"
 VERSION = 1
+NEEDS: frozenset[Made] = frozenset()
+MAKES = frozenset({Made.STANDARDISER})
+
+NOISE_SHARE = 0.07
+"""With differential privacy: a mean over all rows is known well despite much noise."""
 
 EXPONENTS = 64
 """|x| up to 2^32 and down to 2^-32 is told apart; what is smaller counts as 2^-32."""
@@ -74,6 +80,7 @@ class State:
     STORED_AS: ClassVar[str] = "moments.state"
 
     model: Model
+    spec: Spec
     bounded: Schema | None
 
     def __post_init__(self) -> None:
@@ -104,9 +111,9 @@ _NOT_FILLED = "the bounds of this state are not the schema's with powers of two 
 def initial(spec: Spec, model: Model) -> State:
     """Start at the second sum where the schema has all bounds; or be done by them alone."""
     if spec.from_bounds:
-        return State(model.advanced(standardiser=from_bounds(model.schema)), model.schema)
+        return State(model.advanced(standardiser=from_bounds(model.schema)), spec, model.schema)
     complete = not _unbounded(model.schema)
-    return State(model.advanced(standardiser=None), model.schema if complete else None)
+    return State(model.advanced(standardiser=None), spec, model.schema if complete else None)
 
 
 def layout(state: State) -> Layout:
@@ -195,6 +202,31 @@ def finished(state: State) -> bool:
 def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a schema without all bounds."""
     check_bounds(model.schema)
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    start = initial(spec, model)
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="how many rows there are, sums and sums of squares of each column, counts of missing "
+        "cells and of each level",
+        sums=0 if finished(start) else 1 if start.bounded is not None else 2,
+        numbers=max(layout(start).length, layout_of_moments(model).length),
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=1.0,
+        noise_share=NOISE_SHARE,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 def _despite_noise(state: State, total: SecureTotal) -> Standardiser:

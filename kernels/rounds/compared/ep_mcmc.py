@@ -25,6 +25,7 @@ from torch import Tensor
 from kernels.errors import StatisticsError
 from kernels.model.model import Model, check_model, known
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.local_network import OfSampling, error_blocks, noise_of, sample_at
 from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
 from kernels.rounds.site.site import Part, Site
@@ -33,6 +34,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "ep_mcmc"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES: frozenset[Made] = frozenset()
 
 LEAST_VARIANCE = 1e-6
 PARAMETER_BOUND = 100.0
@@ -128,6 +131,29 @@ check_private = without_private_form(
     "ep_mcmc sums locally trained networks, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="mean and precision of a network's parameters after training on the local rows",
+        sums=1,
+        numbers=2 * spec.network(model).parameters + model.targets + 2,
+        reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 def drawn(state: State, count: int, *, generator: torch.Generator) -> Tensor:

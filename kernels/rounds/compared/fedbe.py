@@ -23,6 +23,7 @@ from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.compared.one_shot import ensemble, output_blocks, said_at
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
@@ -39,6 +40,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedbe"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES: frozenset[Made] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,3 +142,26 @@ check_private = without_private_form(
     "fedbe sums locally trained networks, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="how training on the local rows changes a network's parameters, and what the network "
+        "predicts at rows of a public table",
+        sums=1,
+        numbers=layout(State(before.model, spec)).length,
+        reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.INPUTS,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)

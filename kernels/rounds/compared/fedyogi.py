@@ -21,6 +21,7 @@ from kernels.errors import StatisticsError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.shared.local_network import (
     OfTraining,
@@ -35,6 +36,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedyogi"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES: frozenset[Made] = frozenset()
 
 DECAY = 0.9, 0.99
 
@@ -148,3 +151,26 @@ check_private = without_private_form(
     "fedyogi sums locally trained networks, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="how training on the local rows changes a network's parameters",
+        sums=spec.rounds,
+        numbers=spec.network(model).parameters + model.targets + 2,
+        reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)

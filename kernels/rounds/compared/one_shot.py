@@ -21,6 +21,7 @@ from kernels.ensembles.networks import outputs
 from kernels.errors import StatisticsError
 from kernels.model.model import Model, check_model
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
     OfTraining,
@@ -37,6 +38,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "one_shot"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES: frozenset[Made] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,3 +139,25 @@ check_private = without_private_form(
     "one_shot sums what locally trained networks predict, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="what a network trained on the local rows predicts at rows of a public table",
+        sums=1,
+        numbers=layout(State(before.model, spec)).length,
+        reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.INPUTS,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)

@@ -30,6 +30,7 @@ from kernels.errors import StateError, StatisticsError
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE, check_tensor
@@ -37,6 +38,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "beta"
 VERSION = 1
+NEEDS = frozenset({Made.STUDENTS})
+MAKES = frozenset({Made.STUDENTS})
 
 ROW_BOUND = 1e4
 """No row says more than this of how steep, or how curved, its log-likelihood is in β."""
@@ -153,3 +156,25 @@ check_private = without_private_form(
     "beta sums likelihoods of held-out rows, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset({Method.PRODUCT, Method.MIXTURE}),
+        needs_held_out=True,
+        makes=MAKES,
+        students=before.students | {Method.BETA},
+        words="how the likelihood of held-out rows changes with one number, β",
+        sums=spec.sums,
+        numbers=2 * spec.points * before.model.targets + 1,
+        reads=frozenset({Part.STOPPING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)

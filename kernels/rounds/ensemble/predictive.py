@@ -37,6 +37,7 @@ from kernels.layer.posterior import Posterior, Prediction
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import OfSampling, sample_at
 from kernels.rounds.shared.public_set import public_table
@@ -53,6 +54,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "predictive"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.STUDENTS})
 
 MEAN_BOUND = TARGET_BOUND
 VARIANCES = 1e-4, 1e4
@@ -190,6 +193,29 @@ check_private = without_private_form(
     "predictive sums what models of single sites predict, of which no row's part is bounded: "
     "with differential privacy leave it out"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    networks = spec.expert is Expert.NETWORK
+    return Declaration(
+        needs=NEEDS if networks else NEEDS | {Made.LAYER},
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=frozenset(spec.methods),
+        words="what the site's own model predicts at rows of a public table, with variances",
+        sums=1,
+        numbers=7 * spec.public_rows * before.model.targets + 2,
+        reads=frozenset({Part.TRAINING, *([Part.STOPPING] if networks else [])}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.LABELLED if Method.BETA in spec.methods else PublicRows.INPUTS,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:

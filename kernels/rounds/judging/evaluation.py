@@ -36,12 +36,14 @@ from numpy.typing import NDArray
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError
+from kernels.layer.posterior import Hyperparameters
 from kernels.model.methods import FEDBNR, methods_of
 from kernels.model.model import Model, known
 from kernels.model.prediction import predict_each, predict_standardised
 from kernels.noisy.evaluation import BINS, Clips, bins, inside
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.judging.recalibration import folds
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
 from kernels.rounds.site.site import Part, Site
@@ -61,6 +63,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "evaluation"
 VERSION = 1
+NEEDS = frozenset({Made.LAYER})
+MAKES = frozenset({Made.SCORES})
 
 _ROW_BOUNDS = {
     "rows": 1.0,
@@ -189,6 +193,31 @@ def finished(state: State) -> bool:
 
 def check_private(spec: Spec, model: Model) -> None:
     """Refuse nothing: every part has a private form."""
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=before.model.targets)
+    model = replace(before.model, hyperparameters=scales)
+    own = layout(State(model, spec, ((),) if spec.recalibrated else None)).length
+    return Declaration(
+        needs=NEEDS | {Made.RECALIBRATION} if spec.recalibrated else NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="sums of scores of held-out rows, by every method that the model has",
+        sums=1,
+        numbers=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        reads=frozenset({spec.part}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 _LAW_BLOCKS = "bins", "log_losses", "ranked_losses"

@@ -27,6 +27,7 @@ from kernels.model.prediction import predict_each, predict_standardised
 from kernels.noisy import recalibration as noisy_recalibration
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.recalibration import BINS, FOLDS, Recalibration, histogram
 from kernels.tables.records import Records
@@ -35,6 +36,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "recalibration"
 VERSION = 1
+NEEDS = frozenset({Made.LAYER})
+MAKES = frozenset({Made.RECALIBRATION})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +115,28 @@ def finished(state: State) -> bool:
 
 def check_private(spec: Spec, model: Model) -> None:
     """Every histogram has a private form."""
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="counts of held-out rows by the size of their error",
+        sums=1,
+        numbers=layout(State(before.model, spec)).length,
+        reads=frozenset({Part.CALIBRATION}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 def _few_bins(model: Model, site: Site) -> Tensor:

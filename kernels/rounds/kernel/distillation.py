@@ -45,6 +45,7 @@ from kernels.parameter_checks import (
     choices,
 )
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
@@ -59,6 +60,7 @@ from kernels.rounds.shared.sufficient import (
     contribution_of,
     site_statistics,
     statistics_blocks,
+    statistics_length,
     statistics_of,
 )
 from kernels.rounds.site.site import Part, Site
@@ -67,6 +69,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "distillation"
 VERSION = 2
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.KERNEL})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -277,6 +281,32 @@ check_private = without_private_form(
     "distillation sums locally trained kernels, of which no row's part is bounded: with "
     "differential privacy leave phase 1 out, or train with `exact` or `elbo`"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="the locally trained kernel's similarities of rows of a public table; if it "
+        "validates, in turn with sums of products of features (S, b, yᵀy, n), and the error "
+        "on held-out rows",
+        sums=2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds,
+        numbers=max(statistics_length(model), gram + 2) if spec.validate else gram,
+        reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.LABELLED,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State, Best, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:

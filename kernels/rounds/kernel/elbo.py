@@ -36,14 +36,17 @@ from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Centre, Model, check_model, known
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
 from kernels.rounds.shared.sufficient import check_features, target_bounds
-from kernels.rounds.site.site import Site
+from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE, check_tensor
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "elbo"
 VERSION = 2
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.KERNEL, Made.CENTRE})
 
 ROWS_WEIGHT = 0.01
 """The part of a sum's cost that counting rows has: counts of all steps add up to one estimate."""
@@ -218,6 +221,29 @@ def finished(state: State) -> bool:
 def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound: `linear` comes after it."""
     check_features(model)
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="the gradient of a bound on the evidence over a random sample of rows, each unit's "
+        "part of it clipped, and how many rows were in the sample",
+        sums=spec.steps,
+        numbers=layout(initial(spec, before.model)).length,
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=spec.sampling_rate,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 def _sizes(model: Model) -> tuple[int, int, int, int]:

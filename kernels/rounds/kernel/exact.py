@@ -44,6 +44,7 @@ from kernels.noisy import noise_aware
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole, choices
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.clipped import clipped_gradient, gradient_block
 from kernels.rounds.shared.grid import WEIGHT_STEP, gridded, on_grid, regenerated
 from kernels.rounds.shared.held_out import (
@@ -60,6 +61,7 @@ from kernels.rounds.shared.sufficient import (
     site_features,
     site_statistics,
     statistics_blocks,
+    statistics_length,
     statistics_of,
     target_bounds,
 )
@@ -70,6 +72,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "exact"
 VERSION = 2
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.KERNEL})
 
 GRADIENT_BOUND = 256.0
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
@@ -313,6 +317,30 @@ def check_private(spec: Spec, model: Model) -> None:
             "with differential privacy nothing is chosen by held-out rows: give exact training one "
             "penalty and no patience"
         )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
+        "turn, and the error on held-out rows",
+        sums=2 * spec.steps * len(spec.penalties),
+        numbers=max(statistics_length(model), weight_count(model.kernel) + 3),
+        reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State, Broadcast, Best, Progress)
 
 
 def _private_contribution(state: State, site: Site) -> Contribution:

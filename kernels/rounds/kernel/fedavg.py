@@ -34,6 +34,7 @@ from kernels.layer.refit import refit
 from kernels.model.model import Model, check_model, check_scales, known
 from kernels.parameter_checks import check_at_least, check_flag, check_learning_rate, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
@@ -45,6 +46,7 @@ from kernels.rounds.shared.sufficient import (
     contribution_of,
     site_statistics,
     statistics_blocks,
+    statistics_length,
     statistics_of,
 )
 from kernels.rounds.site.site import Part, Site
@@ -53,6 +55,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedavg"
 VERSION = 2
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.KERNEL})
 
 CHANGE_RESOLUTION = 2.0**-20
 """The coarsest step of a change: any mean is a kernel, and all later sums are at the mean taken."""
@@ -251,6 +255,31 @@ check_private = without_private_form(
     "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
     "privacy leave phase 1 out, or train with `exact` or `elbo`"
 )
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="how training on the local rows changes the kernel's weights; if it validates, in "
+        "turn with sums of products of features (S, b, yᵀy, n), and the error on held-out "
+        "rows",
+        sums=2 * (spec.rounds + 1) if spec.validate else spec.rounds,
+        numbers=max(statistics_length(model), weight_count(model.kernel) + 2 * model.targets + 3),
+        reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State, Best, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:

@@ -18,12 +18,14 @@ from kernels.model.model import Model
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.sufficient import (
     check_features,
     contribution_of,
     fitted_scales,
     site_statistics,
     statistics_blocks,
+    statistics_length,
     statistics_of,
 )
 from kernels.rounds.site.site import Part, Site
@@ -31,6 +33,8 @@ from privacy.layout import Layout, SecureTotal
 
 NAME = "linear"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,3 +93,25 @@ def finished(state: State) -> bool:
 def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound."""
     check_features(model)
+
+
+def declare(_spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="sums of products of features (S, b, yᵀy, n), once",
+        sums=1,
+        numbers=statistics_length(before.model),
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)

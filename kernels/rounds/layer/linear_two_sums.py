@@ -35,6 +35,7 @@ from kernels.layer.statistics import Statistics
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     TARGET_BOUND,
@@ -42,6 +43,7 @@ from kernels.rounds.shared.sufficient import (
     scatter_block,
     scatter_rounding,
     site_statistics,
+    statistics_length,
     target_blocks,
 )
 from kernels.rounds.site.site import Part, Site
@@ -50,6 +52,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "linear_two_sums"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 START = {"noise_variance": 0.01, "prior_variance": 1.0}
 """σ² and λ² to carry b by where phase 1 left none; they are refitted in any case."""
@@ -144,6 +148,28 @@ check_private = without_private_form(
     "linear_two_sums would pay for a second sum that says nothing new: with differential "
     "privacy run `linear`"
 )
+
+
+def declare(_spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="sums of products of features (S, yᵀy, n), then the linear layer's weights",
+        sums=2,
+        numbers=statistics_length(before.model),
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State, Inverse)
 
 
 def _with_inverse(state: State, total: SecureTotal) -> State:

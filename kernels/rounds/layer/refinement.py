@@ -39,6 +39,7 @@ from kernels.noisy import noise_aware
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     SQUARES_RESOLUTION,
@@ -46,6 +47,7 @@ from kernels.rounds.shared.sufficient import (
     feature_bound,
     scatter_block,
     squared_norm,
+    statistics_length,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -54,6 +56,8 @@ from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "refinement"
 VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER, Made.CENTRE})
+MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 CLIP = 1.5
 """Residuals are clipped to so many of their deviations."""
@@ -195,6 +199,29 @@ def finished(state: State) -> bool:
 def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound."""
     check_features(model)
+
+
+def declare(_spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="sums of products of features with clipped errors of the model so far; if no sum had "
+        "them, products of features (S) too",
+        sums=1,
+        numbers=statistics_length(before.model),
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State)
 
 
 def _privacy(model: Model) -> Privacy:

@@ -35,6 +35,7 @@ from kernels.model.model import Model, known
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.sufficient import (
     check_features,
     contribution_of,
@@ -44,6 +45,7 @@ from kernels.rounds.shared.sufficient import (
     scatter_rounding,
     site_statistics,
     statistics_blocks,
+    statistics_length,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -51,6 +53,8 @@ from privacy.layout import Layout, SecureTotal
 
 NAME = "update"
 VERSION = 1
+NEEDS = frozenset({Made.LAYER})
+MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +140,29 @@ def finished(state: State) -> bool:
 def check_private(_spec: Spec, model: Model) -> None:
     """Refuse a kernel whose features have no bound."""
     check_features(model)
+
+
+def declare(_spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    private = before.model.privacy is not None
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="what added and removed rows change in the sums of products of features",
+        sums=1,
+        numbers=statistics_length(before.model),
+        reads=frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=not private,
+    )
+
+
+STORED = (Spec, State)
 
 
 def _new_rows(state: State, site: Site) -> Contribution:

@@ -155,6 +155,11 @@ def statistics_blocks(model: Model) -> tuple[Block, ...]:
     return (scatter_block(model), cross_block(model), *target_blocks(model))
 
 
+def statistics_length(model: Model) -> int:
+    """Return how many numbers (S, b, yᵀy, n) are."""
+    return sum(block.length for block in statistics_blocks(model))
+
+
 def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield features and targets of the rows of a part, in memory that does not grow with them."""
     for x, y, _ in site.chunks(part, model):

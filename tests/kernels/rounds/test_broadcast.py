@@ -104,7 +104,7 @@ def test_the_unit_that_a_column_is_summed_in_is_not_the_coordinators_to_choose(h
             **changed,
         }
         bounded = Schema((own["age"], own["lactate"], ward), (own["stay"], cost))
-        return moments.State(PROGRAM.start(), bounded)
+        return moments.State(PROGRAM.start(), moments.Spec(), bounded)
 
     received(storage.encode(state(), broadcast=True), PROGRAM, 0)
     for changed in (

@@ -7,8 +7,8 @@ from sqlalchemy import select
 
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
+from kernels.rounds.run_kinds import Kind, program_of
 from service.database.tables import metadata
-from service.runs.starting import Kind, program_of
 from tests.service.coordinator import Coordinator
 from tests.service.programs import TINY, WHOLE, model_bytes, simulated
 from tests.service.sites import (
