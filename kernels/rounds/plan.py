@@ -23,7 +23,7 @@ from kernels.rounds.judging.evaluation import layout as evaluation_layout
 from kernels.rounds.judging.recalibration import Spec as RecalibrationSpec
 from kernels.rounds.judging.recalibration import State as RecalibrationState
 from kernels.rounds.judging.recalibration import layout as recalibration_layout
-from kernels.rounds.kernel import distillation, elbo, exact, fedavg
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
 from kernels.rounds.layer import linear_two_sums, update
 from kernels.rounds.program import Program
 from kernels.rounds.shared import local_network
@@ -42,6 +42,8 @@ _WORDS = {
     "held-out rows",
     "exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
     "turn, and the error on held-out rows",
+    "private_exact": "sums of products of features (S, b, yᵀy, n) and the gradient of the "
+    "evidence, each unit's part of it clipped, in turn",
     "elbo": "the gradient of a bound on the evidence over a random sample of rows, each unit's "
     "part of it clipped, and how many rows were in the sample",
     "linear": "sums of products of features (S, b, yᵀy, n), once",
@@ -185,6 +187,8 @@ def most_sums(spec: Any, program: Program) -> int:
             return 2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds
         case exact.Spec():
             return 2 * spec.steps * len(spec.penalties)
+        case private_exact.Spec():
+            return 2 * spec.steps
         case elbo.Spec():
             return spec.steps
         case linear_two_sums.Spec():
@@ -239,7 +243,7 @@ def _most_numbers(spec: Any, model: Model, *, students: int = 0) -> int:
         case moments.Spec():
             first = moments.layout(moments.initial(spec, model))
             return max(first.length, moments.layout_of_moments(model).length)
-        case fedavg.Spec() | exact.Spec():
+        case fedavg.Spec() | exact.Spec() | private_exact.Spec():
             return max(statistics, weights)
         case distillation.Spec():
             gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
