@@ -21,7 +21,7 @@ from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.noise_plan import Privacy
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import recalibration
-from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.kernel import elbo, exact, private_exact
 from kernels.rounds.layer import linear, refinement
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
@@ -98,8 +98,8 @@ EXACT = Exact(steps=2, learning_rate=0.2)
 
 def exact_steps(inputs: int, tuned: Exact = EXACT) -> tuple[KernelSpec, Sequence[Step]]:
     """Take few steps of the exact gradient in the p lengthscales before."""
-    spec = exact.Spec(
-        steps=tuned.steps, learning_rate=tuned.learning_rate, warm_up=1, penalties=(3.0,)
+    spec = private_exact.Spec(
+        steps=tuned.steps, learning_rate=tuned.learning_rate, warm_up=1, penalty=3.0
     )
     return _rbf(inputs), _around(
         Step(spec, Part.TRAINING, 0.45, sums=2 * tuned.steps),
@@ -162,8 +162,8 @@ def program(data: Private, route: Route, epsilon: float) -> Program:
     """Return the program of a route; not private where ε is infinite."""
     schema = data.dataset.schema
     kernel, steps = route(len(schema.feature_names))
-    if math.isinf(epsilon):  # without noise there is nothing that refinement could save
-        steps = _without_refinement(steps)
+    if math.isinf(epsilon):
+        steps = _without_noise(steps)
     return Program(
         schema,
         kernel,
@@ -173,13 +173,25 @@ def program(data: Private, route: Route, epsilon: float) -> Program:
     )
 
 
-def _without_refinement(steps: Sequence[Step]) -> list[Step]:
-    """Return stages that sum the linear layer once."""
+def _without_noise(steps: Sequence[Step]) -> list[Step]:
+    """Return the stages of a program that is not private: the linear layer is summed once."""
     rest = [step for step in steps if not isinstance(step.spec, linear.Spec)]
-    return [
-        replace(step, spec=linear.Spec()) if isinstance(step.spec, refinement.Spec) else step
-        for step in rest
-    ]
+    return [replace(step, spec=_plain(step.spec)) for step in rest]
+
+
+def _plain(spec: Any) -> Any:
+    match spec:
+        case refinement.Spec():  # there is no noise that it could save
+            return linear.Spec()
+        case private_exact.Spec():
+            return exact.Spec(
+                steps=spec.steps,
+                learning_rate=spec.learning_rate,
+                warm_up=spec.warm_up,
+                penalties=(spec.penalty,),
+            )
+        case _:
+            return spec
 
 
 def _privacy(steps: Sequence[Step], epsilon: float) -> Privacy:

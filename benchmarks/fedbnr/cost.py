@@ -11,7 +11,8 @@ from benchmarks.datasets import Dataset, Split
 from benchmarks.fedbnr.phase1_exact import kernel_of
 from benchmarks.fedbnr.programs import program_of
 from client_sdk.simulation import simulate
-from kernels.features.urk import URK
+from kernels import adam
+from kernels.features.urk import URK, starting_weights
 from kernels.layer.evidence import PooledEvidence, feature_gradient
 from kernels.layer.posterior import Spectrum
 from kernels.layer.refit import refit
@@ -21,6 +22,7 @@ from kernels.model.prediction import predict
 from kernels.rounds.columns import moments
 from kernels.rounds.kernel import exact
 from kernels.rounds.program import Program
+from kernels.rounds.shared.evidence_step import stepped
 from kernels.rounds.site.site import Part, Site
 
 PENALTY = 3.0
@@ -83,10 +85,10 @@ def _cpu_of_pooled_steps(split: Split, model: Model, steps: int) -> float:
     site = split.pooled()
     x, y = site.table(Part.TRAINING, model)
     held_out, answers = site.table(Part.STOPPING, model)
-    state = exact.initial(_phase_1(steps), model)
+    recipe, optimiser = _phase_1(steps), adam.init(starting_weights(model.kernel))
     start = time.process_time()
     for _ in range(steps):
-        kernel = URK(model.kernel, state.model.weights)
+        kernel = URK(model.kernel, optimiser.parameters)
         phi, pullback = kernel.features_and_pullback(x)
         spectrum = Spectrum.of(Statistics.of_features(phi, y))
         hyperparameters = refit(spectrum)
@@ -101,7 +103,7 @@ def _cpu_of_pooled_steps(split: Split, model: Model, steps: int) -> float:
         held, _ = kernel.features_and_pullback(held_out)
         (held @ spectrum.posterior_weights(hyperparameters) - answers).abs().mean()
         gradient = gradient + PENALTY / len(x) * kernel.weights.detach()
-        state = exact.adam_step(state, gradient)
+        optimiser = stepped(optimiser, gradient, recipe)
     return time.process_time() - start
 
 

@@ -58,6 +58,7 @@ _EXACT = (
     "benchmarks/fedbnr/phase1_exact.py",
     "kernels/layer/evidence.py",
     "kernels/rounds/kernel/exact.py",
+    "kernels/rounds/shared/evidence_step.py",
     "kernels/rounds/shared/grid.py",
 )
 _AVERAGING = "benchmarks/fedbnr/phase1_averaging.py", "kernels/rounds/kernel/fedavg.py"

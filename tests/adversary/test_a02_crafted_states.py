@@ -24,7 +24,7 @@ from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.kernel import elbo, private_exact
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
@@ -94,12 +94,11 @@ def test_infinities_that_a_later_layer_would_hide_are_found() -> None:
 
 
 def test_a_units_gradient_is_never_made_of_rounding() -> None:
-    spec = exact.Spec(steps=2, penalties=(1.0,))
+    spec = private_exact.Spec(steps=2, penalty=1.0)
     whole = private.program(_BOUNDS, spec)
     features = whole.kernel.features
-    same_for_all = exact.Broadcast(
+    same_for_all = private_exact.Broadcast(
         1e20 * torch.eye(features, dtype=torch.float64),
-        torch.zeros(features, 2, dtype=torch.float64),
         torch.zeros(features, 2, dtype=torch.float64),
         100,
     )
@@ -109,7 +108,7 @@ def test_a_units_gradient_is_never_made_of_rounding() -> None:
 
 @pytest.mark.parametrize("rows", range(1, 9))
 def test_one_row_more_changes_no_other_rows_gradient_by_a_bit(rows: int) -> None:
-    whole = private.program(_BOUNDS, exact.Spec(steps=2, penalties=(1.0,)), kernel=private.SMOOTH)
+    whole = private.program(_BOUNDS, private_exact.Spec(steps=2), kernel=private.SMOOTH)
     kernel = URK(whole.kernel)
     x = torch.randn(rows + 1, 6, dtype=torch.float64, generator=torch.manual_seed(1))
     y = torch.zeros(rows + 1, 1, dtype=torch.float64)

@@ -31,10 +31,10 @@ TABLES = {
     for mix in hospitals.MIXES[:3]
 }
 MOMENTS = {"algorithm": "moments", "parameters": {"from_bounds": True}}
-EXACT = {"algorithm": "exact", "parameters": {"steps": 1, "penalties": [1.0]}}
+EXACT = {"algorithm": "private_exact", "parameters": {"steps": 1, "penalty": 1.0}}
 ELBO = {"algorithm": "elbo", "parameters": {"steps": 3, "sampling_rate": 0.5}}
 LINEAR = {"algorithm": "linear"}
-ROUTES = {"exact": (EXACT, 2), "elbo": (ELBO, 3)}
+ROUTES = {"private_exact": (EXACT, 2), "elbo": (ELBO, 3)}
 """A route, and how many sums it has."""
 
 

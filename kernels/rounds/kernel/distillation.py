@@ -279,7 +279,7 @@ def finished(state: State) -> bool:
 
 check_private = without_private_form(
     "distillation sums locally trained kernels, of which no row's part is bounded: with "
-    "differential privacy leave phase 1 out, or train with `exact` or `elbo`"
+    "differential privacy leave phase 1 out, or train with `private_exact` or `elbo`"
 )
 
 

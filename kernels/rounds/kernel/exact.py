@@ -16,15 +16,9 @@ update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + 
 The recipe (warm-up, cosine, clipped gradient, σ and λ refitted at every step rather than by Adam,
 the checkpoint and τ chosen by held-out error) is what prototypes measured. One pass for each τ.
 
-With differential privacy both sums of a step have noise, and each is paid for: few and large steps.
-S and b are those of `linear`, and G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t² and G_b = −w̄/σ² are made with
-the noise-aware posterior N(w̄, V) of them. That is the gradient by θ of E[log p(y | Φ, w)] under
-that posterior, a sum over rows again, so each unit's is clipped to the norm `unit_clip`
-(`kernels.rounds.shared.clipped`). Nothing is judged on held-out rows, which would cost too: one
-pass over `steps` steps, and its last weights are kept.
+With differential privacy, `private_exact` takes a few such steps with noise.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
@@ -33,20 +27,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import NotPrivate, ProgramError, StateError, StatisticsError
+from kernels import adam
+from kernels.errors import ProgramError, StateError, StatisticsError
 from kernels.features.urk import starting_weights, weight_count
 from kernels.layer.evidence import PooledEvidence, client_gradient, feature_gradient
 from kernels.layer.posterior import Hyperparameters, Spectrum
 from kernels.layer.refit import refit
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model, check_model, known
-from kernels.noisy import noise_aware
-from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole, choices
-from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.shared.clipped import clipped_gradient, gradient_block
-from kernels.rounds.shared.grid import WEIGHT_STEP, gridded, on_grid, regenerated
+from kernels.rounds.shared.evidence_step import stepped
+from kernels.rounds.shared.grid import gridded, regenerated
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
@@ -55,15 +48,10 @@ from kernels.rounds.shared.held_out import (
 )
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
-    check_features,
     contribution_of,
-    fitted_scales,
     site_features,
-    site_statistics,
     statistics_blocks,
     statistics_length,
-    statistics_of,
-    target_bounds,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE, check_rows, check_tensor
@@ -82,10 +70,6 @@ MARGIN = 1e-4
 """By what share of the held-out error a better penalty is better: rounding must not choose among
 ties, or cohorts that train alike would keep different ones."""
 
-_DECAY = (0.9, 0.999)
-_DAMPING = 1e-6
-_MOST_GRADIENT = 2.0**24
-
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
@@ -95,7 +79,6 @@ class Spec:
         of Adam. learning_rate: its greatest. warm_up: steps until then.
     clip: the greatest norm of the gradient of L/n. penalties: the τ to choose from.
     patience: stop a pass after so many steps that are worse than what is kept; 0 never does.
-    unit_clip: with differential privacy, the greatest norm of one unit's part of the gradient of L.
     """
 
     STORED_AS: ClassVar[str] = "exact.spec"
@@ -106,13 +89,12 @@ class Spec:
     clip: float = 0.3
     penalties: tuple[float, ...] = (3.0, 30.0)
     patience: int = 0
-    unit_clip: float = 1.0
 
     def __post_init__(self) -> None:
         check_whole(1, steps=self.steps)
         check_whole(0, warm_up=self.warm_up, patience=self.patience)
         check_learning_rate(learning_rate=self.learning_rate)
-        check_at_least(1e-9, clip=self.clip, unit_clip=self.unit_clip)
+        check_at_least(1e-9, clip=self.clip)
         object.__setattr__(self, "penalties", choices(penalties=self.penalties))
 
 
@@ -189,19 +171,6 @@ class State:
             check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
             check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
             check_rows(self.pooled.rows)
-            if self.model.privacy is not None:
-                self._check_gradients(self.pooled)
-
-    def _check_gradients(self, pooled: Broadcast) -> None:
-        """Refuse G_S and G_b that are so large that a unit's clipped gradient is mere rounding.
-
-        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ: what is left of its gradient is rounding,
-        which may depend on other rows, and clipping only makes it smaller, not true.
-        """
-        most = _MOST_GRADIENT * self.spec.unit_clip
-        for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
-            if not float(own.abs().max()) <= most:
-                raise StateError(f"{name} is beyond {most:g}: units' gradients would be rounding")
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,9 +195,6 @@ def layout(state: State) -> Layout:
     model = state.model
     if state.pooled is None:
         return Layout(statistics_blocks(model))
-    if model.privacy is not None:
-        clip = state.spec.unit_clip
-        return Layout((gradient_block(model, weight_count(model.kernel), clip=clip),))
     return Layout(
         (
             Block("gradient", (weight_count(model.kernel),), GRADIENT_BOUND, RESOLUTION),
@@ -241,8 +207,6 @@ def layout(state: State) -> Layout:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
     model, pooled = state.model, state.pooled
-    if model.privacy is not None:
-        return _private_contribution(state, site)
     training, stopping = (site.count(part) for part in (Part.TRAINING, Part.STOPPING))
     if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
         return _contribute_in_chunks(state, site)
@@ -296,9 +260,6 @@ def _contribute_in_chunks(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Prepare the gradient, or take a step."""
     total = accepted(total, layout(state))
-    if state.model.privacy is not None:
-        step = _with_noisy_evidence if state.pooled is None else _after_private_step
-        return step(state, total)
     if state.pooled is None:
         return _with_pooled_evidence(state, total)
     return _after_step(state, total)
@@ -309,14 +270,10 @@ def finished(state: State) -> bool:
     return state.run == len(state.spec.penalties)
 
 
-def check_private(spec: Spec, model: Model) -> None:
-    """Refuse what only held-out rows could choose, and a kernel whose features have no bound."""
-    check_features(model)
-    if len(spec.penalties) > 1 or spec.patience:
-        raise NotPrivate(
-            "with differential privacy nothing is chosen by held-out rows: give exact training one "
-            "penalty and no patience"
-        )
+check_private = without_private_form(
+    "exact sums gradients of which no row's part is bounded, and chooses by held-out rows: with "
+    "differential privacy use `private_exact`"
+)
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
@@ -341,56 +298,6 @@ def declare(spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State, Broadcast, Best, Progress)
-
-
-def _private_contribution(state: State, site: Site) -> Contribution:
-    """Return the statistics that `linear` would, or the gradient, clipped per unit."""
-    model, pooled = state.model, state.pooled
-    if pooled is None:
-        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
-    kernel, reach = model.urk, target_bounds(model)
-
-    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
-        phi, pullback = kernel.features_and_row_pullback(x)
-        by_scatter = 2 * phi @ pooled.scatter_gradient
-        return pullback(by_scatter + y.clamp(-reach, reach) @ pooled.cross_gradient.mT)
-
-    parameters = weight_count(model.kernel)
-    gradient, _ = clipped_gradient(
-        model, site, row_gradients, parameters=parameters, clip=state.spec.unit_clip
-    )
-    return {"gradient": gradient.numpy()}
-
-
-def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
-    statistics = repaired(statistics_of(total, state.model), state.model.urk)
-    scales = fitted_scales(statistics)
-    posterior = noise_aware.posterior(statistics, scales)
-    noise, weights = scales.noise_variance, posterior.weights
-    second = torch.stack(
-        [posterior.covariance(t) / noise[t] for t in range(state.model.targets)]
-    ).sum(0)
-    second = (second + (weights / noise) @ weights.mT) / 2
-    return replace(
-        state,
-        model=state.model.advanced(hyperparameters=scales),
-        pooled=Broadcast((second + second.mT) / 2, -weights / noise, weights, statistics.count),
-        evidence=float(-posterior.log_evidence.sum()) / statistics.count,
-    )
-
-
-def _after_private_step(state: State, total: SecureTotal) -> State:
-    pooled, weights = known(state.pooled, NAME), known(state.model.weights, NAME)
-    gradient = torch.tensor(total["gradient"]) / pooled.rows
-    gradient = gradient + state.spec.penalties[0] / pooled.rows * weights
-    norm, evidence = float(gradient.norm()), known(state.evidence, NAME)
-    progress = Progress(state.run, state.step, evidence, None, norm)
-    history = (*known(state.history, NAME), progress)
-    scales = known(state.model.hyperparameters, NAME)
-    state = adam_step(replace(state, pooled=None, history=history), gradient)
-    if state.step < state.spec.steps:
-        return state
-    return replace(state, model=state.model.advanced(hyperparameters=scales), run=1)
 
 
 def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
@@ -428,29 +335,19 @@ def _after_step(state: State, total: SecureTotal) -> State:
     stalled = 0 < spec.patience <= state.step - of_run.step
     if state.step + 1 >= spec.steps or stalled:
         return _next_run(state)
-    return adam_step(state, gradient)
+    return _stepped(state, gradient)
 
 
-def adam_step(state: State, gradient: Tensor) -> State:
-    """Take one step along a gradient of L/n, its norm clipped; the rate warms up and decays.
-
-    The weights stay on their grid.
-    """
-    spec, time = state.spec, state.step + 1
-    gradient = gradient * min(1.0, spec.clip / max(float(gradient.norm()), 1e-300))
-    first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
-    second = _DECAY[1] * known(state.second_moment, NAME) + (1 - _DECAY[1]) * gradient**2
-    rate = spec.learning_rate * min(1.0, time / max(spec.warm_up, 1))
-    rate *= 0.5 * (1 + math.cos(math.pi * state.step / spec.steps))
-    direction = first / (1 - _DECAY[0] ** time)
-    direction = direction / ((second / (1 - _DECAY[1] ** time)).sqrt() + _DAMPING)
-    weights = on_grid(known(state.model.weights, NAME) - rate * direction, WEIGHT_STEP)
+def _stepped(state: State, gradient: Tensor) -> State:
+    weights = known(state.model.weights, NAME)
+    first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
+    after = stepped(adam.State(weights, first, second, state.step), gradient, state.spec)
     return replace(
         state,
-        model=state.model.advanced(weights=weights),
-        step=time,
-        first_moment=first,
-        second_moment=second,
+        model=state.model.advanced(weights=after.parameters),
+        step=after.step,
+        first_moment=after.mean,
+        second_moment=after.square,
     )
 
 

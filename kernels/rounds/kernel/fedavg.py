@@ -253,7 +253,7 @@ def finished(state: State) -> bool:
 
 check_private = without_private_form(
     "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
-    "privacy leave phase 1 out, or train with `exact` or `elbo`"
+    "privacy leave phase 1 out, or train with `private_exact` or `elbo`"
 )
 
 

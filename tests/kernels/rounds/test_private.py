@@ -11,7 +11,7 @@ import torch
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.kernel import elbo, private_exact
 from kernels.rounds.layer import linear, update
 from kernels.rounds.shared import sufficient
 from kernels.rounds.site.site import Part, Site
@@ -40,12 +40,12 @@ class TestLinearWithNoisyMoments(TestLinear):
     before = (moments.Spec(),)
 
 
-class TestExact(PrivateConformance):
-    algorithm = exact
+class TestPrivateExact(PrivateConformance):
+    algorithm = private_exact
     before = (moments.Spec(from_bounds=True),)
 
     def spec(self) -> Any:
-        return exact.Spec(steps=2, learning_rate=0.1, penalties=(3.0,), unit_clip=0.5)
+        return private_exact.Spec(steps=2, learning_rate=0.1, penalty=3.0, unit_clip=0.5)
 
 
 class TestElbo(PrivateConformance):

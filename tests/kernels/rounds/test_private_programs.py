@@ -16,7 +16,7 @@ from kernels.model.prediction import predict
 from kernels.rounds import registry
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import distillation, elbo, exact, fedavg
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
 from kernels.rounds.layer import linear, linear_two_sums, refinement, update
 from kernels.rounds.plan import planned, stages_disclosed
 from kernels.rounds.program import Program
@@ -50,9 +50,11 @@ def test_what_has_no_private_form_is_refused_when_the_program_is_made(spec: Any)
 
 def test_every_installed_algorithm_has_a_private_form_or_says_that_it_has_none() -> None:
     model = private.program(moments.Spec()).start()
-    private_forms = (moments, elbo, linear, refinement, recalibration, evaluation, update)
+    private_forms = (
+        *(moments, private_exact, elbo, linear, refinement),
+        *(recalibration, evaluation, update),
+    )
     specs: dict[Any, Any] = {own: own.Spec() for own in private_forms}
-    specs[exact] = exact.Spec(penalties=(1.0,))
     for algorithm in registry.ALGORITHMS.values():
         refused = algorithm not in specs
         with pytest.raises(NotPrivate, match=algorithm.NAME) if refused else nullcontext():
@@ -67,7 +69,7 @@ def test_every_installed_algorithm_has_a_private_form_or_says_that_it_has_none()
         {"architecture": Architecture.REPLICATED, "ending": Ending.LINEAR},
     ],
 )
-@pytest.mark.parametrize("spec", [linear.Spec(), update.Spec(), exact.Spec(penalties=(1.0,))])
+@pytest.mark.parametrize("spec", [linear.Spec(), update.Spec(), private_exact.Spec()])
 def test_features_without_a_bound_are_refused(kernel: dict[str, Any], spec: Any) -> None:
     with pytest.raises(UnboundedFeatures, match="cos and sin"):
         private.program(spec, kernel=KernelSpec(inputs=6, samples=4, **kernel))
@@ -87,7 +89,7 @@ def test_a_program_says_beforehand_what_it_would_release() -> None:
     whole = private.program(
         moments.Spec(from_bounds=True),
         moments.Spec(),
-        exact.Spec(steps=3, penalties=(1.0,)),
+        private_exact.Spec(steps=3, penalty=1.0),
         elbo.Spec(steps=40, sampling_rate=0.1),
         linear.Spec(),
         recalibration.Spec(),
@@ -114,7 +116,7 @@ def test_a_program_says_beforehand_what_it_would_release() -> None:
 def test_no_run_releases_more_than_was_planned() -> None:
     stages = (
         moments.Spec(),
-        exact.Spec(steps=2, penalties=(1.0,)),
+        private_exact.Spec(steps=2, penalty=1.0),
         elbo.Spec(steps=2, sampling_rate=0.5),
         linear.Spec(),
         recalibration.Spec(min_rows=1),

@@ -13,7 +13,7 @@ from kernels.features.urk import URK
 from kernels.layer.evidence import client_gradient
 from kernels.model.model import Model
 from kernels.rounds.columns import moments
-from kernels.rounds.kernel import elbo, exact
+from kernels.rounds.kernel import elbo, private_exact
 from kernels.rounds.layer import linear
 from kernels.rounds.shared import sufficient
 from kernels.rounds.shared.clipped import clipped_sum
@@ -96,9 +96,9 @@ def test_unclipped_the_private_gradient_of_exact_training_is_that_of_the_evidenc
 ) -> None:
     sites = _sites(1)
     whole = private.program(moments.Spec(from_bounds=True), kernel=kernel, most=60)
-    spec = exact.Spec(steps=1, penalties=(1.0,), unit_clip=1e9)
+    spec = private_exact.Spec(steps=1, penalty=1.0, unit_clip=1e9)
     model = private.fitted(whole, sites)
-    asked = private.states(exact, spec, model, sites, multiplier=1e-3)[1]
+    asked = private.states(private_exact, spec, model, sites, multiplier=1e-3)[1]
     x, y = sites[0].table(Part.TRAINING, asked.model)
     expected = client_gradient(
         asked.model.urk,
@@ -107,7 +107,7 @@ def test_unclipped_the_private_gradient_of_exact_training_is_that_of_the_evidenc
         scatter_gradient=asked.pooled.scatter_gradient,
         cross_gradient=asked.pooled.cross_gradient,
     )
-    found = exact.contribute(asked, sites[0])["gradient"]
+    found = private_exact.contribute(asked, sites[0])["gradient"]
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-9, atol=1e-9 * np.abs(found).max())
 
 
@@ -158,10 +158,10 @@ def test_the_divergence_of_q_is_differentiated_rightly() -> None:
 @pytest.mark.parametrize(
     "phase",
     [
-        exact.Spec(steps=6, learning_rate=0.3, warm_up=1, penalties=(1.0,)),
+        private_exact.Spec(steps=6, learning_rate=0.3, warm_up=1, penalty=1.0),
         elbo.Spec(steps=60, sampling_rate=0.5, learning_rate=0.05, clip=3.0),
     ],
-    ids=["exact", "elbo"],
+    ids=["private_exact", "elbo"],
 )
 def test_phase_1_learns_which_column_matters(phase: Any) -> None:
     random = np.random.default_rng(0)

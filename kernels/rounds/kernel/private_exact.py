@@ -1,0 +1,268 @@
+"""Phase 1 by the gradient of the evidence with differential privacy: few steps, two sums each.
+
+Both sums of a step have noise, and each is paid for: few and large steps. S and b are those of
+`linear`, and with the noise-aware posterior N(w̄_t, V_t) of them for each target t
+
+    G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t²,   G_b = −w̄/σ²
+
+are the gradient of −E[log p(y | Φ, w)] under that posterior by S and b. By θ it is a sum over rows,
+Σ_rows ∂/∂θ [φᵀG_Sφ + φᵀG_by], so each unit's part is clipped to the norm `unit_clip`
+(`kernels.rounds.shared.clipped`), and one unit changes the sum by at most that.
+
+broadcast  θ; then also G_S and G_b
+local      S_c, b_c, y_cᵀy_c, n_c; then the gradient, each unit's part of it clipped
+sum        the pooled statistics with noise; then the pooled gradient with noise
+update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
+           rounded to its grid (`kernels.rounds.shared.evidence_step`)
+
+Nothing is judged on held-out rows, which would cost too: one pass over `steps` steps, and its last
+weights are kept. Without differential privacy `exact` has the gradient of the evidence itself.
+"""
+
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from kernels import adam
+from kernels.errors import NotPrivate, StateError
+from kernels.features.urk import starting_weights, weight_count
+from kernels.model.model import Model, check_model, known
+from kernels.noisy import noise_aware
+from kernels.noisy.realisable import repaired
+from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.shared.clipped import clipped_gradient, gradient_block
+from kernels.rounds.shared.evidence_step import stepped
+from kernels.rounds.shared.sufficient import (
+    check_features,
+    contribution_of,
+    fitted_scales,
+    site_statistics,
+    statistics_blocks,
+    statistics_length,
+    statistics_of,
+    target_bounds,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE, check_rows, check_tensor
+from privacy.layout import Layout, SecureTotal
+
+NAME = "private_exact"
+VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.KERNEL})
+
+_MOST_GRADIENT = 2.0**24
+"""Of G_S and G_b, over `unit_clip`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """The recipe.
+
+    steps: steps of Adam. learning_rate: its greatest. warm_up: steps until then.
+    clip: the greatest norm of the gradient of L/n. penalty: τ.
+    unit_clip: the greatest norm of one unit's part of the gradient of L.
+    """
+
+    STORED_AS: ClassVar[str] = "private-exact.spec"
+
+    steps: int = 200
+    learning_rate: float = 0.01
+    warm_up: int = 10
+    clip: float = 0.3
+    penalty: float = 3.0
+    unit_clip: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_whole(1, steps=self.steps)
+        check_whole(0, warm_up=self.warm_up)
+        check_learning_rate(learning_rate=self.learning_rate)
+        check_at_least(1e-9, clip=self.clip, unit_clip=self.unit_clip)
+        check_at_least(0.0, penalty=self.penalty)
+
+
+@dataclass(frozen=True, eq=False)
+class Broadcast:
+    """What a site needs for its part of the gradient: G_S (M, M), G_b (M, T), and n."""
+
+    STORED_AS: ClassVar[str] = "private-exact.broadcast"
+
+    scatter_gradient: Tensor
+    cross_gradient: Tensor
+    rows: int
+
+
+@dataclass(frozen=True, eq=False)
+class Progress:
+    """One step in numbers: L/n and the gradient's norm."""
+
+    STORED_AS: ClassVar[str] = "private-exact.progress"
+
+    step: int
+    evidence: float
+    gradient_norm: float
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Where the optimiser is. `pooled` is None when statistics are asked for next."""
+
+    STORED_AS: ClassVar[str] = "private-exact.state"
+
+    model: Model
+    spec: Spec
+    step: int = 0
+    pooled: Broadcast | None = None
+    evidence: float | None = field(default=None, metadata=PRIVATE)
+    first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
+    second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
+    history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_whole(0, step=self.step)
+        if self.step > self.spec.steps:
+            raise StateError(f"step {self.step} is beyond the program's {self.spec.steps}")
+        if self.pooled is not None:
+            features, targets = self.model.kernel.features, self.model.targets
+            check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
+            if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
+                raise StateError("G_S differs from its transpose: it is no gradient of an evidence")
+            check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
+            check_rows(self.pooled.rows)
+            self._check_gradients(self.pooled)
+
+    def _check_gradients(self, pooled: Broadcast) -> None:
+        """Refuse G_S and G_b that are so large that a unit's clipped gradient is mere rounding.
+
+        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ: what is left of its gradient is rounding,
+        which may depend on other rows, and clipping only makes it smaller, not true.
+        """
+        most = _MOST_GRADIENT * self.spec.unit_clip
+        for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
+            if not float(own.abs().max()) <= most:
+                raise StateError(f"{name} is beyond {most:g}: units' gradients would be rounding")
+
+
+def layout(state: State) -> Layout:
+    """Return (S, b, yᵀy, n), or the gradient."""
+    model = state.model
+    if state.pooled is None:
+        return Layout(statistics_blocks(model))
+    clip = state.spec.unit_clip
+    return Layout((gradient_block(model, weight_count(model.kernel), clip=clip),))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights: a warm-up's, or the kernel's own."""
+    if model.privacy is None:
+        raise NotPrivate(
+            "private_exact takes few steps to save noise, and this program has none: use `exact`"
+        )
+    start = starting_weights(model.kernel) if model.weights is None else model.weights
+    model = model.advanced(weights=start)
+    zero = torch.zeros_like(start)
+    return State(model, spec, first_moment=zero, second_moment=zero, history=())
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Return the statistics that `linear` would, or the gradient, clipped per unit."""
+    model, pooled = state.model, state.pooled
+    if pooled is None:
+        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+    kernel, reach = model.urk, target_bounds(model)
+
+    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
+        phi, pullback = kernel.features_and_row_pullback(x)
+        by_scatter = 2 * phi @ pooled.scatter_gradient
+        return pullback(by_scatter + y.clamp(-reach, reach) @ pooled.cross_gradient.mT)
+
+    parameters = weight_count(model.kernel)
+    gradient, _ = clipped_gradient(
+        model, site, row_gradients, parameters=parameters, clip=state.spec.unit_clip
+    )
+    return {"gradient": gradient.numpy()}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Prepare the gradient, or take a step."""
+    total = accepted(total, layout(state))
+    if state.pooled is None:
+        return _with_noisy_evidence(state, total)
+    return _after_step(state, total)
+
+
+def finished(state: State) -> bool:
+    """Done after the last step."""
+    return state.step == state.spec.steps
+
+
+def check_private(_spec: Spec, model: Model) -> None:
+    """Refuse a kernel whose features have no bound."""
+    check_features(model)
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Say what the stage needs, makes, reads and gives away, at most."""
+    model = before.model
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        students=before.students,
+        words="sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, each "
+        "unit's part of it clipped, in turn",
+        sums=2 * spec.steps,
+        numbers=max(statistics_length(model), weight_count(model.kernel)),
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        needs_consent=False,
+    )
+
+
+STORED = (Spec, State, Broadcast, Progress)
+
+
+def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
+    scales = fitted_scales(statistics)
+    posterior = noise_aware.posterior(statistics, scales)
+    noise, weights = scales.noise_variance, posterior.weights
+    second = torch.stack(
+        [posterior.covariance(t) / noise[t] for t in range(state.model.targets)]
+    ).sum(0)
+    second = (second + (weights / noise) @ weights.mT) / 2
+    return replace(
+        state,
+        model=state.model.advanced(hyperparameters=scales),
+        pooled=Broadcast((second + second.mT) / 2, -weights / noise, statistics.count),
+        evidence=float(-posterior.log_evidence.sum()) / statistics.count,
+    )
+
+
+def _after_step(state: State, total: SecureTotal) -> State:
+    """Step along the noisy gradient. The model ends with the last σ and λ that were fitted."""
+    pooled, weights = known(state.pooled, NAME), known(state.model.weights, NAME)
+    gradient = torch.tensor(total["gradient"]) / pooled.rows
+    gradient = gradient + state.spec.penalty / pooled.rows * weights
+    progress = Progress(state.step, known(state.evidence, NAME), float(gradient.norm()))
+    first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
+    after = stepped(adam.State(weights, first, second, state.step), gradient, state.spec)
+    last = after.step == state.spec.steps
+    scales = known(state.model.hyperparameters, NAME) if last else None
+    return replace(
+        state,
+        model=state.model.advanced(weights=after.parameters, hyperparameters=scales),
+        step=after.step,
+        pooled=None,
+        first_moment=after.mean,
+        second_moment=after.square,
+        history=(*known(state.history, NAME), progress),
+    )
