@@ -218,6 +218,7 @@ def _program(
         for i, stage in enumerate(new.stages)
     ]
     if schema is None or kernel is None or None in stages:
+        attempt(lambda: stage_order.check_names([stage.algorithm for stage in new.stages]))
         return None
     program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
     attempt(lambda: stage_order.check(program))

@@ -4,10 +4,12 @@ A program that would stop in the middle is refused before hospitals have given a
 what its algorithms declare that they need and make.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError
-from kernels.rounds.declaration import Declaration, Made
+from kernels.rounds.declaration import Made
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
@@ -16,52 +18,91 @@ from service.errors import SessionRefused
 
 def check(program: Program) -> None:
     """Refuse stages in an order in which one lacks what another makes, or that give no model."""
-    found = [*_misplaced(program), *_without_layer(program), *_unscored(program)]
-    if found:
-        raise SessionRefused(found)
+    stages = [
+        Stage(index, algorithm.NAME, own.needs, own.makes)
+        for index, ((algorithm, _), own) in enumerate(
+            zip(program.algorithms(), declared(program), strict=True)
+        )
+    ]
+    _refuse(
+        [
+            *_misplaced(stages),
+            *_without_layer(stages),
+            *_of_students(program, stages),
+            *_unscored(stages),
+        ]
+    )
 
 
-def _misplaced(program: Program) -> Iterator[ProgramError]:
+def check_names(names: Sequence[str]) -> None:
+    """Refuse the same as far as names alone tell, where a stage's parameters cannot be read."""
+    stages = [
+        Stage(index, name, ALGORITHMS[name].NEEDS, ALGORITHMS[name].MAKES)
+        for index, name in enumerate(names)
+        if name in ALGORITHMS
+    ]
+    complete = len(stages) == len(names)
+    _refuse([*_misplaced(stages), *(_without_layer(stages) if complete else ())])
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a program, by its place."""
+
+    index: int
+    name: str
+    needs: frozenset[Made]
+    makes: frozenset[Made]
+
+    def __str__(self) -> str:
+        return f"stages[{self.index}], {self.name},"
+
+
+def _refuse(problems: Sequence[ProgramError]) -> None:
+    if problems:
+        raise SessionRefused(list(problems))
+
+
+def _misplaced(stages: Sequence[Stage]) -> Iterator[ProgramError]:
     made: frozenset[Made] = frozenset()
-    before: Declaration | None = None
-    for where, own in _stages(program):
-        for missing in sorted(own.needs - made):
-            yield ProgramError(f"{where}, needs the stage {_makers(missing)} before it")
-        taught = frozenset() if before is None else before.students
-        without = sorted(own.needs_students - taught)
-        if without and Made.STUDENTS in made:
-            yield ProgramError(
-                f"{where}, needs students of {' and '.join(sorted(own.needs_students))}, and no "
-                f"stage before it has one of {' or '.join(without)}: add it to its methods"
-            )
-        if own.needs_held_out and not program.held_out:
-            yield ProgramError(f"{where}, is found on held-out rows, and held_out is 0")
-        made, before = made | own.makes, own
+    for stage in stages:
+        if missing := sorted(stage.needs - made):
+            makers = " and ".join(map(_makers, missing))
+            yield ProgramError(f"{stage} needs the stage {makers} before it")
+        made |= stage.makes
 
 
-def _without_layer(program: Program) -> Iterator[ProgramError]:
-    if not any(Made.LAYER in own.makes for own in declared(program)):
+def _without_layer(stages: Sequence[Stage]) -> Iterator[ProgramError]:
+    if not any(Made.LAYER in stage.makes for stage in stages):
         yield ProgramError(
             f"no stage of the program is {_makers(Made.LAYER)}: without one a run gives no model"
         )
 
 
-def _unscored(program: Program) -> Iterator[ProgramError]:
+def _of_students(program: Program, stages: Sequence[Stage]) -> Iterator[ProgramError]:
+    """Refuse a stage whose students, or held-out rows, there are none of."""
+    taught: frozenset[Method] | None = None
+    for stage, own in zip(stages, declared(program), strict=True):
+        without = own.needs_students - (taught or own.needs_students)
+        if without:
+            yield ProgramError(
+                f"{stage} needs students of {' and '.join(sorted(own.needs_students))}, and the "
+                f"stage before it has none of {' or '.join(sorted(without))}: add it to its methods"
+            )
+        if own.needs_held_out and not program.held_out:
+            yield ProgramError(f"{stage} is found on held-out rows, and held_out is 0")
+        taught = own.students or None
+
+
+def _unscored(stages: Sequence[Stage]) -> Iterator[ProgramError]:
     """Refuse students that come after the only evaluation."""
-    stages = list(_stages(program))
-    scored = [i for i, (_, own) in enumerate(stages) if Made.SCORES in own.makes]
-    taught = [i for i, (_, own) in enumerate(stages) if Made.STUDENTS in own.makes]
-    if scored and taught and scored[-1] < taught[-1]:
+    scored = [stage for stage in stages if Made.SCORES in stage.makes]
+    taught = [stage for stage in stages if Made.STUDENTS in stage.makes]
+    if scored and taught and scored[-1].index < taught[-1].index:
         yield ProgramError(
-            f"{stages[taught[-1]][0]}, comes after the evaluation, whose scores would not be of "
-            "its students: put the evaluation last"
+            f"{taught[-1]} comes after the evaluation, whose scores would not be of its students: "
+            "put the evaluation last"
         )
-
-
-def _stages(program: Program) -> Iterator[tuple[str, Declaration]]:
-    stages = zip(program.algorithms(), declared(program), strict=True)
-    for index, ((algorithm, _), own) in enumerate(stages):
-        yield f"stages[{index}], {algorithm.NAME}", own
 
 
 def _makers(made: Made) -> str:

@@ -59,7 +59,7 @@ def test_a_run_goes_on_from_an_earlier_ones_model(coordinator: Coordinator, kind
     for site in sites:
         site.__dict__.pop("rows", None)
     work(sites)
-    expected = simulated(program_of(kind, TINY), model=restore(first))
+    expected = simulated(program_of(kind, TINY).program, model=restore(first))
     assert stored_model(coordinator, sites[0]) == model_bytes(expected)
 
 
@@ -237,7 +237,7 @@ def test_storage_does_not_grow_with_the_sums(coordinator: Coordinator) -> None:
 
 def test_programs_of_kinds_are_parts_of_the_sessions(coordinator: Coordinator) -> None:
     def names(kind: Kind, program: Program) -> list[str]:
-        return [algorithm.NAME for algorithm, _ in program_of(kind, program).algorithms()]
+        return [algorithm.NAME for algorithm, _ in program_of(kind, program).program.algorithms()]
 
     assert names(Kind.TRAIN, WHOLE) == [a.NAME for a, _ in WHOLE.algorithms()]
     assert names(Kind.LINEAR, WHOLE) == ["linear", "recalibration", "evaluation"]

@@ -278,8 +278,8 @@ def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
         ({"stages": [ENSEMBLE[0], {"algorithm": "predictive"}, *ENSEMBLE[3:]]}, "PUT /public-sets"),
         ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "needs the stage predictive before it"),
         ({"stages": ENSEMBLE[:3]}, "without one a run gives no model"),
-        ({"stages": _changed(1, methods=["product", "gpoe"])}, "no student of mixture"),
-        ({"stages": _changed(1, expert="linear")}, "has linear experts"),
+        ({"stages": _changed(1, methods=["product", "gpoe"])}, "has none of mixture"),
+        ({"stages": _changed(1, expert="linear")}, "needs the stage linear"),
         ({"held_out": 0}, "held_out is 0"),
         (
             {"stages": [ENSEMBLE[0], *ENSEMBLE[3:], *ENSEMBLE[1:3]]},

@@ -4,7 +4,8 @@ import pytest
 
 from kernels.errors import NotPrivate
 from kernels.rounds.kernel import exact, private_exact
-from kernels.rounds.plan import parts_read, stages_disclosed
+from kernels.rounds.plan import declared, stages_disclosed
+from kernels.rounds.site.site import Part
 from tests.kernels.rounds import private, tables
 
 
@@ -23,4 +24,4 @@ def test_it_discloses_two_sums_a_step_and_nothing_of_held_out_rows() -> None:
     (stage,) = stages_disclosed(private.program(spec))
     assert stage.sums == 6
     assert "held-out" not in stage.words
-    assert parts_read(spec) == ()
+    assert declared(private.program(spec))[0].reads == {Part.TRAINING}
