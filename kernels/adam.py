@@ -3,6 +3,7 @@
 By hand, because the first step of torch's own loads a compiler for seconds.
 """
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -28,11 +29,31 @@ def init(parameters: Tensor) -> State:
     return State(parameters.detach(), nothing, nothing)
 
 
-def update(state: State, gradient: Tensor, *, learning_rate: float) -> State:
+def update(
+    state: State, gradient: Tensor, *, learning_rate: float, damping: float = DAMPING
+) -> State:
     """Take one step down."""
     step = state.step + 1
     mean = state.mean.lerp(gradient, 1 - DECAY[0])
     square = state.square.lerp(gradient.square(), 1 - DECAY[1])
-    scale = (square / (1 - DECAY[1] ** step)).sqrt() + DAMPING
-    moved = state.parameters - learning_rate / (1 - DECAY[0] ** step) * mean / scale
+    scale = _scale(square, step, damping)
+    moved = state.parameters - learning_rate * mean / (1 - DECAY[0] ** step) / scale
     return State(moved, mean, square, step)
+
+
+def scale(state: State, *, damping: float = DAMPING) -> Tensor:
+    """Return √v̂ + ε, which the last step was divided by: the metric that it was taken in."""
+    return _scale(state.square, state.step, damping)
+
+
+def falling(learning_rate: float, *, step: int, steps: int) -> float:
+    """Return the learning rate of a step of so many: to zero, along half a cosine.
+
+    >>> [falling(0.1, step=step, steps=2) for step in range(3)]
+    [0.1, 0.05, 0.0]
+    """
+    return learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
+
+
+def _scale(square: Tensor, step: int, damping: float) -> Tensor:
+    return (square / (1 - DECAY[1] ** step)).sqrt() + damping

@@ -92,7 +92,7 @@ def distil(
             raise WeightsError(
                 f"distilling has diverged: lower the learning rate of {learning_rate}"
             )
-        rate = learning_rate * (1 + math.cos(math.pi * state.step / steps)) / 2
+        rate = adam.falling(learning_rate, step=state.step, steps=steps)
         state = adam.update(state, gradient, learning_rate=rate)
     return state.parameters
 

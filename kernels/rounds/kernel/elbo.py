@@ -30,6 +30,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels import adam
 from kernels.errors import StateError
 from kernels.features.urk import starting_weights, weight_count
 from kernels.layer.posterior import Hyperparameters
@@ -56,8 +57,6 @@ NOISE_WEIGHT = 0.1
 near the mean or far from it most would be about σ, one number that is soon learned. Adam's steps do
 not depend on the scale of a gradient."""
 
-_DECAY = (0.9, 0.999)
-_DAMPING = 1e-8
 _START = {"deviation": 0.3, "noise": 0.7}
 _LOG_NOISE = math.log(1e-3), math.log(10.0)
 _MOST_WEIGHT = 2.0**20
@@ -190,13 +189,12 @@ def update(state: State, total: SecureTotal) -> State:
     rows = max(counted / (rate * step), 1.0)
     gradient = torch.tensor(total["gradient"]) / (rate * rows)
     gradient = gradient + _divergence_gradient(state) / rows
-    first = _DECAY[0] * known(state.first_moment, NAME) + (1 - _DECAY[0]) * gradient
-    second = _DECAY[1] * known(state.second_moment, NAME) + (1 - _DECAY[1]) * gradient**2
-    scale = (second / (1 - _DECAY[1] ** step)).sqrt() + _DAMPING
-    # To zero along a cosine: at the end, what noise moved is averaged rather than followed.
-    size = state.spec.learning_rate * (1 + math.cos(math.pi * state.step / state.spec.steps)) / 2
-    parameters = state.parameters - size * (first / (1 - _DECAY[0] ** step) / scale)
-    theta, mean, log_deviation, log_noise = _split(state.model, parameters)
+    # To zero: at the end, what noise moved is averaged rather than followed.
+    size = adam.falling(state.spec.learning_rate, step=state.step, steps=state.spec.steps)
+    first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
+    before = adam.State(state.parameters, first, second, state.step)
+    after = adam.update(before, gradient, learning_rate=size)
+    theta, mean, log_deviation, log_noise = _split(state.model, after.parameters)
     log_noise = log_noise.clamp(*_LOG_NOISE)
     parameters = torch.cat([theta, mean, log_deviation, log_noise])
     scales = Hyperparameters((2 * log_noise).exp(), _prior(state.model, parameters))
@@ -208,8 +206,8 @@ def update(state: State, total: SecureTotal) -> State:
         parameters=parameters,
         step=step,
         counted=counted,
-        first_moment=first,
-        second_moment=second,
+        first_moment=after.mean,
+        second_moment=after.square,
     )
 
 

@@ -4,7 +4,7 @@ The gradient's norm is clipped, the learning rate grows over the first steps and
 a cosine, and the weights stay on their grid (`kernels.rounds.shared.grid`).
 """
 
-import math
+from dataclasses import replace
 from typing import Protocol
 
 from torch import Tensor
@@ -12,7 +12,6 @@ from torch import Tensor
 from kernels import adam
 from kernels.rounds.shared.grid import WEIGHT_STEP, on_grid
 
-_DECAY = (0.9, 0.999)
 _DAMPING = 1e-6
 
 
@@ -38,13 +37,8 @@ class Recipe(Protocol):
 
 def stepped(optimiser: adam.State, gradient: Tensor, recipe: Recipe) -> adam.State:
     """Take one step; `optimiser` has θ and how many steps were taken before."""
-    before, time = optimiser.step, optimiser.step + 1
     gradient = gradient * min(1.0, recipe.clip / max(float(gradient.norm()), 1e-300))
-    first = _DECAY[0] * optimiser.mean + (1 - _DECAY[0]) * gradient
-    second = _DECAY[1] * optimiser.square + (1 - _DECAY[1]) * gradient**2
-    rate = recipe.learning_rate * min(1.0, time / max(recipe.warm_up, 1))
-    rate *= 0.5 * (1 + math.cos(math.pi * before / recipe.steps))
-    direction = first / (1 - _DECAY[0] ** time)
-    direction = direction / ((second / (1 - _DECAY[1] ** time)).sqrt() + _DAMPING)
-    weights = on_grid(optimiser.parameters - rate * direction, WEIGHT_STEP)
-    return adam.State(weights, first, second, time)
+    rate = recipe.learning_rate * min(1.0, (optimiser.step + 1) / max(recipe.warm_up, 1))
+    rate = adam.falling(rate, step=optimiser.step, steps=recipe.steps)
+    after = adam.update(optimiser, gradient, learning_rate=rate, damping=_DAMPING)
+    return replace(after, parameters=on_grid(after.parameters, WEIGHT_STEP))

@@ -26,12 +26,13 @@ sends.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import torch
 from torch import Tensor
 
+from kernels import adam
 from kernels.errors import WeightsError
 from kernels.features.spec import KernelSpec
 from kernels.features.urk import URK, starting_weights
@@ -42,9 +43,6 @@ from kernels.model.model import Model
 
 STEP_BOUND = 8.0
 """No parameter moves further than this many learning rates in one step of Adam."""
-
-_DECAY = (0.9, 0.999)
-_DAMPING = 1e-8
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,17 +107,12 @@ def minimise(
     learning_rate: float,
     proximal: float = 0.0,
 ) -> Fit:
-    """Take steps of Adam, each with its proximal step; σ and λ stay within `refit`'s bounds.
-
-    By hand, because the proximal step needs √v̂, and the first step of torch's own loads a compiler
-    for seconds.
-    """
+    """Take steps of Adam, each with its proximal step; σ and λ stay within `refit`'s bounds."""
     urk = URK(kernel, start.weights)
     log_noise = start.log_noise.clone().requires_grad_()
     log_prior = start.log_prior.clone().requires_grad_()
     trained = (urk.weights, log_noise, log_prior)
-    means = [torch.zeros_like(each) for each in trained]
-    squares = [torch.zeros_like(each) for each in trained]
+    optimisers = [adam.init(each) for each in trained]
     allowed = RefitOptions()
     for time in range(1, steps + 1):
         try:
@@ -130,16 +123,13 @@ def minimise(
                 f"{learning_rate}"
             ) from problem
         with torch.no_grad():
-            for value, gradient, mean, square in zip(
-                trained, gradients, means, squares, strict=True
-            ):
-                mean.lerp_(gradient, 1 - _DECAY[0])
-                square.lerp_(gradient.square(), 1 - _DECAY[1])
-                scale = (square / (1 - _DECAY[1] ** time)).sqrt() + _DAMPING
-                value -= learning_rate * mean / (1 - _DECAY[0] ** time) / scale
-                if proximal and value is urk.weights:
-                    pull = 1 + learning_rate * proximal / scale
-                    value.copy_(start.weights + (value - start.weights) / pull)
+            for i, (value, gradient) in enumerate(zip(trained, gradients, strict=True)):
+                before = replace(optimisers[i], parameters=value)
+                optimisers[i] = adam.update(before, gradient, learning_rate=learning_rate)
+                value.copy_(optimisers[i].parameters)
+            if proximal:
+                pull = 1 + learning_rate * proximal / adam.scale(optimisers[0])
+                urk.weights.copy_(start.weights + (urk.weights - start.weights) / pull)
             log_noise.clamp_(*map(math.log, allowed.noise_bounds))
             log_prior.clamp_(*map(math.log, allowed.prior_bounds))
     return Fit(urk.weights.detach().clone(), log_noise.detach(), log_prior.detach())

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from kernels import adam
 from kernels.ensembles.networks import outputs
 from kernels.ensembles.student_network import (
     Direction,
@@ -122,19 +121,3 @@ def test_diverging_says_so() -> None:
             epochs=3,
             generator=torch.Generator(),
         )
-
-
-def test_adam_steps_by_its_running_means_without_their_bias() -> None:
-    generator = torch.Generator().manual_seed(5)
-    start = torch.randn(4, generator=generator, dtype=torch.float64)
-    gradients = torch.randn(5, 4, generator=generator, dtype=torch.float64)
-    state, expected = adam.init(start), start.clone()
-    for time in range(1, 6):
-        state = adam.update(state, gradients[time - 1], learning_rate=0.1)
-        ages = torch.arange(time - 1, -1, -1).double()[:, None]
-        first, second = (
-            (decay**ages * gradients[:time] ** power).sum(0) / (decay**ages).sum()
-            for decay, power in ((0.9, 1), (0.999, 2))
-        )
-        expected -= 0.1 * first / (second.sqrt() + 1e-8)
-    assert torch.allclose(state.parameters, expected, rtol=1e-12)
