@@ -47,6 +47,7 @@ _PROGRAM = (
     "kernels/scores/recalibration.py",
     "kernels/layer/refit.py",
     "kernels/rounds/shared/held_out.py",
+    "kernels/rounds/shared/judged.py",
     *_KERNEL,
 )
 _LOCAL = (

@@ -15,6 +15,7 @@ from kernels.rounds.layer import linear, update
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.shared.held_out import TOLERANCE
+from kernels.rounds.shared.judged import MARGIN
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.row_hashes import row_keys
 from tests.kernels.rounds import tables
@@ -55,7 +56,7 @@ def test_a_step_about_as_good_as_the_best_held_out_one_is_kept() -> None:
     state = outcome.states[1]
     errors = [progress.held_out_error for progress in state.history]
     assert len(errors) == 2 * 12
-    assert min(errors) <= state.best.error <= (1 + TOLERANCE) * min(errors) / (1 - exact.MARGIN)
+    assert min(errors) <= state.best.error <= (1 + TOLERANCE) * min(errors) / (1 - MARGIN)
     assert errors[12 * state.best.run + state.best.step] == state.best.error
     assert torch.equal(outcome.model.weights, state.best.weights)
 

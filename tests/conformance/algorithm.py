@@ -23,9 +23,9 @@ from kernels.layer.posterior import Spectrum
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.kernel import exact
 from kernels.rounds.registry import installed, restore
 from kernels.rounds.shared.held_out import TOLERANCE
+from kernels.rounds.shared.judged import MARGIN
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from privacy.encoding import Encoding
@@ -228,12 +228,12 @@ class ChosenByHeldOutError(AlgorithmConformance):
         last = self.harmed(patience=0)[-1]
         passes: dict[int, list[float]] = {}
         for progress in last.history:
-            passes.setdefault(getattr(progress, "run", 0), []).append(progress.held_out_error)
+            passes.setdefault(progress.run, []).append(progress.held_out_error)
         kept = [
             [error for error in errors if error <= (1 + TOLERANCE) * min(errors)][-1]
             for errors in passes.values()
         ]
-        assert last.best.error == pytest.approx(min(kept), rel=exact.MARGIN)
+        assert last.best.error == pytest.approx(min(kept), rel=MARGIN)
         first, end = (last.history[place].held_out_error for place in (0, -1))
         assert last.best.error < min(first, end), "training helps, then does harm"
         assert torch.equal(last.model.weights, last.best.weights)

@@ -34,8 +34,7 @@ from torch import Tensor
 from kernels.errors import ProgramError, StateError, StatisticsError
 from kernels.features.urk import URK
 from kernels.layer.local_evidence import negative_log_evidence
-from kernels.layer.posterior import Hyperparameters, Spectrum
-from kernels.layer.refit import refit
+from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Model, check_model, check_scales, known
 from kernels.parameter_checks import (
     check_at_least,
@@ -46,12 +45,13 @@ from kernels.parameter_checks import (
 )
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.shared import judged
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
     held_out_error,
-    keeps,
 )
+from kernels.rounds.shared.judged import Kept, Layer
 from kernels.rounds.shared.local_training import Fit, minimise, starting_scales, train_locally
 from kernels.rounds.shared.public_set import Columns, checked, public_table
 from kernels.rounds.shared.sufficient import (
@@ -125,36 +125,18 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """θ that held-out rows choose (`kernels.rounds.shared.held_out`), with its σ and λ."""
-
-    STORED_AS: ClassVar[str] = "distillation.best"
-
-    error: float | None
-    weights: Tensor
-    hyperparameters: Hyperparameters
-    run: int
-    round: int
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
+class Progress(judged.Progress):
     """θ after so many rounds of a pass.
 
     loss_before, loss_after, mismatch: L^KD before and after the steps that led to θ, and how far
         from T they ended; None at the start.
-    evidence, held_out_error: L/n and the held-out mean absolute error, where validated.
     """
 
     STORED_AS: ClassVar[str] = "distillation.progress"
 
-    run: int
-    round: int
     loss_before: float | None = None
     loss_after: float | None = None
     mismatch: float | None = None
-    evidence: float | None = None
-    held_out_error: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,8 +159,8 @@ class State:
     posterior_weights: Tensor | None = None
     start: Tensor | None = field(default=None, metadata=PRIVATE)
     latest: Progress | None = field(default=None, metadata=PRIVATE)
-    best: Best | None = field(default=None, metadata=PRIVATE)
-    best_of_run: Best | None = field(default=None, metadata=PRIVATE)
+    best: Kept | None = field(default=None, metadata=PRIVATE)
+    best_of_run: Kept | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
@@ -209,15 +191,15 @@ def layout(state: State) -> Layout:
     model, spec, rows = state.model, state.spec, state.spec.public_rows
     if _statistics_are_next(state):
         return Layout(statistics_blocks(model))
-    judged = held_out_blocks(model) if spec.validate else ()
+    errors = held_out_blocks(model) if spec.validate else ()
     if state.round == spec.rounds:
-        return Layout(judged)
+        return Layout(errors)
     bound = model.kernel.squared_norm_bound or model.kernel.features * FEATURE_BOUND**2
     return Layout(
         (
             Block("gram", (rows, rows), bound * (1 + 2.0**-40), RESOLUTION, symmetric=True),
             Block("sites", (), 1.0, 1.0),
-            *judged,
+            *errors,
         )
     )
 
@@ -266,7 +248,8 @@ def update(state: State, total: SecureTotal) -> State:
         state = _told(_distilled(state, total))
         return replace(state, run=int(state.round == spec.rounds))
     state = _judged(state, held_out_error(total))
-    stalled = 0 < spec.patience <= state.round - known(state.best_of_run, NAME).round
+    of_run = known(state.best_of_run, NAME)
+    stalled = judged.stalled(of_run, step=state.round, patience=spec.patience)
     if stalled or state.round == spec.rounds:
         return _next_run(state)
     return _distilled(state, total)
@@ -306,7 +289,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     )
 
 
-STORED = (Spec, State, Best, Progress)
+STORED = (Spec, State, Kept, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:
@@ -314,41 +297,23 @@ def _statistics_are_next(state: State) -> bool:
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    spectrum = Spectrum.of(statistics_of(total, state.model))
-    hyperparameters = refit(spectrum)
-    evidence = -float(spectrum.log_evidence(hyperparameters).sum()) / max(spectrum.count, 1)
+    layer = Layer.of(statistics_of(total, state.model))
     return replace(
         state,
-        model=state.model.advanced(hyperparameters=hyperparameters),
-        posterior_weights=spectrum.posterior_weights(hyperparameters),
-        latest=replace(known(state.latest, NAME), evidence=evidence),
+        model=state.model.advanced(hyperparameters=layer.hyperparameters),
+        posterior_weights=layer.posterior_weights,
+        latest=replace(known(state.latest, NAME), evidence=layer.evidence),
     )
 
 
 def _judged(state: State, error: float | None) -> State:
-    model = state.model
-    if error is None and len(state.spec.alphas) > 1:
-        raise ProgramError(
-            "several alphas are chosen from by held-out rows, and no site holds any out: give one "
-            "alpha, or let the program hold out rows"
-        )
-    now = Best(
-        error,
-        known(model.weights, NAME),
-        known(model.hyperparameters, NAME),
-        state.run,
-        state.round,
-    )
-    earlier = (each.held_out_error for each in known(state.history, NAME) if each.run == state.run)
-    of_run = now if keeps(error, earlier) else state.best_of_run
+    model, history = state.model, known(state.history, NAME)
+    judged.check_choice(len(state.spec.alphas), error, "alphas")
+    weights, scales = known(model.weights, NAME), known(model.hyperparameters, NAME)
+    now = Kept(error, weights, scales, state.run, state.round)
+    of_run = judged.kept(now, state.best_of_run, history)
     latest = replace(known(state.latest, NAME), held_out_error=error)
     return _told(replace(state, best_of_run=of_run, latest=latest))
-
-
-def _better(best: Best | None, now: Best) -> Best:
-    if best is None or best.error is None or now.error is None:
-        return now
-    return now if now.error < best.error else best
 
 
 def _told(state: State) -> State:
@@ -356,9 +321,9 @@ def _told(state: State) -> State:
 
 
 def _next_run(state: State) -> State:
-    run, best = state.run + 1, _better(state.best, known(state.best_of_run, NAME))
+    run, best = state.run + 1, judged.better(state.best, known(state.best_of_run, NAME))
     if run == len(state.spec.alphas):
-        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+        model = best.restored(state.model)
     else:
         model = state.model.advanced(weights=known(state.start, NAME))
     return replace(
@@ -408,7 +373,13 @@ def _distilled(state: State, total: SecureTotal) -> State:
         scales=scales,
         round=state.round + 1,
         posterior_weights=None,
-        latest=Progress(state.run, state.round + 1, before, after, mismatch),
+        latest=Progress(
+            state.run,
+            state.round + 1,
+            loss_before=before,
+            loss_after=after,
+            mismatch=mismatch,
+        ),
     )
 
 

@@ -28,24 +28,25 @@ import torch
 from torch import Tensor
 
 from kernels import adam
-from kernels.errors import ProgramError, StateError, StatisticsError
+from kernels.errors import StateError, StatisticsError
 from kernels.features.urk import starting_weights, weight_count
 from kernels.layer.evidence import PooledEvidence, client_gradient, feature_gradient
-from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.posterior import Spectrum
 from kernels.layer.refit import refit
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole, choices
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.shared import judged
 from kernels.rounds.shared.evidence_step import stepped
 from kernels.rounds.shared.grid import gridded, regenerated
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
     held_out_error,
-    keeps,
 )
+from kernels.rounds.shared.judged import Kept
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     contribution_of,
@@ -65,10 +66,6 @@ MAKES = frozenset({Made.KERNEL})
 
 GRADIENT_BOUND = 256.0
 """No element of one site's gradient of L/n exceeds it, or the run fails by name."""
-
-MARGIN = 1e-4
-"""By what share of the held-out error a better penalty is better: rounding must not choose among
-ties, or cohorts that train alike would keep different ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,29 +108,12 @@ class Broadcast:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """The weights that held-out rows choose (`kernels.rounds.shared.held_out`)."""
-
-    STORED_AS: ClassVar[str] = "exact.best"
-
-    error: float | None
-    weights: Tensor
-    hyperparameters: Hyperparameters
-    run: int
-    step: int
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """One step in numbers: L/n, the held-out mean absolute error, the gradient's norm."""
+class Progress(judged.Progress):
+    """One step in numbers: also the norm of the gradient of L/n."""
 
     STORED_AS: ClassVar[str] = "exact.progress"
 
-    run: int
-    step: int
-    evidence: float
-    held_out_error: float | None
-    gradient_norm: float
+    gradient_norm: float | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,8 +134,8 @@ class State:
     start: Tensor | None = field(default=None, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
-    best: Best | None = field(default=None, metadata=PRIVATE)
-    best_of_run: Best | None = field(default=None, metadata=PRIVATE)
+    best: Kept | None = field(default=None, metadata=PRIVATE)
+    best_of_run: Kept | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
@@ -297,7 +277,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     )
 
 
-STORED = (Spec, State, Broadcast, Best, Progress)
+STORED = (Spec, State, Broadcast, Kept, Progress)
 
 
 def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
@@ -322,17 +302,16 @@ def _after_step(state: State, total: SecureTotal) -> State:
             "the two sums of a step are of different rows: a site's table has changed in between"
         )
     error = held_out_error(total)
+    judged.check_choice(len(spec.penalties), error, "penalties")
     gradient = torch.tensor(total["gradient"])
     gradient = gradient + spec.penalties[state.run] / pooled.rows * weights
-    norm = float(gradient.norm())
-    evidence = known(state.evidence, NAME)
+    norm, evidence = float(gradient.norm()), known(state.evidence, NAME)
     progress = Progress(state.run, state.step, evidence, error, norm)
-    now = Best(error, weights, known(state.model.hyperparameters, NAME), state.run, state.step)
-    history = known(state.history, NAME)
-    earlier = (each.held_out_error for each in history if each.run == state.run)
-    of_run = now if keeps(error, earlier) else known(state.best_of_run, NAME)
+    scales, history = known(state.model.hyperparameters, NAME), known(state.history, NAME)
+    now = Kept(error, weights, scales, state.run, state.step)
+    of_run = judged.kept(now, state.best_of_run, history)
     state = replace(state, pooled=None, best_of_run=of_run, history=(*history, progress))
-    stalled = 0 < spec.patience <= state.step - of_run.step
+    stalled = judged.stalled(of_run, step=state.step, patience=spec.patience)
     if state.step + 1 >= spec.steps or stalled:
         return _next_run(state)
     return _stepped(state, gradient)
@@ -351,23 +330,12 @@ def _stepped(state: State, gradient: Tensor) -> State:
     )
 
 
-def _better(best: Best | None, now: Best) -> Best:
-    if best is None or best.error is None or now.error is None:
-        return now
-    return now if now.error < best.error * (1 - MARGIN) else best
-
-
 def _next_run(state: State) -> State:
     run, start = state.run + 1, known(state.start, NAME)
-    best = _better(state.best, known(state.best_of_run, NAME))
-    if best.error is None and len(state.spec.penalties) > 1:
-        raise ProgramError(
-            "several penalties are chosen from by held-out rows, and no site holds any out: give "
-            "one penalty, or let the program hold out rows"
-        )
+    best = judged.better(state.best, known(state.best_of_run, NAME))
     zero = torch.zeros_like(start)
     if run == len(state.spec.penalties):
-        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+        model = best.restored(state.model)
     else:
         model = state.model.advanced(weights=start)
     return replace(

@@ -29,18 +29,18 @@ from torch import Tensor
 
 from kernels.errors import ProgramError, StatisticsError
 from kernels.features.urk import weight_count
-from kernels.layer.posterior import Hyperparameters, Spectrum
-from kernels.layer.refit import refit
+from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Model, check_model, check_scales, known
 from kernels.parameter_checks import check_at_least, check_flag, check_learning_rate, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.shared import judged
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
     held_out_error,
-    keeps,
 )
+from kernels.rounds.shared.judged import Kept, Layer, Progress
 from kernels.rounds.shared.local_training import Fit, reach, starting_scales, train_locally
 from kernels.rounds.shared.sufficient import (
     contribution_of,
@@ -123,29 +123,6 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class Best:
-    """θ that held-out rows choose (`kernels.rounds.shared.held_out`), with its σ and λ."""
-
-    STORED_AS: ClassVar[str] = "fedavg.best"
-
-    error: float | None
-    weights: Tensor
-    hyperparameters: Hyperparameters
-    round: int
-
-
-@dataclass(frozen=True, eq=False)
-class Progress:
-    """The model that a round began with: L/n, and the held-out mean absolute error, if any."""
-
-    STORED_AS: ClassVar[str] = "fedavg.progress"
-
-    round: int
-    evidence: float
-    held_out_error: float | None
-
-
-@dataclass(frozen=True, eq=False)
 class State:
     """Where averaging is.
 
@@ -162,7 +139,7 @@ class State:
     done: bool = False
     posterior_weights: Tensor | None = None
     evidence: float | None = field(default=None, metadata=PRIVATE)
-    best: Best | None = field(default=None, metadata=PRIVATE)
+    best: Kept | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
@@ -186,9 +163,9 @@ def layout(state: State) -> Layout:
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
         return Layout(statistics_blocks(model))
-    judged = held_out_blocks(model) if spec.validate else ()
+    errors = held_out_blocks(model) if spec.validate else ()
     if state.round == spec.rounds:
-        return Layout(judged)
+        return Layout(errors)
     most = float(model.max_rows) if spec.weighting is Weighting.ROWS else 1.0
     bound = most * reach(steps=spec.local_steps, learning_rate=spec.learning_rate)
     lengths = (weight_count(model.kernel), model.targets, model.targets)
@@ -196,7 +173,7 @@ def layout(state: State) -> Layout:
         Block(name, (length,), bound, CHANGE_RESOLUTION)
         for name, length in zip(_CHANGES, lengths, strict=True)
     )
-    return Layout((*changes, Block("weight", (), most, 1.0), *judged))
+    return Layout((*changes, Block("weight", (), most, 1.0), *errors))
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -239,9 +216,9 @@ def update(state: State, total: SecureTotal) -> State:
         return replace(state, done=state.round == state.spec.rounds)
     state = _judged(state, held_out_error(total))
     best = known(state.best, NAME)
-    stalled = 0 < state.spec.patience <= state.round - best.round
+    stalled = judged.stalled(best, step=state.round, patience=state.spec.patience)
     if stalled or state.round == state.spec.rounds:
-        model = state.model.advanced(weights=best.weights, hyperparameters=best.hyperparameters)
+        model = best.restored(state.model)
         return replace(state, model=model, done=True, posterior_weights=None, evidence=None)
     return _averaged(state, total)
 
@@ -279,7 +256,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     )
 
 
-STORED = (Spec, State, Best, Progress)
+STORED = (Spec, State, Kept, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:
@@ -287,28 +264,21 @@ def _statistics_are_next(state: State) -> bool:
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    spectrum = Spectrum.of(statistics_of(total, state.model))
-    refitted = state.spec.scales is Scales.REFITTED
-    hyperparameters = refit(spectrum) if refitted else state.scales
-    evidence = -float(spectrum.log_evidence(hyperparameters).sum()) / max(spectrum.count, 1)
+    scales = state.scales if state.spec.scales is Scales.AVERAGED else None
+    layer = Layer.of(statistics_of(total, state.model), scales)
     return replace(
         state,
-        model=state.model.advanced(hyperparameters=hyperparameters),
-        posterior_weights=spectrum.posterior_weights(hyperparameters),
-        evidence=evidence,
+        model=state.model.advanced(hyperparameters=layer.hyperparameters),
+        posterior_weights=layer.posterior_weights,
+        evidence=layer.evidence,
     )
 
 
 def _judged(state: State, error: float | None) -> State:
-    best, model, history = state.best, state.model, known(state.history, NAME)
-    if keeps(error, (each.held_out_error for each in history)):
-        best = Best(
-            error,
-            known(model.weights, NAME),
-            known(model.hyperparameters, NAME),
-            state.round,
-        )
-    progress = Progress(state.round, known(state.evidence, NAME), error)
+    model, history = state.model, known(state.history, NAME)
+    weights, scales = known(model.weights, NAME), known(model.hyperparameters, NAME)
+    best = judged.kept(Kept(error, weights, scales, 0, state.round), state.best, history)
+    progress = Progress(0, state.round, known(state.evidence, NAME), error)
     return replace(state, best=best, history=(*history, progress))
 
 

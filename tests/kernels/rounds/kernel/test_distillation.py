@@ -254,7 +254,7 @@ def test_there_is_a_pass_for_each_alpha_from_the_same_start_and_the_best_of_all_
     sites, model = _sites_and_model(rows=(40, 40, 40))
     spec = replace(VALIDATED, alphas=(1000.0, 1.0, 100.0), distillation_rate=0.02, patience=0)
     last = sums.after_all(distillation, spec, model, sites)
-    assert [(each.run, each.round) for each in last.history] == [
+    assert [(each.run, each.step) for each in last.history] == [
         (run, round_) for run in range(3) for round_ in range(3)
     ]
     passes = [last.history[3 * run : 3 * run + 3] for run in range(3)]
@@ -279,7 +279,7 @@ def test_patience_counts_within_each_pass() -> None:
     spec = replace(VALIDATED, rounds=6, distillation_rate=0.02, alphas=(1.0, 1e4), patience=3)
     last = sums.after_all(distillation, spec, model, sites)
     first, second = ([each for each in last.history if each.run == run] for run in (0, 1))
-    assert (len(first), last.best.run, last.best.round) == (6, 0, 2)
+    assert (len(first), last.best.run, last.best.step) == (6, 0, 2)
     # Never as good as the first pass, but late to its own best.
     assert len(second) == 7
 
@@ -296,7 +296,7 @@ def test_without_held_out_rows_the_last_model_is_kept() -> None:
     sites = [tables.site(30, seed=seed, held_out=0.0) for seed in range(2)]
     spec = replace(VALIDATED, alphas=(100.0,), patience=1)
     last = sums.after_all(distillation, spec, tables.fitted(sites), sites)
-    assert last.best.round == 2
+    assert last.best.step == 2
     assert [each.held_out_error for each in last.history] == [None] * 3
     assert torch.equal(last.model.weights, last.best.weights)
 

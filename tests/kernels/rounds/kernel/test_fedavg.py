@@ -109,7 +109,7 @@ def test_it_stops_when_patience_is_over() -> None:
     sites, model = _sites_and_model(rows=(40, 40))
     spec = fedavg.Spec(rounds=50, local_steps=2, learning_rate=1.0, patience=2)
     last = sums.after_all(fedavg, spec, model, sites)
-    assert last.round == last.best.round + 2 < 50
+    assert last.round == last.best.step + 2 < 50
     assert torch.equal(last.model.weights, last.best.weights)
 
 
@@ -117,7 +117,7 @@ def test_without_held_out_rows_the_last_model_is_kept() -> None:
     sites = [tables.site(30, seed=seed, held_out=0.0) for seed in range(2)]
     model = tables.fitted(sites)
     last = sums.after_all(fedavg, fedavg.Spec(rounds=2, local_steps=1, patience=1), model, sites)
-    assert last.best.round == last.round == 2
+    assert last.best.step == last.round == 2
     assert all(progress.held_out_error is None for progress in last.history)
 
 
