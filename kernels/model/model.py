@@ -6,10 +6,10 @@ say of it after recalibration and evaluation. Posterior and kernel are derived f
 stored beside them.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar, Unpack
 
 import torch
 from torch import Tensor
@@ -49,6 +49,35 @@ class Centre:
         check_tensor("the residuals' deviations", self.deviations, (self.weights.shape[-1],))
         if not (self.weights.ndim == 2 and bool((self.deviations > 0).all())):
             raise StateError("a centre has weights (M, T), and deviations above zero")
+
+
+class Parts(TypedDict, total=False):
+    """The parts of a model that its program finds, stage by stage; None where it has not."""
+
+    standardiser: Standardiser | None
+    distilled: Distilled | None
+    weights: Tensor | None
+    hyperparameters: Hyperparameters | None
+    centre: Centre | None
+    statistics: Statistics | None
+    recalibration: tuple[Recalibration, ...] | None
+    scores: Evaluation | None
+
+
+_OF_PREDICTIONS = ("recalibration", "scores")
+_OF_THE_LAYER = ("hyperparameters", "centre", "statistics", *_OF_PREDICTIONS)
+
+FOLLOWING: Mapping[str, Sequence[str]] = {
+    "standardiser": ("distilled", "weights", *_OF_THE_LAYER),
+    "distilled": ("scores",),
+    "weights": _OF_THE_LAYER,
+    "hyperparameters": ("centre", "statistics", *_OF_PREDICTIONS),
+    "centre": ("statistics", *_OF_PREDICTIONS),
+    "statistics": _OF_PREDICTIONS,
+    "recalibration": ("scores",),
+    "scores": (),
+}
+"""For every part, which others followed from it: where it is found anew, they are dropped."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,15 +152,14 @@ class Model:
             _check_kind("scores", self.scores, Evaluation)
             self.scores.check(targets)
 
-    def advanced(self, **parts: object) -> "Model":
+    def advanced(self, **parts: Unpack[Parts]) -> "Model":
         """Return the model with these parts anew, and without any that followed from them.
 
-        The fields stand in the order in which a program finds them: other weights leave no
-        statistics, another linear layer leaves no recalibration.
+        Other weights leave no statistics, another linear layer leaves no recalibration: FOLLOWING.
         """
-        names = [field.name for field in fields(self)]
-        first = min(names.index(name) for name in parts)
-        return replace(self, **{**dict.fromkeys(names[first + 1 :]), **parts})  # type: ignore[arg-type]
+        anew: dict[str, Any] = {gone: None for name in parts for gone in FOLLOWING[name]}
+        anew.update(parts)
+        return replace(self, **anew)
 
     def has_features_of(self, other: "Model") -> bool:
         """Say whether both models make the same features of a table."""
