@@ -1,7 +1,12 @@
 """Checks of an algorithm's parameters, which arrive as JSON from a program that is not trusted."""
 
+from enum import StrEnum
+from typing import TypeVar
+
 from kernels.errors import ProgramError
 from kernels.strict_json import is_flag, is_number
+
+Kind = TypeVar("Kind", bound=StrEnum)
 
 MOST = 100_000
 """Of rounds or steps: a hospital is not made to train without end by what it is sent."""
@@ -38,6 +43,15 @@ def choices(**grids: tuple[float, ...]) -> tuple[float, ...]:
     for number in numbers:
         check_at_least(0.0, **{name: number})
     return tuple(numbers)
+
+
+def one_of(kind: type[Kind], **named: str) -> Kind:
+    """Return the member of an enumeration that a parameter names."""
+    ((name, value),) = named.items()
+    try:
+        return kind(value)
+    except ValueError:
+        raise ProgramError(f"{name} must be one of {', '.join(kind)}, not {value!r}") from None
 
 
 def check_learning_rate(**rates: float) -> None:

@@ -22,11 +22,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
 from kernels.model.model import Model, check_model, known
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.local_network import OfSampling, error_blocks, noise_of, sample_at
+from kernels.rounds.shared.site_mean import SITES, nothing, total_weight
 from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -79,7 +79,7 @@ def layout(state: State) -> Layout:
         (
             Block("precision", shape, precision, RESOLUTION),
             Block("shift", shape, precision * PARAMETER_BOUND, SHIFT_RESOLUTION),
-            Block("sites", (), 1.0, 1.0),
+            SITES,
             *error_blocks(state.model),
         )
     )
@@ -89,7 +89,7 @@ def contribute(state: State, site: Site) -> Contribution:
     """Sample, and return the samples' Gaussian as precision and shift."""
     model, spec = state.model, state.spec
     if not site.count(Part.TRAINING):
-        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+        return nothing(layout(state))
     posterior = sample_at(site, model, spec, spec.start(model))
     widest = max(spec.weight_variance, LEAST_VARIANCE)
     variance = posterior.samples.var(0).clamp(LEAST_VARIANCE, widest)
@@ -108,9 +108,7 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Multiply the Gaussians, and divide by the prior that each but one has counted again."""
     total = accepted(total, layout(state))
-    sites = round(float(total["sites"]))
-    if sites < 1:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    sites = round(total_weight(total))
     precision = torch.tensor(total["precision"]) - (sites - 1) / state.spec.weight_variance
     # What rounding may have left below the prior's own.
     precision = precision.clamp_min(1 / max(state.spec.weight_variance, LEAST_VARIANCE))

@@ -13,18 +13,14 @@ update     what θ̄ and the drawn networks say is added; the student of N(mean,
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
 from kernels.features.seeded_random import normals
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.compared.one_shot import ensemble, output_blocks, said_at
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
     OfTraining,
@@ -33,6 +29,13 @@ from kernels.rounds.shared.local_network import (
     noise_of,
     train_at,
 )
+from kernels.rounds.shared.network_ensemble import (
+    ensemble,
+    output_blocks,
+    output_contribution,
+    said_at,
+)
+from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, nothing, total_weight
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
 from kernels.storage import PRIVATE
@@ -98,16 +101,13 @@ def contribute(state: State, site: Site) -> Contribution:
     """Train, and send the network, from where it started, and what it says."""
     model, spec = state.model, state.spec
     if not site.count(Part.TRAINING):
-        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+        return nothing(layout(state))
     start = spec.start(model)
     trained = train_at(site, model, spec, start, turn=0)
-    said = said_at(spec, model, trained)
     return {
         "change": (trained - start).numpy(),
         "change_squares": (trained - start).square().numpy(),
-        "outputs": said.numpy(),
-        "output_squares": said.square().numpy(),
-        "sites": np.ones(()),
+        **output_contribution(said_at(spec, model, trained)),
         **errors_at(site, model, spec.network(model), trained),
     }
 
@@ -115,9 +115,7 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Draw networks, add what they say, and distil the student."""
     total = accepted(total, layout(state))
-    model, spec, count = state.model, state.spec, float(total["sites"])
-    if count < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    model, spec, count = state.model, state.spec, total_weight(total)
     change = torch.tensor(total["change"]) / count
     spread = (torch.tensor(total["change_squares"]) / count - change.square()).clamp_min(0.0)
     mean = spec.start(model) + change

@@ -25,12 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import ProgramError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.shared.local_network import (
     OfTraining,
     draws_of,
@@ -40,8 +39,9 @@ from kernels.rounds.shared.local_network import (
     noise_of,
     ordered_rows,
 )
+from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, SITES, nothing, total_weight
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE, check_tensor
+from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedpa"
@@ -90,9 +90,8 @@ class State:
 
     def __post_init__(self) -> None:
         check_model(self.model)
-        length = self.spec.network(self.model).parameters
-        check_tensor("θ", self.parameters, (length,))
         check_whole(0, round=self.round)
+        self.spec.check_parameters(self.model, self.parameters)
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -107,7 +106,7 @@ def layout(state: State) -> Layout:
     return Layout(
         (
             Block("gradient", tuple(state.parameters.shape), bound, CHANGE_RESOLUTION),
-            Block("sites", (), 1.0, 1.0),
+            SITES,
             *error_blocks(state.model),
         )
     )
@@ -117,7 +116,7 @@ def contribute(state: State, site: Site) -> Contribution:
     """Train, and return the gradient of the site's Gaussian at θ."""
     model, spec, theta = state.model, state.spec, state.parameters
     if not site.count(Part.TRAINING):
-        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+        return nothing(layout(state))
     samples = iasg_samples(state, site)
     return {
         "gradient": whitened(samples, theta - samples.mean(0), shrinkage=spec.shrinkage).numpy(),
@@ -129,9 +128,7 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Take a step down the mean gradient."""
     total = accepted(total, layout(state))
-    if float(total["sites"]) < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
-    velocity = torch.tensor(total["gradient"]) / float(total["sites"])
+    velocity = torch.tensor(total["gradient"]) / total_weight(total)
     if state.velocity is not None:
         velocity = velocity + state.spec.momentum * state.velocity
     return replace(

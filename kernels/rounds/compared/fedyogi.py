@@ -17,12 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import StatisticsError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.kernel.fedavg import CHANGE_RESOLUTION
 from kernels.rounds.shared.local_network import (
     OfTraining,
     error_blocks,
@@ -30,8 +28,9 @@ from kernels.rounds.shared.local_network import (
     noise_of,
     train_at,
 )
+from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, SITES, total_weight
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE, check_tensor
+from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedyogi"
@@ -74,9 +73,8 @@ class State:
 
     def __post_init__(self) -> None:
         check_model(self.model)
-        length = self.spec.network(self.model).parameters
-        check_tensor("θ", self.parameters, (length,))
         check_whole(0, round=self.round)
+        self.spec.check_parameters(self.model, self.parameters)
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -97,7 +95,7 @@ def layout(state: State) -> Layout:
     return Layout(
         (
             Block("change", tuple(state.parameters.shape), bound, CHANGE_RESOLUTION),
-            Block("sites", (), 1.0, 1.0),
+            SITES,
             *error_blocks(state.model),
         )
     )
@@ -117,9 +115,7 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Take Yogi's step."""
     total = accepted(total, layout(state))
-    if float(total["sites"]) < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
-    change = torch.tensor(total["change"]) / float(total["sites"])
+    change = torch.tensor(total["change"]) / total_weight(total)
     momentum, spread = stepped(change, state)
     step = momentum / (spread.sqrt() + state.spec.adaptivity)
     return replace(

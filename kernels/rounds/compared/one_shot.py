@@ -13,12 +13,9 @@ update     the student of N(mean, spread + σ²)
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.ensembles.networks import outputs
-from kernels.errors import StatisticsError
 from kernels.model.model import Model, check_model
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
@@ -30,11 +27,17 @@ from kernels.rounds.shared.local_network import (
     noise_of,
     train_at,
 )
-from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
+from kernels.rounds.shared.network_ensemble import (
+    ensemble,
+    output_blocks,
+    output_contribution,
+    said_at,
+)
+from kernels.rounds.shared.site_mean import nothing, total_weight
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
 from kernels.storage import PRIVATE
-from privacy.layout import Block, Layout, SecureTotal
+from privacy.layout import Layout, SecureTotal
 
 NAME = "one_shot"
 VERSION = 1
@@ -70,16 +73,6 @@ def initial(spec: Spec, model: Model) -> State:
     return State(model, spec)
 
 
-def output_blocks(model: Model, public_rows: int) -> tuple[Block, ...]:
-    """Return the blocks of f and f² at public rows, and of how many networks they are."""
-    shape = (public_rows, model.targets)
-    return (
-        Block("outputs", shape, TARGET_BOUND, RESOLUTION),
-        Block("output_squares", shape, TARGET_BOUND**2, RESOLUTION),
-        Block("sites", (), 1.0, 1.0),
-    )
-
-
 def layout(state: State) -> Layout:
     """Return what networks say at the public rows, and what they miss on rows of their own."""
     model = state.model
@@ -90,44 +83,26 @@ def contribute(state: State, site: Site) -> Contribution:
     """Train, and say what the network says at the public rows."""
     model, spec = state.model, state.spec
     if not site.count(Part.TRAINING):
-        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+        return nothing(layout(state))
     trained = train_at(site, model, spec, spec.start(model), turn=0)
-    said = said_at(spec, model, trained)
     return {
-        "outputs": said.numpy(),
-        "output_squares": said.square().numpy(),
-        "sites": np.ones(()),
+        **output_contribution(said_at(spec, model, trained)),
         **errors_at(site, model, spec.network(model), trained),
     }
-
-
-def said_at(spec: OfPublicRows, model: Model, parameters: Tensor) -> Tensor:
-    """Return what networks (…, P) say at the public rows, (…, K, T), within ±TARGET_BOUND."""
-    said = outputs(spec.network(model), parameters, spec.inputs(model))
-    return said.clamp(-TARGET_BOUND, TARGET_BOUND)
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Make the ensemble a teacher, and distil its student."""
     total = accepted(total, layout(state))
-    count = float(total["sites"])
-    if count < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
     teacher = ensemble(
         torch.tensor(total["outputs"]),
         torch.tensor(total["output_squares"]),
-        count,
+        total_weight(total),
         noise_of(total),
     )
     model, spec = state.model, state.spec
     student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
     return replace(state, teacher=teacher, student=student)
-
-
-def ensemble(said: Tensor, squares: Tensor, count: float, noise_variance: Tensor) -> Gaussian:
-    """Return N(mean, spread + σ²) from Σ f and Σ f² of so many networks."""
-    mean = said / count
-    return Gaussian(mean, (squares / count - mean.square()).clamp_min(0.0) + noise_variance)
 
 
 def finished(state: State) -> bool:

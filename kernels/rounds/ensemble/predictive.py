@@ -32,15 +32,16 @@ from torch import Tensor
 from kernels.ensembles.committee import Committee, Guard
 from kernels.ensembles.distilled import Distilled, Method, Opinion
 from kernels.ensembles.interpolation import fit_beta
-from kernels.errors import ProgramError, StatisticsError
+from kernels.errors import ProgramError
 from kernels.layer.posterior import Posterior, Prediction
 from kernels.model.model import Model, check_model, known
-from kernels.parameter_checks import check_at_least
+from kernels.parameter_checks import check_at_least, one_of
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import OfSampling, sample_at
 from kernels.rounds.shared.public_set import public_table
+from kernels.rounds.shared.site_mean import SITES, nothing, total_weight
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     SQUARES_RESOLUTION,
@@ -93,13 +94,8 @@ class Spec(OfSampling, OfPublicRows):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_at_least(1e-6, prior_variance=self.prior_variance)
-        for name, kind in (("expert", Expert), ("guard", Guard)):
-            try:
-                object.__setattr__(self, name, kind(getattr(self, name)))
-            except ValueError:
-                raise ProgramError(
-                    f"{name} must be one of {', '.join(kind)}, not {getattr(self, name)!r}"
-                ) from None
+        object.__setattr__(self, "expert", one_of(Expert, expert=self.expert))
+        object.__setattr__(self, "guard", one_of(Guard, guard=self.guard))
         try:
             object.__setattr__(self, "methods", tuple(Method(each) for each in self.methods))
         except (TypeError, ValueError):
@@ -150,7 +146,7 @@ def layout(state: State) -> Layout:
     }
     return Layout(
         (
-            Block("sites", (), 1.0, 1.0),
+            SITES,
             Block("rows", (), most, 1.0),
             *(Block(name, shape, *bound) for name, bound in bounds.items()),
         )
@@ -162,7 +158,7 @@ def contribute(state: State, site: Site) -> Contribution:
     model, spec = state.model, state.spec
     rows = site.count(Part.TRAINING)
     if not rows:
-        return {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+        return nothing(layout(state))
     inputs = spec.inputs(model)
     said = bounded(predict_at(site, model, spec, inputs))
     own = Committee.alone(said, rows=rows, prior=prior_at(model, spec, inputs))
@@ -173,8 +169,7 @@ def update(state: State, total: SecureTotal) -> State:
     """Make one prediction of all, in every way, and distil a student of each."""
     total = accepted(total, layout(state))
     model, spec = state.model, state.spec
-    if float(total["sites"]) < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    total_weight(total)  # there is one
     inputs = spec.inputs(model)
     committee = Committee(*(torch.tensor(total[field.name]) for field in fields(Committee)))
     opinion = Opinion(inputs, committee, prior_at(model, spec, inputs), spec.guard)

@@ -31,7 +31,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import ProgramError, StateError, StatisticsError
+from kernels.errors import ProgramError, StateError
 from kernels.features.urk import URK
 from kernels.layer.local_evidence import negative_log_evidence
 from kernels.layer.posterior import Hyperparameters
@@ -54,6 +54,7 @@ from kernels.rounds.shared.held_out import (
 from kernels.rounds.shared.judged import Kept, Layer
 from kernels.rounds.shared.local_training import Fit, minimise, starting_scales, train_locally
 from kernels.rounds.shared.public_set import Columns, checked, public_table
+from kernels.rounds.shared.site_mean import SITES, total_weight
 from kernels.rounds.shared.sufficient import (
     FEATURE_BOUND,
     RESOLUTION,
@@ -198,7 +199,7 @@ def layout(state: State) -> Layout:
     return Layout(
         (
             Block("gram", (rows, rows), bound * (1 + 2.0**-40), RESOLUTION, symmetric=True),
-            Block("sites", (), 1.0, 1.0),
+            SITES,
             *errors,
         )
     )
@@ -340,11 +341,9 @@ def _next_run(state: State) -> State:
 
 
 def _distilled(state: State, total: SecureTotal) -> State:
-    model, spec, sites = state.model, state.spec, float(total["sites"])
-    if sites < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    model, spec = state.model, state.spec
     x, y = public_table(spec.public, model)
-    teacher = torch.tensor(total["gram"]) / sites
+    teacher = torch.tensor(total["gram"]) / total_weight(total)
     alpha = spec.alphas[state.run]
 
     def loss(urk: URK, log_noise: Tensor, log_prior: Tensor) -> Tensor:

@@ -27,11 +27,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import ProgramError, StatisticsError
 from kernels.features.urk import weight_count
 from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Model, check_model, check_scales, known
-from kernels.parameter_checks import check_at_least, check_flag, check_learning_rate, check_whole
+from kernels.parameter_checks import (
+    check_at_least,
+    check_flag,
+    check_learning_rate,
+    check_whole,
+    one_of,
+)
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.shared import judged
@@ -42,6 +47,7 @@ from kernels.rounds.shared.held_out import (
 )
 from kernels.rounds.shared.judged import Kept, Layer, Progress
 from kernels.rounds.shared.local_training import Fit, reach, starting_scales, train_locally
+from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, Weighting, total_weight
 from kernels.rounds.shared.sufficient import (
     contribution_of,
     site_statistics,
@@ -58,24 +64,12 @@ VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
-CHANGE_RESOLUTION = 2.0**-20
-"""The coarsest step of a change: any mean is a kernel, and all later sums are at the mean taken."""
-
 _CHANGES = {
     "change": "weights",
     "log_noise_change": "log_noise",
     "log_prior_change": "log_prior",
 }
 """The blocks of what training changed, with the part of a `Fit` that each is of."""
-
-
-class Weighting(StrEnum):
-    """What a site counts for in the mean."""
-
-    SITES = "sites"
-    """Each as much as any other, as in the thesis."""
-    ROWS = "rows"
-    """As much as it has training rows."""
 
 
 class Scales(StrEnum):
@@ -113,13 +107,8 @@ class Spec:
         check_learning_rate(learning_rate=self.learning_rate)
         check_at_least(0.0, proximal=self.proximal)
         check_flag(validate=self.validate)
-        for name, kind in (("weighting", Weighting), ("scales", Scales)):
-            try:
-                object.__setattr__(self, name, kind(getattr(self, name)))
-            except ValueError:
-                raise ProgramError(
-                    f"{name} must be one of {', '.join(kind)}, not {getattr(self, name)!r}"
-                ) from None
+        object.__setattr__(self, "weighting", one_of(Weighting, weighting=self.weighting))
+        object.__setattr__(self, "scales", one_of(Scales, scales=self.scales))
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +155,7 @@ def layout(state: State) -> Layout:
     errors = held_out_blocks(model) if spec.validate else ()
     if state.round == spec.rounds:
         return Layout(errors)
-    most = float(model.max_rows) if spec.weighting is Weighting.ROWS else 1.0
+    most = float(spec.weighting.weight(model.max_rows))
     bound = most * reach(steps=spec.local_steps, learning_rate=spec.learning_rate)
     lengths = (weight_count(model.kernel), model.targets, model.targets)
     changes = (
@@ -195,7 +184,7 @@ def contribute(state: State, site: Site) -> Contribution:
                 learning_rate=spec.learning_rate,
                 proximal=spec.proximal,
             )
-        weight = len(y) if spec.weighting is Weighting.ROWS else min(len(y), 1)
+        weight = spec.weighting.weight(len(y))
         for name, part in _CHANGES.items():
             change = weight * (getattr(trained, part) - getattr(start, part))
             contribution[name] = change.numpy()
@@ -283,9 +272,7 @@ def _judged(state: State, error: float | None) -> State:
 
 
 def _averaged(state: State, total: SecureTotal) -> State:
-    weight = float(total["weight"])
-    if weight < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    weight = total_weight(total, "weight")
     start = Fit.of(state.model, state.scales)
     mean = Fit(
         **{

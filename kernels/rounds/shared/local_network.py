@@ -27,6 +27,7 @@ from kernels.rounds.algorithm import Contribution
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION, TARGET_BOUND
 from kernels.rounds.site.site import Part, Site
 from kernels.samplers.sampler import Batch, gradient, minibatches
+from kernels.storage import check_tensor
 from kernels.tables.row_hashes import keys_and_hashes
 from privacy.layout import Block, SecureTotal
 
@@ -74,6 +75,10 @@ class OfTraining(OfNetworks):
         super().__post_init__()
         check_whole(1, epochs=self.epochs)
         check_learning_rate(learning_rate=self.learning_rate)
+
+    def check_parameters(self, model: Model, parameters: Tensor) -> None:
+        """Refuse parameters that are not of the network."""
+        check_tensor("θ", parameters, (self.network(model).parameters,))
 
     def reach(self, max_rows: int) -> float:
         """Return how far training on so many rows can move the parameters, as a vector."""

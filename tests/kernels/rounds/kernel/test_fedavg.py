@@ -16,6 +16,7 @@ from kernels.model.model import Model
 from kernels.rounds.kernel import fedavg
 from kernels.rounds.program import Program
 from kernels.rounds.shared.local_training import Fit, starting_scales, train_locally
+from kernels.rounds.shared.site_mean import Weighting
 from kernels.rounds.site.site import Part, Site
 from tests.conformance.algorithm import AlgorithmConformance, ChosenByHeldOutError
 from tests.kernels.rounds import sums, tables
@@ -61,12 +62,12 @@ class TestByRowsWithAProximalTerm(AlgorithmConformance):
 
     def spec(self) -> Any:
         return fedavg.Spec(
-            rounds=2, local_steps=2, weighting=fedavg.Weighting.ROWS, proximal=0.1, patience=0
+            rounds=2, local_steps=2, weighting=Weighting.ROWS, proximal=0.1, patience=0
         )
 
 
-@pytest.mark.parametrize("weighting", list(fedavg.Weighting))
-def test_a_round_is_the_mean_of_what_sites_trained(weighting: fedavg.Weighting) -> None:
+@pytest.mark.parametrize("weighting", list(Weighting))
+def test_a_round_is_the_mean_of_what_sites_trained(weighting: Weighting) -> None:
     sites, model = _sites_and_model(rows=(20, 40, 60))
     spec = replace(THESIS, weighting=weighting)
     state = fedavg.initial(spec, model)
@@ -77,7 +78,7 @@ def test_a_round_is_the_mean_of_what_sites_trained(weighting: fedavg.Weighting) 
         fits.append(
             train_locally(model.kernel, start, x, y, steps=3, learning_rate=0.01, proximal=0.0)
         )
-        rows.append(float(len(y)) if weighting is fedavg.Weighting.ROWS else 1.0)
+        rows.append(float(len(y)) if weighting is Weighting.ROWS else 1.0)
     shares = torch.tensor(rows, dtype=torch.float64) / sum(rows)
 
     after = sums.after_one(fedavg, state, sites).model
@@ -90,8 +91,8 @@ def test_a_round_is_the_mean_of_what_sites_trained(weighting: fedavg.Weighting) 
         assert torch.allclose(found, mean, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("weighting", list(fedavg.Weighting))
-def test_a_site_without_rows_has_no_weight(weighting: fedavg.Weighting) -> None:
+@pytest.mark.parametrize("weighting", list(Weighting))
+def test_a_site_without_rows_has_no_weight(weighting: Weighting) -> None:
     sites, model = _sites_and_model(rows=(20, 40))
     spec = replace(THESIS, weighting=weighting)
     without = sums.after_all(fedavg, spec, model, sites).model

@@ -1,0 +1,44 @@
+"""An ensemble of the sites' networks at public rows, from sums of what they say and its squares."""
+
+import numpy as np
+from torch import Tensor
+
+from kernels.ensembles.networks import outputs
+from kernels.model.model import Model
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.shared.lessons import OfPublicRows
+from kernels.rounds.shared.site_mean import SITES
+from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
+from kernels.scores.gaussians import Gaussian
+from privacy.layout import Block
+
+
+def output_blocks(model: Model, public_rows: int) -> tuple[Block, ...]:
+    """Return the blocks of f and f² at public rows, and of how many networks they are."""
+    shape = (public_rows, model.targets)
+    return (
+        Block("outputs", shape, TARGET_BOUND, RESOLUTION),
+        Block("output_squares", shape, TARGET_BOUND**2, RESOLUTION),
+        SITES,
+    )
+
+
+def output_contribution(said: Tensor) -> Contribution:
+    """Return one network's part of these blocks, given what it says."""
+    return {
+        "outputs": said.numpy(),
+        "output_squares": said.square().numpy(),
+        SITES.name: np.ones(()),
+    }
+
+
+def said_at(spec: OfPublicRows, model: Model, parameters: Tensor) -> Tensor:
+    """Return what networks (…, P) say at the public rows, (…, K, T), within ±TARGET_BOUND."""
+    said = outputs(spec.network(model), parameters, spec.inputs(model))
+    return said.clamp(-TARGET_BOUND, TARGET_BOUND)
+
+
+def ensemble(said: Tensor, squares: Tensor, count: float, noise_variance: Tensor) -> Gaussian:
+    """Return N(mean, spread + σ²) from Σ f and Σ f² of so many networks."""
+    mean = said / count
+    return Gaussian(mean, (squares / count - mean.square()).clamp_min(0.0) + noise_variance)

@@ -1,0 +1,45 @@
+"""A mean over sites: two blocks of one sum, of each site's value times its weight, and of weights.
+
+The coordinator divides the two. It sees neither a site's value nor its weight.
+"""
+
+from enum import StrEnum
+
+import numpy as np
+
+from kernels.errors import StatisticsError
+from kernels.rounds.algorithm import Contribution
+from privacy.layout import Block, Layout, SecureTotal
+
+CHANGE_RESOLUTION = 2.0**-20
+"""The coarsest step of a change of parameters: any mean is a model, and what is summed later is
+summed at the mean that was taken."""
+
+SITES = Block("sites", (), 1.0, 1.0)
+"""How many sites have rows to train on: the weights where each counts as much as any other."""
+
+
+class Weighting(StrEnum):
+    """What a site counts for in the mean."""
+
+    SITES = "sites"
+    """Each as much as any other, as in the thesis."""
+    ROWS = "rows"
+    """As much as it has training rows."""
+
+    def weight(self, rows: int) -> int:
+        """Return the weight of a site with so many training rows; 0 without any."""
+        return rows if self is Weighting.ROWS else min(rows, 1)
+
+
+def nothing(layout: Layout) -> Contribution:
+    """Return what a site without training rows contributes."""
+    return {block.name: np.zeros(block.shape) for block in layout.blocks}
+
+
+def total_weight(total: SecureTotal, block: str = SITES.name) -> float:
+    """Return what to divide by; refuse a sum of sites without training rows."""
+    weight = float(total[block])
+    if weight < 0.5:
+        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+    return weight
