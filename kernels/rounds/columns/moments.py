@@ -59,6 +59,7 @@ EXPONENTS = 64
 _LARGEST = 32
 SCALE_BITS = 20
 """Bits of a scale, and of a mean below it: a millionth of a deviation, far above rounding."""
+_NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,17 +106,6 @@ class State:
             raise StateError(_NOT_FILLED)
 
 
-_NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
-
-
-def initial(spec: Spec, model: Model) -> State:
-    """Start at the second sum where the schema has all bounds; or be done by them alone."""
-    if spec.from_bounds:
-        return State(model.advanced(standardiser=from_bounds(model.schema)), spec, model.schema)
-    complete = not _unbounded(model.schema)
-    return State(model.advanced(standardiser=None), spec, model.schema if complete else None)
-
-
 def layout(state: State) -> Layout:
     """Return sites per exponent, or the moments."""
     schema = state.model.schema
@@ -125,37 +115,12 @@ def layout(state: State) -> Layout:
     return layout_of_moments(state.model)
 
 
-def layout_of_moments(model: Model) -> Layout:
-    """Return the moments: of which columns, not within which bounds."""
-    rows = float(model.max_rows)
-    shapes = {
-        f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)
-    }
-    if model.privacy is None:
-        return Layout(tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes))
-    most = model.privacy.max_rows_per_patient
-    sensitivities = {name: most * math.sqrt(per) for name, per in _per_row(model.schema).items()}
-    return Layout(
-        tuple(
-            Block(name, shapes[name], rows, RESOLUTION, own, weight=own)
-            for name, own in sensitivities.items()
-            if own > 0
-        )
-    )
-
-
-def _per_row(schema: Schema) -> dict[str, int]:
-    """Return how many elements of each block one row can change, each by at most 1."""
-    columns, targets = len(schema.numeric), len(schema.targets)
-    return {
-        "rows": 1,
-        "missing": sum(column.may_be_missing for column in schema.numeric),
-        "sums": columns,
-        "squares": columns,
-        "levels": len(schema.categorical),
-        "target_sums": targets,
-        "target_squares": targets,
-    }
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the second sum where the schema has all bounds; or be done by them alone."""
+    if spec.from_bounds:
+        return State(model.advanced(standardiser=from_bounds(model.schema)), spec, model.schema)
+    complete = not _unbounded(model.schema)
+    return State(model.advanced(standardiser=None), spec, model.schema if complete else None)
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -229,27 +194,76 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def _despite_noise(state: State, total: SecureTotal) -> Standardiser:
-    schema, names = state.model.schema, [block.name for block in total.layout.blocks]
-    zero = Moments.zero(schema)
-    moments = replace(zero, **{name: torch.tensor(total[name]) for name in names})
-    never = torch.tensor([not column.may_be_missing for column in schema.numeric], dtype=torch.bool)
-    moments = replace(moments, missing=moments.missing.masked_fill(never, 0.0))
-    noise = {f.name: total.noise(f.name) if f.name in names else 0.0 for f in fields(Moments)}
-    return from_noisy(schema, moments, noise)
-
-
-def _rounded(column: Scale) -> Scale:
-    step = math.ldexp(1.0, math.frexp(column.scale)[1] - SCALE_BITS)
-    return Scale(column.name, round(column.mean / step) * step, round(column.scale / step) * step)
+def _unbounded(schema: Schema) -> list[Numeric | Target]:
+    return [column for column in _numbers(schema) if column.lower is None or column.upper is None]
 
 
 def _numbers(schema: Schema) -> tuple[Numeric | Target, ...]:
     return (*schema.numeric, *schema.targets)
 
 
-def _unbounded(schema: Schema) -> list[Numeric | Target]:
-    return [column for column in _numbers(schema) if column.lower is None or column.upper is None]
+def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
+    """Return the 2^k that a column's missing bounds were filled with."""
+    size = filled.upper if column.upper is None else filled.lower
+    if size is None:
+        raise StateError(_NOT_FILLED)
+    return abs(size)
+
+
+def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
+    """Return the schema with ±2^k where a column has no bound."""
+
+    def bounds(column: Numeric | Target) -> tuple[float, float]:
+        size = reach.get(column.name, math.inf)
+        lower = -size if column.lower is None else column.lower
+        return lower, size if column.upper is None else column.upper
+
+    features = tuple(
+        Numeric(column.name, column.unit, *bounds(column), column.may_be_missing)
+        if isinstance(column, Numeric)
+        else column
+        for column in schema.features
+    )
+    targets = tuple(Target(column.name, column.unit, *bounds(column)) for column in schema.targets)
+    return Schema(features, targets, schema.patient)
+
+
+def _is_power(size: float) -> bool:
+    mantissa, exponent = math.frexp(size)
+    return mantissa == 0.5 and _LARGEST - EXPONENTS < exponent - 1 <= _LARGEST
+
+
+def layout_of_moments(model: Model) -> Layout:
+    """Return the moments: of which columns, not within which bounds."""
+    rows = float(model.max_rows)
+    shapes = {
+        f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)
+    }
+    if model.privacy is None:
+        return Layout(tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes))
+    most = model.privacy.max_rows_per_patient
+    sensitivities = {name: most * math.sqrt(per) for name, per in _per_row(model.schema).items()}
+    return Layout(
+        tuple(
+            Block(name, shapes[name], rows, RESOLUTION, own, weight=own)
+            for name, own in sensitivities.items()
+            if own > 0
+        )
+    )
+
+
+def _per_row(schema: Schema) -> dict[str, int]:
+    """Return how many elements of each block one row can change, each by at most 1."""
+    columns, targets = len(schema.numeric), len(schema.targets)
+    return {
+        "rows": 1,
+        "missing": sum(column.may_be_missing for column in schema.numeric),
+        "sums": columns,
+        "squares": columns,
+        "levels": len(schema.categorical),
+        "target_sums": targets,
+        "target_squares": targets,
+    }
 
 
 def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
@@ -274,48 +288,6 @@ def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
     return marks
 
 
-def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
-    columns = _unbounded(schema)
-    if not (sites.sum(axis=1) >= 0.5).all():
-        raise StatisticsError("a column's size is known of no site: sum again")
-    reach = {
-        column.name: 2.0 ** (int(np.flatnonzero(own > 0.5).max()) + _LARGEST - EXPONENTS + 1)
-        for column, own in zip(columns, sites, strict=True)
-    }
-    return _filled(schema, reach)
-
-
-def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
-    """Return the schema with ±2^k where a column has no bound."""
-
-    def bounds(column: Numeric | Target) -> tuple[float, float]:
-        size = reach.get(column.name, math.inf)
-        lower = -size if column.lower is None else column.lower
-        return lower, size if column.upper is None else column.upper
-
-    features = tuple(
-        Numeric(column.name, column.unit, *bounds(column), column.may_be_missing)
-        if isinstance(column, Numeric)
-        else column
-        for column in schema.features
-    )
-    targets = tuple(Target(column.name, column.unit, *bounds(column)) for column in schema.targets)
-    return Schema(features, targets, schema.patient)
-
-
-def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
-    """Return the 2^k that a column's missing bounds were filled with."""
-    size = filled.upper if column.upper is None else filled.lower
-    if size is None:
-        raise StateError(_NOT_FILLED)
-    return abs(size)
-
-
-def _is_power(size: float) -> bool:
-    mantissa, exponent = math.frexp(size)
-    return mantissa == 0.5 and _LARGEST - EXPONENTS < exponent - 1 <= _LARGEST
-
-
 def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
     """Refuse a power of two that is below a value of this site: it would have said so."""
     if len(records) == 0:
@@ -330,3 +302,29 @@ def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
                 f"column {column.name!r} has larger values here than the broadcast says that any "
                 "site has: its bounds are not those of the sites' sum"
             )
+
+
+def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
+    columns = _unbounded(schema)
+    if not (sites.sum(axis=1) >= 0.5).all():
+        raise StatisticsError("a column's size is known of no site: sum again")
+    reach = {
+        column.name: 2.0 ** (int(np.flatnonzero(own > 0.5).max()) + _LARGEST - EXPONENTS + 1)
+        for column, own in zip(columns, sites, strict=True)
+    }
+    return _filled(schema, reach)
+
+
+def _despite_noise(state: State, total: SecureTotal) -> Standardiser:
+    schema, names = state.model.schema, [block.name for block in total.layout.blocks]
+    zero = Moments.zero(schema)
+    moments = replace(zero, **{name: torch.tensor(total[name]) for name in names})
+    never = torch.tensor([not column.may_be_missing for column in schema.numeric], dtype=torch.bool)
+    moments = replace(moments, missing=moments.missing.masked_fill(never, 0.0))
+    noise = {f.name: total.noise(f.name) if f.name in names else 0.0 for f in fields(Moments)}
+    return from_noisy(schema, moments, noise)
+
+
+def _rounded(column: Scale) -> Scale:
+    step = math.ldexp(1.0, math.frexp(column.scale)[1] - SCALE_BITS)
+    return Scale(column.name, round(column.mean / step) * step, round(column.scale / step) * step)

@@ -65,12 +65,6 @@ class State:
         check_model(self.model)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Nothing is known yet."""
-    known(model.standardiser, "moments")
-    return State(model, spec)
-
-
 def layout(state: State) -> Layout:
     """Return precision and shift of every parameter, how many sites, and their errors."""
     shape = (state.spec.network(state.model).parameters,)
@@ -83,6 +77,12 @@ def layout(state: State) -> Layout:
             *error_blocks(state.model),
         )
     )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Nothing is known yet."""
+    known(model.standardiser, "moments")
+    return State(model, spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:

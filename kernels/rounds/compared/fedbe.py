@@ -76,12 +76,6 @@ class State:
         check_model(self.model)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Check the public rows."""
-    spec.inputs(model)
-    return State(model, spec)
-
-
 def layout(state: State) -> Layout:
     """Return the networks, what they say at the public rows, and miss on rows of their own."""
     model, spec = state.model, state.spec
@@ -95,6 +89,12 @@ def layout(state: State) -> Layout:
             *error_blocks(model),
         )
     )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public rows."""
+    spec.inputs(model)
+    return State(model, spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:

@@ -94,11 +94,6 @@ class State:
         self.spec.check_parameters(self.model, self.parameters)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start where the seed says."""
-    return State(model, spec, spec.start(model))
-
-
 def layout(state: State) -> Layout:
     """Return the gradient, how many sites it is of, and their errors."""
     spec = state.spec
@@ -110,6 +105,11 @@ def layout(state: State) -> Layout:
             *error_blocks(state.model),
         )
     )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start where the seed says."""
+    return State(model, spec, spec.start(model))
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -174,6 +174,11 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
+def shrunk_share(samples: int, shrinkage: float) -> float:
+    """Return ρ_ℓ."""
+    return 1 / (1 + (samples - 1) * shrinkage)
+
+
 def iasg_samples(state: State, site: Site) -> Tensor:
     """Return means of windows of SGD's iterates, (ℓ, P); fewer than ℓ if there are fewer steps."""
     model, spec = state.model, state.spec
@@ -191,11 +196,6 @@ def iasg_samples(state: State, site: Site) -> Tensor:
             total[window] += parameters
             count[window] += 1
     return total / count
-
-
-def shrunk_share(samples: int, shrinkage: float) -> float:
-    """Return ρ_ℓ."""
-    return 1 / (1 + (samples - 1) * shrinkage)
 
 
 def whitened(samples: Tensor, difference: Tensor, *, shrinkage: float) -> Tensor:

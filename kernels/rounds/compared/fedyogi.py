@@ -77,18 +77,6 @@ class State:
         self.spec.check_parameters(self.model, self.parameters)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start where the seed says, with V = τ²."""
-    start = spec.start(model)
-    return State(
-        model,
-        spec,
-        start,
-        momentum=torch.zeros_like(start),
-        spread=torch.full_like(start, spec.adaptivity**2),
-    )
-
-
 def layout(state: State) -> Layout:
     """Return the change, how many sites it is of, and their errors."""
     bound = state.spec.reach(state.model.max_rows)
@@ -98,6 +86,18 @@ def layout(state: State) -> Layout:
             SITES,
             *error_blocks(state.model),
         )
+    )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start where the seed says, with V = τ²."""
+    start = spec.start(model)
+    return State(
+        model,
+        spec,
+        start,
+        momentum=torch.zeros_like(start),
+        spread=torch.full_like(start, spec.adaptivity**2),
     )
 
 
@@ -126,16 +126,6 @@ def update(state: State, total: SecureTotal) -> State:
         spread=spread,
         noise_variance=noise_of(total),
     )
-
-
-def stepped(change: Tensor, state: State) -> tuple[Tensor, Tensor]:
-    """Return m and V after a mean change."""
-    start = torch.zeros_like(change)
-    momentum = start if state.momentum is None else state.momentum
-    spread = start if state.spread is None else state.spread
-    squares = change.square()
-    momentum = momentum.lerp(change, 1 - DECAY[0])
-    return momentum, spread - (1 - DECAY[1]) * squares * (spread - squares).sign()
 
 
 def finished(state: State) -> bool:
@@ -170,3 +160,13 @@ def declare(spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def stepped(change: Tensor, state: State) -> tuple[Tensor, Tensor]:
+    """Return m and V after a mean change."""
+    start = torch.zeros_like(change)
+    momentum = start if state.momentum is None else state.momentum
+    spread = start if state.spread is None else state.spread
+    squares = change.square()
+    momentum = momentum.lerp(change, 1 - DECAY[0])
+    return momentum, spread - (1 - DECAY[1]) * squares * (spread - squares).sign()

@@ -67,16 +67,16 @@ class State:
         check_model(self.model)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Check the public rows."""
-    spec.inputs(model)
-    return State(model, spec)
-
-
 def layout(state: State) -> Layout:
     """Return what networks say at the public rows, and what they miss on rows of their own."""
     model = state.model
     return Layout((*output_blocks(model, state.spec.public_rows), *error_blocks(model)))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public rows."""
+    spec.inputs(model)
+    return State(model, spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:

@@ -93,15 +93,6 @@ class State:
         return grid_between(self.low, self.high, points=self.spec.points)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start with all of [0, 1]; there must be students of product and mixture."""
-    distilled = known(model.distilled, "predictive")
-    for method in (Method.PRODUCT, Method.MIXTURE):
-        distilled.student(method)
-    nothing = torch.zeros(model.targets, dtype=torch.float64)
-    return State(replace(model, scores=None), spec, nothing, nothing + 1)
-
-
 def layout(state: State) -> Layout:
     """Return slope and curvature at each β, and the rows."""
     most, shape = float(state.model.max_rows), (state.spec.points, state.model.targets)
@@ -112,6 +103,15 @@ def layout(state: State) -> Layout:
             Block("rows", (), most, 1.0),
         )
     )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start with all of [0, 1]; there must be students of product and mixture."""
+    distilled = known(model.distilled, "predictive")
+    for method in (Method.PRODUCT, Method.MIXTURE):
+        distilled.student(method)
+    nothing = torch.zeros(model.targets, dtype=torch.float64)
+    return State(replace(model, scores=None), spec, nothing, nothing + 1)
 
 
 def contribute(state: State, site: Site) -> Contribution:

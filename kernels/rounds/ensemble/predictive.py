@@ -117,16 +117,6 @@ class State:
         check_model(self.model)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Check the public rows, and forget former students with their scores."""
-    spec.inputs(model)
-    if Method.BETA in spec.methods:
-        public_table(spec.public, model)
-    if spec.expert is Expert.LINEAR:
-        known(model.hyperparameters, "linear")
-    return State(replace(model, distilled=None, scores=None), spec)
-
-
 def layout(state: State) -> Layout:
     """Return the nine sums of `Committee`."""
     model, spec = state.model, state.spec
@@ -151,6 +141,16 @@ def layout(state: State) -> Layout:
             *(Block(name, shape, *bound) for name, bound in bounds.items()),
         )
     )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public rows, and forget former students with their scores."""
+    spec.inputs(model)
+    if Method.BETA in spec.methods:
+        public_table(spec.public, model)
+    if spec.expert is Expert.LINEAR:
+        known(model.hyperparameters, "linear")
+    return State(replace(model, distilled=None, scores=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -213,28 +213,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:
-    """Return the β, (T,), that makes the public rows' labels likely; extra rows have none."""
-    _, labels = public_table(spec.public, model)
-    product, mixture = (
-        Gaussian(end.mean[: len(labels)], end.variance[: len(labels)])
-        for end in map(opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
-    )
-    return fit_beta(product, mixture, labels)
-
-
-def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Prediction:
-    """Return what one site alone predicts at inputs (K, p)."""
-    if spec.expert is Expert.NETWORK:
-        return sample_at(site, model, spec, spec.start(model)).predict(inputs)
-    statistics = site_statistics(model, site, Part.TRAINING)
-    posterior = Posterior.of(statistics, known(model.hyperparameters, "linear"))
-    return posterior.predict(_features(model, inputs))
-
-
-def bounded(said: Prediction) -> Gaussian:
-    """Return a prediction within the bounds of what is summed."""
-    return Gaussian(said.mean.clamp(-MEAN_BOUND, MEAN_BOUND), said.variance.clamp(*VARIANCES))
+def _widest(model: Model, spec: Spec) -> float:
+    return float(prior_at(model, spec, spec.inputs(model)).variance.max())
 
 
 def prior_at(model: Model, spec: Spec, inputs: Tensor) -> Gaussian:
@@ -249,10 +229,30 @@ def prior_at(model: Model, spec: Spec, inputs: Tensor) -> Gaussian:
     return Gaussian(mean, variance.clamp(*VARIANCES))
 
 
-def _widest(model: Model, spec: Spec) -> float:
-    return float(prior_at(model, spec, spec.inputs(model)).variance.max())
-
-
 def _features(model: Model, inputs: Tensor) -> Tensor:
     with torch.no_grad():
         return model.urk.features(inputs)
+
+
+def bounded(said: Prediction) -> Gaussian:
+    """Return a prediction within the bounds of what is summed."""
+    return Gaussian(said.mean.clamp(-MEAN_BOUND, MEAN_BOUND), said.variance.clamp(*VARIANCES))
+
+
+def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Prediction:
+    """Return what one site alone predicts at inputs (K, p)."""
+    if spec.expert is Expert.NETWORK:
+        return sample_at(site, model, spec, spec.start(model)).predict(inputs)
+    statistics = site_statistics(model, site, Part.TRAINING)
+    posterior = Posterior.of(statistics, known(model.hyperparameters, "linear"))
+    return posterior.predict(_features(model, inputs))
+
+
+def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:
+    """Return the β, (T,), that makes the public rows' labels likely; extra rows have none."""
+    _, labels = public_table(spec.public, model)
+    product, mixture = (
+        Gaussian(end.mean[: len(labels)], end.variance[: len(labels)])
+        for end in map(opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
+    )
+    return fit_beta(product, mixture, labels)

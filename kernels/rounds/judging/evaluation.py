@@ -77,6 +77,7 @@ _ROW_BOUNDS = {
 }
 NUMBERS_PER_TARGET: int = sum(getattr(Scores.zero(1), each.name).numel() for each in fields(Scores))
 """Of the scores of one law."""
+_LAW_BLOCKS = "bins", "log_losses", "ranked_losses"
 
 # Rows that are added or removed are for `update` alone, which asks for the site's consent: where
 # one site has any, a sum over them is its own.
@@ -220,21 +221,6 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-_LAW_BLOCKS = "bins", "log_losses", "ranked_losses"
-
-
-def _judged(state: State) -> dict[str, list[StudentT]]:
-    """Return the laws that rows are judged by, by name."""
-    laws = {"gaussian": [StudentT()] * state.model.targets}
-    if state.judges is not None:
-        laws["recalibrated"] = [judge.law for judge in state.judges[0]]
-    return laws
-
-
-def _clips(model: Model) -> Clips:
-    return Clips.of(known(model.hyperparameters, "linear"))
-
-
 def _private_blocks(state: State) -> Iterator[Block]:
     model, privacy = state.model, known(state.model.privacy, NAME)
     targets, clips = (model.targets,), _clips(model)
@@ -254,6 +240,35 @@ def _private_blocks(state: State) -> Iterator[Block]:
             yield block(f"{law}.{name}")
     if state.judges is not None:
         yield block("conformal.bins")
+
+
+def _clips(model: Model) -> Clips:
+    return Clips.of(known(model.hyperparameters, "linear"))
+
+
+def _judged(state: State) -> dict[str, list[StudentT]]:
+    """Return the laws that rows are judged by, by name."""
+    laws = {"gaussian": [StudentT()] * state.model.targets}
+    if state.judges is not None:
+        laws["recalibrated"] = [judge.law for judge in state.judges[0]]
+    return laws
+
+
+def _score_blocks(name: str, model: Model) -> list[Block]:
+    shapes = Scores.zero(model.targets)
+    return [
+        Block(
+            f"{name}.{field.name}",
+            tuple(getattr(shapes, field.name).shape),
+            model.max_rows * _ROW_BOUNDS[field.name],
+            SQUARES_RESOLUTION,
+        )
+        for field in fields(Scores)
+    ]
+
+
+def _students(model: Model) -> list[Method]:
+    return [Method(method) for method in methods_of(model) if method != FEDBNR]
 
 
 def _private_contribution(state: State, site: Site) -> Contribution:
@@ -277,6 +292,10 @@ def _private_contribution(state: State, site: Site) -> Contribution:
     return {name: own.numpy() for name, own in sums.items()}
 
 
+def _named(name: str, scores: Scores) -> dict[str, NDArray[np.float64]]:
+    return {f"{name}.{f.name}": getattr(scores, f.name).numpy() for f in fields(Scores)}
+
+
 def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
     sums = {block.name: torch.tensor(total[block.name]) for block in total.layout.blocks}
     counted = [own.sum(1).mean() for name, own in sums.items() if name.endswith("bins")]
@@ -292,27 +311,6 @@ def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
     return Evaluation(
         state.spec.part.value, judged["gaussian"], judged.get("recalibrated"), conformal
     )
-
-
-def _students(model: Model) -> list[Method]:
-    return [Method(method) for method in methods_of(model) if method != FEDBNR]
-
-
-def _score_blocks(name: str, model: Model) -> list[Block]:
-    shapes = Scores.zero(model.targets)
-    return [
-        Block(
-            f"{name}.{field.name}",
-            tuple(getattr(shapes, field.name).shape),
-            model.max_rows * _ROW_BOUNDS[field.name],
-            SQUARES_RESOLUTION,
-        )
-        for field in fields(Scores)
-    ]
-
-
-def _named(name: str, scores: Scores) -> dict[str, NDArray[np.float64]]:
-    return {f"{name}.{f.name}": getattr(scores, f.name).numpy() for f in fields(Scores)}
 
 
 def _summed(name: str, total: SecureTotal) -> Scores:

@@ -175,15 +175,6 @@ class State:
             check_tensor("w̄", self.posterior_weights, shape)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Check the public set; start at the model's weights, or the kernel's own, and σ = λ = 1."""
-    public_table(spec.public, model)
-    scales = starting_scales(model.targets)
-    start = Fit.of(model, scales).weights
-    model = model.advanced(weights=start)
-    return State(model, spec, scales, start=start, latest=Progress(0, 0), history=())
-
-
 def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n), or the Gram matrix, how many sites it is of, and the held-out error.
 
@@ -205,6 +196,15 @@ def layout(state: State) -> Layout:
     )
 
 
+def initial(spec: Spec, model: Model) -> State:
+    """Check the public set; start at the model's weights, or the kernel's own, and σ = λ = 1."""
+    public_table(spec.public, model)
+    scales = starting_scales(model.targets)
+    start = Fit.of(model, scales).weights
+    model = model.advanced(weights=start)
+    return State(model, spec, scales, start=start, latest=Progress(0, 0), history=())
+
+
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its trained kernel's Gram matrix and what it judged."""
     model, spec = state.model, state.spec
@@ -217,27 +217,6 @@ def contribute(state: State, site: Site) -> Contribution:
         posterior_weights = known(state.posterior_weights, NAME)
         contribution |= held_out_contribution(model, posterior_weights, site)
     return contribution
-
-
-def _lesson(state: State, site: Site) -> Contribution:
-    """Train, and return the trained kernel's Gram matrix of the public rows."""
-    model, spec = state.model, state.spec
-    x, y = site.table(Part.TRAINING, model)
-    if not len(y):
-        return {"gram": np.zeros((spec.public_rows, spec.public_rows)), "sites": np.zeros(())}
-    trained = train_locally(
-        model.kernel,
-        Fit.of(model, state.scales),
-        x,
-        y,
-        steps=spec.local_steps,
-        learning_rate=spec.learning_rate,
-        proximal=spec.proximal,
-    )
-    public, _ = public_table(spec.public, model)
-    with torch.no_grad():
-        phi = URK(model.kernel, trained.weights).features(public)
-    return {"gram": (phi @ phi.mT).numpy(), "sites": np.ones(())}
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -297,6 +276,27 @@ def _statistics_are_next(state: State) -> bool:
     return state.spec.validate and state.posterior_weights is None
 
 
+def _lesson(state: State, site: Site) -> Contribution:
+    """Train, and return the trained kernel's Gram matrix of the public rows."""
+    model, spec = state.model, state.spec
+    x, y = site.table(Part.TRAINING, model)
+    if not len(y):
+        return {"gram": np.zeros((spec.public_rows, spec.public_rows)), "sites": np.zeros(())}
+    trained = train_locally(
+        model.kernel,
+        Fit.of(model, state.scales),
+        x,
+        y,
+        steps=spec.local_steps,
+        learning_rate=spec.learning_rate,
+        proximal=spec.proximal,
+    )
+    public, _ = public_table(spec.public, model)
+    with torch.no_grad():
+        phi = URK(model.kernel, trained.weights).features(public)
+    return {"gram": (phi @ phi.mT).numpy(), "sites": np.ones(())}
+
+
 def _with_posterior(state: State, total: SecureTotal) -> State:
     layer = Layer.of(statistics_of(total, state.model))
     return replace(
@@ -307,37 +307,8 @@ def _with_posterior(state: State, total: SecureTotal) -> State:
     )
 
 
-def _judged(state: State, error: float | None) -> State:
-    model, history = state.model, known(state.history, NAME)
-    judged.check_choice(len(state.spec.alphas), error, "alphas")
-    weights, scales = known(model.weights, NAME), known(model.hyperparameters, NAME)
-    now = Kept(error, weights, scales, state.run, state.round)
-    of_run = judged.kept(now, state.best_of_run, history)
-    latest = replace(known(state.latest, NAME), held_out_error=error)
-    return _told(replace(state, best_of_run=of_run, latest=latest))
-
-
 def _told(state: State) -> State:
     return replace(state, history=(*known(state.history, NAME), known(state.latest, NAME)))
-
-
-def _next_run(state: State) -> State:
-    run, best = state.run + 1, judged.better(state.best, known(state.best_of_run, NAME))
-    if run == len(state.spec.alphas):
-        model = best.restored(state.model)
-    else:
-        model = state.model.advanced(weights=known(state.start, NAME))
-    return replace(
-        state,
-        model=model,
-        scales=starting_scales(model.targets),
-        run=run,
-        round=0,
-        posterior_weights=None,
-        latest=Progress(run, 0),
-        best=best,
-        best_of_run=None,
-    )
 
 
 def _distilled(state: State, total: SecureTotal) -> State:
@@ -398,3 +369,32 @@ def distillation_loss(
 
 def _mismatch(features: Tensor, teacher: Tensor) -> Tensor:
     return (features @ features.mT - teacher).square().mean()
+
+
+def _judged(state: State, error: float | None) -> State:
+    model, history = state.model, known(state.history, NAME)
+    judged.check_choice(len(state.spec.alphas), error, "alphas")
+    weights, scales = known(model.weights, NAME), known(model.hyperparameters, NAME)
+    now = Kept(error, weights, scales, state.run, state.round)
+    of_run = judged.kept(now, state.best_of_run, history)
+    latest = replace(known(state.latest, NAME), held_out_error=error)
+    return _told(replace(state, best_of_run=of_run, latest=latest))
+
+
+def _next_run(state: State) -> State:
+    run, best = state.run + 1, judged.better(state.best, known(state.best_of_run, NAME))
+    if run == len(state.spec.alphas):
+        model = best.restored(state.model)
+    else:
+        model = state.model.advanced(weights=known(state.start, NAME))
+    return replace(
+        state,
+        model=model,
+        scales=starting_scales(model.targets),
+        run=run,
+        round=0,
+        posterior_weights=None,
+        latest=Progress(run, 0),
+        best=best,
+        best_of_run=None,
+    )

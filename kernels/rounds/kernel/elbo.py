@@ -110,21 +110,6 @@ class State:
             raise StateError("m or σ of this state are beyond what training gives")
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights, and at a q that knows nothing."""
-    start = starting_weights(model.kernel) if model.weights is None else model.weights
-    _, weights, deviations, noise = _sizes(model)
-    parts = (
-        torch.zeros(weights, dtype=torch.float64),
-        torch.full((deviations,), math.log(_START["deviation"]), dtype=torch.float64),
-        torch.full((noise,), math.log(_START["noise"]), dtype=torch.float64),
-    )
-    parameters = torch.cat([start, *parts])
-    zero = torch.zeros_like(parameters)
-    model = model.advanced(weights=start)
-    return State(model, spec, parameters, first_moment=zero, second_moment=zero)
-
-
 def layout(state: State) -> Layout:
     """Return the gradient and the sample's rows."""
     model, spec = state.model, state.spec
@@ -142,6 +127,21 @@ def layout(state: State) -> Layout:
     return Layout((gradient, rows))
 
 
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights, and at a q that knows nothing."""
+    start = starting_weights(model.kernel) if model.weights is None else model.weights
+    _, weights, deviations, noise = _sizes(model)
+    parts = (
+        torch.zeros(weights, dtype=torch.float64),
+        torch.full((deviations,), math.log(_START["deviation"]), dtype=torch.float64),
+        torch.full((noise,), math.log(_START["noise"]), dtype=torch.float64),
+    )
+    parameters = torch.cat([start, *parts])
+    zero = torch.zeros_like(parameters)
+    model = model.advanced(weights=start)
+    return State(model, spec, parameters, first_moment=zero, second_moment=zero)
+
+
 def contribute(state: State, site: Site) -> Contribution:
     """Return the clipped gradient of a fresh sample of the site's units, and its rows."""
     model, spec = state.model, state.spec
@@ -154,31 +154,6 @@ def contribute(state: State, site: Site) -> Contribution:
         sampling_rate=spec.sampling_rate,
     )
     return {"gradient": gradient.numpy(), "rows": np.array(float(rows))}
-
-
-def _row_gradients(state: State) -> RowGradients:
-    """Return the gradient of a row's −E log p(y | φ, w) in (θ, m, log s, log σ), in closed form.
-
-    With r = y − φᵀm it is −φr/σ² by m, φ²s²/σ² by log s, 1 − (r² + Σφ²s²)/σ² by log σ, and by φ,
-    from where the kernel goes on to θ, Σ_t (φs_t² − r_tm_t)/σ_t².
-    """
-    model = state.model
-    kernel, reach, shape = model.urk, target_bounds(model), (model.kernel.features, model.targets)
-    _, mean, log_deviation, log_noise = _split(model, state.parameters)
-    mean, precision = mean.view(shape), (-2 * log_noise).exp()
-    relative = (2 * log_deviation.view(shape)).exp() * precision  # s²/σ²
-
-    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
-        phi, pullback = kernel.features_and_row_pullback(x)
-        residual = y.clamp(-reach, reach) - phi @ mean
-        scaled, squares = residual * precision, phi**2
-        by_theta = pullback(phi * relative.sum(1) - scaled @ mean.mT)
-        by_mean = -phi.unsqueeze(2) * scaled.unsqueeze(1)
-        by_deviation = squares.unsqueeze(2) * relative
-        by_noise = NOISE_WEIGHT * (1 - residual * scaled - squares @ relative)
-        return torch.cat([by_theta, by_mean.flatten(1), by_deviation.flatten(1), by_noise], dim=1)
-
-    return row_gradients
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -255,6 +230,42 @@ def _split(model: Model, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
     return theta, mean, log_deviation, log_noise
 
 
+def _row_gradients(state: State) -> RowGradients:
+    """Return the gradient of a row's −E log p(y | φ, w) in (θ, m, log s, log σ), in closed form.
+
+    With r = y − φᵀm it is −φr/σ² by m, φ²s²/σ² by log s, 1 − (r² + Σφ²s²)/σ² by log σ, and by φ,
+    from where the kernel goes on to θ, Σ_t (φs_t² − r_tm_t)/σ_t².
+    """
+    model = state.model
+    kernel, reach, shape = model.urk, target_bounds(model), (model.kernel.features, model.targets)
+    _, mean, log_deviation, log_noise = _split(model, state.parameters)
+    mean, precision = mean.view(shape), (-2 * log_noise).exp()
+    relative = (2 * log_deviation.view(shape)).exp() * precision  # s²/σ²
+
+    def row_gradients(x: Tensor, y: Tensor) -> Tensor:
+        phi, pullback = kernel.features_and_row_pullback(x)
+        residual = y.clamp(-reach, reach) - phi @ mean
+        scaled, squares = residual * precision, phi**2
+        by_theta = pullback(phi * relative.sum(1) - scaled @ mean.mT)
+        by_mean = -phi.unsqueeze(2) * scaled.unsqueeze(1)
+        by_deviation = squares.unsqueeze(2) * relative
+        by_noise = NOISE_WEIGHT * (1 - residual * scaled - squares @ relative)
+        return torch.cat([by_theta, by_mean.flatten(1), by_deviation.flatten(1), by_noise], dim=1)
+
+    return row_gradients
+
+
+def _divergence_gradient(state: State) -> Tensor:
+    """Return the gradient of Σ_t KL(q_t ‖ N(0, λ_t²I)): m/λ², and s²/λ² − 1 by log s."""
+    model, shape = state.model, (state.model.kernel.features, state.model.targets)
+    theta, mean, log_deviation, log_noise = _split(model, state.parameters)
+    prior = _prior(model, state.parameters)
+    by_mean = mean.view(shape) / prior
+    by_deviation = (2 * log_deviation.view(shape)).exp() / prior - 1
+    zeros = torch.zeros_like(theta), torch.zeros_like(log_noise)
+    return torch.cat([zeros[0], by_mean.flatten(), by_deviation.flatten(), zeros[1]])
+
+
 def _prior(model: Model, parameters: Tensor) -> Tensor:
     """Return the λ² of each target with which the KL is least, (T,)."""
     shape = (model.kernel.features, model.targets)
@@ -269,14 +280,3 @@ def _centre(model: Model, parameters: Tensor) -> Centre | None:
         return None
     _, mean, _, log_noise = _split(model, parameters)
     return Centre(mean.view(model.kernel.features, model.targets).clone(), log_noise.exp())
-
-
-def _divergence_gradient(state: State) -> Tensor:
-    """Return the gradient of Σ_t KL(q_t ‖ N(0, λ_t²I)): m/λ², and s²/λ² − 1 by log s."""
-    model, shape = state.model, (state.model.kernel.features, state.model.targets)
-    theta, mean, log_deviation, log_noise = _split(model, state.parameters)
-    prior = _prior(model, state.parameters)
-    by_mean = mean.view(shape) / prior
-    by_deviation = (2 * log_deviation.view(shape)).exp() / prior - 1
-    zeros = torch.zeros_like(theta), torch.zeros_like(log_noise)
-    return torch.cat([zeros[0], by_mean.flatten(), by_deviation.flatten(), zeros[1]])

@@ -162,14 +162,6 @@ class Features:
     pullback: Callable[[Tensor], Tensor]
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights: a warm-up's, or the kernel's own."""
-    start = starting_weights(model.kernel) if model.weights is None else model.weights
-    model = model.advanced(weights=start)
-    zero = torch.zeros_like(start)
-    return State(model, spec, start=start, first_moment=zero, second_moment=zero, history=())
-
-
 def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n), or the gradient with the held-out error."""
     model = state.model
@@ -182,6 +174,14 @@ def layout(state: State) -> Layout:
             *held_out_blocks(model),
         )
     )
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights: a warm-up's, or the kernel's own."""
+    start = starting_weights(model.kernel) if model.weights is None else model.weights
+    model = model.advanced(weights=start)
+    zero = torch.zeros_like(start)
+    return State(model, spec, start=start, first_moment=zero, second_moment=zero, history=())
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -210,30 +210,6 @@ def contribute(state: State, site: Site) -> Contribution:
         "gradient": features.pullback(gradient.div_(pooled.rows)).numpy(),
         "rows": np.array(float(len(x))),
         **held_out_contribution(model, pooled.posterior_weights, site, features=features.held_out),
-    }
-
-
-def _contribute_in_chunks(state: State, site: Site) -> Contribution:
-    """Do the same in memory that does not grow with the rows."""
-    model, pooled = state.model, state.pooled
-    if pooled is None:
-        if site.count(Part.TRAINING) == 0:
-            nothing = Statistics.zero(features=model.kernel.features, targets=model.targets)
-            return contribution_of(nothing, model)
-        return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)), model)
-    gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
-    for x, y, _ in site.chunks(Part.TRAINING, model):
-        gradient += client_gradient(
-            model.urk,
-            x,
-            y,
-            scatter_gradient=pooled.scatter_gradient,
-            cross_gradient=pooled.cross_gradient,
-        )
-    return {
-        "gradient": (gradient / pooled.rows).numpy(),
-        "rows": np.array(float(site.count(Part.TRAINING))),
-        **held_out_contribution(model, pooled.posterior_weights, site),
     }
 
 
@@ -280,6 +256,30 @@ def declare(spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State, Broadcast, Kept, Progress)
 
 
+def _contribute_in_chunks(state: State, site: Site) -> Contribution:
+    """Do the same in memory that does not grow with the rows."""
+    model, pooled = state.model, state.pooled
+    if pooled is None:
+        if site.count(Part.TRAINING) == 0:
+            nothing = Statistics.zero(features=model.kernel.features, targets=model.targets)
+            return contribution_of(nothing, model)
+        return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)), model)
+    gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
+    for x, y, _ in site.chunks(Part.TRAINING, model):
+        gradient += client_gradient(
+            model.urk,
+            x,
+            y,
+            scatter_gradient=pooled.scatter_gradient,
+            cross_gradient=pooled.cross_gradient,
+        )
+    return {
+        "gradient": (gradient / pooled.rows).numpy(),
+        "rows": np.array(float(site.count(Part.TRAINING))),
+        **held_out_contribution(model, pooled.posterior_weights, site),
+    }
+
+
 def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
     spectrum = Spectrum.of(regenerated(total, state.model))
     hyperparameters = refit(spectrum)
@@ -317,19 +317,6 @@ def _after_step(state: State, total: SecureTotal) -> State:
     return _stepped(state, gradient)
 
 
-def _stepped(state: State, gradient: Tensor) -> State:
-    weights = known(state.model.weights, NAME)
-    first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
-    after = stepped(adam.State(weights, first, second, state.step), gradient, state.spec)
-    return replace(
-        state,
-        model=state.model.advanced(weights=after.parameters),
-        step=after.step,
-        first_moment=after.mean,
-        second_moment=after.square,
-    )
-
-
 def _next_run(state: State) -> State:
     run, start = state.run + 1, known(state.start, NAME)
     best = judged.better(state.best, known(state.best_of_run, NAME))
@@ -347,4 +334,17 @@ def _next_run(state: State) -> State:
         second_moment=zero,
         best=best,
         best_of_run=None,
+    )
+
+
+def _stepped(state: State, gradient: Tensor) -> State:
+    weights = known(state.model.weights, NAME)
+    first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
+    after = stepped(adam.State(weights, first, second, state.step), gradient, state.spec)
+    return replace(
+        state,
+        model=state.model.advanced(weights=after.parameters),
+        step=after.step,
+        first_moment=after.mean,
+        second_moment=after.square,
     )

@@ -139,14 +139,6 @@ class State:
             check_tensor("w̄", self.posterior_weights, shape)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights, or the kernel's own, and at σ = λ = 1."""
-    scales = starting_scales(model.targets)
-    weights = Fit.of(model, scales).weights
-    model = model.advanced(weights=weights)
-    return State(model, spec, scales, history=())
-
-
 def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n), or the change of θ and the held-out error; at last only the error."""
     model, spec = state.model, state.spec
@@ -163,6 +155,14 @@ def layout(state: State) -> Layout:
         for name, length in zip(_CHANGES, lengths, strict=True)
     )
     return Layout((*changes, Block("weight", (), most, 1.0), *errors))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start at the model's weights, or the kernel's own, and at σ = λ = 1."""
+    scales = starting_scales(model.targets)
+    weights = Fit.of(model, scales).weights
+    model = model.advanced(weights=weights)
+    return State(model, spec, scales, history=())
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -263,14 +263,6 @@ def _with_posterior(state: State, total: SecureTotal) -> State:
     )
 
 
-def _judged(state: State, error: float | None) -> State:
-    model, history = state.model, known(state.history, NAME)
-    weights, scales = known(model.weights, NAME), known(model.hyperparameters, NAME)
-    best = judged.kept(Kept(error, weights, scales, 0, state.round), state.best, history)
-    progress = Progress(0, state.round, known(state.evidence, NAME), error)
-    return replace(state, best=best, history=(*history, progress))
-
-
 def _averaged(state: State, total: SecureTotal) -> State:
     weight = total_weight(total, "weight")
     start = Fit.of(state.model, state.scales)
@@ -294,3 +286,11 @@ def _averaged(state: State, total: SecureTotal) -> State:
         posterior_weights=None,
         evidence=None,
     )
+
+
+def _judged(state: State, error: float | None) -> State:
+    model, history = state.model, known(state.history, NAME)
+    weights, scales = known(model.weights, NAME), known(model.hyperparameters, NAME)
+    best = judged.kept(Kept(error, weights, scales, 0, state.round), state.best, history)
+    progress = Progress(0, state.round, known(state.evidence, NAME), error)
+    return replace(state, best=best, history=(*history, progress))

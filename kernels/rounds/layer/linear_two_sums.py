@@ -105,11 +105,6 @@ class State:
             check_tensor("V", self.inverse.variances, (features, targets))
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start from the model without any earlier linear layer."""
-    return State(model.advanced(statistics=None), spec)
-
-
 def layout(state: State) -> Layout:
     """Return (S, yᵀy, n), or (w̄, n)."""
     model, rows = state.model, target_blocks(state.model)
@@ -117,6 +112,11 @@ def layout(state: State) -> Layout:
         return Layout((scatter_block(model), *rows))
     shape = (model.kernel.features, model.targets)
     return Layout((Block("posterior_weights", shape, state.inverse.bound, RESOLUTION), rows[-1]))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from the model without any earlier linear layer."""
+    return State(model.advanced(statistics=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:

@@ -93,17 +93,6 @@ class State:
         check_flag(sums_scatter=self.sums_scatter, done=self.done)
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Start from the weights that `elbo` left, or from those of an earlier linear layer."""
-    _privacy(model)
-    if model.statistics is None:
-        known(model.centre, "elbo")
-        return State(model, spec, sums_scatter=True)
-    before, centre = model.statistics, centre_of(model)
-    model = replace(model, centre=centre, statistics=None, recalibration=None, scores=None)
-    return State(model, spec, sums_scatter=False, before=before)
-
-
 def layout(state: State) -> Layout:
     """Return the sums of clipped residuals, and S where no sum has had it."""
     model = state.model
@@ -132,6 +121,17 @@ def layout(state: State) -> Layout:
     if not state.sums_scatter:
         return Layout(blocks)
     return Layout((replace(scatter_block(model), weight=scatter), *blocks))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start from the weights that `elbo` left, or from those of an earlier linear layer."""
+    _privacy(model)
+    if model.statistics is None:
+        known(model.centre, "elbo")
+        return State(model, spec, sums_scatter=True)
+    before, centre = model.statistics, centre_of(model)
+    model = replace(model, centre=centre, statistics=None, recalibration=None, scores=None)
+    return State(model, spec, sums_scatter=False, before=before)
 
 
 def contribute(state: State, site: Site) -> Contribution:

@@ -82,16 +82,16 @@ class State:
     kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
 
 
+def layout(state: State) -> Layout:
+    """Return the change of (S, b, yᵀy, n)."""
+    return Layout(statistics_blocks(state.model))
+
+
 def initial(spec: Spec, model: Model) -> State:
     """Start from a model that has its linear layer."""
     before = known(model.statistics, "linear")
     kept = known(model.hyperparameters, "linear")
     return State(model.advanced(hyperparameters=None), spec, before=before, kept=kept)
-
-
-def layout(state: State) -> Layout:
-    """Return the change of (S, b, yᵀy, n)."""
-    return Layout(statistics_blocks(state.model))
 
 
 def contribute(state: State, site: Site) -> Contribution:
