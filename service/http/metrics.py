@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.database.tables import runs, sessions
-from service.runs.machine.run import Status
+from service.runs.machine.plan import Status
 
 _OF_MEMBERS = ("service.routes.membership", "service.routes.rounds")
 _NO_ROUTE = "none"

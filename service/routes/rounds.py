@@ -35,7 +35,7 @@ from service.http.bodies import Octets, announced, in_time, read_body
 from service.http.long_poll import Wait, held_back
 from service.http.times import iso_time
 from service.runs import rows
-from service.runs.runs import Asked, Running
+from service.runs.runs import NextItem, Running
 from service.runs.spool import Arriving
 from service.settings import MAX_UPLOAD_HEADER
 
@@ -264,7 +264,7 @@ def _look(
     return None if asked is None else _item(asked)
 
 
-def _item(asked: Asked) -> dict[str, object]:
+def _item(asked: NextItem) -> dict[str, object]:
     progress = asked.progress
     return {
         "kind": asked.item.kind,

@@ -17,7 +17,7 @@ from kernels.rounds.program import Program
 from service.database.tables import members, models, open_samples, run_members, runs
 from service.errors import NotFound, SamplesDiffer, SamplesNotAsked, SamplesWithdrawn
 from service.http.access import APPROVED
-from service.runs.machine.run import Status
+from service.runs.machine.plan import Status
 
 # Every prediction of an open ensemble asks this: built once, it costs half.
 _PRESENT = (

@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from service.database.tables import run_members, run_metrics, runs
 from service.errors import NotFound
-from service.runs.machine.run import OPEN
+from service.runs.machine.plan import OPEN
 
 _COLUMNS = [column for column in runs.c if column.name != "state"]
 # Who waits for the next item asks this each time: built once, it costs a fifth.

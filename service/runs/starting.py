@@ -37,7 +37,7 @@ from service.http.access import APPROVED, ModelAccess
 from service.prediction import models
 from service.runs import notices
 from service.runs.machine import stages
-from service.runs.machine.run import OPEN, Status
+from service.runs.machine.plan import OPEN, Status
 from service.runs.machine.spending import releases_of
 from service.sessions import ledgers
 

@@ -41,7 +41,7 @@ from privacy.securesum.wire import Message
 from service.database.tables import members, sessions
 from service.http.wakeups import Bell
 from service.prediction import models
-from service.runs import storage as run_storage
+from service.runs import loading
 from service.runs.machine.run import Run
 from service.runs.runs import Runs
 from service.sessions.sessions import NewPrivacy, private
@@ -328,7 +328,7 @@ def lose_memory(coordinator: Coordinator) -> None:
 def loaded(coordinator: Coordinator, run: str) -> Run:
     """Read a run from its rows."""
     with coordinator.context.database.reading() as connection:
-        return run_storage.load(connection, run, coordinator.context.settings)[0]
+        return loading.load(connection, run, coordinator.context.settings)[0]
 
 
 def shown(coordinator: Coordinator, run: str) -> dict[str, Any]:

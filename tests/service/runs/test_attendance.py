@@ -22,7 +22,8 @@ from privacy.securesum.terms import Terms
 from service.runs.machine import stages
 from service.runs.machine.attendance import least
 from service.runs.machine.items import item_for
-from service.runs.machine.run import Plan, Run, Status
+from service.runs.machine.plan import Plan, Status
+from service.runs.machine.run import Run
 from service.sessions.sessions import NewPrivacy, private
 from tests.service.programs import PRIVATE
 
@@ -110,7 +111,7 @@ def compute(run: Run, now: float) -> None:
     while run.work_due:
         before = run.ledger
         run.settle(run.prepare(now), now)
-        if run.slot is not None and run.outcome is None:
+        if run.slot is not None and run.ending is None:
             assert before is not None
             assert run.ledger is not None
             assert len(run.ledger.entries) == len(before.entries) + 1, "every sum is charged"
@@ -138,17 +139,17 @@ def test_whoever_stays_and_whoever_leaves_every_run_ends(data: st.DataObject, nu
         if run.slot is not None and run.slot.proposal is not None:
             assert len(run.slot.proposal.survivors) >= least(run.slot.epoch)
         compute(run, now)
-        assert run.due_at > now or run.outcome is not None, "nothing that is due is left undone"
-        if run.outcome is not None:
+        assert run.due_at > now or run.ending is not None, "nothing that is due is left undone"
+        if run.ending is not None:
             break
-    assert run.outcome is not None
-    assert run.status is Status.DONE or run.outcome.code == "run.deadline", run.outcome
+    assert run.ending is not None
+    assert run.status is Status.DONE or run.ending.code == "run.deadline", run.ending
 
 
 def test_with_everyone_there_a_machine_ends_done() -> None:
     run = opened(0)
     hospitals = [Hospital(identity) for identity in IDENTITIES]
-    while run.outcome is None:
+    while run.ending is None:
         for hospital in hospitals:
             hospital.work(run, 0.0)
         run.advance(0.0)
