@@ -27,10 +27,10 @@ from sqlalchemy import bindparam, select
 from privacy.errors import BadSignature
 from privacy.requests import SCHEME, SignedRequest, host_of
 from service.context import Context, Here
-from service.contract.stated import states
 from service.database.tables import members
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.http import tokens
+from service.http.declarations import ADMIN, CALLER, MEMBER, declares
 from service.http.nonces import remember
 from service.http.problems import UNBELIEVED
 from service.http.tokens import Role, Token
@@ -44,9 +44,6 @@ _MEMBER = select(members.c.name, members.c.status).where(
     members.c.session_id == bindparam("session_id"), members.c.key == bindparam("key")
 )
 _HOST = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
-
-ADMIN, CALLER, MEMBER = "admin", "caller", "member"
-"""How the contract calls the ways to say who asks."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ class MemberAccess:
     """The SHA-256 that the body must have."""
 
 
-@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
+@declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def require_admin(request: Request, here: Here) -> Token:
     """Give an admin's token, or refuse."""
     token = _token(request, here)
@@ -87,7 +84,7 @@ def require_admin(request: Request, here: Here) -> Token:
     return token
 
 
-@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
+@declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _watcher(request: Request, here: Here) -> Token:
     if "Authorization" in request.headers:
         return require_admin(request, here)
@@ -98,7 +95,7 @@ def _watcher(request: Request, here: Here) -> Token:
     return token
 
 
-@states(NotAuthenticated, security=(CALLER, ADMIN))
+@declares(NotAuthenticated, security=(CALLER, ADMIN))
 def _caller(request: Request, here: Here) -> ModelAccess:
     token = _token(request, here)
     if token.role is Role.ADMIN:
@@ -106,7 +103,7 @@ def _caller(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(names=token.models, caller_id=token.id)
 
 
-@states(NotAuthenticated, NotFound, *UNBELIEVED, security=(CALLER, ADMIN, MEMBER))
+@declares(NotAuthenticated, NotFound, *UNBELIEVED, security=(CALLER, ADMIN, MEMBER))
 def _reader(request: Request, here: Here) -> ModelAccess:
     if not request.headers.get("Authorization", "").startswith(SCHEME):
         return _caller(request, here)
@@ -124,7 +121,7 @@ def _reader(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(sessions=sessions)
 
 
-@states(*UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
+@declares(*UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
 def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed, member = _on_roster(request, session_id, here)
     if member.status == SUSPENDED:
@@ -135,14 +132,14 @@ def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     return member
 
 
-@states(*UNBELIEVED, NotFound, security=(MEMBER,))
+@declares(*UNBELIEVED, NotFound, security=(MEMBER,))
 def _rostered(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed, member = _on_roster(request, session_id, here)
     _once(signed, here)
     return member
 
 
-@states(MemberPending)
+@declares(MemberPending)
 async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
     # No I/O: in the event loop, which spares every request a thread.
     if member.status != APPROVED:
@@ -153,7 +150,7 @@ async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> Member
     return member
 
 
-@states(*UNBELIEVED, security=(MEMBER,))
+@declares(*UNBELIEVED, security=(MEMBER,))
 def _enrolling(request: Request, here: Here) -> SignedRequest:
     # Its nonce is remembered with the enrolment: a stranger's request writes nothing.
     return _signed(request, here)

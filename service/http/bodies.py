@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from privacy.errors import WrongBody
 from privacy.requests import SCHEME, SignedRequest
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import BodyTooLarge, BodyTooSlow, LengthRequired
 from service.http.access import MemberAccess
+from service.http.declarations import declares
 from service.http.request_models import Sent, refused
 
 T = TypeVar("T", bound=Sent)
@@ -40,7 +40,7 @@ async def read_body(request: Request, member: MemberAccess | SignedRequest, limi
 def sent(kind: type[T], *, limit: int | None = None) -> Any:
     """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
 
-    @states(BodyTooLarge, BodyTooSlow, body=kind)
+    @declares(BodyTooLarge, BodyTooSlow, body=kind)
     async def read_json(request: Request, here: Here) -> T:
         most = here.settings.max_body if limit is None else limit
         header = request.headers.get("Authorization", "")

@@ -1,20 +1,21 @@
 """Figures for Prometheus: requests, predictions, sums, runs, queues.
 
 Each application has a registry of its own. A label is a route, a method, a status: none names a
-session, a member, a model or a caller, and how long a member's requests take is not measured at
-all, for over few members that would be one hospital's figure (threats.md, A17).
+session, a member, a model or a caller. Requests to routes that a member may call are not timed at
+all: over few members that would be one hospital's figure (threats.md, A17).
 """
 
 from time import perf_counter
 
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from sqlalchemy import Connection, func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.database.tables import runs, sessions
+from service.http.declarations import MEMBER, declarations_of
 from service.runs.machine.plan import Status
 
-_OF_MEMBERS = ("service.routes.membership", "service.routes.rounds")
 _NO_ROUTE = "none"
 
 
@@ -31,7 +32,7 @@ class Metrics:
         )
         self.durations = Histogram(
             "veilgp_request_seconds",
-            "How long answers took; not measured for members.",
+            "How long answers took; not measured where members may ask.",
             ["method", "route"],
             registry=registry,
         )
@@ -84,8 +85,15 @@ class Measured:
         finally:
             method, route = _method(scope["method"]), route_of(scope)
             self._metrics.requests.labels(method, route, status).inc()
-            if getattr(scope.get("endpoint"), "__module__", None) not in _OF_MEMBERS:
+            if not admits_members(scope.get("route")):
                 self._metrics.durations.labels(method, route).observe(perf_counter() - began)
+
+
+def admits_members(route: object) -> bool:
+    """Whether a member may call a route, by what its dependencies declare."""
+    return isinstance(route, APIRoute) and any(
+        MEMBER in each.security for each in declarations_of(route.dependant)
+    )
 
 
 def route_of(scope: Scope) -> str:

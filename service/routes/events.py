@@ -20,9 +20,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import NotFound
 from service.http.access import Watcher
+from service.http.declarations import declares
 from service.routes.runs import WatchedOut, watched
 from service.runs.runs import Running, Runs
 
@@ -62,7 +62,7 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     responses=_ANSWERS,
     response_class=StreamingResponse,
 )
-@states(NotFound)
+@declares(NotFound)
 async def follow(
     _: Watcher,
     run_id: UUID,

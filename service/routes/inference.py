@@ -14,7 +14,6 @@ from sqlalchemy import text
 
 from kernels.errors import NotFitted, PredictionError, TableError
 from service.context import Here
-from service.contract.stated import states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -26,6 +25,7 @@ from service.errors import (
 )
 from service.http.access import Caller
 from service.http.bodies import read_unsigned
+from service.http.declarations import declares
 from service.prediction.open_inference import (
     InferIn,
     InferOut,
@@ -87,7 +87,7 @@ def ready(here: Here) -> ReadyOut:
 
 @router.get("/models/{name}", operation_id="getModelMetadata", summary="Describe a model")
 @router.get("/models/{name}/versions/{version}", include_in_schema=False)
-@states(NotFound, ModelDamaged)
+@declares(NotFound, ModelDamaged)
 def describe(
     caller: Caller, name: str, predictor: Predicting, version: str | None = None
 ) -> ModelMetadata:
@@ -100,7 +100,7 @@ def describe(
     "/models/{name}/ready", operation_id="checkModelReady", summary="Ask whether a model is ready"
 )
 @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
-@states(NotFound, ModelDamaged)
+@declares(NotFound, ModelDamaged)
 def model_ready(
     caller: Caller, name: str, predictor: Predicting, version: str | None = None
 ) -> ModelReadyOut:
@@ -117,7 +117,7 @@ def model_ready(
     response_class=Response,
 )
 @router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
-@states(
+@declares(
     NotFound,
     VarianceWithheld,
     BodyTooLarge,

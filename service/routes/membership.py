@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response, status
 from privacy.identity import fingerprint
 from privacy.securesum.errors import SecureSumError
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import (
     InvitationInvalid,
     InvitationUsed,
@@ -19,6 +18,7 @@ from service.errors import (
 )
 from service.http.access import APPROVED, PENDING, Enrolled, Enrolling, MemberAccess
 from service.http.bodies import sent
+from service.http.declarations import declares
 from service.http.every_request import PROTOCOL
 from service.http.long_poll import Wait, held_back
 from service.runs.runs import Running
@@ -79,7 +79,7 @@ class Membership:
     summary="Enrol by an invitation",
     responses={200: {"model": Own, "description": "Enrolled before, by the same key."}},
 )
-@states(InvitationInvalid, MemberSuspended, InvitationUsed, KeyKnown, RosterFull)
+@declares(InvitationInvalid, MemberSuspended, InvitationUsed, KeyKnown, RosterFull)
 def enrol(
     session_id: str,
     signed: Enrolling,
@@ -146,7 +146,7 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Refuse what was asked for",
 )
-@states(NotFound, SecureSumError)
+@declares(NotFound, SecureSumError)
 def refuse(
     member: Enrolled, new: Annotated[NewRefusal, sent(NewRefusal)], here: Here, runs: Running
 ) -> None:

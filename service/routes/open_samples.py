@@ -14,7 +14,6 @@ from kernels.rounds.ensemble.open_ensemble import OpenSamples, most_octets, open
 from kernels.rounds.program import Program
 from privacy.errors import WrongBody
 from service.context import Context, Here
-from service.contract.stated import OCTETS, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -28,6 +27,7 @@ from service.errors import (
 )
 from service.http.access import Admin, Member, MemberAccess, Rostered
 from service.http.bodies import Octets, announced, in_time
+from service.http.declarations import BINARY_CONTENT, declares
 from service.http.times import iso_time
 from service.prediction.prediction import Predicting
 from service.runs import notices, open_samples, rows
@@ -64,9 +64,9 @@ class OpenOut(BaseModel):
     status_code=204,
     tags=["members: rounds"],
     summary="Show samples of one's own model",
-    openapi_extra={"requestBody": {"required": True, "content": dict(OCTETS)}},
+    openapi_extra={"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}},
 )
-@states(
+@declares(
     NotFound,
     SamplesNotAsked,
     SamplesWithdrawn,
@@ -126,7 +126,7 @@ def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
     tags=["admins: runs"],
     summary="See who is in an ensemble",
 )
-@states(NotFound)
+@declares(NotFound)
 def shown(_: Admin, run_id: UUID, here: Here) -> OpenOut:
     """List the members that show samples of their own models, and those that have withdrawn."""
     with here.database.reading() as connection:

@@ -9,9 +9,9 @@ from sqlalchemy import text
 
 from service import readiness
 from service.context import Here
-from service.contract.stated import states
 from service.errors import NotAllowed, NotAuthenticated, NotReady
-from service.http.access import ADMIN, require_admin
+from service.http.access import require_admin
+from service.http.declarations import ADMIN, declares
 from service.http.metrics import Metrics
 from service.prediction.prediction import Predicting
 from service.runs.engine import Engine
@@ -35,7 +35,7 @@ class Readiness:
     checks: dict[str, str]
 
 
-@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
+@declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _scraper(request: Request, here: Here) -> None:
     """Let anyone read figures where the settings say so, else the admin."""
     if not here.settings.open_metrics:
@@ -51,7 +51,7 @@ def healthz(here: Here) -> Health:
 
 
 @router.get("/readyz", operation_id="checkReadiness", summary="Ask whether it is ready for work")
-@states(NotReady)
+@declares(NotReady)
 def readyz(request: Request, here: Here) -> Readiness:
     """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
     engine: Engine = request.app.state.engine

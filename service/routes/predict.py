@@ -5,7 +5,6 @@ from fastapi import APIRouter, Request, Response
 
 from kernels.errors import NotFitted, PredictionError, TableError
 from service.context import Here
-from service.contract.stated import BINARY, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -16,6 +15,7 @@ from service.errors import (
 )
 from service.http.access import Caller
 from service.http.bodies import read_unsigned
+from service.http.declarations import BINARY, declares
 from service.prediction import as_arrow, as_json
 from service.prediction.arrow_stream import ARROW
 from service.prediction.as_json import Asked, Predicted
@@ -31,7 +31,7 @@ router = APIRouter(tags=["callers"])
     responses={200: {"model": Predicted, "content": {ARROW: {"schema": BINARY}}}},
     response_class=Response,
 )
-@states(
+@declares(
     NotFound,
     BodyTooLarge,
     BodyTooSlow,

@@ -7,10 +7,10 @@ from unicodedata import normalize
 from fastapi import APIRouter, Request, status
 
 from service.context import Here
-from service.contract.stated import states
 from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.http.access import Admin
 from service.http.bodies import sent
+from service.http.declarations import declares
 from service.http.times import iso_time
 from service.runs import notices
 from service.runs.runs import Running
@@ -84,7 +84,7 @@ class RosterFile:
     status_code=status.HTTP_201_CREATED,
     summary="Invite a hospital",
 )
-@states(NotFound, NameTaken, RosterFull)
+@declares(NotFound, NameTaken, RosterFull)
 def invite(
     _: Admin,
     session_id: str,
@@ -106,7 +106,7 @@ def invite(
 
 
 @router.get("/invitations", operation_id="listInvitations", summary="List the invitations")
-@states(NotFound)
+@declares(NotFound)
 def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
     """List the invitations, used and expired ones included."""
     with here.database.reading() as connection:
@@ -123,7 +123,7 @@ def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Revoke an invitation",
 )
-@states(NotFound, InvitationUsed)
+@declares(NotFound, InvitationUsed)
 def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
     """Make an open invitation worthless."""
     with here.database.changing() as connection:
@@ -131,7 +131,7 @@ def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
 
 
 @router.get("/members", operation_id="listMembers", summary="List the members")
-@states(NotFound)
+@declares(NotFound)
 def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
     """List the members with fingerprints, status and last refusal."""
     with here.database.reading() as connection:
@@ -142,7 +142,7 @@ def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
 @router.patch(
     "/members/{name}", operation_id="setMemberStatus", summary="Approve or suspend a member"
 )
-@states(NotFound)
+@declares(NotFound)
 def set_status(
     _: Admin,
     session_id: str,
@@ -161,7 +161,7 @@ def set_status(
 
 
 @router.get("/roster", operation_id="getRoster", summary="Give the roster file")
-@states(NotFound)
+@declares(NotFound)
 def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
     """Give the approved members as the file that sites keep as pins."""
     with here.database.reading() as connection:

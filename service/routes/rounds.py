@@ -20,7 +20,6 @@ from privacy.securesum.errors import SecureSumError
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service.context import Here
-from service.contract.stated import OCTETS, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -32,6 +31,7 @@ from service.errors import (
 )
 from service.http.access import Member
 from service.http.bodies import Octets, announced, in_time, read_body
+from service.http.declarations import BINARY_CONTENT, declares
 from service.http.long_poll import Wait, held_back
 from service.http.times import iso_time
 from service.runs import rows
@@ -47,7 +47,7 @@ _MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
 _DRAINED = 64 << 20
 """Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
-_OCTETS_IN = {"requestBody": {"required": True, "content": dict(OCTETS)}}
+_OCTETS_IN = {"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}}
 
 
 class ProgressOut(BaseModel):
@@ -95,7 +95,7 @@ _NEXT: dict[int | str, dict[str, Any]] = {
     response_model=None,
     responses=_NEXT,
 )
-@states(NotFound)
+@declares(NotFound)
 async def next_item(
     member: Member,
     request: Request,
@@ -129,10 +129,10 @@ async def _awaited(
     "/runs/{run_id}/broadcasts/{address}",
     operation_id="downloadBroadcast",
     summary="Fetch what the present sum is about",
-    responses={200: {"content": dict(OCTETS)}},
+    responses={200: {"content": dict(BINARY_CONTENT)}},
     response_class=Response,
 )
-@states(NotFound, RunEnded)
+@declares(NotFound, RunEnded)
 def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Response:
     """Give the broadcast whose SHA-256 this is, while its sum is under way.
 
@@ -150,7 +150,7 @@ def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Resp
     responses=_NEXT,
     openapi_extra=_OCTETS_IN,
 )
-@states(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError)
+@declares(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError)
 async def say(
     member: Member, run_id: UUID, request: Request, here: Here, runs: Running, wait: Wait = 0.0
 ) -> Response:
@@ -179,7 +179,7 @@ async def _after(
     responses=_NEXT,
     openapi_extra=_OCTETS_IN,
 )
-@states(
+@declares(
     LengthRequired,
     BodyTooLarge,
     BodyTooSlow,

@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 
 from privacy.errors import BudgetExceeded
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import (
     ModelDamaged,
     NotFound,
@@ -21,6 +20,7 @@ from service.errors import (
 )
 from service.http.access import Admin
 from service.http.bodies import sent
+from service.http.declarations import declares
 from service.http.request_models import Sent
 from service.http.times import iso_time
 from service.runs import rows, starting
@@ -78,7 +78,7 @@ class WatchedOut(RunOut):
 @router.post(
     "/sessions/{session_id}/runs", operation_id="startRun", status_code=201, summary="Start a run"
 )
-@states(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
+@declares(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def start(
     _: Admin, session_id: UUID, new: Annotated[RunIn, sent(RunIn)], here: Here, runs: Running
 ) -> WatchedOut:
@@ -107,7 +107,7 @@ def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
 
 
 @router.get("/runs/{run_id}", operation_id="getRun", summary="Watch a run")
-@states(NotFound)
+@declares(NotFound)
 def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Give a run with its metrics, and whose answers it waits for.
 
@@ -117,7 +117,7 @@ def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
 
 
 @router.post("/runs/{run_id}/cancel", operation_id="cancelRun", summary="Cancel a run")
-@states(NotFound, RunEnded)
+@declares(NotFound, RunEnded)
 def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """End an open run; its members are told."""
     runs.cancel(str(run_id))
@@ -127,7 +127,7 @@ def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
 @router.post(
     "/runs/{run_id}/retry", operation_id="retryRun", status_code=201, summary="Start a run again"
 )
-@states(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
+@declares(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
     """Start a new run like one that has ended, with as much time."""
     with here.database.changing() as connection:

@@ -15,7 +15,6 @@ finished, because too few are left to certify it or a survivor keeps its keys, i
 released, and is asked for again in a new epoch, with fresh noise.
 """
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +25,7 @@ from kernels.model.card_sections import Privacy
 from privacy.accounting.events import MECHANISM
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.ledger import Entry
-from privacy.securesum.errors import NotAMember, OutOfOrder
+from privacy.securesum.errors import AboutMembers, NotAMember, OutOfOrder
 from privacy.securesum.messages import (
     Abandonment,
     Advert,
@@ -255,7 +254,7 @@ class Run(RunState):
 
     def fail_by(self, error: KernelsError | PrivacyError) -> Ended:
         """End the run by an error of the sum or of the algorithm, with members by their names."""
-        return self.fail(error.code, self._with_names(str(error)))
+        return self.fail(error.code, self._with_names(error))
 
     def refused_by(self, key: bytes, code: str, detail: str) -> Refused | Ended:
         """Do without a member that will not go on; end where the others are too few for that."""
@@ -286,13 +285,11 @@ class Run(RunState):
             "are there, or with a later deadline."
         )
 
-    def _with_names(self, detail: str) -> str:
+    def _with_names(self, error: KernelsError | PrivacyError) -> str:
+        """Say an error's sentence, and who has the ranks that it speaks of."""
         epoch = self.epoch.epoch
+        if epoch is None or not isinstance(error, AboutMembers):
+            return str(error)
         names = {member.key: member.name for member in self.roster.members}
-
-        def named(found: re.Match[str]) -> str:
-            rank = int(found[1])
-            known = epoch is not None and rank < epoch.size
-            return f"{names[epoch.members[rank]]} (rank {rank})" if epoch and known else found[0]
-
-        return re.sub(r"[Rr]ank (\d+)", named, detail)
+        known = [f"rank {rank} is {names[epoch.members[rank]]}" for rank in error.ranks]
+        return f"{error} ({', '.join(known)}.)"

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy.encoding import Encoding
+from privacy.errors import LayoutError
 from privacy.identity import Identity, Member, Pins, Roster
 from privacy.ledger import Budget, Ledger
 from privacy.noise import draw
 from privacy.securesum.client import Client
 from privacy.securesum.coordinator import Coordinator
-from privacy.securesum.errors import OutOfOrder
+from privacy.securesum.errors import BadDealer, OutOfOrder
 from privacy.securesum.messages import Delivery, Task
 from privacy.securesum.terms import Terms
 from service.runs.machine import stages
@@ -155,3 +156,28 @@ def test_with_everyone_there_a_machine_ends_done() -> None:
         run.advance(0.0)
         compute(run, 0.0)
     assert run.status is Status.DONE
+
+
+def test_a_sum_that_fails_because_of_members_names_them() -> None:
+    run = opened(0)
+    for identity in IDENTITIES:
+        Hospital(identity).work(run, 0.0)
+    run.advance(0.0)
+    assert run.epoch.epoch is not None
+    key = run.epoch.epoch.members[2]
+    (member,) = run.named([key])
+    run.fail_by(BadDealer("The shares that rank 2 dealt do not give its key.", ranks=(2,)))
+    assert run.ending is not None
+    assert run.ending.code == "collection.dealer"
+    assert run.ending.detail is not None
+    assert run.ending.detail.endswith(f"(rank 2 is {member.name}.)")
+
+
+def test_a_sentence_that_only_looks_as_if_it_spoke_of_a_rank_names_nobody() -> None:
+    run = opened(0)
+    for identity in IDENTITIES:
+        Hospital(identity).work(run, 0.0)
+    run.advance(0.0)
+    run.fail_by(LayoutError("A matrix of rank 2 has too many numbers."))
+    assert run.ending is not None
+    assert run.ending.detail == "A matrix of rank 2 has too many numbers."
