@@ -60,7 +60,7 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class Measured:
+class RequestMeter:
     """Counts every request by its route, not by its path: paths have ids in them."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:

@@ -30,7 +30,7 @@ _BY_ALIAS = select(aliases.c.model_id).where(aliases.c.alias == bindparam("name"
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedModel:
     """What a list of models says of one."""
 
     id: str
@@ -59,14 +59,15 @@ def store(
     return artifact.id
 
 
-def listed(connection: Connection) -> list[Listed]:
+def listed(connection: Connection) -> list[ListedModel]:
     """List all models, the newest first, with the aliases that point at each."""
     names: dict[str, list[str]] = {}
     for row in connection.execute(select(aliases).order_by(aliases.c.alias)):
         names.setdefault(row.model_id, []).append(row.alias)
     columns = models.c.id, models.c.session_id, models.c.run_id, models.c.created_at
-    found = connection.execute(select(*columns).order_by(models.c.created_at.desc(), models.c.id))
-    return [Listed(*row, aliases=tuple(names.get(row.id, ()))) for row in found]
+    query = select(*columns).order_by(models.c.created_at.desc(), models.c.id)
+    found = connection.execute(query).mappings()
+    return [ListedModel(**row, aliases=tuple(names.get(row["id"], ()))) for row in found]
 
 
 def resolve(connection: Connection, name: str, access: ModelAccess) -> str:

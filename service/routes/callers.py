@@ -8,11 +8,11 @@ from fastapi import APIRouter, status
 from service.context import Here
 from service.errors import NotFound
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.times import iso_time
 from service.prediction import callers
-from service.prediction.callers import Caller, NewCaller
+from service.prediction.callers import CallerRow, NewCaller
 
 router = APIRouter(prefix="/callers", tags=["admins: callers"])
 
@@ -43,7 +43,9 @@ class CallerWithToken(ShownCaller):
     summary="Make a token for a caller",
 )
 @declares(NotFound)
-def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> CallerWithToken:
+def create(
+    _: Admin, new: Annotated[NewCaller, json_body(NewCaller)], here: Here
+) -> CallerWithToken:
     """Make a token for predictions of these models."""
     with here.database.changing() as connection:
         caller, issued = callers.create(connection, new, now=here.clock())
@@ -70,7 +72,7 @@ def revoke(_: Admin, caller_id: str, here: Here) -> None:
         callers.revoke(connection, caller_id, now=here.clock())
 
 
-def _shown(caller: Caller) -> ShownCaller:
+def _shown(caller: CallerRow) -> ShownCaller:
     return ShownCaller(
         id=caller.id,
         name=caller.name,

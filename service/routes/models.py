@@ -9,12 +9,13 @@ from kernels.model.card import Card
 from service.context import Here
 from service.errors import AliasInvalid, NotFound, VarianceWithheld
 from service.http.access import Admin, Reader
-from service.http.bodies import sent
+from service.http.bodies import json_body
 from service.http.declarations import BINARY_CONTENT, declares
-from service.http.request_models import Sent
+from service.http.request_models import RequestModel
 from service.http.times import iso_time
 from service.prediction import methods, models
-from service.prediction.prediction import Predicting, withheld
+from service.prediction.prediction import withheld
+from service.routes.parts import PredictorHere
 from service.runs import open_samples
 
 router = APIRouter(prefix="/models", tags=["admins: models"])
@@ -45,7 +46,7 @@ class ModelOut(BaseModel):
     )
 
 
-class AliasIn(Sent):
+class AliasIn(RequestModel):
     """What an alias shall stand for."""
 
     model: str
@@ -82,7 +83,9 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
 
 @router.put("/aliases/{alias}", operation_id="setModelAlias", summary="Point an alias at a model")
 @declares(NotFound, AliasInvalid)
-def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here: Here) -> AliasOut:
+def put_alias(
+    _: Admin, alias: str, new: Annotated[AliasIn, json_body(AliasIn)], here: Here
+) -> AliasOut:
     """Let an alias stand for a model from now on, in one step for everyone who uses it."""
     with here.database.changing() as connection:
         models.point(connection, alias, new.model, now=here.clock())
@@ -139,7 +142,7 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
 
 @router.delete("/{name}", operation_id="deleteModel", status_code=204, summary="Delete a model")
 @declares(NotFound)
-def delete_model(_: Admin, name: str, here: Here, predictor: Predicting) -> None:
+def delete_model(_: Admin, name: str, here: Here, predictor: PredictorHere) -> None:
     """Delete a model, by its id and not by an alias, with every alias that points at it."""
     with here.database.erasing() as connection:
         models.remove(connection, name)

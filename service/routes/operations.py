@@ -12,10 +12,7 @@ from service.context import Here
 from service.errors import NotAllowed, NotAuthenticated, NotReady
 from service.http.access import require_admin
 from service.http.declarations import ADMIN, declares
-from service.http.metrics import Metrics
-from service.prediction.prediction import Predicting
-from service.runs.engine import Engine
-from service.runs.runs import Running
+from service.routes.parts import EngineHere, MetricsHere, PredictorHere, RunsHere
 
 router = APIRouter(tags=["operators"])
 
@@ -52,9 +49,8 @@ def healthz(here: Here) -> Health:
 
 @router.get("/readyz", operation_id="checkReadiness", summary="Ask whether it is ready for work")
 @declares(NotReady)
-def readyz(request: Request, here: Here) -> Readiness:
+def readyz(here: Here, engine: EngineHere) -> Readiness:
     """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
-    engine: Engine = request.app.state.engine
     found = list(readiness.readiness(here.settings, here.database, engine_alive=engine.is_alive))
     if failing := [check.name for check in found if not check.is_well]:
         raise NotReady(
@@ -73,20 +69,18 @@ def readyz(request: Request, here: Here) -> Readiness:
 )
 def metrics(
     _: Annotated[None, Depends(_scraper)],
-    request: Request,
     here: Here,
-    runs: Running,
-    predictor: Predicting,
+    figures: MetricsHere,
+    engine: EngineHere,
+    runs: RunsHere,
+    predictor: PredictorHere,
 ) -> Response:
     """Give requests, sums, runs and queues; no figure is one site's, no label names anything.
 
     For the admin, or where the setting `open_metrics` says so for anyone.
     """
-    state = request.app.state
-    engine: Engine = state.engine
-    figures: Metrics = state.metrics
     queues = {
-        "long_polls": runs.bell.listeners,
+        "long_polls": runs.wakeups.count,
         "predictions": predictor.threads.statistics().tasks_waiting,
         "runs_at_work": engine.at_work,
     }

@@ -10,7 +10,7 @@ from kernels.errors import ProgramError, TableError
 from service.context import Here
 from service.errors import NotFound
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.request_models import checked_name
 from service.http.times import iso_time
@@ -45,7 +45,7 @@ class ShownPublicSet:
 def put(
     _: Admin,
     name: _SetName,
-    new: Annotated[NewPublicSet, sent(NewPublicSet, limit=MOST_OCTETS)],
+    new: Annotated[NewPublicSet, json_body(NewPublicSet, limit=MOST_OCTETS)],
     here: Here,
 ) -> None:
     """Store a set, or replace it; sessions that were made with it keep what they have."""

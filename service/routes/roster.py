@@ -9,14 +9,14 @@ from fastapi import APIRouter, Request, status
 from service.context import Here
 from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.times import iso_time
+from service.routes.parts import RunsHere
 from service.runs import notices
-from service.runs.runs import Running
 from service.sessions import invitations, members, sessions
 from service.sessions.invitations import Invitation, NewInvitation
-from service.sessions.members import Member, NewStatus
+from service.sessions.members import MemberRow, NewStatus
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["admins: members"])
 
@@ -63,7 +63,7 @@ class ShownMember:
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedMember:
     """A name and its key."""
 
     name: str
@@ -75,7 +75,7 @@ class RosterFile:
     """What a site stores as its pins, once somebody has confirmed it."""
 
     session: str
-    members: list[Pinned]
+    members: list[PinnedMember]
 
 
 @router.post(
@@ -88,7 +88,7 @@ class RosterFile:
 def invite(
     _: Admin,
     session_id: str,
-    new: Annotated[NewInvitation, sent(NewInvitation)],
+    new: Annotated[NewInvitation, json_body(NewInvitation)],
     request: Request,
     here: Here,
 ) -> InvitationWithLink:
@@ -147,16 +147,16 @@ def set_status(
     _: Admin,
     session_id: str,
     name: str,
-    new: Annotated[NewStatus, sent(NewStatus)],
+    new: Annotated[NewStatus, json_body(NewStatus)],
     here: Here,
-    runs: Running,
+    runs: RunsHere,
 ) -> ShownMember:
     """Approve or suspend a member; one that waits for it hears so at once."""
     with here.database.changing() as connection:
         sessions.find(connection, session_id)
         member = members.set_status(connection, session_id, normalize("NFC", name), new.status)
-        notices.tell(connection, session_id, sender=runs.replica)
-    runs.bell.ring(session_id)
+        notices.notify(connection, session_id, sender=runs.replica)
+    runs.wakeups.wake(session_id)
     return _shown(member)
 
 
@@ -167,10 +167,10 @@ def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
     with here.database.reading() as connection:
         sessions.find(connection, session_id)
         approved = members.approved(connection, session_id)
-    return RosterFile(session_id, [Pinned(each.name, each.key.hex()) for each in approved])
+    return RosterFile(session_id, [PinnedMember(each.name, each.key.hex()) for each in approved])
 
 
-def _shown(member: Member) -> ShownMember:
+def _shown(member: MemberRow) -> ShownMember:
     refusal = member.refusal
     return ShownMember(
         name=member.name,

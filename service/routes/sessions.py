@@ -12,7 +12,7 @@ from privacy.securesum.errors import TermsError
 from service.context import Here
 from service.errors import NameTaken, NotFound, PrivacyIncomplete, SessionHasRuns, SessionRefused
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.times import iso_time
 from service.sessions import members, privacy_report, sessions
@@ -23,7 +23,7 @@ router = APIRouter(tags=["admins: sessions"])
 
 
 @dataclass(frozen=True)
-class Privacy:
+class SessionPrivacy:
     """What a session promises its members."""
 
     differential_privacy: bool
@@ -43,7 +43,7 @@ class ShownSession:
     """How many are planned."""
     enrolled: dict[str, int]
     """How many there are of each status."""
-    privacy: Privacy
+    privacy: SessionPrivacy
     created_at: str
 
 
@@ -75,7 +75,7 @@ class WholeSession(ShownSession):
     TableError,
     TermsError,
 )
-def create(_: Admin, new: Annotated[NewSession, sent(NewSession)], here: Here) -> WholeSession:
+def create(_: Admin, new: Annotated[NewSession, json_body(NewSession)], here: Here) -> WholeSession:
     """Make a session; everything about it is fixed from then on."""
     with here.database.changing() as connection:
         session = sessions.create(connection, new, now=here.clock())
@@ -143,7 +143,7 @@ def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:
         "seed": session.seed,
         "members": session.planned_members,
         "enrolled": enrolled,
-        "privacy": Privacy(
+        "privacy": SessionPrivacy(
             terms.differential_privacy,
             terms.max_colluders,
             terms.min_cohort,

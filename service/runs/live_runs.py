@@ -137,7 +137,7 @@ class LiveRuns:
             yield live.run, live.version
 
     def _tell(self, connection: Connection, session_id: str) -> None:
-        notices.tell(connection, session_id, sender=self._replica)
+        notices.notify(connection, session_id, sender=self._replica)
 
     @contextmanager
     def _holding(self, run_id: str) -> Iterator[_LiveRun]:

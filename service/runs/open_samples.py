@@ -40,7 +40,7 @@ Present = tuple[tuple[bytes, str], ...]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownSamples:
     """What a member of a run has shown, or withdrawn."""
 
     name: str
@@ -137,7 +137,7 @@ def present(connection: Connection, model_id: str) -> Present:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSamples:
     """All that an ensemble is made of, and of how many members it could be."""
 
     session_id: str
@@ -146,7 +146,7 @@ class Loaded:
     samples: tuple[OpenSamples, ...]
 
 
-def load(connection: Connection, model_id: str, who: Present) -> Loaded:
+def load(connection: Connection, model_id: str, who: Present) -> LoadedSamples:
     """Read the samples of these members."""
     run = connection.execute(
         select(runs.c.id, runs.c.session_id, runs.c.program)
@@ -158,7 +158,7 @@ def load(connection: Connection, model_id: str, who: Present) -> Loaded:
         own = (open_samples.c.run_id == run.id) & (open_samples.c.key == key)
         body = connection.execute(select(open_samples.c.body).where(own)).scalar_one()
         read.append(OpenSamples.from_bytes(bytes(body), program))
-    return Loaded(run.session_id, program, cohort(connection, run.id), tuple(read))
+    return LoadedSamples(run.session_id, program, cohort(connection, run.id), tuple(read))
 
 
 def cohort(connection: Connection, run_id: str) -> int:
@@ -168,12 +168,16 @@ def cohort(connection: Connection, run_id: str) -> int:
     return count
 
 
-def listed(connection: Connection, run_id: str) -> list[Shown]:
+def listed(connection: Connection, run_id: str) -> list[ShownSamples]:
     """Give what each member of a run has shown or withdrawn, by name; others are not listed."""
     query = (
         select(
             run_members.c.name,
-            *(getattr(open_samples.c, name) for name in list(Shown.__dataclass_fields__)[1:]),
+            open_samples.c.samples,
+            open_samples.c.octets,
+            open_samples.c.sha256,
+            open_samples.c.shown_at,
+            open_samples.c.withdrawn_at,
         )
         .join(
             run_members,
@@ -183,7 +187,7 @@ def listed(connection: Connection, run_id: str) -> list[Shown]:
         .where(open_samples.c.run_id == run_id)
         .order_by(run_members.c.name)
     )
-    return [Shown(*row) for row in connection.execute(query)]
+    return [ShownSamples(**row) for row in connection.execute(query).mappings()]
 
 
 def _own(connection: Connection, run_id: str, key: bytes) -> "_Own | None":

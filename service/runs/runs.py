@@ -12,10 +12,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated
 from uuid import uuid4
 
-from fastapi import Depends, Request
 from sqlalchemy import bindparam, select
 
 from kernels.errors import KernelsError
@@ -33,19 +31,19 @@ from privacy.securesum.messages import (
 from service.database.database import Database
 from service.database.tables import runs
 from service.errors import NotFound, RunEnded
-from service.http.wakeups import Bell
+from service.http.wakeups import Wakeups
 from service.runs import notices, saving
 from service.runs.leases import Leases
 from service.runs.live_runs import LiveRuns, Transaction
 from service.runs.machine.items import Item, item_for
 from service.runs.machine.plan import OPEN
-from service.runs.machine.run import Run, Said
+from service.runs.machine.run import MemberMessage, Run
 from service.runs.progress import Progress
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_SAID: dict[int, type[Said]] = {
+_KINDS: dict[int, type[MemberMessage]] = {
     kind.kind: kind for kind in (Advert, Boxes, Certification, Reveal, Repair, Abandonment)
 }
 _FLEETING = (Certification, Reveal, Repair)
@@ -71,10 +69,10 @@ class Runs:
     """All runs, for one process."""
 
     def __init__(
-        self, database: Database, settings: Settings, bell: Bell, clock: Callable[[], float]
+        self, database: Database, settings: Settings, wakeups: Wakeups, clock: Callable[[], float]
     ) -> None:
         self._database = database
-        self.bell = bell
+        self.wakeups = wakeups
         self._clock = clock
         self.replica = str(uuid4())
         """A name for this process among others on the same database."""
@@ -85,9 +83,9 @@ class Runs:
 
     # -- members
 
-    def say(self, session_id: str, run_id: str, key: bytes, data: bytes) -> None:
+    def take_message(self, session_id: str, run_id: str, key: bytes, data: bytes) -> None:
         """Accept one message of a member; a repeat changes nothing."""
-        kind = _SAID.get(data[1]) if len(data) > 1 else None
+        kind = _KINDS.get(data[1]) if len(data) > 1 else None
         if kind is None:
             raise WrongKind("These bytes are no message that a member says in a run.")
         message = kind.decode(data)
@@ -139,12 +137,12 @@ class Runs:
             with self.live.looking_at(row.id, row.version) as (run, _):
                 item = item_for(run, key)
                 returns = run.returns(key)
-                asked = None if item is None else NextItem(row.id, item, Progress.of(run))
+                found = None if item is None else NextItem(row.id, item, Progress.of(run))
             if returns:
                 self._note_return(row.id, key)
         except RunEnded:  # just now
             return None
-        return asked
+        return found
 
     def _note_return(self, run_id: str, key: bytes) -> None:
         with self._changing(run_id) as change:
@@ -174,7 +172,7 @@ class Runs:
     def started(self, session_id: str, run_id: str) -> None:
         """Tell members, and the engine, of a run that has begun."""
         log.info("a run has started", extra={"run": run_id, "session": session_id})
-        self.bell.ring(session_id)
+        self.wakeups.wake(session_id)
         self.on_change(run_id)
 
     def cancel(self, run_id: str) -> None:
@@ -227,8 +225,8 @@ class Runs:
             session_id = saving.give_up(
                 connection, run_id, code=code, detail=detail, now=self._clock()
             )
-            notices.tell(connection, session_id, sender=self.replica)
-        self.bell.ring(session_id)
+            notices.notify(connection, session_id, sender=self.replica)
+        self.wakeups.wake(session_id)
 
     def _compute(self, run_id: str) -> None:
         with self.live.looking(run_id) as (run, version):
@@ -264,7 +262,7 @@ class Runs:
             yield change
         if change.has_new_phase:
             _log_phase(change.run)
-            self.bell.ring(change.run.plan.session_id)
+            self.wakeups.wake(change.run.plan.session_id)
         if change.has_new_phase or change.run.work_due:
             self.on_change(run_id)
 
@@ -276,12 +274,3 @@ def _log_phase(run: Run) -> None:
         log.info("the run is %s (%s)", run.status, run.ending.code or "no code", extra=about)
     else:
         log.debug("stage %d, %d sums", run.position.stage, run.sums, extra=about)
-
-
-async def _runs(request: Request) -> Runs:
-    runs: Runs = request.app.state.runs
-    return runs
-
-
-Running = Annotated[Runs, Depends(_runs)]
-"""The runs of the coordinator that a request came to."""

@@ -27,12 +27,12 @@ from service.runs.machine.changes import (
     Ended,
     Proposed,
     Refused,
-    RepairAsked,
+    RepairRequested,
     Restarted,
     Returned,
 )
 from service.runs.machine.plan import Status
-from service.runs.machine.run import Prepared, Run, Said
+from service.runs.machine.run import MemberMessage, Prepared, Run
 from service.sessions import ledgers
 
 PIECE_BYTES = 1 << 20
@@ -64,7 +64,7 @@ _NEXT_TOTAL = (
 )
 
 
-def add_message(connection: Connection, run: Run, message: Said | Upload) -> None:
+def add_message(connection: Connection, run: Run, message: MemberMessage | Upload) -> None:
     """Keep what a member has said."""
     of_epoch = isinstance(message, Advert | Boxes)
     connection.execute(
@@ -119,7 +119,7 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
             _update_run(connection, run, epoch_closed=True)
         case Proposed():
             _update_slot(connection, run, frozen=True)
-        case RepairAsked():
+        case RepairRequested():
             _update_slot(connection, run, repairing=True)
         case Refused(key):
             _update_member(connection, run, key, refused=True, returned=False)

@@ -107,7 +107,7 @@ def start(
         insert(run_members),
         [{"run_id": run_id, "key": member.key, "name": member.name} for member in roster.members],
     )
-    notices.tell(connection, session_id)
+    notices.notify(connection, session_id)
     return run_id
 
 

@@ -39,7 +39,7 @@ from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 from service.database.tables import members, sessions
-from service.http.wakeups import Bell
+from service.http.wakeups import Wakeups
 from service.prediction import models
 from service.runs import loading
 from service.runs.machine.run import Run
@@ -322,7 +322,7 @@ def lose_memory(coordinator: Coordinator) -> None:
     """Do what the death of the process does: only the database is left."""
     state, context = coordinator.app.state, coordinator.context
     context.database.close()
-    state.runs = Runs(context.database, context.settings, Bell(), context.clock)
+    state.runs = Runs(context.database, context.settings, Wakeups(), context.clock)
 
 
 def loaded(coordinator: Coordinator, run: str) -> Run:

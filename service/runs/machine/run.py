@@ -44,7 +44,7 @@ from service.runs.machine.changes import (
     Ended,
     Proposed,
     Refused,
-    RepairAsked,
+    RepairRequested,
     Restarted,
     Returned,
 )
@@ -52,7 +52,7 @@ from service.runs.machine.plan import Ending, Status
 from service.runs.machine.stages import Broadcast, Metrics, Position, SumPlan
 from service.runs.machine.state import RunState
 
-Said = Advert | Boxes | Certification | Reveal | Repair | Abandonment
+MemberMessage = Advert | Boxes | Certification | Reveal | Repair | Abandonment
 """What members say, apart from their vectors."""
 
 
@@ -71,7 +71,7 @@ class Run(RunState):
 
     # -- what members say
 
-    def take(self, speaker: bytes, message: Said, now: float) -> bool:
+    def take(self, speaker: bytes, message: MemberMessage, now: float) -> bool:
         """Accept what a member says, or refuse it by an error; say whether it is new."""
         self._check_speaker(speaker, message)
         if isinstance(message, Advert):
@@ -100,7 +100,7 @@ class Run(RunState):
         slot = self.epoch.slot
         return slot if slot.check_header(header) else None
 
-    def _check_speaker(self, speaker: bytes, message: Said | Upload) -> None:
+    def _check_speaker(self, speaker: bytes, message: MemberMessage | Upload) -> None:
         if isinstance(message, Advert):
             said_by = message.identity
         else:
@@ -146,7 +146,7 @@ class Run(RunState):
         if now < self.repair_at:
             return None
         self.repairing = True
-        return RepairAsked()
+        return RepairRequested()
 
     def _restart(self, now: float) -> Restarted:
         """Begin a new epoch; a sum that was under way counts as released."""

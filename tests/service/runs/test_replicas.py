@@ -16,7 +16,7 @@ from service.database.tables import leases
 from service.http.tokens import Role, issue
 from service.runs import notices
 from service.runs.leases import Leases
-from service.runs.notices import Listener
+from service.runs.notices import NoticeListener
 from service.settings import Settings
 from tests.postgres import Postgres
 from tests.service.coordinator import Clock, Coordinator
@@ -133,7 +133,9 @@ class Ear:
     def __init__(self, own: Coordinator, another: Coordinator) -> None:
         self.told: Queue[str] = Queue()
         self._another = another
-        self._listener = Listener(own.context.database, self.told.put, own=runs_of(own).replica)
+        self._listener = NoticeListener(
+            own.context.database, self.told.put, own=runs_of(own).replica
+        )
 
     def __enter__(self) -> Self:
         self._listener.start()
@@ -153,7 +155,7 @@ class Ear:
 
 def tell(replica: Coordinator, session: str) -> None:
     with replica.context.database.changing() as connection:
-        notices.tell(connection, session, sender=runs_of(replica).replica)
+        notices.notify(connection, session, sender=runs_of(replica).replica)
 
 
 def test_a_replica_hears_what_another_has_committed_and_not_itself(
@@ -162,7 +164,7 @@ def test_a_replica_hears_what_another_has_committed_and_not_itself(
     one, other = two
     with Ear(other, one) as ear:
         with one.context.database.engine.connect() as connection:
-            notices.tell(connection, "undone")
+            notices.notify(connection, "undone")
             connection.rollback()
         tell(other, "own")
         tell(one, "news")
