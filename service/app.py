@@ -13,6 +13,7 @@ from service.context import Clock, Context
 from service.contract.document import document
 from service.database import data_directory
 from service.database.database import Database
+from service.database.notices import NoticeListener
 from service.http.every_request import Envelope
 from service.http.metrics import Metrics, RequestMeter
 from service.http.problems import add_problem_handlers
@@ -37,7 +38,6 @@ from service.routes import (
     sessions,
 )
 from service.runs.engine import Engine
-from service.runs.notices import NoticeListener
 from service.runs.runs import Runs
 from service.runs.spool import Spool
 from service.settings import Settings

@@ -29,6 +29,7 @@ from kernels.rounds.site.site import Site
 from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
 from privacy.identity import Identity
+from service import models
 from service.database.tables import invitations, members, run_metrics, runs
 from service.database.tables import sessions as session_table
 from service.database.tables import tokens as token_table
@@ -36,7 +37,6 @@ from service.errors import NotFound
 from service.http import tokens
 from service.http.access import APPROVED, PENDING, ModelAccess
 from service.http.tokens import Role
-from service.prediction import models
 from service.runs import saving, starting
 from service.runs.machine import stages
 from service.runs.machine.plan import Status

@@ -29,12 +29,11 @@ from privacy.requests import SCHEME, SignedRequest, host_of
 from service.context import Context, Here
 from service.database.tables import members
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
-from service.http import tokens
+from service.http import sign_in, tokens
 from service.http.declarations import ADMIN, CALLER, MEMBER, declares
 from service.http.nonces import remember
 from service.http.problems import UNBELIEVED
 from service.http.tokens import Role, Token
-from service.page import sign_in
 from service.settings import is_loopback
 
 PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"

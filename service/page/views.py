@@ -18,9 +18,9 @@ from kernels.model.methods import FEDBNR
 from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
+from service import models
 from service.http.access import APPROVED
 from service.page.plots import calibration_plot, steps_plot
-from service.prediction import models
 from service.prediction.methods import served
 from service.runs import rows as run_rows
 from service.runs.rows import RunRow

@@ -24,12 +24,13 @@ from kernels.model.methods import FEDBNR, committee_method
 from kernels.model.model import Model, known
 from kernels.model.prediction import Predictions
 from kernels.tables.schema import Schema
+from service import models
 from service.context import Clock
 from service.database.database import Database
 from service.errors import NotFound, TableTooLong, VarianceWithheld
 from service.http.access import ModelAccess
 from service.http.rate_limits import RateLimits
-from service.prediction import methods, models
+from service.prediction import methods
 from service.prediction.loaded_models import LoadedModels
 from service.prediction.open_ensembles import OpenEnsembles
 from service.settings import Settings

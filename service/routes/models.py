@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from kernels.model.card import Card
+from service import models
 from service.context import Here
 from service.errors import AliasInvalid, NotFound, VarianceWithheld
 from service.http.access import Admin, Reader
@@ -13,7 +14,7 @@ from service.http.bodies import json_body
 from service.http.declarations import BINARY_CONTENT, declares
 from service.http.request_models import RequestModel
 from service.http.times import iso_time
-from service.prediction import methods, models
+from service.prediction import methods
 from service.prediction.prediction import withheld
 from service.routes.parts import PredictorHere
 from service.runs import open_samples

@@ -14,6 +14,7 @@ from kernels.rounds.ensemble.open_ensemble import OpenSamples, most_octets, open
 from kernels.rounds.program import Program
 from privacy.errors import WrongBody
 from service.context import Context, Here
+from service.database import notices
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -30,7 +31,7 @@ from service.http.bodies import BodyStream, announced_size, in_time
 from service.http.declarations import BINARY_CONTENT, declares
 from service.http.times import iso_time
 from service.routes.parts import PredictorHere, SpoolHere
-from service.runs import notices, open_samples, rows
+from service.runs import open_samples, rows
 
 router = APIRouter()
 

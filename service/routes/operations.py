@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from sqlalchemy import text
+from sqlalchemy import select
 
 from service import readiness
 from service.context import Here
@@ -13,6 +13,7 @@ from service.errors import NotAllowed, NotAuthenticated, NotReady
 from service.http.access import require_admin
 from service.http.declarations import ADMIN, declares
 from service.routes.parts import EngineHere, MetricsHere, PredictorHere, RunsHere
+from service.runs import figures
 
 router = APIRouter(tags=["operators"])
 
@@ -43,7 +44,7 @@ def _scraper(request: Request, here: Here) -> None:
 def healthz(here: Here) -> Health:
     """Say whether the coordinator and its database answer."""
     with here.database.reading() as connection:
-        connection.execute(text("SELECT 1"))
+        connection.execute(select(1))
     return Health("ok")
 
 
@@ -70,7 +71,7 @@ def readyz(here: Here, engine: EngineHere) -> Readiness:
 def metrics(
     _: Annotated[None, Depends(_scraper)],
     here: Here,
-    figures: MetricsHere,
+    gathered: MetricsHere,
     engine: EngineHere,
     runs: RunsHere,
     predictor: PredictorHere,
@@ -85,5 +86,6 @@ def metrics(
         "runs_at_work": engine.at_work,
     }
     with here.database.reading() as connection:
-        told = figures.text(connection, queues)
-    return Response(told, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        found = figures.count(connection)
+    text = gathered.text(runs=found.runs, sums=found.sums, sessions=found.sessions, queues=queues)
+    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

@@ -15,10 +15,11 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from service.context import Context, Here
 from service.errors import NotFound
+from service.http import sign_in
 from service.http.bodies import read_unsigned
 from service.http.times import iso_time
 from service.http.tokens import Issued, Token
-from service.page import sign_in, views
+from service.page import views
 from service.routes.parts import RunsHere
 from service.runs.runs import Runs
 

@@ -7,13 +7,13 @@ from unicodedata import normalize
 from fastapi import APIRouter, Request, status
 
 from service.context import Here
+from service.database import notices
 from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.http.access import Admin
 from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.times import iso_time
 from service.routes.parts import RunsHere
-from service.runs import notices
 from service.sessions import invitations, members, sessions
 from service.sessions.invitations import Invitation, NewInvitation
 from service.sessions.members import MemberRow, NewStatus

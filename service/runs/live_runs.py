@@ -12,10 +12,11 @@ from threading import Lock
 
 from sqlalchemy import Connection, bindparam, select
 
+from service.database import notices
 from service.database.database import Database
 from service.database.tables import runs
 from service.errors import NotFound, RunEnded
-from service.runs import loading, notices, saving
+from service.runs import loading, saving
 from service.runs.machine.changes import Change
 from service.runs.machine.plan import OPEN
 from service.runs.machine.run import Run

@@ -10,7 +10,7 @@ shown: what is under way, or sent again, is refused afterwards. The octets are d
 import hashlib
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from kernels.rounds.ensemble.open_ensemble import OpenSamples, open_stage
 from kernels.rounds.program import Program
@@ -121,13 +121,6 @@ def withdraw(connection: Connection, session_id: str, key: bytes, *, now: float)
     connection.execute(update(open_samples).where(own).values(body=None))
     still = own & open_samples.c.withdrawn_at.is_(None)
     connection.execute(update(open_samples).where(still).values(withdrawn_at=now))
-
-
-def remove(connection: Connection, model_id: str) -> None:
-    """Delete what was shown for a model that is about to be deleted; withdrawals stay."""
-    made_it = select(models.c.run_id).where(models.c.id == model_id).scalar_subquery()
-    shown = (open_samples.c.run_id == made_it) & open_samples.c.withdrawn_at.is_(None)
-    connection.execute(delete(open_samples).where(shown))
 
 
 def present(connection: Connection, model_id: str) -> Present:

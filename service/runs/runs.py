@@ -28,11 +28,12 @@ from privacy.securesum.messages import (
     Reveal,
     Upload,
 )
+from service.database import notices
 from service.database.database import Database
 from service.database.tables import runs
 from service.errors import NotFound, RunEnded
 from service.http.wakeups import Wakeups
-from service.runs import notices, saving
+from service.runs import saving
 from service.runs.leases import Leases
 from service.runs.live_runs import LiveRuns, Transaction
 from service.runs.machine.items import Item, item_for

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, and_, bindparam, delete, insert, select, upda
 from kernels import storage
 from kernels.strict_json import encode_json
 from privacy.securesum.messages import Advert, Boxes, Upload
+from service import models
 from service.database.tables import (
     WHOLE_EPOCH,
     broadcasts,
@@ -19,7 +20,6 @@ from service.database.tables import (
     slot_totals,
     slots,
 )
-from service.prediction import models
 from service.runs.machine.changes import (
     Began,
     Change,

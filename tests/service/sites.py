@@ -38,9 +38,9 @@ from privacy.securesum.messages import (
 from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
+from service import models
 from service.database.tables import members, sessions
 from service.http.wakeups import Wakeups
-from service.prediction import models
 from service.runs import loading
 from service.runs.machine.run import Run
 from service.runs.runs import Runs
