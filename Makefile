@@ -40,7 +40,7 @@ format: $(INSTALLED)
 
 # Writes the published contract anew; a test compares it with the application.
 contract: $(INSTALLED)
-	$(BIN)/python -m service.contract.export > openapi/openapi.json
+	$(BIN)/python -m service.export_contract > openapi/openapi.json
 
 # `make bench` lists the benchmarks; `make bench BENCHMARK="statistics --quick"` runs one.
 bench: $(INSTALLED) $(PEERS_INSTALLED)

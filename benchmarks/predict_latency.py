@@ -40,6 +40,7 @@ from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.tables.arrow_cells import as_labels
 from kernels.tables.schema import Schema
+from service import models
 from service.app import create_app
 from service.database import tables
 from service.database.database import Database
@@ -47,7 +48,6 @@ from service.http import tokens
 from service.http.access import Caller
 from service.http.bodies import read_unsigned
 from service.http.tokens import Role
-from service.prediction import models
 from service.prediction.arrow_stream import ARROW, write_table
 from service.settings import Settings
 

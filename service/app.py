@@ -13,13 +13,13 @@ from service.context import Clock, Context
 from service.contract.document import document
 from service.database import data_directory
 from service.database.database import Database
+from service.database.notices import NoticeListener
 from service.http.every_request import Envelope
-from service.http.metrics import Measured, Metrics
+from service.http.metrics import Metrics, RequestMeter
 from service.http.problems import add_problem_handlers
-from service.http.wakeups import Bell
+from service.http.wakeups import Wakeups
 from service.prediction.prediction import Predictor
 from service.routes import (
-    anyone,
     callers,
     console,
     events,
@@ -30,6 +30,7 @@ from service.routes import (
     operations,
     page,
     predict,
+    protocol,
     public_sets,
     roster,
     rounds,
@@ -37,7 +38,6 @@ from service.routes import (
     sessions,
 )
 from service.runs.engine import Engine
-from service.runs.notices import Listener
 from service.runs.runs import Runs
 from service.runs.spool import Spool
 from service.settings import Settings
@@ -57,7 +57,7 @@ _ROUTERS = tuple(
         membership,
         rounds,
         open_samples,
-        anyone,
+        protocol,
         operations,
         console,
         page,
@@ -91,16 +91,16 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.predictor = Predictor(
             settings, database, clock, count=app.state.metrics.predicted.inc
         )
-        app.state.runs = Runs(database, settings, Bell(), clock)
+        app.state.runs = Runs(database, settings, Wakeups(), clock)
         app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)
-        bell, predictor = app.state.runs.bell, app.state.predictor
+        wakeups, predictor = app.state.runs.wakeups, app.state.predictor
 
-        def heard(session_id: str) -> None:
-            bell.ring(session_id)
+        def on_notice(session_id: str) -> None:
+            wakeups.wake(session_id)
             predictor.close(session_id)
 
-        listener = Listener(database, heard, own=app.state.runs.replica)
+        listener = NoticeListener(database, on_notice, own=app.state.runs.replica)
         engine.start()
         listener.start()
         yield
@@ -112,7 +112,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
     app = _Application(lifespan=lifespan, openapi_url=None)
     app.state.metrics = Metrics()
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
-    app.add_middleware(Measured, metrics=app.state.metrics)
+    app.add_middleware(RequestMeter, metrics=app.state.metrics)
     add_problem_handlers(app)
     app.state.templates = page.templates()
     # First, for paths are tried in this order and most requests are these.

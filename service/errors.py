@@ -37,7 +37,8 @@
     ├── PrivacyIncomplete         privacy.incomplete        422
     ├── ProtocolMismatch          protocol.mismatch         426, with `newest` and `oldest`
     ├── SettingsError             settings.invalid          (at the start, never over HTTP)
-    └── DirectoryInUse            data_dir.in_use           (likewise)
+    ├── DirectoryInUse            data_dir.in_use           (likewise)
+    └── DatabaseOfAnotherVersion  database.other_version    (likewise)
 
 Each has a stable `code`, an HTTP `status`, a sentence that says what is wrong with which value and
 what to do. `service.http.problems` makes RFC 9457 documents of them, and of the errors of `kernels`
@@ -300,3 +301,9 @@ class DirectoryInUse(ServiceError):
     """Another coordinator runs on this data directory."""
 
     code = "data_dir.in_use"
+
+
+class DatabaseOfAnotherVersion(ServiceError):
+    """The database has tables that another version of veilgp has made."""
+
+    code = "database.other_version"

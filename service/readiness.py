@@ -11,19 +11,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from cryptography import x509
-from sqlalchemy import Connection, text
+from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from service.database import schema_version
 from service.database.database import Database
 from service.settings import Settings
 
 LEAST_FREE = 512 << 20
 """Octets of disk below which a coordinator should get no new work: uploads are spooled."""
-_MIGRATIONS = Path(__file__).parent / "database" / "migrations"
 _SOON_DAYS = 14
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
 """No clock that is right is before this."""
@@ -82,11 +80,11 @@ def everything(settings: Settings, *, now: float) -> Iterator[Check]:
 
 def of_database(database: Database) -> Iterator[Check]:
     """Check that the database answers, and has the form that this version knows."""
-    head = ScriptDirectory(str(_MIGRATIONS)).get_current_head()
+    head = schema_version.newest()
     try:
         with database.reading() as connection:
             connection.execute(text("SELECT 1"))
-            found = _revision(connection)
+            found = schema_version.revision(connection)
     except SQLAlchemyError as error:
         yield Check(
             "database",
@@ -101,8 +99,9 @@ def of_database(database: Database) -> Iterator[Check]:
         yield Check(
             "migrations",
             f"the database is at {found or 'nothing'}, this version at {head}",
-            "start the coordinator once with `veilgp serve`, which migrates; if the database is "
-            "the newer one, upgrade veilgp",
+            "start the coordinator once with `veilgp serve`, which migrates"
+            if schema_version.is_known(found)
+            else "run the version of veilgp that wrote it, or begin with an empty database",
         )
 
 
@@ -182,7 +181,3 @@ def of_public_url(settings: Settings) -> Check:
     if url.startswith("http://"):
         return Check("public URL", f"{url} is not https", "hospitals refuse it: give an https one")
     return Check("public URL", url)
-
-
-def _revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()

@@ -30,6 +30,7 @@ from kernels.rounds.site.site import Site
 from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
 from privacy.identity import Identity
+from service import models
 from service.database.tables import invitations, members, run_metrics, runs
 from service.database.tables import sessions as session_table
 from service.database.tables import tokens as token_table
@@ -37,11 +38,9 @@ from service.errors import NotFound
 from service.http import tokens
 from service.http.access import APPROVED, PENDING, ModelAccess
 from service.http.tokens import Role
-from service.prediction import models
-from service.runs import starting
-from service.runs import storage as run_storage
+from service.runs import saving, starting
 from service.runs.machine import stages
-from service.runs.machine.run import Status
+from service.runs.machine.plan import Status
 from service.runs.machine.stages import Metrics, Position
 from service.sessions import public_sets, sessions
 from service.sessions.sessions import NewSession, Session
@@ -140,7 +139,7 @@ def seed(connection: Connection, *, now: float) -> None:
     _session(connection, FAILED, "Sample, failed", now)
     _start(connection, FAILED, FAILED_RUN, now)
     detail = "Sylt had not answered by the deadline."
-    run_storage.give_up(connection, FAILED_RUN, code="run.deadline", detail=detail, now=now)
+    saving.give_up(connection, FAILED_RUN, code="run.deadline", detail=detail, now=now)
     _session(connection, NEW, "Sample, new", now, approved=())
     _add_member(connection, NEW, PENDING_HOSPITAL, PENDING, now)
     connection.execute(

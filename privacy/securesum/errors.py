@@ -87,7 +87,20 @@
 A message names members by fingerprint or rank, and never carries a key, a share or a value.
 """
 
+from collections.abc import Iterable
+
 from privacy.errors import PrivacyError
+
+
+class AboutMembers(Exception):
+    """What a sum fails by because of members, whom it knows by their ranks in the epoch.
+
+    Whoever knows their names looks them up by `ranks`, not in the sentence.
+    """
+
+    def __init__(self, detail: str, *, ranks: Iterable[int]) -> None:
+        super().__init__(detail)
+        self.ranks = tuple(ranks)
 
 
 class SecureSumError(PrivacyError):
@@ -564,19 +577,19 @@ class WrongShare(CollectionError):
     code = "collection.share"
 
 
-class BadDealer(CollectionError):
+class BadDealer(AboutMembers, CollectionError):
     """Declared shares that do not give the committed key: their dealer is at fault."""
 
     code = "collection.dealer"
 
 
-class KeysMissing(CollectionError):
+class KeysMissing(AboutMembers, CollectionError):
     """Self keys that are neither revealed nor recoverable yet."""
 
     code = "collection.keys_missing"
 
 
-class PairKeysOwed(CollectionError):
+class PairKeysOwed(AboutMembers, CollectionError):
     """A silent survivor still owes the pair keys of a dropped member: the sum waits."""
 
     code = "collection.pair_keys"

@@ -392,7 +392,8 @@ class Summation:
         silent, dropped = self.silent, self.dropped
         if silent and dropped:
             raise PairKeysOwed(
-                f"Silent ranks {_few(silent)} owe pair keys for the dropped {_few(dropped)}."
+                f"Silent ranks {_few(silent)} owe pair keys for the dropped {_few(dropped)}.",
+                ranks=silent,
             )
         subtract = [self._self_key(rank) for rank in silent]
         add: list[bytes] = []
@@ -408,7 +409,8 @@ class Summation:
         if len(shares) < self.epoch.quorum:
             raise KeysMissing(
                 f"Rank {dealer} is silent, and {len(shares)} of {self.epoch.quorum} shares of its "
-                f"key are here. Dealers of unreadable shares: {_few(tuple(self.accused))}."
+                f"key are here. Dealers of unreadable shares: {_few(tuple(self.accused))}.",
+                ranks=sorted({dealer, *self.accused}),
             )
         by_point = {share_point(rank): share for rank, share in shares}
         points = tuple(by_point)
@@ -419,7 +421,10 @@ class Summation:
         except SharingError:
             key = b""
         if not check_commitment(key, self.context, dealer, self._uploads[dealer].commitment):
-            raise BadDealer(f"The shares that rank {dealer} dealt do not give its committed key.")
+            raise BadDealer(
+                f"The shares that rank {dealer} dealt do not give its committed key.",
+                ranks=(dealer,),
+            )
         return key
 
     # -- what all messages have in common

@@ -1,6 +1,6 @@
-"""The contract as an OpenAPI document: what FastAPI sees of the routes, and what they state.
+"""The contract as an OpenAPI document: what FastAPI sees of the routes, and what they declare.
 
-FastAPI knows paths, parameters and answers. The rest is collected from `service.contract.stated`
+FastAPI knows paths, parameters and answers. The rest is collected from `service.http.declarations`
 along the dependencies of each route: bodies, who may ask, and every problem by status and code.
 Examples and links come from `service.contract.examples` and `service.contract.links`, by operation
 id. Generated clients take their method names from these ids, so each route declares its own
@@ -13,16 +13,14 @@ from importlib.metadata import version
 from inspect import getdoc
 from typing import Any
 
-from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from service.contract.examples import EXAMPLES
 from service.contract.links import LINKS
-from service.contract.stated import Stated, stated
 from service.errors import ProtocolMismatch, RateExceeded, ServiceError
-from service.http.access import ADMIN, CALLER, MEMBER
+from service.http.declarations import ADMIN, CALLER, MEMBER, declarations_of
 from service.http.problems import WRONG_FIELDS, Error, problem, status_of
 
 Json = dict[str, Any]
@@ -127,7 +125,7 @@ def document(routes: Sequence[APIRoute]) -> Json:
 
 def _complete(operation: Json, route: APIRoute) -> None:
     identifier = operation["operationId"]
-    everything = list(_stated(route.dependant))
+    everything = list(declarations_of(route.dependant))
     errors: set[type[Error]] = {ProtocolMismatch}
     for each in everything:
         errors.update(_with_subclasses(each.errors))
@@ -202,19 +200,15 @@ def _example(status: int, codes: Mapping[str, str]) -> Json:
 
 
 def _bodies(routes: Sequence[APIRoute]) -> Json:
-    kinds = {each.body for route in routes for each in _stated(route.dependant) if each.body}
+    kinds = {
+        each.body for route in routes for each in declarations_of(route.dependant) if each.body
+    }
     ordered = sorted(kinds, key=lambda kind: kind.__name__)
     _, schemas = models_json_schema(
         [(kind, "validation") for kind in ordered], ref_template=_REFERENCE
     )
     definitions: Json = schemas["$defs"]
     return definitions
-
-
-def _stated(dependant: Dependant) -> Iterator[Stated]:
-    yield stated(dependant.call)
-    for each in dependant.dependencies:
-        yield from _stated(each)
 
 
 def _with_subclasses(errors: Sequence[type[Error]]) -> Iterator[type[Error]]:

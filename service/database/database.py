@@ -9,18 +9,15 @@ by `SELECT … FOR UPDATE`, and exclude nobody else. A commit is on disk when it
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import OperationalError
 
+from service.database import schema_version
 from service.errors import SettingsError
 
-_MIGRATIONS = Path(__file__).parent / "migrations"
 _BUSY_S = 30
 _KEPT = 48
 """Connections to SQLite that stay open: one for each thread that may ask for one. Those beyond the
@@ -105,8 +102,6 @@ class Database:
 
         Replicas that start together wait for each other here.
         """
-        config = Config()
-        config.set_main_option("script_location", str(_MIGRATIONS))
         with self.engine.connect() as connection:
             if self.is_sqlite:
                 # A table that is rebuilt is dropped on the way: nothing may follow it.
@@ -114,11 +109,13 @@ class Database:
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
                 _take(connection, _MIGRATING)
-            config.attributes["connection"] = connection
-            command.upgrade(config, "head")
-            connection.commit()
-            if self.is_sqlite:
-                connection.exec_driver_sql("PRAGMA foreign_keys=ON")
+            try:
+                schema_version.upgrade(connection)
+                connection.commit()
+            finally:
+                connection.rollback()
+                if self.is_sqlite:
+                    connection.exec_driver_sql("PRAGMA foreign_keys=ON")
 
     def close(self) -> None:
         """Close all connections."""

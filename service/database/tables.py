@@ -48,6 +48,9 @@ _ID = String(36)
 # SQLite counts by its row's own number, which has the type INTEGER and 64 bits.
 _COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
+WHOLE_EPOCH = -1
+"""The slot of a message about the epoch as a whole."""
+
 sessions = Table(
     "sessions",
     metadata,
@@ -182,7 +185,7 @@ run_messages = Table(
     Column("id", _COUNTER, primary_key=True, autoincrement=True),
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("epoch", Integer, nullable=False),
-    # −1 for what is said about the epoch as a whole.
+    # Or WHOLE_EPOCH.
     Column("slot", Integer, nullable=False),
     Column("kind", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),

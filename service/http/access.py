@@ -1,13 +1,13 @@
 """Who asks, as types for the signatures of routes.
 
-    Admin       an admin's token
-    Watcher     the same, or a browser in which an admin has signed in: who may see how runs go
-    Caller      a caller's token, or an admin's
-    Member      an approved member of the session in the path, by a signed request
-    Enrolled    the same, or one that still waits for approval
-    Rostered    the same, or one that is suspended: who may withdraw what is its own
-    Enrolling   whoever signed the request, with a key that may be unknown
-    Reader      an admin, a caller, or an approved member of any session: who may read a model
+    Admin            an admin's token
+    Watcher          the same, or a browser in which an admin has signed in: who may see how runs go
+    Caller           a caller's token, or an admin's
+    ApprovedMember   an approved member of the session in the path, by a signed request
+    EnrolledMember   the same, or one that still waits for approval
+    AnyMember        the same, or one that is suspended: who may withdraw what is its own
+    Signer           whoever signed the request, with a key that may be unknown
+    Reader           an admin, a caller, or an approved member of any session: who may read a model
 
 Checks come before the body is read; a body that was signed is checked by `service.http.bodies`. A
 path names its session `{session_id}`. A session that the one who asks is no member of is answered
@@ -27,14 +27,13 @@ from sqlalchemy import bindparam, select
 from privacy.errors import BadSignature
 from privacy.requests import SCHEME, SignedRequest, host_of
 from service.context import Context, Here
-from service.contract.stated import states
 from service.database.tables import members
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
-from service.http import tokens
+from service.http import sign_in, tokens
+from service.http.declarations import ADMIN, CALLER, MEMBER, declares
 from service.http.nonces import remember
 from service.http.problems import UNBELIEVED
 from service.http.tokens import Role, Token
-from service.page import sign_in
 from service.settings import is_loopback
 
 PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"
@@ -44,9 +43,6 @@ _MEMBER = select(members.c.name, members.c.status).where(
     members.c.session_id == bindparam("session_id"), members.c.key == bindparam("key")
 )
 _HOST = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
-
-ADMIN, CALLER, MEMBER = "admin", "caller", "member"
-"""How the contract calls the ways to say who asks."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class MemberAccess:
     """The SHA-256 that the body must have."""
 
 
-@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
+@declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def require_admin(request: Request, here: Here) -> Token:
     """Give an admin's token, or refuse."""
     token = _token(request, here)
@@ -87,7 +83,7 @@ def require_admin(request: Request, here: Here) -> Token:
     return token
 
 
-@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
+@declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _watcher(request: Request, here: Here) -> Token:
     if "Authorization" in request.headers:
         return require_admin(request, here)
@@ -98,7 +94,7 @@ def _watcher(request: Request, here: Here) -> Token:
     return token
 
 
-@states(NotAuthenticated, security=(CALLER, ADMIN))
+@declares(NotAuthenticated, security=(CALLER, ADMIN))
 def _caller(request: Request, here: Here) -> ModelAccess:
     token = _token(request, here)
     if token.role is Role.ADMIN:
@@ -106,7 +102,7 @@ def _caller(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(names=token.models, caller_id=token.id)
 
 
-@states(NotAuthenticated, NotFound, *UNBELIEVED, security=(CALLER, ADMIN, MEMBER))
+@declares(NotAuthenticated, NotFound, *UNBELIEVED, security=(CALLER, ADMIN, MEMBER))
 def _reader(request: Request, here: Here) -> ModelAccess:
     if not request.headers.get("Authorization", "").startswith(SCHEME):
         return _caller(request, here)
@@ -124,8 +120,8 @@ def _reader(request: Request, here: Here) -> ModelAccess:
     return ModelAccess(sessions=sessions)
 
 
-@states(*UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
-def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
+@declares(*UNBELIEVED, NotFound, MemberSuspended, security=(MEMBER,))
+def _enrolled_member(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed, member = _on_roster(request, session_id, here)
     if member.status == SUSPENDED:
         raise MemberSuspended(
@@ -135,15 +131,17 @@ def _enrolled(request: Request, session_id: str, here: Here) -> MemberAccess:
     return member
 
 
-@states(*UNBELIEVED, NotFound, security=(MEMBER,))
-def _rostered(request: Request, session_id: str, here: Here) -> MemberAccess:
+@declares(*UNBELIEVED, NotFound, security=(MEMBER,))
+def _any_member(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed, member = _on_roster(request, session_id, here)
     _once(signed, here)
     return member
 
 
-@states(MemberPending)
-async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> MemberAccess:
+@declares(MemberPending)
+async def _approved_member(
+    member: Annotated[MemberAccess, Depends(_enrolled_member)],
+) -> MemberAccess:
     # No I/O: in the event loop, which spares every request a thread.
     if member.status != APPROVED:
         raise MemberPending(
@@ -153,8 +151,8 @@ async def _member(member: Annotated[MemberAccess, Depends(_enrolled)]) -> Member
     return member
 
 
-@states(*UNBELIEVED, security=(MEMBER,))
-def _enrolling(request: Request, here: Here) -> SignedRequest:
+@declares(*UNBELIEVED, security=(MEMBER,))
+def _signer(request: Request, here: Here) -> SignedRequest:
     # Its nonce is remembered with the enrolment: a stranger's request writes nothing.
     return _signed(request, here)
 
@@ -163,10 +161,10 @@ Admin = Annotated[Token, Depends(require_admin)]
 Watcher = Annotated[Token, Depends(_watcher)]
 Caller = Annotated[ModelAccess, Depends(_caller)]
 Reader = Annotated[ModelAccess, Depends(_reader)]
-Member = Annotated[MemberAccess, Depends(_member)]
-Enrolled = Annotated[MemberAccess, Depends(_enrolled)]
-Rostered = Annotated[MemberAccess, Depends(_rostered)]
-Enrolling = Annotated[SignedRequest, Depends(_enrolling)]
+ApprovedMember = Annotated[MemberAccess, Depends(_approved_member)]
+EnrolledMember = Annotated[MemberAccess, Depends(_enrolled_member)]
+AnyMember = Annotated[MemberAccess, Depends(_any_member)]
+Signer = Annotated[SignedRequest, Depends(_signer)]
 
 
 def _token(request: Request, here: Context) -> Token:
@@ -207,8 +205,8 @@ def _on_roster(
     """Give who signed, of any status; strangers leave nothing behind, not even a nonce."""
     signed = _signed(request, here)
     with here.database.reading() as connection:
-        asked = {"session_id": session_id, "key": signed.key}
-        row = connection.execute(_MEMBER, asked).one_or_none()
+        wanted = {"session_id": session_id, "key": signed.key}
+        row = connection.execute(_MEMBER, wanted).one_or_none()
     if row is None:
         raise NotFound("No such session.")
     return signed, MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
@@ -221,12 +219,12 @@ def _own_hosts(request: Request, here: Context) -> list[str]:
     signed for another coordinator is worthless here. On this machine itself it has another name.
     Without, it does not know its name, and takes the header's word.
     """
-    asked = request.headers.get("Host", "").lower()
+    host = request.headers.get("Host", "").lower()
     public = here.settings.public_url
     if public is None:
-        return [asked]
-    local = urlsplit(f"//{asked}").hostname if _HOST.fullmatch(asked) else None
-    return [*([asked] if local and is_loopback(local) else []), host_of(public)]
+        return [host]
+    local = urlsplit(f"//{host}").hostname if _HOST.fullmatch(host) else None
+    return [*([host] if local and is_loopback(local) else []), host_of(public)]
 
 
 def _once(signed: SignedRequest, here: Context) -> None:

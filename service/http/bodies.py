@@ -3,7 +3,7 @@
 A route names the JSON that it takes after the one who asks, and FastAPI resolves parameters in
 order: nothing is read for whom the first one refuses.
 
-    def create(admin: Admin, new: Annotated[NewSession, sent(NewSession)]) -> …
+    def create(admin: Admin, new: Annotated[NewSession, json_body(NewSession)]) -> …
 """
 
 import asyncio
@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from privacy.errors import WrongBody
 from privacy.requests import SCHEME, SignedRequest
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import BodyTooLarge, BodyTooSlow, LengthRequired
 from service.http.access import MemberAccess
-from service.http.request_models import Sent, refused
+from service.http.declarations import declares
+from service.http.request_models import RequestModel, refused
 
-T = TypeVar("T", bound=Sent)
+T = TypeVar("T", bound=RequestModel)
 
 _MOST_DIGITS = 30
 
@@ -37,10 +37,10 @@ async def read_body(request: Request, member: MemberAccess | SignedRequest, limi
     return body
 
 
-def sent(kind: type[T], *, limit: int | None = None) -> Any:
+def json_body(kind: type[T], *, limit: int | None = None) -> Any:
     """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
 
-    @states(BodyTooLarge, BodyTooSlow, body=kind)
+    @declares(BodyTooLarge, BodyTooSlow, body=kind)
     async def read_json(request: Request, here: Here) -> T:
         most = here.settings.max_body if limit is None else limit
         header = request.headers.get("Authorization", "")
@@ -56,7 +56,7 @@ def sent(kind: type[T], *, limit: int | None = None) -> Any:
     return Depends(read_json)
 
 
-def announced(request: Request, *, least: int = 0, most: int) -> int:
+def announced_size(request: Request, *, least: int = 0, most: int) -> int:
     """Give the size of a body that is streamed, refused if it is not announced, or beyond these."""
     size = _content_length(request)
     if size is None:
@@ -91,7 +91,7 @@ async def in_time(seconds: float) -> AsyncIterator[None]:
         ) from None
 
 
-class Octets:
+class BodyStream:
     """A request's body, taken from its front."""
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:

@@ -1,20 +1,19 @@
 """Figures for Prometheus: requests, predictions, sums, runs, queues.
 
 Each application has a registry of its own. A label is a route, a method, a status: none names a
-session, a member, a model or a caller, and how long a member's requests take is not measured at
-all, for over few members that would be one hospital's figure (threats.md, A17).
+session, a member, a model or a caller. Requests to routes that a member may call are not timed at
+all: over few members that would be one hospital's figure (threats.md, A17).
 """
 
+from collections.abc import Mapping
 from time import perf_counter
 
+from fastapi.routing import APIRoute
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from sqlalchemy import Connection, func, select
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.database.tables import runs, sessions
-from service.runs.machine.run import Status
+from service.http.declarations import MEMBER, declarations_of
 
-_OF_MEMBERS = ("service.routes.membership", "service.routes.rounds")
 _NO_ROUTE = "none"
 
 
@@ -31,7 +30,7 @@ class Metrics:
         )
         self.durations = Histogram(
             "veilgp_request_seconds",
-            "How long answers took; not measured for members.",
+            "How long answers took; not measured where members may ask.",
             ["method", "route"],
             registry=registry,
         )
@@ -46,20 +45,20 @@ class Metrics:
             registry=registry,
         )
 
-    def text(self, connection: Connection, queues: dict[str, int]) -> bytes:
-        """Give all figures as they are now, in Prometheus' text form."""
-        by_status = select(runs.c.status, func.count()).group_by(runs.c.status)
-        counted = {row.status: row[1] for row in connection.execute(by_status)}
-        for status in Status:
-            self._runs.labels(status.value).set(counted.get(status.value, 0))
-        self._sums.set(connection.execute(select(func.sum(runs.c.sums))).scalar() or 0)
-        self._sessions.set(connection.execute(select(func.count(sessions.c.id))).scalar() or 0)
+    def text(
+        self, *, runs: Mapping[str, int], sums: int, sessions: int, queues: Mapping[str, int]
+    ) -> bytes:
+        """Return all figures as they are now, in Prometheus' text form; runs are by status."""
+        for status, count in runs.items():
+            self._runs.labels(status).set(count)
+        self._sums.set(sums)
+        self._sessions.set(sessions)
         for queue, length in queues.items():
             self._queues.labels(queue).set(length)
         return generate_latest(self.registry)
 
 
-class Measured:
+class RequestMeter:
     """Counts every request by its route, not by its path: paths have ids in them."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
@@ -84,8 +83,15 @@ class Measured:
         finally:
             method, route = _method(scope["method"]), route_of(scope)
             self._metrics.requests.labels(method, route, status).inc()
-            if getattr(scope.get("endpoint"), "__module__", None) not in _OF_MEMBERS:
+            if not admits_members(scope.get("route")):
                 self._metrics.durations.labels(method, route).observe(perf_counter() - began)
+
+
+def admits_members(route: object) -> bool:
+    """Whether a member may call a route, by what its dependencies declare."""
+    return isinstance(route, APIRoute) and any(
+        MEMBER in each.security for each in declarations_of(route.dependant)
+    )
 
 
 def route_of(scope: Scope) -> str:

@@ -116,9 +116,9 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(DataError)
     def of_database(_: Request, error: DataError) -> JSONResponse:
-        if "NUL" not in str(error.orig):
-            raise error
         # The one character that PostgreSQL's text does not have, in a path or a field.
+        if not _has_nul(error.params):
+            raise error
         return problem(422, WRONG_FIELDS, "No name or text here has a NUL character.")
 
     @app.exception_handler(HTTPException)
@@ -129,6 +129,18 @@ def add_problem_handlers(app: FastAPI) -> None:
             str(error.detail),
             headers=error.headers,
         )
+
+
+def _has_nul(parameters: object) -> bool:
+    """Whether a NUL is in a text among the parameters of one statement, or of many."""
+    match parameters:
+        case str():
+            return "\0" in parameters
+        case Mapping():
+            return any(map(_has_nul, parameters.values()))
+        case list() | tuple():
+            return any(map(_has_nul, parameters))
+    return False
 
 
 def _challenge(scheme: str) -> Mapping[str, str]:

@@ -12,10 +12,10 @@ from service.context import Clock
 from service.errors import RateExceeded
 
 
-class Rates:
+class RateLimits:
     """Buckets of `per_minute` rows that fill up within a minute.
 
-    >>> rates = Rates(per_minute=60, clock=lambda: 0.0)
+    >>> rates = RateLimits(per_minute=60, clock=lambda: 0.0)
     >>> rates.charge("a caller", 60)
     >>> rates.charge("a caller", 2)
     Traceback (most recent call last):

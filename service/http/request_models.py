@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from kernels.strict_json import parse_json
 
 
-class Sent(BaseModel):
+class RequestModel(BaseModel):
     """JSON that comes from outside: unknown fields and types that only resemble are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)

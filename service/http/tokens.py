@@ -2,7 +2,7 @@
 
     vgp_admin_…     everything
     vgp_caller_…    `/predict` on the models that it names
-    vgp_page_…      reading the page, in a browser's cookie, for some hours (`service.page.sign_in`)
+    vgp_page_…      reading the page, in a browser's cookie, for some hours (`service.http.sign_in`)
 
 The prefix lets secret scanners recognise a token that has strayed into a repository. A token of
 this much entropy needs no slow hash: there is nothing to guess.

@@ -9,59 +9,59 @@ from contextlib import contextmanager
 from threading import Lock
 
 
-class Bell:
-    """One for each process; members of other sessions sleep on."""
+class Wakeups:
+    """One for each process; those who wait for other sessions sleep on."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._waiting: dict[str, set[Listener]] = {}
+        self._waiters: dict[str, set[Waiter]] = {}
 
-    def ring(self, session_id: str) -> None:
-        """Wake all who listen to a session."""
+    def wake(self, session_id: str) -> None:
+        """Wake all who wait for a session."""
         with self._lock:
-            listeners = tuple(self._waiting.get(session_id, ()))
-        for listener in listeners:
-            listener.wake()
+            waiters = tuple(self._waiters.get(session_id, ()))
+        for waiter in waiters:
+            waiter.wake()
 
     @property
-    def listeners(self) -> int:
+    def count(self) -> int:
         """How many wait, in all sessions."""
         with self._lock:
-            return sum(map(len, self._waiting.values()))
+            return sum(map(len, self._waiters.values()))
 
     @contextmanager
-    def listening(self, session_id: str) -> Iterator["Listener"]:
-        """Hear every ring from here on; look what there is after this, not before."""
-        listener = Listener()
+    def waiting(self, session_id: str) -> Iterator["Waiter"]:
+        """Be woken from here on; look what there is after this, not before."""
+        waiter = Waiter()
         with self._lock:
-            self._waiting.setdefault(session_id, set()).add(listener)
+            self._waiters.setdefault(session_id, set()).add(waiter)
         try:
-            yield listener
+            yield waiter
         finally:
             with self._lock:
-                self._waiting[session_id].discard(listener)
-                if not self._waiting[session_id]:
-                    del self._waiting[session_id]
+                self._waiters[session_id].discard(waiter)
+                if not self._waiters[session_id]:
+                    del self._waiters[session_id]
 
 
-class Listener:
+class Waiter:
     """One that waits, in the event loop in which it was made."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._rung = asyncio.Event()
+        self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Let `heard` return, now or when it is called next; from any thread."""
+        """Let `wait` return, now or when it is called next; from any thread."""
         # A loop that is closed has nobody left to wake.
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._rung.set)
+            self._loop.call_soon_threadsafe(self._woken.set)
 
-    async def heard(self, timeout_s: float) -> None:
-        """Wait for a ring, or as long."""
+    async def wait(self, timeout_s: float) -> None:
+        """Wait to be woken, at most `timeout_s` seconds."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._rung.wait()
+                await self._woken.wait()
         except TimeoutError:
             return
-        self._rung.clear()
+        self._woken.clear()

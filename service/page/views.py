@@ -18,14 +18,14 @@ from kernels.model.methods import FEDBNR
 from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
+from service import models
 from service.http.access import APPROVED
 from service.page.plots import calibration_plot, steps_plot
-from service.prediction import models
 from service.prediction.methods import served
 from service.runs import rows as run_rows
 from service.runs.rows import RunRow
 from service.sessions import members, presence, privacy_report, sessions
-from service.sessions.members import Member
+from service.sessions.members import MemberRow
 from service.sessions.privacy_report import PrivacyReport
 from service.sessions.sessions import Session
 
@@ -159,7 +159,7 @@ class View:
     """A session with all that is known of it."""
 
     session: Session
-    members: tuple[Member, ...]
+    members: tuple[MemberRow, ...]
     present: frozenset[str]
     run: ShownRun | None
     metrics: tuple[dict[str, Any], ...]

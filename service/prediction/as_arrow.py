@@ -22,13 +22,13 @@ from torch import Tensor
 
 from kernels.tables.arrow_cells import as_labels, as_numbers
 from kernels.tables.schema import Numeric, Schema
-from service.http.request_models import Sent
+from service.http.request_models import RequestModel
 from service.prediction.arrow_stream import column_of, read_table, write_table
 from service.prediction.as_json import ENSEMBLE, KIND, METHOD, Ensemble, Kind, Level, check_finite
 from service.prediction.prediction import Answer
 
 
-class Options(Sent):
+class QueryOptions(RequestModel):
     """What the query says."""
 
     model: str
@@ -38,10 +38,10 @@ class Options(Sent):
     ensemble: Ensemble | None = ENSEMBLE
 
 
-class AskedInArrow:
+class ArrowPredictRequest:
     """A table to predict."""
 
-    def __init__(self, table: pa.Table, options: Options) -> None:
+    def __init__(self, table: pa.Table, options: QueryOptions) -> None:
         self.model, self.rows = options.model, table.num_rows
         self.intervals, self.interval_kind = options.intervals, options.interval_kind
         self.method, self.ensemble = options.method, options.ensemble
@@ -62,7 +62,7 @@ class AskedInArrow:
         return columns
 
 
-def read(body: bytes, query: QueryParams) -> AskedInArrow:
+def read(body: bytes, query: QueryParams) -> ArrowPredictRequest:
     """Read a request; neither its body nor its query is trusted."""
     plain: dict[str, object] = {}
     for name in query:
@@ -73,13 +73,13 @@ def read(body: bytes, query: QueryParams) -> AskedInArrow:
         if not listed and len(given) > 1:
             plain[name] = given
     try:
-        options = Options.model_validate(plain)
+        options = QueryOptions.model_validate(plain)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False, include_context=False)
         raise RequestValidationError(
             [{**each, "loc": ("query", *each["loc"])} for each in found]
         ) from None
-    return AskedInArrow(read_table(body), options)
+    return ArrowPredictRequest(read_table(body), options)
 
 
 def _number(text: str) -> float | str:

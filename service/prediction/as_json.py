@@ -28,7 +28,7 @@ from kernels.model.prediction import Interval, Predictions
 from kernels.tables.problems import ROWS_SHOWN
 from kernels.tables.records import Records
 from kernels.tables.schema import Schema
-from service.http.request_models import Sent, read_table_json
+from service.http.request_models import RequestModel, read_table_json
 from service.prediction.prediction import Answer
 
 Numbers = list[float]
@@ -57,7 +57,7 @@ KIND: Any = Field(
 )
 
 
-class Asked(Sent):
+class PredictRequest(RequestModel):
     """A table to predict: `records` or `columns`, not both."""
 
     model: str = Field(description="The id of a model, or an alias.", examples=["stay"])
@@ -131,7 +131,7 @@ class WithheldOut(BaseModel):
     detail: str
 
 
-class Predicted(BaseModel):
+class PredictResponse(BaseModel):
     """The answer, in the order of the rows asked."""
 
     model: str = Field(description="The model's id, also where an alias was asked.")
@@ -151,13 +151,13 @@ class Predicted(BaseModel):
     withheld: WithheldOut | None
 
 
-def read(body: bytes) -> Asked:
+def read(body: bytes) -> PredictRequest:
     """Read a request; the body is not trusted."""
-    return read_table_json(Asked, body)
+    return read_table_json(PredictRequest, body)
 
 
 def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
-    """Write an answer as `Predicted`; floats survive it to the last bit."""
+    """Write an answer as `PredictResponse`; floats survive it to the last bit."""
     predictions, withheld = answer.predictions, answer.withheld
     targets = _means(predictions)
     if withheld is None:

@@ -9,11 +9,11 @@ from service.database.tables import aliases, models, token_models
 from service.database.tables import tokens as token_table
 from service.errors import NotFound
 from service.http import tokens
-from service.http.request_models import Name, Seconds, Sent
+from service.http.request_models import Name, RequestModel, Seconds
 from service.http.tokens import Issued, Role
 
 
-class NewCaller(Sent):
+class NewCaller(RequestModel):
     """Who asks, and which models (ids or aliases); without an expiry until revoked."""
 
     name: Name
@@ -22,7 +22,7 @@ class NewCaller(Sent):
 
 
 @dataclass(frozen=True)
-class Caller:
+class CallerRow:
     """What is known of a caller; the token is not."""
 
     id: str
@@ -33,7 +33,7 @@ class Caller:
     revoked_at: float | None
 
 
-def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[Caller, Issued]:
+def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[CallerRow, Issued]:
     """Make a caller for models that exist, and give its token for the one time it is shown."""
     known = set(connection.execute(select(models.c.id)).scalars())
     known |= set(connection.execute(select(aliases.c.alias)).scalars())
@@ -45,17 +45,17 @@ def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[Calle
         connection, Role.CALLER, new.name, now=now, expires_at=expires_at, models=new.models
     )
     named = tuple(sorted(set(new.models)))
-    return Caller(issued.id, new.name, named, now, expires_at, None), issued
+    return CallerRow(issued.id, new.name, named, now, expires_at, None), issued
 
 
-def every(connection: Connection) -> list[Caller]:
+def every(connection: Connection) -> list[CallerRow]:
     """Give all callers, also those that were revoked."""
     named: dict[str, list[str]] = {}
     for row in connection.execute(select(token_models).order_by(token_models.c.model)):
         named.setdefault(row.token_id, []).append(row.model)
     query = select(token_table).where(token_table.c.role == Role.CALLER)
     return [
-        Caller(
+        CallerRow(
             row.id,
             row.name,
             tuple(named.get(row.id, ())),

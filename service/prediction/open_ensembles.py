@@ -20,7 +20,7 @@ from service.runs.open_samples import Present
 
 
 @dataclass(frozen=True)
-class Serving:
+class ServedEnsemble:
     """The ensemble of those who show their samples, and of how many it could be."""
 
     session_id: str
@@ -36,10 +36,10 @@ class OpenEnsembles:
         self._database = database
         self._most = most
         self._lock = Lock()
-        self._kept: OrderedDict[str, Serving] = OrderedDict()
+        self._kept: OrderedDict[str, ServedEnsemble] = OrderedDict()
         self._drops = 0
 
-    def get(self, model_id: str, model: Model) -> Serving:
+    def get(self, model_id: str, model: Model) -> ServedEnsemble:
         """Give a model's ensemble as it is now."""
         drops = self._drops
         with self._database.reading() as connection:
@@ -58,7 +58,7 @@ class OpenEnsembles:
                 try:
                     read = open_samples.load(connection, model_id, who)
                     ensemble = OpenEnsemble.of(model, read.program, read.samples)
-                    kept = Serving(read.session_id, who, ensemble, read.cohort)
+                    kept = ServedEnsemble(read.session_id, who, ensemble, read.cohort)
                 except KernelsError as error:
                     raise ModelDamaged(
                         f"Samples of the model {model_id} are damaged in the coordinator's "

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, model_validator
 from kernels.model.methods import methods_of
 from kernels.model.model import Model
 from kernels.tables.schema import Numeric, Schema
-from service.http.request_models import Sent, read_table_json
+from service.http.request_models import RequestModel, read_table_json
 from service.prediction.as_json import Ensemble, check_finite
 from service.prediction.prediction import Answer
 
@@ -29,7 +29,7 @@ Datatype = Literal[
 ]  # fmt: skip
 
 
-class TensorIn(Sent):
+class TensorIn(RequestModel):
     """A column of the table."""
 
     name: str = Field(examples=["age"])
@@ -54,14 +54,14 @@ class TensorIn(Sent):
         return [row[0] for row in rows] if nested else rows
 
 
-class OutputIn(Sent):
+class OutputIn(RequestModel):
     """An output that is asked for."""
 
     name: Output
     parameters: Parameters = Field(default={})
 
 
-class InferIn(Sent):
+class InferIn(RequestModel):
     """A table to predict, as tensors; without `outputs`, all that may be had.
 
     `method` in `parameters`: by which of the model's methods. `ensemble`: distilled or open.
@@ -119,7 +119,7 @@ class TensorOut(BaseModel):
 
 
 class InferOut(BaseModel):
-    """The answer; `model_version` is the model's id, also where an alias was asked."""
+    """The answer; `model_version` is the model's id, also where an alias was request."""
 
     model_name: str
     model_version: str
@@ -158,11 +158,11 @@ def read(body: bytes) -> InferIn:
     return read_table_json(InferIn, body)
 
 
-def write(name: str, answer: Answer, asked: InferIn) -> bytes:
+def write(name: str, answer: Answer, request: InferIn) -> bytes:
     """Write an answer as `InferOut`; floats survive it to the last bit."""
     predictions, withheld = answer.predictions, answer.withheld
     check_finite(predictions)
-    wanted = [output.name for output in asked.outputs]
+    wanted = [output.name for output in request.outputs]
     if withheld is not None and "variance" in wanted:
         raise withheld
     if not wanted:
@@ -170,7 +170,7 @@ def write(name: str, answer: Answer, asked: InferIn) -> bytes:
     plain: dict[str, Any] = {
         "model_name": name,
         "model_version": answer.model_id,
-        **({} if asked.id is None else {"id": asked.id}),
+        **({} if request.id is None else {"id": request.id}),
         "parameters": {
             "method": predictions.method,
             **answer.about,

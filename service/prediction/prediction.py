@@ -15,22 +15,22 @@ Nothing here knows a format: tables come as columns by name, and answers are `Pr
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 from anyio import CapacityLimiter
-from fastapi import Depends, Request
 
 from kernels.model.card_sections import DISTILLED
 from kernels.model.methods import FEDBNR, committee_method
 from kernels.model.model import Model, known
 from kernels.model.prediction import Predictions
 from kernels.tables.schema import Schema
+from service import models
 from service.context import Clock
 from service.database.database import Database
 from service.errors import NotFound, TableTooLong, VarianceWithheld
 from service.http.access import ModelAccess
-from service.http.rate_limits import Rates
-from service.prediction import methods, models
+from service.http.rate_limits import RateLimits
+from service.prediction import methods
 from service.prediction.loaded_models import LoadedModels
 from service.prediction.open_ensembles import OpenEnsembles
 from service.settings import Settings
@@ -77,7 +77,7 @@ class Predictor:
         self._database = database
         self._models = LoadedModels(settings.models_in_memory)
         self._open = OpenEnsembles(database, settings.models_in_memory)
-        self._rates = Rates(per_minute=settings.caller_rows_per_minute, clock=clock)
+        self._rates = RateLimits(per_minute=settings.caller_rows_per_minute, clock=clock)
         self.threads = CapacityLimiter(os.cpu_count() or 1)
         """Predictions wait for each other here, and nothing else of the coordinator does."""
 
@@ -163,12 +163,3 @@ def withheld(
         f"This model was trained on fewer than {least} rows, and its variances would tell which "
         "rows those were: callers get means only. Who runs the coordinator can change that limit."
     )
-
-
-async def _predictor(request: Request) -> Predictor:
-    predictor: Predictor = request.app.state.predictor
-    return predictor
-
-
-Predicting = Annotated[Predictor, Depends(_predictor)]
-"""The coordinator's predictor."""

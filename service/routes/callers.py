@@ -6,13 +6,13 @@ from typing import Annotated
 from fastapi import APIRouter, status
 
 from service.context import Here
-from service.contract.stated import states
 from service.errors import NotFound
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
+from service.http.declarations import declares
 from service.http.times import iso_time
 from service.prediction import callers
-from service.prediction.callers import Caller, NewCaller
+from service.prediction.callers import CallerRow, NewCaller
 
 router = APIRouter(prefix="/callers", tags=["admins: callers"])
 
@@ -42,8 +42,10 @@ class CallerWithToken(ShownCaller):
     status_code=status.HTTP_201_CREATED,
     summary="Make a token for a caller",
 )
-@states(NotFound)
-def create(_: Admin, new: Annotated[NewCaller, sent(NewCaller)], here: Here) -> CallerWithToken:
+@declares(NotFound)
+def create(
+    _: Admin, new: Annotated[NewCaller, json_body(NewCaller)], here: Here
+) -> CallerWithToken:
     """Make a token for predictions of these models."""
     with here.database.changing() as connection:
         caller, issued = callers.create(connection, new, now=here.clock())
@@ -63,14 +65,14 @@ def every(_: Admin, here: Here) -> list[ShownCaller]:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Revoke a caller's token",
 )
-@states(NotFound)
+@declares(NotFound)
 def revoke(_: Admin, caller_id: str, here: Here) -> None:
     """Make a caller's token worthless at once."""
     with here.database.changing() as connection:
         callers.revoke(connection, caller_id, now=here.clock())
 
 
-def _shown(caller: Caller) -> ShownCaller:
+def _shown(caller: CallerRow) -> ShownCaller:
     return ShownCaller(
         id=caller.id,
         name=caller.name,

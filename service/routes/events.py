@@ -20,18 +20,19 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import NotFound
 from service.http.access import Watcher
+from service.http.declarations import declares
+from service.routes.parts import RunsHere
 from service.routes.runs import WatchedOut, watched
-from service.runs.runs import Running, Runs
+from service.runs.runs import Runs
 
 router = APIRouter(tags=["admins: runs"])
 
 HEARTBEAT_S = 15.0
 """A comment so often, or proxies think that the connection is dead."""
 LOOK_AGAIN_S = 2.0
-"""How long a change that rings no bell, such as another replica's, may stay unseen."""
+"""How long a change that wakes nobody, such as another replica's, may stay unseen."""
 LONGEST_S = 3600.0
 """Then it ends, and who connects again is asked again who they are."""
 
@@ -62,12 +63,12 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
     responses=_ANSWERS,
     response_class=StreamingResponse,
 )
-@states(NotFound)
+@declares(NotFound)
 async def follow(
     _: Watcher,
     run_id: UUID,
     here: Here,
-    runs: Running,
+    runs: RunsHere,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
     """Give the run's present state, and every further one until it has ended.
@@ -89,7 +90,7 @@ async def _states(run: WatchedOut, here: Context, runs: Runs) -> AsyncIterator[b
     loop = asyncio.get_running_loop()
     until = loop.time() + LONGEST_S
     told, told_at = None, loop.time()
-    with runs.bell.listening(run.session) as listener:
+    with runs.wakeups.waiting(run.session) as waiter:
         while loop.time() < until:
             event = _Event(run)
             if event.id != told:
@@ -100,7 +101,7 @@ async def _states(run: WatchedOut, here: Context, runs: Runs) -> AsyncIterator[b
                 yield b": still here\n\n"
             if run.ended_at is not None:
                 return
-            await listener.heard(LOOK_AGAIN_S)
+            await waiter.wait(LOOK_AGAIN_S)
             run = await run_in_threadpool(watched, here, runs, run.id)
 
 

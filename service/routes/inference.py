@@ -14,7 +14,6 @@ from sqlalchemy import text
 
 from kernels.errors import NotFitted, PredictionError, TableError
 from service.context import Here
-from service.contract.stated import states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -26,6 +25,7 @@ from service.errors import (
 )
 from service.http.access import Caller
 from service.http.bodies import read_unsigned
+from service.http.declarations import declares
 from service.prediction.open_inference import (
     InferIn,
     InferOut,
@@ -34,7 +34,7 @@ from service.prediction.open_inference import (
     read,
     write,
 )
-from service.prediction.prediction import Predicting
+from service.routes.parts import PredictorHere
 
 router = APIRouter(prefix="/v2", tags=["callers"])
 
@@ -54,13 +54,13 @@ class LiveOut(BaseModel):
 
 
 class ReadyOut(BaseModel):
-    """Whether it, or a model, can be asked."""
+    """Whether it, or a model, can be wanted."""
 
     ready: bool
 
 
 class ModelReadyOut(ReadyOut):
-    """Whether a model can be asked."""
+    """Whether a model can be wanted."""
 
     name: str
 
@@ -87,9 +87,9 @@ def ready(here: Here) -> ReadyOut:
 
 @router.get("/models/{name}", operation_id="getModelMetadata", summary="Describe a model")
 @router.get("/models/{name}/versions/{version}", include_in_schema=False)
-@states(NotFound, ModelDamaged)
+@declares(NotFound, ModelDamaged)
 def describe(
-    caller: Caller, name: str, predictor: Predicting, version: str | None = None
+    caller: Caller, name: str, predictor: PredictorHere, version: str | None = None
 ) -> ModelMetadata:
     """Say which tensors a model takes and gives."""
     model_id, model = predictor.find(caller, name, version=version)
@@ -100,9 +100,9 @@ def describe(
     "/models/{name}/ready", operation_id="checkModelReady", summary="Ask whether a model is ready"
 )
 @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
-@states(NotFound, ModelDamaged)
+@declares(NotFound, ModelDamaged)
 def model_ready(
-    caller: Caller, name: str, predictor: Predicting, version: str | None = None
+    caller: Caller, name: str, predictor: PredictorHere, version: str | None = None
 ) -> ModelReadyOut:
     """Say that a model is here and undamaged."""
     predictor.find(caller, name, version=version)
@@ -117,7 +117,7 @@ def model_ready(
     response_class=Response,
 )
 @router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
-@states(
+@declares(
     NotFound,
     VarianceWithheld,
     BodyTooLarge,
@@ -135,7 +135,7 @@ async def infer(
     name: str,
     request: Request,
     here: Here,
-    predictor: Predicting,
+    predictor: PredictorHere,
     version: str | None = None,
 ) -> Response:
     """Give mean and variance of every row and target."""
@@ -143,17 +143,17 @@ async def infer(
     body = await read_unsigned(request, here.settings.max_predict_body)
 
     def answer() -> bytes:
-        asked = read(body)
+        wanted = read(body)
         found = predictor.answer(
             caller,
             name,
-            asked.table,
-            rows=asked.rows,
-            method=asked.method,
-            ensemble=asked.ensemble,
+            wanted.table,
+            rows=wanted.rows,
+            method=wanted.method,
+            ensemble=wanted.ensemble,
             version=version,
         )
-        return write(name, found, asked)
+        return write(name, found, wanted)
 
     return Response(
         await to_thread.run_sync(answer, limiter=predictor.threads), media_type="application/json"

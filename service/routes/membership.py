@@ -8,7 +8,6 @@ from fastapi import APIRouter, Request, Response, status
 from privacy.identity import fingerprint
 from privacy.securesum.errors import SecureSumError
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import (
     InvitationInvalid,
     InvitationUsed,
@@ -17,11 +16,12 @@ from service.errors import (
     NotFound,
     RosterFull,
 )
-from service.http.access import APPROVED, PENDING, Enrolled, Enrolling, MemberAccess
-from service.http.bodies import sent
+from service.http.access import APPROVED, PENDING, EnrolledMember, MemberAccess, Signer
+from service.http.bodies import json_body
+from service.http.declarations import declares
 from service.http.every_request import PROTOCOL
 from service.http.long_poll import Wait, held_back
-from service.runs.runs import Running
+from service.routes.parts import RunsHere
 from service.sessions import invitations, members, sessions
 from service.sessions.invitations import NewMember
 from service.sessions.members import NewRefusal, Refusal
@@ -33,7 +33,7 @@ MAX_ENROLMENT = 4096
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownMember:
     """A member, as others are shown it."""
 
     name: str
@@ -42,7 +42,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Own(Known):
+class OwnMembership(KnownMember):
     """The member that asks."""
 
     status: str
@@ -68,8 +68,8 @@ class Membership:
 
     protocol: int
     session: JoinedSession
-    member: Own
-    roster: list[Known]
+    member: OwnMembership
+    roster: list[KnownMember]
 
 
 @router.post(
@@ -77,16 +77,16 @@ class Membership:
     operation_id="enrolMember",
     status_code=status.HTTP_201_CREATED,
     summary="Enrol by an invitation",
-    responses={200: {"model": Own, "description": "Enrolled before, by the same key."}},
+    responses={200: {"model": OwnMembership, "description": "Enrolled before, by the same key."}},
 )
-@states(InvitationInvalid, MemberSuspended, InvitationUsed, KeyKnown, RosterFull)
+@declares(InvitationInvalid, MemberSuspended, InvitationUsed, KeyKnown, RosterFull)
 def enrol(
     session_id: str,
-    signed: Enrolling,
-    new: Annotated[NewMember, sent(NewMember, limit=MAX_ENROLMENT)],
+    signed: Signer,
+    new: Annotated[NewMember, json_body(NewMember, limit=MAX_ENROLMENT)],
     here: Here,
     response: Response,
-) -> Own:
+) -> OwnMembership:
     """Enrol the signer's key by an invitation; the same again gives the same answer."""
     with here.database.changing() as connection:
         enrolment = invitations.accept(
@@ -99,7 +99,7 @@ def enrol(
 
 @router.get("/membership", operation_id="getMembership", summary="Show the membership")
 async def membership(
-    member: Enrolled, request: Request, here: Here, runs: Running, wait: Wait = 0.0
+    member: EnrolledMember, request: Request, here: Here, runs: RunsHere, wait: Wait = 0.0
 ) -> Membership:
     """Show the session, this member's place in it, and who else is approved.
 
@@ -107,7 +107,7 @@ async def membership(
     """
     return await held_back(
         request,
-        runs.bell,
+        runs.wakeups,
         member.session_id,
         wait,
         look=lambda: _membership(member, here),
@@ -133,7 +133,7 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
         ),
         member=_own(own.name, own.key, own.status),
         roster=[
-            Known(each.name, each.key.hex(), each.fingerprint)
+            KnownMember(each.name, each.key.hex(), each.fingerprint)
             for each in roster
             if each.status == APPROVED
         ],
@@ -146,9 +146,12 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Refuse what was asked for",
 )
-@states(NotFound, SecureSumError)
+@declares(NotFound, SecureSumError)
 def refuse(
-    member: Enrolled, new: Annotated[NewRefusal, sent(NewRefusal)], here: Here, runs: Running
+    member: EnrolledMember,
+    new: Annotated[NewRefusal, json_body(NewRefusal)],
+    here: Here,
+    runs: RunsHere,
 ) -> None:
     """Say that the site's policy, or a check of its SDK, forbids what it was asked for.
 
@@ -162,5 +165,5 @@ def refuse(
         runs.refused(member.session_id, new.run, member.key, new.code, new.detail)
 
 
-def _own(name: str, key: bytes, member_status: str) -> Own:
-    return Own(name, key.hex(), fingerprint(key), member_status)
+def _own(name: str, key: bytes, member_status: str) -> OwnMembership:
+    return OwnMembership(name, key.hex(), fingerprint(key), member_status)

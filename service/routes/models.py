@@ -6,15 +6,17 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
 from kernels.model.card import Card
+from service import models
 from service.context import Here
-from service.contract.stated import OCTETS, states
 from service.errors import AliasInvalid, NotFound, VarianceWithheld
 from service.http.access import Admin, Reader
-from service.http.bodies import sent
-from service.http.request_models import Sent
+from service.http.bodies import json_body
+from service.http.declarations import BINARY_CONTENT, declares
+from service.http.request_models import RequestModel
 from service.http.times import iso_time
-from service.prediction import methods, models
-from service.prediction.prediction import Predicting, withheld
+from service.prediction import methods
+from service.prediction.prediction import withheld
+from service.routes.parts import PredictorHere
 from service.runs import open_samples
 
 router = APIRouter(prefix="/models", tags=["admins: models"])
@@ -45,7 +47,7 @@ class ModelOut(BaseModel):
     )
 
 
-class AliasIn(Sent):
+class AliasIn(RequestModel):
     """What an alias shall stand for."""
 
     model: str
@@ -81,8 +83,10 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
 
 
 @router.put("/aliases/{alias}", operation_id="setModelAlias", summary="Point an alias at a model")
-@states(NotFound, AliasInvalid)
-def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here: Here) -> AliasOut:
+@declares(NotFound, AliasInvalid)
+def put_alias(
+    _: Admin, alias: str, new: Annotated[AliasIn, json_body(AliasIn)], here: Here
+) -> AliasOut:
     """Let an alias stand for a model from now on, in one step for everyone who uses it."""
     with here.database.changing() as connection:
         models.point(connection, alias, new.model, now=here.clock())
@@ -92,7 +96,7 @@ def put_alias(_: Admin, alias: str, new: Annotated[AliasIn, sent(AliasIn)], here
 @router.delete(
     "/aliases/{alias}", operation_id="deleteModelAlias", status_code=204, summary="Remove an alias"
 )
-@states(NotFound)
+@declares(NotFound)
 def delete_alias(_: Admin, alias: str, here: Here) -> None:
     """Let an alias stand for nothing; the model stays."""
     with here.database.changing() as connection:
@@ -107,7 +111,7 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
-@states(NotFound)
+@declares(NotFound)
 def get_card(reader: Reader, name: str, here: Here) -> Response:
     """Give the card of the model that an id or alias stands for, its methods included."""
     with here.database.reading() as connection:
@@ -121,9 +125,9 @@ def get_card(reader: Reader, name: str, here: Here) -> Response:
     summary="Download a model",
     tags=["callers", "members: rounds"],
     response_class=Response,
-    responses={200: {"content": dict(OCTETS)}},
+    responses={200: {"content": dict(BINARY_CONTENT)}},
 )
-@states(NotFound, VarianceWithheld)
+@declares(NotFound, VarianceWithheld)
 def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     """Give a model as a safetensors file; not to callers where they may not see its variances."""
     with here.database.reading() as connection:
@@ -138,8 +142,8 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
 
 
 @router.delete("/{name}", operation_id="deleteModel", status_code=204, summary="Delete a model")
-@states(NotFound)
-def delete_model(_: Admin, name: str, here: Here, predictor: Predicting) -> None:
+@declares(NotFound)
+def delete_model(_: Admin, name: str, here: Here, predictor: PredictorHere) -> None:
     """Delete a model, by its id and not by an alias, with every alias that points at it."""
     with here.database.erasing() as connection:
         models.remove(connection, name)

@@ -14,7 +14,7 @@ from kernels.rounds.ensemble.open_ensemble import OpenSamples, most_octets, open
 from kernels.rounds.program import Program
 from privacy.errors import WrongBody
 from service.context import Context, Here
-from service.contract.stated import OCTETS, states
+from service.database import notices
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -26,12 +26,12 @@ from service.errors import (
     SpoolFull,
     UploadUnderWay,
 )
-from service.http.access import Admin, Member, MemberAccess, Rostered
-from service.http.bodies import Octets, announced, in_time
+from service.http.access import Admin, AnyMember, ApprovedMember, MemberAccess
+from service.http.bodies import BodyStream, announced_size, in_time
+from service.http.declarations import BINARY_CONTENT, declares
 from service.http.times import iso_time
-from service.prediction.prediction import Predicting
-from service.runs import notices, open_samples, rows
-from service.runs.spool import Arriving
+from service.routes.parts import PredictorHere, SpoolHere
+from service.runs import open_samples, rows
 
 router = APIRouter()
 
@@ -39,7 +39,7 @@ _DRAINED = 64 << 20
 """Of a body that is refused: read to its end, so that the sender hears the answer."""
 
 
-class ShownOut(BaseModel):
+class OpenMemberOut(BaseModel):
     """A member that has shown samples, or has withdrawn."""
 
     name: str
@@ -50,12 +50,12 @@ class ShownOut(BaseModel):
     withdrawn_at: str | None = Field(description="From then on none of them is here.")
 
 
-class OpenOut(BaseModel):
+class OpenEnsembleOut(BaseModel):
     """Who is in a run's open ensemble."""
 
     asked: bool = Field(description="Whether the run's program asks for samples at all.")
     cohort: int = Field(description="How many members the run has.")
-    members: list[ShownOut]
+    members: list[OpenMemberOut]
 
 
 @router.put(
@@ -64,9 +64,9 @@ class OpenOut(BaseModel):
     status_code=204,
     tags=["members: rounds"],
     summary="Show samples of one's own model",
-    openapi_extra={"requestBody": {"required": True, "content": dict(OCTETS)}},
+    openapi_extra={"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}},
 )
-@states(
+@declares(
     NotFound,
     SamplesNotAsked,
     SamplesWithdrawn,
@@ -79,17 +79,19 @@ class OpenOut(BaseModel):
     WrongBody,
     StateError,
 )
-async def show(member: Member, run_id: UUID, request: Request, here: Here, spool: Arriving) -> None:
+async def show(
+    member: ApprovedMember, run_id: UUID, request: Request, here: Here, spool: SpoolHere
+) -> None:
     """Take a safetensors file with a member's samples, once its run is done, and serve with them.
 
     Only what the run's program asks for is taken, of the member that signed, and the same octets
     if it comes again. No sum hides these numbers: a hospital's SDK sends them if the hospital's own
     policy has a line for it.
     """
-    body = Octets(request.stream())
+    body = BodyStream(request.stream())
     try:
         program = await run_in_threadpool(_expected, here, member, run_id)
-        size = announced(request, most=most_octets(program))
+        size = announced_size(request, most=most_octets(program))
     except Exception:
         await body.drain(_DRAINED)
         raise
@@ -107,7 +109,7 @@ async def show(member: Member, run_id: UUID, request: Request, here: Here, spool
     tags=["members: rounds"],
     summary="Withdraw the samples of one's own model",
 )
-def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
+def withdraw(member: AnyMember, here: Here, predictor: PredictorHere) -> None:
     """Withdraw from the open ensembles of every run of the session so far, for good.
 
     When this is answered, the samples are deleted and in no prediction that is asked for
@@ -116,7 +118,7 @@ def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
     """
     with here.database.erasing() as connection:
         open_samples.withdraw(connection, member.session_id, member.key, now=here.clock())
-        notices.tell(connection, member.session_id)
+        notices.notify(connection, member.session_id)
     predictor.close(member.session_id)
 
 
@@ -126,18 +128,18 @@ def withdraw(member: Rostered, here: Here, predictor: Predicting) -> None:
     tags=["admins: runs"],
     summary="See who is in an ensemble",
 )
-@states(NotFound)
-def shown(_: Admin, run_id: UUID, here: Here) -> OpenOut:
+@declares(NotFound)
+def shown(_: Admin, run_id: UUID, here: Here) -> OpenEnsembleOut:
     """List the members that show samples of their own models, and those that have withdrawn."""
     with here.database.reading() as connection:
         run = rows.find(connection, str(run_id))
         found = open_samples.listed(connection, run.id)
         cohort = open_samples.cohort(connection, run.id)
-    return OpenOut(
+    return OpenEnsembleOut(
         asked=open_stage(Program.from_json(run.program)) is not None,
         cohort=cohort,
         members=[
-            ShownOut(
+            OpenMemberOut(
                 name=each.name,
                 samples=each.samples,
                 octets=each.octets,
@@ -169,7 +171,7 @@ def _keep(
         open_samples.show(connection, str(run_id), member.key, samples, data, now=here.clock())
 
 
-async def _arrived(body: Octets, size: int, member: MemberAccess, file: IO[bytes]) -> None:
+async def _arrived(body: BodyStream, size: int, member: MemberAccess, file: IO[bytes]) -> None:
     """Read samples into the file, if they are as long as was said, and those that were signed."""
     digest = hashlib.sha256()
     async for piece in body.rest(size):

@@ -5,17 +5,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from sqlalchemy import text
+from sqlalchemy import select
 
 from service import readiness
 from service.context import Here
-from service.contract.stated import states
 from service.errors import NotAllowed, NotAuthenticated, NotReady
-from service.http.access import ADMIN, require_admin
-from service.http.metrics import Metrics
-from service.prediction.prediction import Predicting
-from service.runs.engine import Engine
-from service.runs.runs import Running
+from service.http.access import require_admin
+from service.http.declarations import ADMIN, declares
+from service.routes.parts import EngineHere, MetricsHere, PredictorHere, RunsHere
+from service.runs import figures
 
 router = APIRouter(tags=["operators"])
 
@@ -35,7 +33,7 @@ class Readiness:
     checks: dict[str, str]
 
 
-@states(NotAuthenticated, NotAllowed, security=(ADMIN,))
+@declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _scraper(request: Request, here: Here) -> None:
     """Let anyone read figures where the settings say so, else the admin."""
     if not here.settings.open_metrics:
@@ -46,15 +44,14 @@ def _scraper(request: Request, here: Here) -> None:
 def healthz(here: Here) -> Health:
     """Say whether the coordinator and its database answer."""
     with here.database.reading() as connection:
-        connection.execute(text("SELECT 1"))
+        connection.execute(select(1))
     return Health("ok")
 
 
 @router.get("/readyz", operation_id="checkReadiness", summary="Ask whether it is ready for work")
-@states(NotReady)
-def readyz(request: Request, here: Here) -> Readiness:
+@declares(NotReady)
+def readyz(here: Here, engine: EngineHere) -> Readiness:
     """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
-    engine: Engine = request.app.state.engine
     found = list(readiness.readiness(here.settings, here.database, engine_alive=engine.is_alive))
     if failing := [check.name for check in found if not check.is_well]:
         raise NotReady(
@@ -73,23 +70,22 @@ def readyz(request: Request, here: Here) -> Readiness:
 )
 def metrics(
     _: Annotated[None, Depends(_scraper)],
-    request: Request,
     here: Here,
-    runs: Running,
-    predictor: Predicting,
+    gathered: MetricsHere,
+    engine: EngineHere,
+    runs: RunsHere,
+    predictor: PredictorHere,
 ) -> Response:
     """Give requests, sums, runs and queues; no figure is one site's, no label names anything.
 
     For the admin, or where the setting `open_metrics` says so for anyone.
     """
-    state = request.app.state
-    engine: Engine = state.engine
-    figures: Metrics = state.metrics
     queues = {
-        "long_polls": runs.bell.listeners,
+        "long_polls": runs.wakeups.count,
         "predictions": predictor.threads.statistics().tasks_waiting,
         "runs_at_work": engine.at_work,
     }
     with here.database.reading() as connection:
-        told = figures.text(connection, queues)
-    return Response(told, media_type=CONTENT_TYPE_PLAIN_0_0_4)
+        found = figures.count(connection)
+    text = gathered.text(runs=found.runs, sums=found.sums, sessions=found.sessions, queues=queues)
+    return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)

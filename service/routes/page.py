@@ -15,11 +15,13 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from service.context import Context, Here
 from service.errors import NotFound
+from service.http import sign_in
 from service.http.bodies import read_unsigned
 from service.http.times import iso_time
 from service.http.tokens import Issued, Token
-from service.page import sign_in, views
-from service.runs.runs import Running, Runs
+from service.page import views
+from service.routes.parts import RunsHere
+from service.runs.runs import Runs
 
 router = APIRouter(include_in_schema=False)
 
@@ -48,7 +50,7 @@ def templates() -> Environment:
 
 
 @router.get(_HOME)
-def overview(request: Request, here: Here, runs: Running) -> Response:
+def overview(request: Request, here: Here, runs: RunsHere) -> Response:
     """Show all sessions and models."""
     if _signed_in(request, here) is None:
         return _rendered(request, "sign_in.html", refused=False)
@@ -61,7 +63,7 @@ def overview(request: Request, here: Here, runs: Running) -> Response:
 
 
 @router.get("/view/{session_id}")
-def session(request: Request, session_id: UUID, here: Here, runs: Running) -> Response:
+def session(request: Request, session_id: UUID, here: Here, runs: RunsHere) -> Response:
     """Show one session."""
     if _signed_in(request, here) is None:
         return RedirectResponse(_HOME, status_code=303)

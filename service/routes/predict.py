@@ -5,7 +5,6 @@ from fastapi import APIRouter, Request, Response
 
 from kernels.errors import NotFitted, PredictionError, TableError
 from service.context import Here
-from service.contract.stated import BINARY, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -16,10 +15,11 @@ from service.errors import (
 )
 from service.http.access import Caller
 from service.http.bodies import read_unsigned
+from service.http.declarations import BINARY, declares
 from service.prediction import as_arrow, as_json
 from service.prediction.arrow_stream import ARROW
-from service.prediction.as_json import Asked, Predicted
-from service.prediction.prediction import Predicting
+from service.prediction.as_json import PredictRequest, PredictResponse
+from service.routes.parts import PredictorHere
 
 router = APIRouter(tags=["callers"])
 
@@ -28,10 +28,10 @@ router = APIRouter(tags=["callers"])
     "/predict",
     operation_id="predict",
     summary="Predict a table",
-    responses={200: {"model": Predicted, "content": {ARROW: {"schema": BINARY}}}},
+    responses={200: {"model": PredictResponse, "content": {ARROW: {"schema": BINARY}}}},
     response_class=Response,
 )
-@states(
+@declares(
     NotFound,
     BodyTooLarge,
     BodyTooSlow,
@@ -41,9 +41,11 @@ router = APIRouter(tags=["callers"])
     PredictionError,
     NotFitted,
     ModelDamaged,
-    body=Asked,
+    body=PredictRequest,
 )
-async def predict(caller: Caller, request: Request, here: Here, predictor: Predicting) -> Response:
+async def predict(
+    caller: Caller, request: Request, here: Here, predictor: PredictorHere
+) -> Response:
     """Give mean and variance of every row and target, on request with intervals.
 
     A model may have several methods of predicting (`GET /models` lists them): `method` names one,
@@ -62,17 +64,17 @@ async def predict(caller: Caller, request: Request, here: Here, predictor: Predi
     to_arrow = _names(request, "Accept", ARROW) or (is_arrow and not accepts_json)
 
     def answer() -> bytes:
-        asked = as_arrow.read(body, request.query_params) if is_arrow else as_json.read(body)
+        wanted = as_arrow.read(body, request.query_params) if is_arrow else as_json.read(body)
         found = predictor.answer(
             caller,
-            asked.model,
-            asked.table,
-            rows=asked.rows,
-            method=asked.method,
-            ensemble=asked.ensemble,
+            wanted.model,
+            wanted.table,
+            rows=wanted.rows,
+            method=wanted.method,
+            ensemble=wanted.ensemble,
         )
         write = as_arrow.write if to_arrow else as_json.write
-        return write(found, intervals=asked.intervals, kind=asked.interval_kind)
+        return write(found, intervals=wanted.intervals, kind=wanted.interval_kind)
 
     # Off the event loop: a table may take seconds, and the coordinator has other guests.
     return Response(

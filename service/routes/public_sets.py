@@ -8,10 +8,10 @@ from pydantic import AfterValidator
 
 from kernels.errors import ProgramError, TableError
 from service.context import Here
-from service.contract.stated import states
 from service.errors import NotFound
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
+from service.http.declarations import declares
 from service.http.request_models import checked_name
 from service.http.times import iso_time
 from service.sessions import public_sets
@@ -41,11 +41,11 @@ class ShownPublicSet:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Store a public set",
 )
-@states(ProgramError, TableError)
+@declares(ProgramError, TableError)
 def put(
     _: Admin,
     name: _SetName,
-    new: Annotated[NewPublicSet, sent(NewPublicSet, limit=MOST_OCTETS)],
+    new: Annotated[NewPublicSet, json_body(NewPublicSet, limit=MOST_OCTETS)],
     here: Here,
 ) -> None:
     """Store a set, or replace it; sessions that were made with it keep what they have."""
@@ -69,7 +69,7 @@ def every(_: Admin, here: Here) -> list[ShownPublicSet]:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Delete a public set",
 )
-@states(NotFound)
+@declares(NotFound)
 def remove(_: Admin, name: str, here: Here) -> None:
     """Delete a set."""
     with here.database.changing() as connection:

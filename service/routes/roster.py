@@ -7,16 +7,16 @@ from unicodedata import normalize
 from fastapi import APIRouter, Request, status
 
 from service.context import Here
-from service.contract.stated import states
+from service.database import notices
 from service.errors import InvitationUsed, NameTaken, NotFound, RosterFull
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
+from service.http.declarations import declares
 from service.http.times import iso_time
-from service.runs import notices
-from service.runs.runs import Running
+from service.routes.parts import RunsHere
 from service.sessions import invitations, members, sessions
 from service.sessions.invitations import Invitation, NewInvitation
-from service.sessions.members import Member, NewStatus
+from service.sessions.members import MemberRow, NewStatus
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["admins: members"])
 
@@ -63,7 +63,7 @@ class ShownMember:
 
 
 @dataclass(frozen=True)
-class Pinned:
+class PinnedMember:
     """A name and its key."""
 
     name: str
@@ -75,7 +75,7 @@ class RosterFile:
     """What a site stores as its pins, once somebody has confirmed it."""
 
     session: str
-    members: list[Pinned]
+    members: list[PinnedMember]
 
 
 @router.post(
@@ -84,11 +84,11 @@ class RosterFile:
     status_code=status.HTTP_201_CREATED,
     summary="Invite a hospital",
 )
-@states(NotFound, NameTaken, RosterFull)
+@declares(NotFound, NameTaken, RosterFull)
 def invite(
     _: Admin,
     session_id: str,
-    new: Annotated[NewInvitation, sent(NewInvitation)],
+    new: Annotated[NewInvitation, json_body(NewInvitation)],
     request: Request,
     here: Here,
 ) -> InvitationWithLink:
@@ -106,7 +106,7 @@ def invite(
 
 
 @router.get("/invitations", operation_id="listInvitations", summary="List the invitations")
-@states(NotFound)
+@declares(NotFound)
 def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
     """List the invitations, used and expired ones included."""
     with here.database.reading() as connection:
@@ -123,7 +123,7 @@ def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Revoke an invitation",
 )
-@states(NotFound, InvitationUsed)
+@declares(NotFound, InvitationUsed)
 def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
     """Make an open invitation worthless."""
     with here.database.changing() as connection:
@@ -131,7 +131,7 @@ def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
 
 
 @router.get("/members", operation_id="listMembers", summary="List the members")
-@states(NotFound)
+@declares(NotFound)
 def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
     """List the members with fingerprints, status and last refusal."""
     with here.database.reading() as connection:
@@ -142,35 +142,35 @@ def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
 @router.patch(
     "/members/{name}", operation_id="setMemberStatus", summary="Approve or suspend a member"
 )
-@states(NotFound)
+@declares(NotFound)
 def set_status(
     _: Admin,
     session_id: str,
     name: str,
-    new: Annotated[NewStatus, sent(NewStatus)],
+    new: Annotated[NewStatus, json_body(NewStatus)],
     here: Here,
-    runs: Running,
+    runs: RunsHere,
 ) -> ShownMember:
     """Approve or suspend a member; one that waits for it hears so at once."""
     with here.database.changing() as connection:
         sessions.find(connection, session_id)
         member = members.set_status(connection, session_id, normalize("NFC", name), new.status)
-        notices.tell(connection, session_id, sender=runs.replica)
-    runs.bell.ring(session_id)
+        notices.notify(connection, session_id, sender=runs.replica)
+    runs.wakeups.wake(session_id)
     return _shown(member)
 
 
 @router.get("/roster", operation_id="getRoster", summary="Give the roster file")
-@states(NotFound)
+@declares(NotFound)
 def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
     """Give the approved members as the file that sites keep as pins."""
     with here.database.reading() as connection:
         sessions.find(connection, session_id)
         approved = members.approved(connection, session_id)
-    return RosterFile(session_id, [Pinned(each.name, each.key.hex()) for each in approved])
+    return RosterFile(session_id, [PinnedMember(each.name, each.key.hex()) for each in approved])
 
 
-def _shown(member: Member) -> ShownMember:
+def _shown(member: MemberRow) -> ShownMember:
     refusal = member.refusal
     return ShownMember(
         name=member.name,

@@ -20,7 +20,6 @@ from privacy.securesum.errors import SecureSumError
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service.context import Here
-from service.contract.stated import OCTETS, states
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -30,13 +29,14 @@ from service.errors import (
     SpoolFull,
     UploadUnderWay,
 )
-from service.http.access import Member
-from service.http.bodies import Octets, announced, in_time, read_body
+from service.http.access import ApprovedMember
+from service.http.bodies import BodyStream, announced_size, in_time, read_body
+from service.http.declarations import BINARY_CONTENT, declares
 from service.http.long_poll import Wait, held_back
 from service.http.times import iso_time
+from service.routes.parts import RunsHere, SpoolHere
 from service.runs import rows
-from service.runs.runs import Asked, Running
-from service.runs.spool import Arriving
+from service.runs.runs import NextItem
 from service.settings import MAX_UPLOAD_HEADER
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
@@ -47,7 +47,7 @@ _MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
 _DRAINED = 64 << 20
 """Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
-_OCTETS_IN = {"requestBody": {"required": True, "content": dict(OCTETS)}}
+_OCTETS_IN = {"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}}
 
 
 class ProgressOut(BaseModel):
@@ -95,12 +95,12 @@ _NEXT: dict[int | str, dict[str, Any]] = {
     response_model=None,
     responses=_NEXT,
 )
-@states(NotFound)
+@declares(NotFound)
 async def next_item(
-    member: Member,
+    member: ApprovedMember,
     request: Request,
     here: Here,
-    runs: Running,
+    runs: RunsHere,
     wait: Wait = 0.0,
     run: UUID | None = None,
 ) -> Response:
@@ -112,11 +112,16 @@ async def next_item(
 
 
 async def _awaited(
-    request: Request, here: Here, runs: Running, member: Member, wait: float, run: UUID | None
+    request: Request,
+    here: Here,
+    runs: RunsHere,
+    member: ApprovedMember,
+    wait: float,
+    run: UUID | None,
 ) -> Response:
     item = await held_back(
         request,
-        runs.bell,
+        runs.wakeups,
         member.session_id,
         wait,
         look=lambda: _look(here, runs, member.session_id, member.key, run),
@@ -129,11 +134,11 @@ async def _awaited(
     "/runs/{run_id}/broadcasts/{address}",
     operation_id="downloadBroadcast",
     summary="Fetch what the present sum is about",
-    responses={200: {"content": dict(OCTETS)}},
+    responses={200: {"content": dict(BINARY_CONTENT)}},
     response_class=Response,
 )
-@states(NotFound, RunEnded)
-def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Response:
+@declares(NotFound, RunEnded)
+def broadcast(member: ApprovedMember, run_id: UUID, address: str, runs: RunsHere) -> Response:
     """Give the broadcast whose SHA-256 this is, while its sum is under way.
 
     One of up to a mebioctet is in the task too, as `broadcast_octets`.
@@ -150,21 +155,26 @@ def broadcast(member: Member, run_id: UUID, address: str, runs: Running) -> Resp
     responses=_NEXT,
     openapi_extra=_OCTETS_IN,
 )
-@states(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError)
+@declares(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError)
 async def say(
-    member: Member, run_id: UUID, request: Request, here: Here, runs: Running, wait: Wait = 0.0
+    member: ApprovedMember,
+    run_id: UUID,
+    request: Request,
+    here: Here,
+    runs: RunsHere,
+    wait: Wait = 0.0,
 ) -> Response:
     """Take one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment.
 
     With `wait` the answer is the next item, as that of `next`.
     """
     data = await read_body(request, member, MAX_MESSAGE)
-    await run_in_threadpool(runs.say, member.session_id, str(run_id), member.key, data)
+    await run_in_threadpool(runs.take_message, member.session_id, str(run_id), member.key, data)
     return await _after(request, here, runs, member, wait, run_id)
 
 
 async def _after(
-    request: Request, here: Here, runs: Running, member: Member, wait: float, run: UUID
+    request: Request, here: Here, runs: RunsHere, member: ApprovedMember, wait: float, run: UUID
 ) -> Response:
     if wait == 0:
         return Response(status_code=204)
@@ -179,7 +189,7 @@ async def _after(
     responses=_NEXT,
     openapi_extra=_OCTETS_IN,
 )
-@states(
+@declares(
     LengthRequired,
     BodyTooLarge,
     BodyTooSlow,
@@ -190,12 +200,12 @@ async def _after(
     SecureSumError,
 )
 async def upload(
-    member: Member,
+    member: ApprovedMember,
     run_id: UUID,
     request: Request,
     here: Here,
-    runs: Running,
-    spool: Arriving,
+    runs: RunsHere,
+    spool: SpoolHere,
     wait: Wait = 0.0,
 ) -> Response:
     """Take 4 octets with the length of the header, the header, and the vector.
@@ -207,11 +217,11 @@ async def upload(
     next item.
     """
     most = MAX_UPLOAD_HEADER + body_bytes(here.settings.max_vector)
-    size = announced(request, least=_LENGTH_OCTETS, most=most)
+    size = announced_size(request, least=_LENGTH_OCTETS, most=most)
     where = member.session_id, str(run_id), member.key
     with spool.room(member.session_id, member.key, size) as file:
         async with in_time(here.settings.vector_deadline_s):
-            arrived = await _arrived(Octets(request.stream()), size, member, where, runs, file)
+            arrived = await _arrived(BodyStream(request.stream()), size, member, where, runs, file)
         if arrived is not None:
             header, vector = arrived
             file.seek(0)
@@ -220,11 +230,11 @@ async def upload(
 
 
 async def _arrived(
-    stream: Octets,
+    stream: BodyStream,
     size: int,
-    member: Member,
+    member: ApprovedMember,
     where: tuple[str, str, bytes],
-    runs: Running,
+    runs: RunsHere,
     file: IO[bytes],
 ) -> tuple[Upload, int] | None:
     """Read a vector into the file; give its header and size, or None if it is here already."""
@@ -253,24 +263,24 @@ async def _arrived(
 
 
 def _look(
-    here: Here, runs: Running, session_id: str, key: bytes, run: UUID | None
+    here: Here, runs: RunsHere, session_id: str, key: bytes, run: UUID | None
 ) -> dict[str, object] | None:
-    asked = runs.next_item(session_id, key)
-    if run is not None and (asked is None or asked.run_id != str(run)):
+    found = runs.next_item(session_id, key)
+    if run is not None and (found is None or found.run_id != str(run)):
         with here.database.reading() as connection:
             ended = rows.ended_for(connection, session_id, str(run), key)
         if ended is not None:
             return _ended(ended)
-    return None if asked is None else _item(asked)
+    return None if found is None else _item(found)
 
 
-def _item(asked: Asked) -> dict[str, object]:
-    progress = asked.progress
+def _item(found: NextItem) -> dict[str, object]:
+    progress = found.progress
     return {
-        "kind": asked.item.kind,
-        "run": asked.run_id,
+        "kind": found.item.kind,
+        "run": found.run_id,
         "number": progress.number,
-        "message": base64.b64encode(asked.item.message.encode()).decode(),
+        "message": base64.b64encode(found.item.message.encode()).decode(),
         "deadline": iso_time(progress.deadline_at),
         "progress": {
             "stage": progress.stage,
@@ -278,7 +288,7 @@ def _item(asked: Asked) -> dict[str, object]:
             "algorithm": progress.algorithm,
             "sums": progress.sums,
         },
-        **asked.item.more,
+        **found.item.more,
     }
 
 

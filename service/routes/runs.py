@@ -10,7 +10,6 @@ from sqlalchemy import Connection
 from kernels.rounds.run_kinds import Kind
 from privacy.errors import BudgetExceeded
 from service.context import Context, Here
-from service.contract.stated import states
 from service.errors import (
     ModelDamaged,
     NotFound,
@@ -21,19 +20,21 @@ from service.errors import (
     TooFewMembers,
 )
 from service.http.access import Admin
-from service.http.bodies import sent
-from service.http.request_models import Sent
+from service.http.bodies import json_body
+from service.http.declarations import declares
+from service.http.request_models import RequestModel
 from service.http.times import iso_time
+from service.routes.parts import RunsHere
 from service.runs import rows, starting
 from service.runs.rows import RunRow
-from service.runs.runs import Running, Runs
+from service.runs.runs import Runs
 
 router = APIRouter(tags=["admins: runs"])
 
 MAX_DEADLINE_S = 30 * 86_400
 
 
-class RunIn(Sent):
+class RunIn(RequestModel):
     """A run to start; all but a training begin from a model, by its id or an alias."""
 
     kind: Annotated[Kind, Field(strict=False)]
@@ -78,9 +79,9 @@ class WatchedOut(RunOut):
 @router.post(
     "/sessions/{session_id}/runs", operation_id="startRun", status_code=201, summary="Start a run"
 )
-@states(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
+@declares(NotFound, RunOpen, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def start(
-    _: Admin, session_id: UUID, new: Annotated[RunIn, sent(RunIn)], here: Here, runs: Running
+    _: Admin, session_id: UUID, new: Annotated[RunIn, json_body(RunIn)], here: Here, runs: RunsHere
 ) -> WatchedOut:
     """Start a run over all approved members, fixed from here on; a session has one at a time.
 
@@ -107,8 +108,8 @@ def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
 
 
 @router.get("/runs/{run_id}", operation_id="getRun", summary="Watch a run")
-@states(NotFound)
-def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
+@declares(NotFound)
+def show(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
     """Give a run with its metrics, and whose answers it waits for.
 
     `GET /runs/{run_id}/events` gives the same after every change, as server-sent events.
@@ -117,8 +118,8 @@ def show(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
 
 
 @router.post("/runs/{run_id}/cancel", operation_id="cancelRun", summary="Cancel a run")
-@states(NotFound, RunEnded)
-def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
+@declares(NotFound, RunEnded)
+def cancel(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
     """End an open run; its members are told."""
     runs.cancel(str(run_id))
     return watched(here, runs, str(run_id))
@@ -127,8 +128,8 @@ def cancel(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
 @router.post(
     "/runs/{run_id}/retry", operation_id="retryRun", status_code=201, summary="Start a run again"
 )
-@states(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
-def retry(_: Admin, run_id: UUID, here: Here, runs: Running) -> WatchedOut:
+@declares(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
+def retry(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
     """Start a new run like one that has ended, with as much time."""
     with here.database.changing() as connection:
         again = starting.start_again(connection, str(run_id), now=here.clock())

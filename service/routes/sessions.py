@@ -10,10 +10,10 @@ from kernels.errors import ProgramError, SchemaError, SpecError, TableError
 from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError
 from service.context import Here
-from service.contract.stated import states
 from service.errors import NameTaken, NotFound, PrivacyIncomplete, SessionHasRuns, SessionRefused
 from service.http.access import Admin
-from service.http.bodies import sent
+from service.http.bodies import json_body
+from service.http.declarations import declares
 from service.http.times import iso_time
 from service.sessions import members, privacy_report, sessions
 from service.sessions.privacy_report import Budget, PrivacyReport
@@ -23,7 +23,7 @@ router = APIRouter(tags=["admins: sessions"])
 
 
 @dataclass(frozen=True)
-class Privacy:
+class SessionPrivacy:
     """What a session promises its members."""
 
     differential_privacy: bool
@@ -43,7 +43,7 @@ class ShownSession:
     """How many are planned."""
     enrolled: dict[str, int]
     """How many there are of each status."""
-    privacy: Privacy
+    privacy: SessionPrivacy
     created_at: str
 
 
@@ -63,7 +63,7 @@ class WholeSession(ShownSession):
     status_code=status.HTTP_201_CREATED,
     summary="Make a session",
 )
-@states(
+@declares(
     NotFound,
     NameTaken,
     SessionRefused,
@@ -75,7 +75,7 @@ class WholeSession(ShownSession):
     TableError,
     TermsError,
 )
-def create(_: Admin, new: Annotated[NewSession, sent(NewSession)], here: Here) -> WholeSession:
+def create(_: Admin, new: Annotated[NewSession, json_body(NewSession)], here: Here) -> WholeSession:
     """Make a session; everything about it is fixed from then on."""
     with here.database.changing() as connection:
         session = sessions.create(connection, new, now=here.clock())
@@ -93,7 +93,7 @@ def every(_: Admin, here: Here) -> list[ShownSession]:
 
 
 @router.get("/sessions/{session_id}", operation_id="getSession", summary="Show a session")
-@states(NotFound)
+@declares(NotFound)
 def one(_: Admin, session_id: str, here: Here) -> WholeSession:
     """Show a session."""
     with here.database.reading() as connection:
@@ -106,7 +106,7 @@ def one(_: Admin, session_id: str, here: Here) -> WholeSession:
     operation_id="getPrivacyReport",
     summary="Show what is promised and spent",
 )
-@states(NotFound)
+@declares(NotFound)
 def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
     """Show the unit of privacy, the budget, every sum that was charged, and what a run costs."""
     with here.database.reading() as connection:
@@ -119,7 +119,7 @@ def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
     status_code=status.HTTP_204_NO_CONTENT,
     summary="Delete a session",
 )
-@states(NotFound, SessionHasRuns)
+@declares(NotFound, SessionHasRuns)
 def remove(_: Admin, session_id: str, here: Here) -> None:
     """Delete a session that has never run."""
     with here.database.changing() as connection:
@@ -143,7 +143,7 @@ def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:
         "seed": session.seed,
         "members": session.planned_members,
         "enrolled": enrolled,
-        "privacy": Privacy(
+        "privacy": SessionPrivacy(
             terms.differential_privacy,
             terms.max_colluders,
             terms.min_cohort,

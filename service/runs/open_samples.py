@@ -10,14 +10,14 @@ shown: what is under way, or sent again, is refused afterwards. The octets are d
 import hashlib
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, func, insert, select, update
 
 from kernels.rounds.ensemble.open_ensemble import OpenSamples, open_stage
 from kernels.rounds.program import Program
 from service.database.tables import members, models, open_samples, run_members, runs
 from service.errors import NotFound, SamplesDiffer, SamplesNotAsked, SamplesWithdrawn
 from service.http.access import APPROVED
-from service.runs.machine.run import Status
+from service.runs.machine.plan import Status
 
 # Every prediction of an open ensemble asks this: built once, it costs half.
 _PRESENT = (
@@ -40,7 +40,7 @@ Present = tuple[tuple[bytes, str], ...]
 
 
 @dataclass(frozen=True)
-class Shown:
+class ShownSamples:
     """What a member of a run has shown, or withdrawn."""
 
     name: str
@@ -123,13 +123,6 @@ def withdraw(connection: Connection, session_id: str, key: bytes, *, now: float)
     connection.execute(update(open_samples).where(still).values(withdrawn_at=now))
 
 
-def remove(connection: Connection, model_id: str) -> None:
-    """Delete what was shown for a model that is about to be deleted; withdrawals stay."""
-    made_it = select(models.c.run_id).where(models.c.id == model_id).scalar_subquery()
-    shown = (open_samples.c.run_id == made_it) & open_samples.c.withdrawn_at.is_(None)
-    connection.execute(delete(open_samples).where(shown))
-
-
 def present(connection: Connection, model_id: str) -> Present:
     """Give whose samples are in a model's ensemble now, in the order of keys."""
     found = connection.execute(_PRESENT, {"model_id": model_id})
@@ -137,7 +130,7 @@ def present(connection: Connection, model_id: str) -> Present:
 
 
 @dataclass(frozen=True)
-class Loaded:
+class LoadedSamples:
     """All that an ensemble is made of, and of how many members it could be."""
 
     session_id: str
@@ -146,7 +139,7 @@ class Loaded:
     samples: tuple[OpenSamples, ...]
 
 
-def load(connection: Connection, model_id: str, who: Present) -> Loaded:
+def load(connection: Connection, model_id: str, who: Present) -> LoadedSamples:
     """Read the samples of these members."""
     run = connection.execute(
         select(runs.c.id, runs.c.session_id, runs.c.program)
@@ -158,7 +151,7 @@ def load(connection: Connection, model_id: str, who: Present) -> Loaded:
         own = (open_samples.c.run_id == run.id) & (open_samples.c.key == key)
         body = connection.execute(select(open_samples.c.body).where(own)).scalar_one()
         read.append(OpenSamples.from_bytes(bytes(body), program))
-    return Loaded(run.session_id, program, cohort(connection, run.id), tuple(read))
+    return LoadedSamples(run.session_id, program, cohort(connection, run.id), tuple(read))
 
 
 def cohort(connection: Connection, run_id: str) -> int:
@@ -168,12 +161,16 @@ def cohort(connection: Connection, run_id: str) -> int:
     return count
 
 
-def listed(connection: Connection, run_id: str) -> list[Shown]:
+def listed(connection: Connection, run_id: str) -> list[ShownSamples]:
     """Give what each member of a run has shown or withdrawn, by name; others are not listed."""
     query = (
         select(
             run_members.c.name,
-            *(getattr(open_samples.c, name) for name in list(Shown.__dataclass_fields__)[1:]),
+            open_samples.c.samples,
+            open_samples.c.octets,
+            open_samples.c.sha256,
+            open_samples.c.shown_at,
+            open_samples.c.withdrawn_at,
         )
         .join(
             run_members,
@@ -183,7 +180,7 @@ def listed(connection: Connection, run_id: str) -> list[Shown]:
         .where(open_samples.c.run_id == run_id)
         .order_by(run_members.c.name)
     )
-    return [Shown(*row) for row in connection.execute(query)]
+    return [ShownSamples(**row) for row in connection.execute(query).mappings()]
 
 
 def _own(connection: Connection, run_id: str, key: bytes) -> "_Own | None":

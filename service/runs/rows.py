@@ -9,7 +9,7 @@ from sqlalchemy import Connection, Row, bindparam, select
 
 from service.database.tables import run_members, run_metrics, runs
 from service.errors import NotFound
-from service.runs.machine.run import OPEN
+from service.runs.machine.plan import OPEN
 
 _COLUMNS = [column for column in runs.c if column.name != "state"]
 # Who waits for the next item asks this each time: built once, it costs a fifth.
@@ -81,8 +81,8 @@ def listed(connection: Connection, session_id: str) -> list[RunRow]:
 
 def ended_for(connection: Connection, session_id: str, run_id: str, key: bytes) -> RunRow | None:
     """Give a run that has ended, to one of its members; None while it is open."""
-    asked = {"run_id": run_id, "session_id": session_id, "key": key}
-    row = connection.execute(_OF_MEMBER, asked).one_or_none()
+    wanted = {"run_id": run_id, "session_id": session_id, "key": key}
+    row = connection.execute(_OF_MEMBER, wanted).one_or_none()
     if row is None:
         raise NotFound("There is no such run in this session.")
     return None if row.status in OPEN else _run(row)

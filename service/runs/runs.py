@@ -1,9 +1,7 @@
 """The coordinator's runs: every message that is accepted, and every step, is one transaction.
 
-The truth is in the rows. Beside them each process keeps the runs that it works on as objects
-(`service.runs.machine.run`), each valid for as long as its version is the row's: another replica's
-change, or a restart, makes it be read again. What a transaction could not keep is forgotten with
-the object that had it. So `kill -9` at any moment loses nothing that was acknowledged.
+The truth is in the rows, and `kill -9` at any moment loses nothing that was acknowledged; the runs
+in memory (`service.runs.live_runs`) only save reading the rows again.
 
 Adverts, boxes and vectors are on disk before they are acknowledged: a hospital may erase its own
 copy when the next step shows that they arrived. Signatures and keys survive this process, and a
@@ -11,15 +9,12 @@ hospital gives them again if the machine under it loses them.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from threading import Lock
-from typing import Annotated
+from dataclasses import dataclass
 from uuid import uuid4
 
-from fastapi import Depends, Request
-from sqlalchemy import Connection, bindparam, select
+from sqlalchemy import bindparam, select
 
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
@@ -33,65 +28,37 @@ from privacy.securesum.messages import (
     Reveal,
     Upload,
 )
+from service.database import notices
 from service.database.database import Database
 from service.database.tables import runs
 from service.errors import NotFound, RunEnded
-from service.http.wakeups import Bell
-from service.runs import notices
-from service.runs import storage as run_storage
+from service.http.wakeups import Wakeups
+from service.runs import saving
 from service.runs.leases import Leases
-from service.runs.machine.changes import Change
+from service.runs.live_runs import LiveRuns, Transaction
 from service.runs.machine.items import Item, item_for
-from service.runs.machine.run import OPEN, Run, Said
+from service.runs.machine.plan import OPEN
+from service.runs.machine.run import MemberMessage, Run
+from service.runs.progress import Progress
 from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_SAID: dict[int, type[Said]] = {
+_KINDS: dict[int, type[MemberMessage]] = {
     kind.kind: kind for kind in (Advert, Boxes, Certification, Reveal, Repair, Abandonment)
 }
 _FLEETING = (Certification, Reveal, Repair)
 """What a member says again if it is asked again."""
 
 
-# Every request of a member asks some of these: built once, they cost a fifth.
+# Every member that waits asks this: built once, it costs a fifth.
 _OPEN_RUN = select(runs.c.id, runs.c.version).where(
     runs.c.session_id == bindparam("session_id"), runs.c.status.in_(OPEN)
 )
-_VERSION = select(runs.c.session_id, runs.c.status, runs.c.version).where(
-    runs.c.id == bindparam("run_id")
-)
-_LOCKED_VERSION = _VERSION.with_for_update()
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far an open run is, and whose answers it waits for, by name."""
-
-    number: int
-    stage: int
-    stages: int
-    algorithm: str
-    sums: int
-    deadline_at: float
-    awaited: tuple[str, ...]
-
-    @classmethod
-    def of(cls, run: Run) -> "Progress":
-        """Look at a run."""
-        return cls(
-            number=run.epoch.number,
-            stage=run.position.stage,
-            stages=len(run.plan.program.stages),
-            algorithm=run.position.algorithm.NAME,
-            sums=run.sums,
-            deadline_at=run.plan.deadline_at,
-            awaited=tuple(member.name for member in run.awaited),
-        )
-
-
-@dataclass(frozen=True)
-class Asked:
+class NextItem:
     """What a run asks of a member."""
 
     run_id: str
@@ -99,67 +66,27 @@ class Asked:
     progress: Progress
 
 
-@dataclass(eq=False)
-class _Live:
-    """A run in memory. The lock is held by whoever looks at it or changes it."""
-
-    lock: Lock = field(default_factory=Lock)
-    run: Run | None = None
-    version: int = -1
-
-
-@dataclass(eq=False)
-class _Transaction:
-    """An open run, its row locked, and what is written of it."""
-
-    connection: Connection
-    live: _Live
-    run: Run
-    intact: bool = False
-    """Whether an error has left the object as it was."""
-
-    @contextmanager
-    def asking(self) -> Iterator[None]:
-        """Let the run refuse; what it refuses has changed nothing."""
-        self.intact = True
-        yield
-        self.intact = False
-
-    def advance(self, now: float) -> None:
-        """Let the run do what can be done next, and keep all of it."""
-        self.keep(self.run.advance(now), now)
-
-    def keep(self, changes: Sequence[Change], now: float) -> None:
-        """Write what has changed, under a new version."""
-        for change in changes:
-            run_storage.write_change(self.connection, self.run, change, now)
-        self.live.version += 1
-        run_storage.write_version(self.connection, self.run, self.live.version)
-
-
 class Runs:
     """All runs, for one process."""
 
     def __init__(
-        self, database: Database, settings: Settings, bell: Bell, clock: Callable[[], float]
+        self, database: Database, settings: Settings, wakeups: Wakeups, clock: Callable[[], float]
     ) -> None:
         self._database = database
-        self._settings = settings
-        self.bell = bell
+        self.wakeups = wakeups
         self._clock = clock
         self.replica = str(uuid4())
         """A name for this process among others on the same database."""
         self._leases = Leases(database, clock, owner=self.replica, seconds=settings.lease_s)
-        self._lock = Lock()
-        self._live: dict[str, _Live] = {}
+        self.live = LiveRuns(database, settings, replica=self.replica)
         self.on_change: Callable[[str], None] = lambda _: None
         """Called with a run's id when there may be something to do for the engine."""
 
     # -- members
 
-    def say(self, session_id: str, run_id: str, key: bytes, data: bytes) -> None:
+    def take_message(self, session_id: str, run_id: str, key: bytes, data: bytes) -> None:
         """Accept one message of a member; a repeat changes nothing."""
-        kind = _SAID.get(data[1]) if len(data) > 1 else None
+        kind = _KINDS.get(data[1]) if len(data) > 1 else None
         if kind is None:
             raise WrongKind("These bytes are no message that a member says in a run.")
         message = kind.decode(data)
@@ -169,12 +96,12 @@ class Runs:
             with change.asking():
                 taken = change.run.take(key, message, now)
             if taken:
-                run_storage.add_message(change.connection, change.run, message)
+                saving.add_message(change.connection, change.run, message)
                 change.advance(now)
 
     def expects(self, session_id: str, run_id: str, key: bytes, header: Upload) -> int | None:
         """Give the number of elements of a vector that is expected, None if it is here already."""
-        with self._looking(run_id, session_id) as (run, _):
+        with self.live.looking(run_id, session_id) as (run, _):
             slot = run.expects(key, header)
             return None if slot is None else slot.task.length
 
@@ -195,28 +122,28 @@ class Runs:
             if slot is None:
                 return
             first = not slot.uploaded
-            pieces = slot.add_in_pieces(header, size, read, piece=run_storage.PIECE_BYTES)
+            pieces = slot.add_in_pieces(header, size, read, piece=saving.PIECE_BYTES)
             for piece, body in enumerate(pieces):
-                run_storage.write_total(change.connection, change.run, piece, body, first=first)
-            run_storage.add_message(change.connection, change.run, header)
+                saving.write_total(change.connection, change.run, piece, body, first=first)
+            saving.add_message(change.connection, change.run, header)
             change.advance(self._clock())
 
-    def next_item(self, session_id: str, key: bytes) -> Asked | None:
+    def next_item(self, session_id: str, key: bytes) -> NextItem | None:
         """Give what the session's open run asks of a member, if anything."""
         with self._database.reading() as connection:
             row = connection.execute(_OPEN_RUN, {"session_id": session_id}).one_or_none()
         if row is None:
             return None
         try:
-            with self._holding_at(row.id, row.version) as (run, _):
+            with self.live.looking_at(row.id, row.version) as (run, _):
                 item = item_for(run, key)
                 returns = run.returns(key)
-                asked = None if item is None else Asked(row.id, item, Progress.of(run))
+                found = None if item is None else NextItem(row.id, item, Progress.of(run))
             if returns:
                 self._note_return(row.id, key)
         except RunEnded:  # just now
             return None
-        return asked
+        return found
 
     def _note_return(self, run_id: str, key: bytes) -> None:
         with self._changing(run_id) as change:
@@ -225,7 +152,7 @@ class Runs:
 
     def broadcast(self, session_id: str, run_id: str, address: str) -> bytes:
         """Give the bytes that the sum under way is about."""
-        with self._looking(run_id, session_id) as (run, _):
+        with self.live.looking(run_id, session_id) as (run, _):
             if run.broadcast.address != address:
                 raise NotFound("The run has gone on; this broadcast is no longer needed.")
             return run.broadcast.data
@@ -246,7 +173,7 @@ class Runs:
     def started(self, session_id: str, run_id: str) -> None:
         """Tell members, and the engine, of a run that has begun."""
         log.info("a run has started", extra={"run": run_id, "session": session_id})
-        self.bell.ring(session_id)
+        self.wakeups.wake(session_id)
         self.on_change(run_id)
 
     def cancel(self, run_id: str) -> None:
@@ -257,7 +184,7 @@ class Runs:
     def progress(self, run_id: str) -> Progress | None:
         """Say how far a run is; None once it has ended."""
         try:
-            with self._looking(run_id) as (run, _):
+            with self.live.looking(run_id) as (run, _):
                 return Progress.of(run)
         except RunEnded:
             return None
@@ -278,7 +205,7 @@ class Runs:
         """
         try:
             while True:
-                with self._looking(run_id) as (run, _):
+                with self.live.looking(run_id) as (run, _):
                     due_at, work_due = run.due_at, run.work_due
                 if self._clock() >= due_at:
                     with self._changing(run_id) as change:
@@ -295,18 +222,15 @@ class Runs:
 
     def give_up(self, run_id: str, code: str, detail: str) -> None:
         """End an open run by its rows alone: even one that can no longer be read."""
-        with self._holding(run_id) as live:
-            live.run = None
-            with self._database.changing(alone=False) as connection:
-                _version(connection, run_id, None, lock=True)
-                session_id = run_storage.give_up(
-                    connection, run_id, code=code, detail=detail, now=self._clock()
-                )
-                notices.tell(connection, session_id, sender=self.replica)
-        self.bell.ring(session_id)
+        with self.live.discarding(run_id) as connection:
+            session_id = saving.give_up(
+                connection, run_id, code=code, detail=detail, now=self._clock()
+            )
+            notices.notify(connection, session_id, sender=self.replica)
+        self.wakeups.wake(session_id)
 
     def _compute(self, run_id: str) -> None:
-        with self._looking(run_id) as (run, version):
+        with self.live.looking(run_id) as (run, version):
             if not run.work_due:  # another replica has just done it
                 return
         failure: KernelsError | PrivacyError | None = None
@@ -315,18 +239,17 @@ class Runs:
         except (KernelsError, PrivacyError) as error:
             failure = error
         except BaseException:
-            with self._holding(run_id) as live:
-                live.run = None  # masks may be off in part
+            self.live.forget(run_id)  # masks may be off in part
             raise
         with self._changing(run_id) as change:
-            if change.live.version != version:
+            if change.version != version:
                 return
             now = self._clock()
             if failure is not None:
                 change.keep([change.run.fail_by(failure)], now)
             else:
                 began = change.run.settle(prepared, now)
-                run_storage.write_prepared(change.connection, change.run, prepared, now)
+                saving.write_prepared(change.connection, change.run, prepared, now)
                 change.keep([began], now)
 
     # -- transactions
@@ -334,93 +257,21 @@ class Runs:
     @contextmanager
     def _changing(
         self, run_id: str, session_id: str | None = None, *, lasting: bool = True
-    ) -> Iterator[_Transaction]:
-        """Give an open run in a transaction that has its row; wake whom it concerns afterwards."""
-        change: _Transaction | None = None
-        with self._holding(run_id) as live:
-            try:
-                with self._database.changing(lasting=lasting, alone=False) as connection:
-                    version = _version(connection, run_id, session_id, lock=True)
-                    if live.run is None or live.version != version:
-                        live.run, live.version = run_storage.load(
-                            connection, run_id, self._settings
-                        )
-                    change = _Transaction(connection, live, live.run)
-                    phase = live.run.phase
-                    yield change
-                    changed = change.run.phase != phase
-                    if changed:
-                        where = change.run.plan.session_id
-                        notices.tell(connection, where, sender=self.replica)
-            except BaseException:
-                if change is not None and not change.intact:
-                    live.run = None
-                raise
-            if change.run.outcome is not None:
-                live.run = None
-        if changed:
-            self._tell(change.run)
-            self.bell.ring(change.run.plan.session_id)
-        if changed or change.run.work_due:
+    ) -> Iterator[Transaction]:
+        """Yield an open run in a transaction; wake whom it concerns afterwards."""
+        with self.live.changing(run_id, session_id, lasting=lasting) as change:
+            yield change
+        if change.has_new_phase:
+            _log_phase(change.run)
+            self.wakeups.wake(change.run.plan.session_id)
+        if change.has_new_phase or change.run.work_due:
             self.on_change(run_id)
 
-    def _tell(self, run: Run) -> None:
-        """Write how far a run is; why one failed may name a member, so only the code is written."""
-        about = {"run": run.plan.id, "session": run.plan.session_id}
-        if run.outcome is not None:
-            log.info("the run is %s (%s)", run.status, run.outcome.code or "no code", extra=about)
-        else:
-            log.debug("stage %d, %d sums", run.position.stage, run.sums, extra=about)
 
-    @contextmanager
-    def _looking(self, run_id: str, session_id: str | None = None) -> Iterator[tuple[Run, int]]:
-        """Give an open run and its version; nobody changes it meanwhile."""
-        with self._database.reading() as connection:
-            version = _version(connection, run_id, session_id)
-        with self._holding_at(run_id, version) as held:
-            yield held
-
-    @contextmanager
-    def _holding_at(self, run_id: str, version: int) -> Iterator[tuple[Run, int]]:
-        """Give a run that is open at this version of its row, or later."""
-        with self._holding(run_id) as live:
-            # Versions ascend: an object that is newer than the row was is as good.
-            if live.run is None or live.version < version:
-                with self._database.reading() as connection:
-                    live.run, live.version = run_storage.load(connection, run_id, self._settings)
-            yield live.run, live.version
-
-    @contextmanager
-    def _holding(self, run_id: str) -> Iterator[_Live]:
-        with self._lock:
-            live = self._live.setdefault(run_id, _Live())
-        with live.lock:
-            try:
-                yield live
-            finally:
-                if live.run is None:
-                    with self._lock:
-                        self._live.pop(run_id, None)
-
-
-def _version(
-    connection: Connection, run_id: str, session_id: str | None, *, lock: bool = False
-) -> int:
-    """Give the version of an open run's row, of this session if one is named."""
-    query = _LOCKED_VERSION if lock else _VERSION
-    row = connection.execute(query, {"run_id": run_id}).one_or_none()
-    if row is None or session_id not in (None, row.session_id):
-        raise NotFound("There is no such run in this session.")
-    if row.status not in OPEN:
-        raise RunEnded("The run has ended; ask for what is next.")
-    version: int = row.version
-    return version
-
-
-async def _runs(request: Request) -> Runs:
-    runs: Runs = request.app.state.runs
-    return runs
-
-
-Running = Annotated[Runs, Depends(_runs)]
-"""The runs of the coordinator that a request came to."""
+def _log_phase(run: Run) -> None:
+    """Log how far a run is; why one failed may name a member, so only the code is written."""
+    about = {"run": run.plan.id, "session": run.plan.session_id}
+    if run.ending is not None:
+        log.info("the run is %s (%s)", run.status, run.ending.code or "no code", extra=about)
+    else:
+        log.debug("stage %d, %d sums", run.position.stage, run.sums, extra=about)

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import SpooledTemporaryFile
-from typing import Annotated
-
-from fastapi import Depends, Request
 
 from service.errors import SpoolFull, UploadUnderWay
 
@@ -51,12 +48,3 @@ class Spool:
         finally:
             self._taken -= octets
             self._arriving.remove(who)
-
-
-async def _spool(request: Request) -> Spool:
-    spool: Spool = request.app.state.spool
-    return spool
-
-
-Arriving = Annotated[Spool, Depends(_spool)]
-"""The room of the coordinator that a request came to."""

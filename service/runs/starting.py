@@ -27,13 +27,13 @@ from privacy.accounting.promises import planned_noise
 from privacy.identity import Member, Roster
 from privacy.ledger import Ledger
 from privacy.securesum.terms import Terms
+from service import models
+from service.database import notices
 from service.database.tables import leases, members, run_members, runs, sessions
 from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
 from service.http.access import APPROVED, ModelAccess
-from service.prediction import models
-from service.runs import notices
 from service.runs.machine import stages
-from service.runs.machine.run import OPEN, Status
+from service.runs.machine.plan import OPEN, Status
 from service.runs.machine.spending import releases_of
 from service.sessions import ledgers
 
@@ -93,7 +93,7 @@ def start(
         insert(run_members),
         [{"run_id": run_id, "key": member.key, "name": member.name} for member in roster.members],
     )
-    notices.tell(connection, session_id)
+    notices.notify(connection, session_id)
     return run_id
 
 

@@ -29,21 +29,21 @@ from service.errors import (
 )
 from service.http.access import PENDING, SUSPENDED
 from service.http.nonces import remember
-from service.http.request_models import Name, Seconds, Sent, likeness
+from service.http.request_models import Name, RequestModel, Seconds, likeness
 from service.http.tokens import hash_secret, make_secret
 from service.sessions import sessions
 
 WEEK_S = 7 * 86400
 
 
-class NewInvitation(Sent):
+class NewInvitation(RequestModel):
     """Whom to invite, and for how long."""
 
     name: Name
     expires_in_s: Seconds = WEEK_S
 
 
-class NewMember(Sent):
+class NewMember(RequestModel):
     """The secret of an invitation."""
 
     invitation: str = Field(max_length=200)

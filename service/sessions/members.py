@@ -15,16 +15,16 @@ from privacy.identity import fingerprint
 from service.database.tables import members
 from service.errors import NotFound
 from service.http.access import APPROVED
-from service.http.request_models import Code, Sent, Sentence
+from service.http.request_models import Code, RequestModel, Sentence
 
 
-class NewStatus(Sent):
+class NewStatus(RequestModel):
     """What an admin makes of a member."""
 
     status: Literal["approved", "suspended"]
 
 
-class NewRefusal(Sent):
+class NewRefusal(RequestModel):
     """A site's policy or a check of its SDK said no; never with data."""
 
     run: str | None = None
@@ -42,7 +42,7 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Member:
+class MemberRow:
     """A member as its session knows it."""
 
     name: str
@@ -57,13 +57,13 @@ class Member:
         return fingerprint(self.key)
 
 
-def roster(connection: Connection, session_id: str) -> list[Member]:
+def roster(connection: Connection, session_id: str) -> list[MemberRow]:
     """Give all members of a session, by name."""
     query = select(members).where(members.c.session_id == session_id).order_by(members.c.name)
     return [_member(row) for row in connection.execute(query).mappings()]
 
 
-def approved(connection: Connection, session_id: str) -> list[Member]:
+def approved(connection: Connection, session_id: str) -> list[MemberRow]:
     """Give the members that take part in what starts now."""
     return [each for each in roster(connection, session_id) if each.status == APPROVED]
 
@@ -73,7 +73,7 @@ def counts(connection: Connection, session_id: str) -> dict[str, int]:
     return dict(Counter(each.status for each in roster(connection, session_id)))
 
 
-def set_status(connection: Connection, session_id: str, name: str, status: str) -> Member:
+def set_status(connection: Connection, session_id: str, name: str, status: str) -> MemberRow:
     """Approve or suspend a member."""
     here = (members.c.session_id == session_id) & (members.c.name == name)
     if not connection.execute(update(members).where(here).values(status=status)).rowcount:
@@ -91,10 +91,10 @@ def record_refusal(connection: Connection, session_id: str, key: bytes, refusal:
     )
 
 
-def _member(row: RowMapping) -> Member:
+def _member(row: RowMapping) -> MemberRow:
     refusal = (
         Refusal(row["refusal_code"], row["refusal_detail"], row["refused_at"])
         if row["refusal_code"] is not None
         else None
     )
-    return Member(row["name"], row["key"], row["status"], row["enrolled_at"], refusal)
+    return MemberRow(row["name"], row["key"], row["status"], row["enrolled_at"], refusal)

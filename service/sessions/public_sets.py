@@ -12,10 +12,10 @@ from sqlalchemy import Connection, delete, insert, select
 from kernels.rounds.shared.public_set import columns_of
 from service.database.tables import public_sets
 from service.errors import NotFound
-from service.http.request_models import Sent
+from service.http.request_models import RequestModel
 
 
-class NewPublicSet(Sent):
+class NewPublicSet(RequestModel):
     """Columns of one length, by name."""
 
     columns: dict[str, list[str | int | float | bool | None]]

@@ -42,13 +42,13 @@ from service.errors import (
     SessionHasRuns,
     SessionRefused,
 )
-from service.http.request_models import Name, Sent, likeness
+from service.http.request_models import Name, RequestModel, likeness
 from service.sessions import public_sets, stage_order
 
 T = TypeVar("T")
 
 
-class NewPrivacy(Sent):
+class NewPrivacy(RequestModel):
     """What the session promises; whether it is differentially private must be said.
 
     With it, `epsilon` and `delta` are the most that the session spends on any one patient (any one
@@ -68,7 +68,7 @@ class NewPrivacy(Sent):
     shares: list[float] | None = Field(default=None, max_length=50)
 
 
-class NewStage(Sent):
+class NewStage(RequestModel):
     """One algorithm, by name, with the parameters that differ from its defaults."""
 
     algorithm: str
@@ -76,7 +76,7 @@ class NewStage(Sent):
     parameters: dict[str, Any] = Field(default_factory=dict)
 
 
-class NewSession(Sent):
+class NewSession(RequestModel):
     """What an admin states; `schema`, `kernel` and `parameters` are read by `kernels`."""
 
     name: Name

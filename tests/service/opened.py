@@ -10,8 +10,8 @@ from sqlalchemy import insert
 
 from kernels.model.artifact import Artifact
 from kernels.rounds.program import Program
+from service import models
 from service.database import tables
-from service.prediction import models
 from tests.kernels.rounds.artifacts import CREATED, PRIVACY
 from tests.kernels.rounds.ensemble.test_open_ensemble import PROGRAM, SITES, finished
 from tests.service.coordinator import Coordinator

@@ -38,10 +38,10 @@ from privacy.securesum.messages import (
 from privacy.securesum.records import Step
 from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
+from service import models
 from service.database.tables import members, sessions
-from service.http.wakeups import Bell
-from service.prediction import models
-from service.runs import storage as run_storage
+from service.http.wakeups import Wakeups
+from service.runs import loading
 from service.runs.machine.run import Run
 from service.runs.runs import Runs
 from service.sessions.sessions import NewPrivacy, private
@@ -322,13 +322,13 @@ def lose_memory(coordinator: Coordinator) -> None:
     """Do what the death of the process does: only the database is left."""
     state, context = coordinator.app.state, coordinator.context
     context.database.close()
-    state.runs = Runs(context.database, context.settings, Bell(), context.clock)
+    state.runs = Runs(context.database, context.settings, Wakeups(), context.clock)
 
 
 def loaded(coordinator: Coordinator, run: str) -> Run:
     """Read a run from its rows."""
     with coordinator.context.database.reading() as connection:
-        return run_storage.load(connection, run, coordinator.context.settings)[0]
+        return loading.load(connection, run, coordinator.context.settings)[0]
 
 
 def shown(coordinator: Coordinator, run: str) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from uuid import uuid4
 from sqlalchemy import insert
 
 from kernels.model.artifact import Artifact
+from service import models
 from service.database import tables
 from service.http import tokens
 from service.http.tokens import Role
-from service.prediction import models
 from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator, Hospital
 

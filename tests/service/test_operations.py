@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from sqlalchemy import text
@@ -110,6 +111,31 @@ def test_no_label_names_anything_and_no_members_request_is_timed(coordinator: Co
     timed = {line for line in figures.splitlines() if line.startswith("veilgp_request_seconds")}
     assert timed
     assert not any("/next" in line or "/vectors" in line or "/messages" in line for line in timed)
+
+
+def test_no_request_to_a_route_that_members_call_is_timed(coordinator: Coordinator) -> None:
+    members_own, readable = set(), set()
+    for path, operations in coordinator.app.openapi()["paths"].items():
+        for method, operation in operations.items():
+            schemes = {scheme for each in operation.get("security", ()) for scheme in each}
+            if "member" in schemes:
+                (members_own if schemes == {"member"} else readable).add(operation["operationId"])
+                coordinator.request(method.upper(), re.sub(r"{\w+}", str(uuid4()), path))
+                labels = {"method": method.upper(), "route": path}
+                registry = coordinator.app.state.metrics.registry
+                assert registry.get_sample_value("veilgp_request_seconds_count", labels) is None
+    assert members_own == {
+        "enrolMember",
+        "getMembership",
+        "reportRefusal",
+        "getNextItem",
+        "downloadBroadcast",
+        "sendMessage",
+        "uploadVector",
+        "uploadUnmaskedSamples",
+        "withdrawUnmaskedSamples",
+    }
+    assert readable == {"getModelCard", "downloadModel"}
 
 
 def test_figures_are_the_admins_unless_they_are_open(

@@ -24,7 +24,7 @@ class Proposed:
 
 
 @dataclass(frozen=True)
-class RepairAsked:
+class RepairRequested:
     """Survivors are asked for their shares of silent ones' keys."""
 
 
@@ -47,4 +47,4 @@ class Ended:
     """The run is over."""
 
 
-Change = Closed | Restarted | Began | Proposed | RepairAsked | Refused | Returned | Ended
+Change = Closed | Restarted | Began | Proposed | RepairRequested | Refused | Returned | Ended

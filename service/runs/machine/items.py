@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from privacy.securesum.summation import Summation
 from privacy.securesum.wire import Message
-from service.runs.machine.run import Run
+from service.runs.machine.state import RunState
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Item:
     more: Mapping[str, object] = field(default_factory=dict)
 
 
-def item_for(run: Run, key: bytes) -> Item | None:
+def item_for(run: RunState, key: bytes) -> Item | None:
     """Give what a run that is open asks of one member, if anything."""
-    if run.outcome is not None or key not in run.attendance.expected(run.epoch):
+    if run.ending is not None or key not in run.attendance.expected(run.epoch):
         return None
     epoch = run.epoch.epoch
     if epoch is None:
@@ -38,7 +38,7 @@ def item_for(run: Run, key: bytes) -> Item | None:
     return _of_slot(run, run.slot, rank)
 
 
-def _of_slot(run: Run, slot: Summation, rank: int) -> Item | None:
+def _of_slot(run: RunState, slot: Summation, rank: int) -> Item | None:
     proof, proposal, certificate = slot.abandon_proof, slot.proposal, slot.certificate
     if proof is not None:
         return Item("abandoned", proof)
@@ -58,18 +58,18 @@ def _of_slot(run: Run, slot: Summation, rank: int) -> Item | None:
     return None
 
 
-def _opening(run: Run) -> Item:
+def _opening(run: RunState) -> Item:
     plan = run.plan
     more = {"program": plan.text, "run_kind": plan.kind, "seed": plan.seed}
     return Item("opening", run.epoch.opening(), more)
 
 
-def _adverts(run: Run) -> Item:
+def _adverts(run: RunState) -> Item:
     roster = [{"name": member.name, "key": member.key.hex()} for member in run.roster.members]
     return Item("adverts", run.epoch.close_adverts(), {"roster": roster})
 
 
-def _task(run: Run, slot: Summation, rank: int) -> Item:
+def _task(run: RunState, slot: Summation, rank: int) -> Item:
     delivery = None
     if run.epoch.holds_boxes_for(rank):
         delivery = base64.b64encode(run.epoch.delivery(rank).encode()).decode()

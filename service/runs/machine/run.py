@@ -15,24 +15,17 @@ finished, because too few are left to certify it or a survivor keeps its keys, i
 released, and is asked for again in a new epoch, with fresh noise.
 """
 
-import hashlib
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
-from functools import cached_property
 
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
-from kernels.rounds.program import Program
 from privacy.accounting.events import MECHANISM
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
-from privacy.identity import Member, Roster
-from privacy.ledger import Entry, Ledger
-from privacy.securesum.coordinator import Coordinator
-from privacy.securesum.errors import NotAMember, OutOfOrder
+from privacy.ledger import Entry
+from privacy.securesum.errors import AboutMembers, NotAMember, OutOfOrder
 from privacy.securesum.messages import (
     Abandonment,
     Advert,
@@ -44,7 +37,6 @@ from privacy.securesum.messages import (
 )
 from privacy.securesum.summation import Summation
 from service.runs.machine import stages
-from service.runs.machine.attendance import Attendance
 from service.runs.machine.changes import (
     Began,
     Change,
@@ -52,65 +44,16 @@ from service.runs.machine.changes import (
     Ended,
     Proposed,
     Refused,
-    RepairAsked,
+    RepairRequested,
     Restarted,
     Returned,
 )
-from service.runs.machine.spending import Spending
+from service.runs.machine.plan import Ending, Status
 from service.runs.machine.stages import Broadcast, Metrics, Position, SumPlan
-from service.runs.machine.waits import Waits
+from service.runs.machine.state import RunState
 
-Said = Advert | Boxes | Certification | Reveal | Repair | Abandonment
+MemberMessage = Advert | Boxes | Certification | Reveal | Repair | Abandonment
 """What members say, apart from their vectors."""
-
-
-class Status(StrEnum):
-    """How far a run is."""
-
-    WAITING = "waiting"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-
-OPEN = (Status.WAITING, Status.RUNNING)
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """What is fixed when a run starts; times in seconds."""
-
-    id: str
-    session_id: str
-    kind: str
-    program: Program
-    text: str
-    """The program as every member reads it."""
-    seed: int
-    base_model: str | None
-    """The model that it starts from, by its id."""
-    deadline_at: float
-    repair_after_s: float
-    restart_after_s: float
-    gather_s: float
-    leave_out_after_s: float
-    max_vector: int
-    """The most numbers of one sum."""
-
-    @cached_property
-    def digest(self) -> str:
-        """The SHA-256 of the program's text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended: done without a code, or why not."""
-
-    status: Status
-    code: str | None = None
-    detail: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,120 +66,12 @@ class Prepared:
     artifact: Artifact | None = None
 
 
-class Run:
-    """One run."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        epoch: Coordinator,
-        position: Position,
-        *,
-        since: float,
-        sums: int = 0,
-        broadcast: Broadcast | None = None,
-        repairing: bool = False,
-        attendance: Attendance | None = None,
-        ledger: Ledger | None = None,
-    ) -> None:
-        self.plan = plan
-        self.epoch = epoch
-        self.position = position
-        self.sums = sums
-        self.since = since
-        """When the present wait began."""
-        self.broadcast = broadcast or Broadcast()
-        """What the sum under way is about."""
-        self.repairing = repairing
-        self.attendance = attendance or Attendance()
-        self.spending = (
-            None
-            if ledger is None
-            else Spending(ledger, plan.id, plan.program, epoch.terms, plan.seed, position.stage)
-        )
-        """Of the session's budget; None without differential privacy."""
-        self.outcome: Outcome | None = None
-
-    # -- what it is
-
-    @property
-    def roster(self) -> Roster:
-        """Whose run this is, fixed when it started."""
-        return self.epoch.roster
-
-    @property
-    def is_private(self) -> bool:
-        """Whether noise covers who is in a sum and who is not."""
-        return self.epoch.terms.differential_privacy
-
-    @property
-    def ledger(self) -> Ledger | None:
-        """The session's, as this run has charged it; None without differential privacy."""
-        return None if self.spending is None else self.spending.ledger
-
-    @property
-    def status(self) -> Status:
-        """How far it is."""
-        if self.outcome is not None:
-            return self.outcome.status
-        return Status.WAITING if self.epoch.epoch is None else Status.RUNNING
-
-    @property
-    def slot(self) -> Summation | None:
-        """The sum under way."""
-        return self.epoch.slot if self.epoch.has_begun else None
-
-    @property
-    def phase(self) -> tuple[object, ...]:
-        """What members' next items depend on beyond their own answers: changed, they look again."""
-        slot, settled = self.slot, self.epoch.epoch is not None
-        return (
-            self.status,
-            self.epoch.number,
-            settled and not self.epoch.missing_boxes,
-            None if slot is None else slot.task.slot,
-            slot is not None and slot.proposal is not None,
-            slot is not None and slot.certificate is not None,
-            slot is not None and slot.abandoning,
-            slot is not None and slot.abandon_proof is not None,
-            self.repairing,
-        )
-
-    @property
-    def work_due(self) -> bool:
-        """Whether `prepare` has something to do; until then nothing that members say counts."""
-        if self.outcome is not None or self.epoch.epoch is None or self.epoch.missing_boxes:
-            return False
-        return self.slot is None or self.slot.has_all_keys
-
-    @property
-    def awaited(self) -> tuple[Member, ...]:
-        """Whose answer the run cannot go on without."""
-        if self.outcome is not None or self.work_due:
-            return ()
-        epoch, slot = self.epoch.epoch, self.slot
-        if epoch is None:
-            return self._named(self.attendance.expected(self.epoch) - self.epoch.advertised)
-        if slot is None:
-            ranks: Iterable[int] = self.epoch.missing_boxes
-        elif slot.abandoning:
-            ranks = set(epoch.everyone) - slot.abandoned_by
-        elif slot.proposal is None:
-            ranks = self.attendance.missing(slot)
-        elif slot.certificate is None:
-            ranks = set(slot.proposal.survivors) - slot.certified_by
-        else:
-            ranks = slot.silent
-        return self._named(epoch.members[rank] for rank in ranks)
-
-    @property
-    def due_at(self) -> float:
-        """When time alone gives `advance` something to do."""
-        return min(self.plan.deadline_at, Waits(self).due_at)
+class Run(RunState):
+    """One run, and all that can change it."""
 
     # -- what members say
 
-    def take(self, speaker: bytes, message: Said, now: float) -> bool:
+    def take(self, speaker: bytes, message: MemberMessage, now: float) -> bool:
         """Accept what a member says, or refuse it by an error; say whether it is new."""
         self._check_speaker(speaker, message)
         if isinstance(message, Advert):
@@ -265,7 +100,7 @@ class Run:
         slot = self.epoch.slot
         return slot if slot.check_header(header) else None
 
-    def _check_speaker(self, speaker: bytes, message: Said | Upload) -> None:
+    def _check_speaker(self, speaker: bytes, message: MemberMessage | Upload) -> None:
         if isinstance(message, Advert):
             said_by = message.identity
         else:
@@ -281,7 +116,7 @@ class Run:
 
     def advance(self, now: float) -> Sequence[Change]:
         """Do all that can be done without computing; give what has changed, in order."""
-        if self.outcome is not None:
+        if self.ending is not None:
             return ()
         if now >= self.plan.deadline_at:
             return (self.fail("run.deadline", self._overdue()),)
@@ -291,11 +126,10 @@ class Run:
         return changes
 
     def _step(self, now: float) -> Change | None:
-        waits = Waits(self)
-        if now >= min(waits.restart_at, waits.lost_at):
+        if now >= min(self.restart_at, self.lost_at):
             return self._restart(now)
         if self.epoch.epoch is None:
-            if now < waits.gathered_at:
+            if now < self.gathered_at:
                 return None
             self.epoch.close_adverts()
             self.since = now
@@ -304,15 +138,15 @@ class Run:
         if slot is None:
             return None
         if slot.proposal is None:
-            if now < waits.settled_at:
+            if now < self.settled_at:
                 return None
             slot.propose()
             self.since = now
             return Proposed()
-        if now < waits.repair_at:
+        if now < self.repair_at:
             return None
         self.repairing = True
-        return RepairAsked()
+        return RepairRequested()
 
     def _restart(self, now: float) -> Restarted:
         """Begin a new epoch; a sum that was under way counts as released."""
@@ -381,7 +215,7 @@ class Run:
             self.sums += 1
         self.position, self.since, self.repairing = prepared.position, now, False
         if prepared.sum is None:
-            self.outcome = Outcome(Status.DONE)
+            self.ending = Ending(Status.DONE)
             return Ended()
         if not self.attendance.can_sum(epoch):
             return self._restart(now)
@@ -415,33 +249,23 @@ class Run:
 
     def fail(self, code: str, detail: str) -> Ended:
         """End the run with its reason."""
-        self.outcome = Outcome(Status.FAILED, code, detail)
+        self.ending = Ending(Status.FAILED, code, detail)
         return Ended()
 
     def fail_by(self, error: KernelsError | PrivacyError) -> Ended:
         """End the run by an error of the sum or of the algorithm, with members by their names."""
-        return self.fail(error.code, self._with_names(str(error)))
+        return self.fail(error.code, self._with_names(error))
 
     def refused_by(self, key: bytes, code: str, detail: str) -> Refused | Ended:
         """Do without a member that will not go on; end where the others are too few for that."""
         if key not in self.roster.keys:
             raise NotAMember("Who is not on the run's roster cannot refuse it.")
-        (member,) = self._named([key])
+        (member,) = self.named([key])
         self.attendance = self.attendance.with_refusal(key)
         left = len(self.attendance.expected(self.epoch))
         if self.is_private and left >= self.epoch.terms.min_cohort:
             return Refused(key)
         return self.fail("run.member_refused", f"{member.name} refuses ({code}): {detail}")
-
-    def returns(self, key: bytes) -> bool:
-        """Whether a member that asks what is next was left out, and is to be in the next sum."""
-        slot = self.slot
-        return (
-            self.outcome is None
-            and self.is_private
-            and slot is not None
-            and self.attendance.is_left_out(slot, key)
-        )
 
     def note_return(self, key: bytes) -> Returned:
         """Have a member that was left out in the next sum."""
@@ -450,7 +274,7 @@ class Run:
 
     def cancel(self) -> Ended:
         """End the run because the admin says so."""
-        self.outcome = Outcome(Status.CANCELLED, "run.cancelled", "The admin cancelled the run.")
+        self.ending = Ending(Status.CANCELLED, "run.cancelled", "The admin cancelled the run.")
         return Ended()
 
     def _overdue(self) -> str:
@@ -461,17 +285,11 @@ class Run:
             "are there, or with a later deadline."
         )
 
-    def _named(self, keys: Iterable[bytes]) -> tuple[Member, ...]:
-        wanted = frozenset(keys)
-        return tuple(member for member in self.roster.members if member.key in wanted)
-
-    def _with_names(self, detail: str) -> str:
+    def _with_names(self, error: KernelsError | PrivacyError) -> str:
+        """Say an error's sentence, and who has the ranks that it speaks of."""
         epoch = self.epoch.epoch
+        if epoch is None or not isinstance(error, AboutMembers):
+            return str(error)
         names = {member.key: member.name for member in self.roster.members}
-
-        def named(found: re.Match[str]) -> str:
-            rank = int(found[1])
-            known = epoch is not None and rank < epoch.size
-            return f"{names[epoch.members[rank]]} (rank {rank})" if epoch and known else found[0]
-
-        return re.sub(r"[Rr]ank (\d+)", named, detail)
+        known = [f"rank {rank} is {names[epoch.members[rank]]}" for rank in error.ranks]
+        return f"{error} ({', '.join(known)}.)"

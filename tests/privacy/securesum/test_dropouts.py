@@ -151,8 +151,9 @@ def test_a_silent_survivor_that_owes_a_pair_key_is_waited_for(ten, markers):
     ten.faults[1, Point.REVEAL] = Fault.GONE
     vectors = markers.vectors(N)
     assert ten.sum(vectors).total is None
-    with pytest.raises(PairKeysOwed):
+    with pytest.raises(PairKeysOwed) as owed:
         ten.coordinator.slot.ring_total()
+    assert owed.value.ranks == (1,)
     ten.wake()
     outcome = ten.unmask(ten.coordinator.slot.certificate)
     markers.check(outcome, vectors)

@@ -91,8 +91,9 @@ def test_a_dealer_whose_shares_are_noise_is_named_by_those_who_cannot_read_them(
     six.faults[2, Point.REVEAL] = Fault.GONE
     assert six.unmask(certificate).total is None
     assert six.coordinator.slot.accused == {2: (0, 1, 3, 4, 5)}
-    with pytest.raises(KeysMissing, match="unreadable shares: 2"):
+    with pytest.raises(KeysMissing, match="unreadable shares: 2") as missing:
         six.coordinator.slot.ring_total()
+    assert missing.value.ranks == (2,)
 
 
 def test_a_dealer_whose_shares_are_not_what_it_hashed_is_named(six, markers):
@@ -117,8 +118,9 @@ def test_a_dealer_whose_declared_shares_do_not_give_its_key_is_named(six, marker
     monkeypatch.setattr(masking, "split", split)
     certificate = certified(six, markers.vectors(N), 2, lambda header: header)
     six.faults[2, Point.REVEAL] = Fault.GONE
-    with pytest.raises(BadDealer, match="rank 2"):
+    with pytest.raises(BadDealer, match="rank 2") as bad:
         six.unmask(certificate)
+    assert bad.value.ranks == (2,)
 
 
 def test_a_returner_of_a_wrong_share_is_named_and_the_others_suffice(six, markers):

@@ -11,8 +11,8 @@ from fastapi.routing import APIRoute
 from service import sample
 from service.contract.document import TAGS, document
 from service.contract.examples import EXAMPLES
-from service.contract.export import exported
 from service.contract.links import LINKS
+from service.export_contract import exported
 from tests.service.coordinator import Coordinator
 
 PUBLISHED = Path(__file__).parents[3] / "openapi" / "openapi.json"

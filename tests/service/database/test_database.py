@@ -10,11 +10,14 @@ from threading import Barrier
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import insert, select
+from sqlalchemy import insert, inspect, select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from service.database import schema_version
 from service.database.database import Database
 from service.database.tables import metadata, public_sets
+from service.errors import DatabaseOfAnotherVersion
+from service.readiness import of_database
 from service.settings import Settings
 from tests.service.coordinator import Coordinator
 from tests.stores import EVERY_STORE, Store
@@ -42,6 +45,26 @@ def test_migrating_again_changes_nothing(database: Database) -> None:
     database.migrate()
     with database.reading() as connection:
         assert connection.execute(select(public_sets.c.name)).scalars().all() == ["a"]
+
+
+@pytest.mark.parametrize("revision", ["0001", "0004", "of_a_later_version"])
+def test_a_database_of_another_version_is_refused_by_name_and_left_as_it_is(
+    database: Database, revision: str
+) -> None:
+    with database.changing() as connection:
+        connection.exec_driver_sql("DROP TABLE leases")
+        written = text("UPDATE alembic_version SET version_num = :revision")
+        connection.execute(written, {"revision": revision})
+    with pytest.raises(DatabaseOfAnotherVersion, match=f"'{revision}'.*empty database") as refused:
+        database.migrate()
+    assert refused.value.code == "database.other_version"
+    with database.reading() as connection:
+        assert "leases" not in inspect(connection).get_table_names()
+        assert schema_version.revision(connection) == revision
+    with database.changing() as connection:  # nothing is held
+        connection.execute(select(public_sets))
+    fixes = {each.name: each.fix for each in of_database(database)}
+    assert "the version of veilgp that wrote it" in (fixes["migrations"] or "")
 
 
 def test_a_change_that_fails_changes_nothing(database: Database) -> None:

@@ -9,7 +9,7 @@ from sqlalchemy import insert, select
 
 from privacy.requests import EMPTY, WINDOW_MS, SignedRequest, sign_request
 from service.database.tables import nonces
-from service.http.access import Member
+from service.http.access import ApprovedMember
 from service.http.nonces import remember
 from service.http.tokens import Role, issue
 from tests.service.coordinator import Coordinator, Hospital
@@ -192,7 +192,7 @@ class TestSignedRequests:
         self, coordinator: Coordinator, session: str
     ) -> None:
         @coordinator.app.get("/sessions/{session_id}/probe")
-        def probe(member: Member) -> str:
+        def probe(member: ApprovedMember) -> str:
             return member.name
 
         hospital = Hospital(coordinator)

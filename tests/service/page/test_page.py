@@ -11,8 +11,8 @@ from sqlalchemy import select
 from kernels.model.methods import METHODS
 from kernels.rounds.site.site import Part
 from service.database.tables import tokens as token_table
+from service.http import sign_in
 from service.http.tokens import Role, issue
-from service.page import sign_in
 from service.page.plots import calibration_plot, steps_plot
 from service.sessions import presence
 from tests.kernels.rounds import artifacts

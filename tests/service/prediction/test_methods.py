@@ -12,7 +12,7 @@ from sqlalchemy import update
 from client_sdk.model.model import GlobalModel
 from kernels.model.methods import METHODS
 from service.database import tables
-from service.prediction.as_json import Predicted
+from service.prediction.as_json import PredictResponse
 from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator
 from tests.service.prediction.test_predict import COLUMNS
@@ -49,7 +49,7 @@ def test_the_coordinator_and_the_model_at_a_hospital_agree_on_the_same_rows(
     coordinator: Coordinator, model: str, method: str
 ) -> None:
     answer = answered(coordinator, model, method=method, intervals=[0.9])
-    assert Predicted.model_validate(answer).model_dump() == answer
+    assert PredictResponse.model_validate(answer).model_dump() == answer
     assert (answer["model"], answer["method"], answer["rows"]) == (model, method, 3)
     assert answer["extrapolates"] == [False, False, True]
     data = coordinator.admin("GET", f"/models/{model}/artifact").content

@@ -11,10 +11,10 @@ from sqlalchemy import func, select, update
 from kernels.model.artifact import Artifact
 from kernels.model.card import Card
 from kernels.model.model import Model
+from service import models
 from service.database import tables
 from service.errors import NotFound
 from service.http.access import ModelAccess
-from service.prediction import models
 from service.prediction.loaded_models import LoadedModels
 from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernels.model.prediction import INTERVAL_KINDS, predict
-from service.prediction.as_json import Predicted
+from service.prediction.as_json import PredictResponse
 from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator
 from tests.service.stored import add_caller, add_model
@@ -88,7 +88,7 @@ def test_the_answer_is_what_the_contract_says(
 ) -> None:
     body = {"model": model, "records": RECORDS, "intervals": [0.9]}
     response = coordinator.bearer(token, "POST", "/predict", body)
-    answer = Predicted.model_validate_json(response.content, strict=True)
+    answer = PredictResponse.model_validate_json(response.content, strict=True)
     assert answer.model_dump() == response.json()
 
 
@@ -281,7 +281,7 @@ def test_a_small_model_gives_callers_means_only_and_says_why(tmp_path: Path) -> 
         body = {"model": model, "records": RECORDS, "intervals": [0.9]}
         full = coordinator.admin("POST", "/predict", body).json()
         answer = coordinator.bearer(token, "POST", "/predict", body).json()
-        assert Predicted.model_validate(answer).model_dump() == answer
+        assert PredictResponse.model_validate(answer).model_dump() == answer
         assert answer["withheld"]["code"] == "prediction.variance_withheld"
         for known, shown in zip(full["targets"], answer["targets"], strict=True):
             assert shown["mean"] == known["mean"]

@@ -11,18 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from privacy.encoding import Encoding
+from privacy.errors import LayoutError
 from privacy.identity import Identity, Member, Pins, Roster
 from privacy.ledger import Budget, Ledger
 from privacy.noise import draw
 from privacy.securesum.client import Client
 from privacy.securesum.coordinator import Coordinator
-from privacy.securesum.errors import OutOfOrder
+from privacy.securesum.errors import BadDealer, OutOfOrder
 from privacy.securesum.messages import Delivery, Task
 from privacy.securesum.terms import Terms
 from service.runs.machine import stages
 from service.runs.machine.attendance import least
 from service.runs.machine.items import item_for
-from service.runs.machine.run import Plan, Run, Status
+from service.runs.machine.plan import Plan, Status
+from service.runs.machine.run import Run
 from service.sessions.sessions import NewPrivacy, private
 from tests.service.programs import PRIVATE
 
@@ -110,7 +112,7 @@ def compute(run: Run, now: float) -> None:
     while run.work_due:
         before = run.ledger
         run.settle(run.prepare(now), now)
-        if run.slot is not None and run.outcome is None:
+        if run.slot is not None and run.ending is None:
             assert before is not None
             assert run.ledger is not None
             assert len(run.ledger.entries) == len(before.entries) + 1, "every sum is charged"
@@ -138,19 +140,44 @@ def test_whoever_stays_and_whoever_leaves_every_run_ends(data: st.DataObject, nu
         if run.slot is not None and run.slot.proposal is not None:
             assert len(run.slot.proposal.survivors) >= least(run.slot.epoch)
         compute(run, now)
-        assert run.due_at > now or run.outcome is not None, "nothing that is due is left undone"
-        if run.outcome is not None:
+        assert run.due_at > now or run.ending is not None, "nothing that is due is left undone"
+        if run.ending is not None:
             break
-    assert run.outcome is not None
-    assert run.status is Status.DONE or run.outcome.code == "run.deadline", run.outcome
+    assert run.ending is not None
+    assert run.status is Status.DONE or run.ending.code == "run.deadline", run.ending
 
 
 def test_with_everyone_there_a_machine_ends_done() -> None:
     run = opened(0)
     hospitals = [Hospital(identity) for identity in IDENTITIES]
-    while run.outcome is None:
+    while run.ending is None:
         for hospital in hospitals:
             hospital.work(run, 0.0)
         run.advance(0.0)
         compute(run, 0.0)
     assert run.status is Status.DONE
+
+
+def test_a_sum_that_fails_because_of_members_names_them() -> None:
+    run = opened(0)
+    for identity in IDENTITIES:
+        Hospital(identity).work(run, 0.0)
+    run.advance(0.0)
+    assert run.epoch.epoch is not None
+    key = run.epoch.epoch.members[2]
+    (member,) = run.named([key])
+    run.fail_by(BadDealer("The shares that rank 2 dealt do not give its key.", ranks=(2,)))
+    assert run.ending is not None
+    assert run.ending.code == "collection.dealer"
+    assert run.ending.detail is not None
+    assert run.ending.detail.endswith(f"(rank 2 is {member.name}.)")
+
+
+def test_a_sentence_that_only_looks_as_if_it_spoke_of_a_rank_names_nobody() -> None:
+    run = opened(0)
+    for identity in IDENTITIES:
+        Hospital(identity).work(run, 0.0)
+    run.advance(0.0)
+    run.fail_by(LayoutError("A matrix of rank 2 has too many numbers."))
+    assert run.ending is not None
+    assert run.ending.detail == "A matrix of rank 2 has too many numbers."

@@ -19,7 +19,7 @@ from kernels.ensembles.distilled import Method
 from kernels.model.prediction import predict
 from kernels.rounds.ensemble.open_ensemble import OpenEnsemble, most_octets
 from service.database import tables
-from service.prediction.as_json import Predicted
+from service.prediction.as_json import PredictResponse
 from service.runs import open_samples
 from tests.kernels.rounds import tables as rows
 from tests.kernels.rounds.ensemble.test_open_ensemble import PROGRAM, SITES, finished
@@ -80,7 +80,7 @@ def test_the_ensemble_of_those_who_show_their_samples_predicts_by_every_method(
     for method in Method:
         answer = run.ask(method=method)
         check(answer, 0, 1, 2, method=method)
-        assert Predicted.model_validate(answer.json()).model_dump() == answer.json()
+        assert PredictResponse.model_validate(answer.json()).model_dump() == answer.json()
     check(run.ask(), 0, 1, 2)
     student = run.ask(ensemble="distilled", method="product").json()
     assert (student["ensemble"], student["members"]) == ("distilled", None)
@@ -300,7 +300,7 @@ def test_a_withdrawal_while_samples_are_read_leaves_none_of_them_in_memory(
     run.show(0)
     read = open_samples.load
 
-    def interrupted(*given: Any) -> open_samples.Loaded:
+    def interrupted(*given: Any) -> open_samples.LoadedSamples:
         found = read(*given)
         with run.coordinator.context.database.changing() as connection:
             open_samples.withdraw(connection, run.session, run.sites[0].identity.key, now=0.0)

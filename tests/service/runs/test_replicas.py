@@ -8,21 +8,21 @@ from threading import Thread
 from typing import Self
 
 import pytest
-from sqlalchemy import delete, select
+from sqlalchemy import select
 
 from service import sample
+from service.database import notices
 from service.database.database import Database
+from service.database.notices import NoticeListener
 from service.database.tables import leases
 from service.http.tokens import Role, issue
-from service.runs import notices
 from service.runs.leases import Leases
-from service.runs.notices import Listener
 from service.settings import Settings
 from tests.postgres import Postgres
 from tests.service.coordinator import Clock, Coordinator
 from tests.service.programs import TINY, model_bytes, simulated
 from tests.service.sites import runs_of, session_of, start, stop_engine, stored_model, until
-from tests.stores import EVERY_STORE, Store
+from tests.stores import Store
 
 
 @pytest.fixture
@@ -133,7 +133,9 @@ class Ear:
     def __init__(self, own: Coordinator, another: Coordinator) -> None:
         self.told: Queue[str] = Queue()
         self._another = another
-        self._listener = Listener(own.context.database, self.told.put, own=runs_of(own).replica)
+        self._listener = NoticeListener(
+            own.context.database, self.told.put, own=runs_of(own).replica
+        )
 
     def __enter__(self) -> Self:
         self._listener.start()
@@ -153,7 +155,7 @@ class Ear:
 
 def tell(replica: Coordinator, session: str) -> None:
     with replica.context.database.changing() as connection:
-        notices.tell(connection, session, sender=runs_of(replica).replica)
+        notices.notify(connection, session, sender=runs_of(replica).replica)
 
 
 def test_a_replica_hears_what_another_has_committed_and_not_itself(
@@ -162,7 +164,7 @@ def test_a_replica_hears_what_another_has_committed_and_not_itself(
     one, other = two
     with Ear(other, one) as ear:
         with one.context.database.engine.connect() as connection:
-            notices.tell(connection, "undone")
+            notices.notify(connection, "undone")
             connection.rollback()
         tell(other, "own")
         tell(one, "news")
@@ -201,34 +203,6 @@ def test_each_replica_limits_callers_by_itself(postgres: Postgres, tmp_path: Pat
                 each.bearer(caller.secret, "POST", "/predict", body) for each in (one, one, other)
             ]
             assert [answer.status_code for answer in asked] == [200, 429, 200]
-
-
-_OF_BUDGETS = ("epsilon", "delta", "planned_runs")
-_OF_DROPOUTS = ("refused", "returned")
-
-
-@EVERY_STORE
-def test_a_run_of_a_coordinator_without_leases_gets_one(tmp_path: Path, store: Store) -> None:
-    with Coordinator(tmp_path, **store) as coordinator:
-        sites = session_of(coordinator)
-        run = start(coordinator, sites[0].session)
-        with coordinator.context.database.changing() as connection:
-            connection.execute(delete(leases))
-            for step in (
-                *(f"ALTER TABLE sessions DROP COLUMN {name}" for name in _OF_BUDGETS),
-                *(
-                    f"ALTER TABLE run_members DROP COLUMN {name}"
-                    for name in ("refused", "returned")
-                ),
-                "DROP TABLE open_samples",
-                "DROP TABLE charges",
-                "DROP TABLE leases",
-                "UPDATE alembic_version SET version_num = '0001'",
-            ):
-                connection.exec_driver_sql(step)
-        coordinator.context.database.migrate()
-        with coordinator.context.database.reading() as connection:
-            assert connection.execute(select(leases.c.run_id)).scalar_one() == run
 
 
 def test_one_process_on_sqlite_needs_no_lease(tmp_path: Path) -> None:

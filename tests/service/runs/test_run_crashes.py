@@ -73,7 +73,7 @@ def test_a_run_read_from_its_rows_is_the_run_in_memory(coordinator: Coordinator)
         for site in sites:
             site.work()
             if site.outcome is None and runs_of(coordinator).progress(run) is not None:
-                with runs_of(coordinator)._looking(run) as (live, _):
+                with runs_of(coordinator).live.looking(run) as (live, _):
                     assert told(live) == told(loaded(coordinator, run))
                 compared += 1
         advance(coordinator, run)

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from service.database.tables import runs
 from service.http import long_poll
 from service.runs import engine as engine_module
-from service.runs import storage as run_storage
+from service.runs import saving
 from tests.service.coordinator import Coordinator
 from tests.service.programs import TINY, model_bytes, simulated
 from tests.service.sites import (
@@ -218,14 +218,14 @@ def test_a_database_that_fails_for_a_while_ends_no_run(
 ) -> None:
     monkeypatch.setattr(engine_module, "LOOK_AGAIN_S", 0.05)
     failures = iter(range(3))
-    storing = run_storage.write_prepared
+    storing = saving.write_prepared
 
     def failing(*arguments: Any) -> None:
         if next(failures, None) is not None:
             raise OperationalError("UPDATE", {}, OSError("disk I/O error"))
         storing(*arguments)
 
-    monkeypatch.setattr(run_storage, "write_prepared", failing)
+    monkeypatch.setattr(saving, "write_prepared", failing)
     sites = session_of(coordinator)
     start(coordinator, sites[0].session)
     work(sites)

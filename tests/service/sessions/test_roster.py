@@ -61,7 +61,7 @@ def test_a_pending_member_that_waits_hears_at_once_what_the_admin_decides(
         "GET", target, headers={"Authorization": hospital.header("GET", target)}
     )
     assert hospital.membership(session).json()["member"]["status"] == "pending"
-    while not coordinator.app.state.runs.bell.listeners:
+    while not coordinator.app.state.runs.wakeups.count:
         coordinator.admin("GET", "/sessions")
     assert not waiting.done()
     coordinator.admin("PATCH", f"/sessions/{session}/members/Kiel", {"status": decision})

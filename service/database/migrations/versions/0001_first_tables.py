@@ -1,9 +1,10 @@
-"""The coordinator's first tables."""
+"""The tables of the first release."""
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+# Not a number: databases from before the first release have those, and are refused.
+revision = "first_tables"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -36,6 +37,9 @@ def upgrade() -> None:
         sa.Column("terms", sa.LargeBinary(), nullable=False),
         sa.Column("planned_members", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
+        sa.Column("epsilon", sa.Float(), nullable=True),
+        sa.Column("delta", sa.Float(), nullable=True),
+        sa.Column("planned_runs", sa.Integer(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_sessions")),
         sa.UniqueConstraint("name", name=op.f("uq_sessions_name")),
     )
@@ -50,6 +54,32 @@ def upgrade() -> None:
         sa.Column("revoked_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tokens")),
         sa.UniqueConstraint("hash", name=op.f("uq_tokens_hash")),
+    )
+    op.create_table(
+        "charges",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
+        sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("at", sa.Float(), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("release", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["session_id"], ["sessions.id"], name=op.f("fk_charges_session_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_charges")),
+        sa.UniqueConstraint(
+            "session_id",
+            "run_id",
+            "epoch",
+            "slot",
+            name=op.f("uq_charges_session_id_run_id_epoch_slot"),
+        ),
     )
     op.create_table(
         "invitations",
@@ -162,32 +192,51 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "digest", name=op.f("pk_broadcasts")),
     )
     op.create_table(
+        "leases",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("owner", sa.String(length=36), nullable=False),
+        sa.Column("until", sa.Float(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_leases_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("pk_leases")),
+    )
+    op.create_table(
+        "open_samples",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("key", sa.LargeBinary(length=32), nullable=False),
+        sa.Column("sha256", sa.String(length=64), nullable=True),
+        sa.Column("samples", sa.Integer(), nullable=True),
+        sa.Column("octets", sa.Integer(), nullable=True),
+        sa.Column("shown_at", sa.Float(), nullable=True),
+        sa.Column("withdrawn_at", sa.Float(), nullable=True),
+        sa.Column("body", sa.LargeBinary(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_open_samples_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", "key", name=op.f("pk_open_samples")),
+    )
+    op.create_table(
         "run_members",
         sa.Column("run_id", sa.String(length=36), nullable=False),
         sa.Column("key", sa.LargeBinary(length=32), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("first_epoch", sa.Integer(), nullable=True),
+        sa.Column("refused", sa.Boolean(), server_default=sa.false(), nullable=False),
+        sa.Column("returned", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.ForeignKeyConstraint(
             ["run_id"], ["runs.id"], name=op.f("fk_run_members_run_id"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("run_id", "key", name=op.f("pk_run_members")),
     )
     op.create_table(
-        "run_metrics",
-        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("body", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["run_id"], ["runs.id"], name=op.f("fk_run_metrics_run_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_run_metrics")),
-    )
-    with op.batch_alter_table("run_metrics", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_run_metrics_run_id"), ["run_id"], unique=False)
-
-    op.create_table(
         "run_messages",
-        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
         sa.Column("run_id", sa.String(length=36), nullable=False),
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("slot", sa.Integer(), nullable=False),
@@ -204,6 +253,24 @@ def upgrade() -> None:
             ["run_id", "epoch", "slot"],
             unique=False,
         )
+
+    op.create_table(
+        "run_metrics",
+        sa.Column(
+            "id",
+            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
+            autoincrement=True,
+            nullable=False,
+        ),
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("body", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_run_metrics_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_run_metrics")),
+    )
+    with op.batch_alter_table("run_metrics", schema=None) as batch_op:
+        batch_op.create_index(batch_op.f("ix_run_metrics_run_id"), ["run_id"], unique=False)
 
     op.create_table(
         "slots",
@@ -234,37 +301,3 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("run_id", "epoch", "slot", "piece", name=op.f("pk_slot_totals")),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("slot_totals")
-    op.drop_table("slots")
-    with op.batch_alter_table("run_messages", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_run_messages_run_id_epoch_slot"))
-
-    op.drop_table("run_messages")
-    with op.batch_alter_table("run_metrics", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_run_metrics_run_id"))
-
-    op.drop_table("run_metrics")
-    op.drop_table("run_members")
-    op.drop_table("broadcasts")
-    op.drop_table("aliases")
-    op.drop_table("token_models")
-    with op.batch_alter_table("runs", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_runs_session_id_status"))
-
-    op.drop_table("runs")
-    with op.batch_alter_table("models", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_models_session_id"))
-
-    op.drop_table("models")
-    op.drop_table("members")
-    op.drop_table("invitations")
-    op.drop_table("tokens")
-    op.drop_table("sessions")
-    op.drop_table("public_sets")
-    with op.batch_alter_table("nonces", schema=None) as batch_op:
-        batch_op.drop_index(batch_op.f("ix_nonces_time_ms"))
-
-    op.drop_table("nonces")

@@ -21,13 +21,13 @@ _STOP_WITHIN_S = 0.2
 _AGAIN_AFTER_S = 2.0
 
 
-def tell(connection: Connection, session_id: str, *, sender: str = "") -> None:
+def notify(connection: Connection, session_id: str, *, sender: str = "") -> None:
     """Tell all replicas but the sender, when this transaction commits, that a session changed."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_notify(_CHANNEL, f"{session_id} {sender}")))
 
 
-class Listener:
+class NoticeListener:
     """A thread that hears other replicas' notices, from `start` to `stop`."""
 
     def __init__(self, database: Database, heard: Callable[[str], None], *, own: str) -> None:

@@ -11,15 +11,14 @@ import re
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
 
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.card import ID_DIGITS, Card
-from service.database.tables import aliases, models
+from service.database.tables import aliases, models, open_samples
+from service.database.upsert import upsert
 from service.errors import AliasInvalid, ModelDamaged, NotFound
 from service.http.access import ModelAccess
-from service.runs import open_samples
 
 _ID = re.compile(f"[0-9a-f]{{{ID_DIGITS}}}")
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -30,7 +29,7 @@ _BY_ALIAS = select(aliases.c.model_id).where(aliases.c.alias == bindparam("name"
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedModel:
     """What a list of models says of one."""
 
     id: str
@@ -45,7 +44,7 @@ def store(
 ) -> str:
     """Keep a model that a run has made, and return its id; the same one again changes nothing."""
     connection.execute(
-        _insert(connection)(models)
+        upsert(connection, models)
         .values(
             id=artifact.id,
             session_id=session_id,
@@ -59,14 +58,15 @@ def store(
     return artifact.id
 
 
-def listed(connection: Connection) -> list[Listed]:
+def listed(connection: Connection) -> list[ListedModel]:
     """List all models, the newest first, with the aliases that point at each."""
     names: dict[str, list[str]] = {}
     for row in connection.execute(select(aliases).order_by(aliases.c.alias)):
         names.setdefault(row.model_id, []).append(row.alias)
     columns = models.c.id, models.c.session_id, models.c.run_id, models.c.created_at
-    found = connection.execute(select(*columns).order_by(models.c.created_at.desc(), models.c.id))
-    return [Listed(*row, aliases=tuple(names.get(row.id, ()))) for row in found]
+    query = select(*columns).order_by(models.c.created_at.desc(), models.c.id)
+    found = connection.execute(query).mappings()
+    return [ListedModel(**row, aliases=tuple(names.get(row["id"], ()))) for row in found]
 
 
 def resolve(connection: Connection, name: str, access: ModelAccess) -> str:
@@ -126,7 +126,7 @@ def point(connection: Connection, alias: str, model_id: str, *, now: float) -> N
     if connection.execute(there).first() is None:
         raise _unknown(model_id)
     connection.execute(
-        _insert(connection)(aliases)
+        upsert(connection, aliases)
         .values(alias=alias, model_id=model_id, set_at=now)
         .on_conflict_do_update(index_elements=["alias"], set_={"model_id": model_id, "set_at": now})
     )
@@ -139,8 +139,10 @@ def remove_alias(connection: Connection, alias: str) -> None:
 
 
 def remove(connection: Connection, model_id: str) -> None:
-    """Delete a model, every alias that points at it, and what members have shown for it."""
-    open_samples.remove(connection, model_id)
+    """Delete a model, its aliases, and what members have shown for it; withdrawals stay."""
+    made_it = select(models.c.run_id).where(models.c.id == model_id).scalar_subquery()
+    shown = (open_samples.c.run_id == made_it) & open_samples.c.withdrawn_at.is_(None)
+    connection.execute(delete(open_samples).where(shown))
     if not connection.execute(delete(models).where(models.c.id == model_id)).rowcount:
         raise _unknown(model_id)
 
@@ -158,8 +160,3 @@ def _find(connection: Connection, name: str) -> str | None:
 
 def _unknown(name: str) -> NotFound:
     return NotFound(f"There is no model {name!r:.120} here that you may use.")
-
-
-def _insert(connection: Connection) -> type[sqlite.Insert] | type[postgresql.Insert]:
-    """Give the INSERT of this database, which says what happens where the row is there."""
-    return sqlite.Insert if connection.dialect.name == "sqlite" else postgresql.Insert

@@ -1,4 +1,4 @@
-"""`python -m service.contract.export > openapi/openapi.json`: the contract, as it is published."""
+"""`python -m service.export_contract > openapi/openapi.json`: the contract, as it is published."""
 
 import json
 import sys

@@ -1,0 +1,43 @@
+"""The parts of the coordinator that a request came to, as types for the signatures of routes."""
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from service.http.metrics import Metrics
+from service.prediction.prediction import Predictor
+from service.runs.engine import Engine
+from service.runs.runs import Runs
+from service.runs.spool import Spool
+
+
+async def _runs(request: Request) -> Runs:
+    runs: Runs = request.app.state.runs
+    return runs
+
+
+async def _engine(request: Request) -> Engine:
+    engine: Engine = request.app.state.engine
+    return engine
+
+
+async def _spool(request: Request) -> Spool:
+    spool: Spool = request.app.state.spool
+    return spool
+
+
+async def _predictor(request: Request) -> Predictor:
+    predictor: Predictor = request.app.state.predictor
+    return predictor
+
+
+async def _metrics(request: Request) -> Metrics:
+    metrics: Metrics = request.app.state.metrics
+    return metrics
+
+
+RunsHere = Annotated[Runs, Depends(_runs)]
+EngineHere = Annotated[Engine, Depends(_engine)]
+SpoolHere = Annotated[Spool, Depends(_spool)]
+PredictorHere = Annotated[Predictor, Depends(_predictor)]
+MetricsHere = Annotated[Metrics, Depends(_metrics)]

@@ -1,0 +1,57 @@
+"""What is fixed when a run starts, and the words for how far it is and how it ended."""
+
+import hashlib
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cached_property
+
+from kernels.rounds.program import Program
+
+
+class Status(StrEnum):
+    """How far a run is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+OPEN = (Status.WAITING, Status.RUNNING)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What is fixed when a run starts; times in seconds."""
+
+    id: str
+    session_id: str
+    kind: str
+    program: Program
+    text: str
+    """The program as every member reads it."""
+    seed: int
+    base_model: str | None
+    """The id of the model that the run starts from."""
+    deadline_at: float
+    repair_after_s: float
+    restart_after_s: float
+    gather_s: float
+    leave_out_after_s: float
+    max_vector: int
+    """The largest number of elements in one sum."""
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the program's text."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended: done without a code, or why not."""
+
+    status: Status
+    code: str | None = None
+    detail: str | None = None

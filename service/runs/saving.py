@@ -1,0 +1,246 @@
+"""What has changed in a run, as rows: written in the transaction of whoever changes it.
+
+Rows of slots and epochs that are over are deleted, so that a long run keeps one vector, not one for
+each sum. `service.runs.loading` reads the rows.
+"""
+
+from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
+
+from kernels import storage
+from kernels.strict_json import encode_json
+from privacy.securesum.messages import Advert, Boxes, Upload
+from service import models
+from service.database.tables import (
+    WHOLE_EPOCH,
+    broadcasts,
+    run_members,
+    run_messages,
+    run_metrics,
+    runs,
+    slot_totals,
+    slots,
+)
+from service.runs.machine.changes import (
+    Began,
+    Change,
+    Closed,
+    Ended,
+    Proposed,
+    Refused,
+    RepairRequested,
+    Restarted,
+    Returned,
+)
+from service.runs.machine.plan import Status
+from service.runs.machine.run import MemberMessage, Prepared, Run
+from service.sessions import ledgers
+
+PIECE_BYTES = 1 << 20
+"""Of a running total, in one row."""
+
+# With every message that is accepted: built once, they cost a fifth.
+_ADD_MESSAGE = insert(run_messages)
+_WRITE_VERSION = (
+    update(runs)
+    .where(runs.c.id == bindparam("of_run"))
+    .values(version=bindparam("version"), since=bindparam("since"), status=bindparam("status"))
+)
+_FIRST_TOTAL = insert(slot_totals).values(
+    run_id=bindparam("of_run"),
+    epoch=bindparam("of_epoch"),
+    slot=bindparam("of_slot"),
+    piece=bindparam("of_piece"),
+    body=bindparam("body"),
+)
+_NEXT_TOTAL = (
+    update(slot_totals)
+    .where(
+        slot_totals.c.run_id == bindparam("of_run"),
+        slot_totals.c.epoch == bindparam("of_epoch"),
+        slot_totals.c.slot == bindparam("of_slot"),
+        slot_totals.c.piece == bindparam("of_piece"),
+    )
+    .values(body=bindparam("body"))
+)
+
+
+def add_message(connection: Connection, run: Run, message: MemberMessage | Upload) -> None:
+    """Keep what a member has said."""
+    of_epoch = isinstance(message, Advert | Boxes)
+    connection.execute(
+        _ADD_MESSAGE,
+        {
+            "run_id": run.plan.id,
+            "epoch": run.epoch.number,
+            "slot": WHOLE_EPOCH if of_epoch else run.epoch.slot.task.slot,
+            "kind": message.kind,
+            "body": message.encode(),
+        },
+    )
+    if isinstance(message, Advert):
+        connection.execute(
+            update(run_members)
+            .where(run_members.c.run_id == run.plan.id, run_members.c.key == message.identity)
+            .where(run_members.c.first_epoch.is_(None))
+            .values(first_epoch=run.epoch.number)
+        )
+
+
+def write_total(
+    connection: Connection, run: Run, piece: int, body: memoryview, *, first: bool
+) -> None:
+    """Keep one piece of the running total; `first`: no vector was in it."""
+    where = {
+        "of_run": run.plan.id,
+        "of_epoch": run.epoch.number,
+        "of_slot": run.epoch.slot.task.slot,
+        "of_piece": piece,
+    }
+    connection.execute(_FIRST_TOTAL if first else _NEXT_TOTAL, {**where, "body": body})
+
+
+def write_version(connection: Connection, run: Run, version: int) -> None:
+    """Say that the run has changed, and what any change may have moved."""
+    connection.execute(
+        _WRITE_VERSION,
+        {
+            "of_run": run.plan.id,
+            "version": version,
+            "since": run.since,
+            "status": run.status.value,
+        },
+    )
+
+
+def write_change(connection: Connection, run: Run, change: Change, now: float) -> None:
+    """Keep one step of a run."""
+    match change:
+        case Closed():
+            _update_run(connection, run, epoch_closed=True)
+        case Proposed():
+            _update_slot(connection, run, frozen=True)
+        case RepairRequested():
+            _update_slot(connection, run, repairing=True)
+        case Refused(key):
+            _update_member(connection, run, key, refused=True, returned=False)
+        case Returned(key):
+            _update_member(connection, run, key, returned=True)
+        case Restarted():
+            _delete_said(connection, run.plan.id)
+            _forget_returns(connection, run)
+            _update_run(connection, run, epoch=run.epoch.number, epoch_closed=False)
+        case Began():
+            _begin(connection, run)
+        case Ended():
+            _end(connection, run, now)
+
+
+def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: float) -> None:
+    """Keep the state after a sum, and what it tells; at the end the model."""
+    position, artifact = prepared.position, prepared.artifact
+    values = {"sums": run.sums, "stage": position.stage}
+    if artifact is None:
+        _update_run(connection, run, state=storage.encode(position.state), **values)
+    else:
+        model_id = models.store(
+            connection,
+            session_id=run.plan.session_id,
+            run_id=run.plan.id,
+            artifact=artifact,
+            now=now,
+        )
+        _update_run(connection, run, model_id=model_id, **values)
+    for metrics in prepared.metrics:
+        connection.execute(
+            insert(run_metrics).values(run_id=run.plan.id, body=encode_json(metrics))
+        )
+
+
+def _begin(connection: Connection, run: Run) -> None:
+    run_id, task = run.plan.id, run.epoch.slot.task
+    if run.ledger is not None:
+        ledgers.add(connection, run.ledger.entries[-1])
+    connection.execute(delete(slots).where(slots.c.run_id == run_id))
+    connection.execute(
+        delete(run_messages).where(
+            run_messages.c.run_id == run_id, run_messages.c.slot != WHOLE_EPOCH
+        )
+    )
+    _forget_returns(connection, run)
+    if task.slot > 0 and not run.is_private:
+        # The whole cohort has uploaded, and so has opened its boxes.
+        connection.execute(
+            delete(run_messages).where(
+                run_messages.c.run_id == run_id, run_messages.c.kind == Boxes.kind
+            )
+        )
+    connection.execute(delete(broadcasts).where(broadcasts.c.run_id == run_id))
+    connection.execute(
+        insert(broadcasts).values(
+            run_id=run_id, digest=run.broadcast.address, body=run.broadcast.data
+        )
+    )
+    connection.execute(
+        insert(slots).values(
+            run_id=run_id,
+            epoch=run.epoch.number,
+            slot=task.slot,
+            task=task.encode(),
+            frozen=False,
+            abandoning=False,
+            repairing=False,
+        )
+    )
+
+
+def _end(connection: Connection, run: Run, now: float) -> None:
+    ending = run.ending
+    if ending is None:
+        raise RuntimeError("a run that has ended says how")
+    _delete_said(connection, run.plan.id)
+    _update_run(connection, run, code=ending.code, detail=ending.detail, ended_at=now, state=None)
+
+
+def give_up(connection: Connection, run_id: str, *, code: str, detail: str, now: float) -> str:
+    """End a run as failed, whatever its rows are; give its session."""
+    _delete_said(connection, run_id)
+    connection.execute(
+        update(runs)
+        .where(runs.c.id == run_id)
+        .values(
+            status=Status.FAILED.value,
+            code=code,
+            detail=detail,
+            ended_at=now,
+            state=None,
+            version=runs.c.version + 1,
+        )
+    )
+    query = select(runs.c.session_id).where(runs.c.id == run_id)
+    session_id: str = connection.execute(query).scalar_one()
+    return session_id
+
+
+def _delete_said(connection: Connection, run_id: str) -> None:
+    """Forget the epoch: its messages, its sum and what that was about."""
+    for table in (run_messages, slots, broadcasts):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+
+
+def _update_run(connection: Connection, run: Run, **values: object) -> None:
+    connection.execute(update(runs).where(runs.c.id == run.plan.id).values(**values))
+
+
+def _update_member(connection: Connection, run: Run, key: bytes, **values: object) -> None:
+    own = and_(run_members.c.run_id == run.plan.id, run_members.c.key == key)
+    connection.execute(update(run_members).where(own).values(**values))
+
+
+def _forget_returns(connection: Connection, run: Run) -> None:
+    if run.is_private:
+        own = and_(run_members.c.run_id == run.plan.id, run_members.c.returned)
+        connection.execute(update(run_members).where(own).values(returned=False))
+
+
+def _update_slot(connection: Connection, run: Run, **values: object) -> None:
+    connection.execute(update(slots).where(slots.c.run_id == run.plan.id).values(**values))
