@@ -4,8 +4,9 @@ import sys
 
 from tests.golden import contents
 
-for name, data in contents.files().items():
-    path = contents.HERE / name
-    same = path.exists() and path.read_bytes() == data
-    path.write_bytes(data)
-    sys.stdout.write(f"{name}: {len(data)} bytes, {'as before' if same else 'changed'}\n")
+if __name__ == "__main__":
+    for name, data in contents.files().items():
+        path = contents.HERE / name
+        same = path.exists() and path.read_bytes() == data
+        path.write_bytes(data)
+        sys.stdout.write(f"{name}: {len(data)} bytes, {'as before' if same else 'changed'}\n")
