@@ -13,16 +13,29 @@ DEMO ?=
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 
-.PHONY: demo test mutations lint format contract bench clean
+.PHONY: demo test-fast test slow mutations lint format contract bench clean
 
 # `make demo DEMO="--keep"` leaves the coordinator running; `--data DIR` takes your own CSV files.
 demo: $(INSTALLED)
 	$(BIN)/python -m benchmarks.demo $(DEMO)
 
+# Three speeds; tests/conftest.py says which test belongs to which.
+#   test-fast   before a commit: within 90 seconds on two cores
+#   test        before anything lands (`.ci/run`): within ten minutes on two cores
+#   slow        now and then: tests marked `slow`, and the mutations
 # Each of two processes takes one half of the tests, in their order, and then from what the other has
 # left: so neither waits at the end, and what is made once for a file is made once.
+PYTEST = $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-fast: $(INSTALLED)
+	$(PYTEST) --fast
+
 test: $(INSTALLED)
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(PYTEST)
+
+# pytest ends with 5 where no test is marked.
+slow: $(INSTALLED) mutations
+	$(PYTEST) -m slow || test $$? -eq 5
 
 # Takes each check of the secure sum's client out, one at a time: a test of the attack must fail.
 mutations: $(INSTALLED)

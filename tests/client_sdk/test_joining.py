@@ -99,6 +99,7 @@ def asked(hospital: Hospital, **more: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.full
 def test_join_gives_every_hospital_the_same_model(
     served: tuple[SmallCoordinator, list[Hospital]],
 ) -> None:
@@ -114,6 +115,7 @@ def test_join_gives_every_hospital_the_same_model(
     assert len(models[0].predict(tables(1)[0]).mean) == 40
 
 
+@pytest.mark.full
 def test_join_async_is_the_same_conversation(
     served: tuple[SmallCoordinator, list[Hospital]],
 ) -> None:
@@ -129,6 +131,7 @@ def test_join_async_is_the_same_conversation(
     assert {model.id for model in models} == {coordinator.model_id}
 
 
+@pytest.mark.full
 def test_another_model_than_the_runs_is_refused(
     served: tuple[SmallCoordinator, list[Hospital]],
 ) -> None:

@@ -41,6 +41,7 @@ def test_masked_and_unmasked_sums_give_the_same_model_to_the_last_bit() -> None:
     assert masked.sums == plain.sums == 2 + 2 * 2 + 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("clients", [2, 10, 100])
 def test_any_number_of_sites_gives_the_model_of_one_site_with_all_rows(clients: int) -> None:
     program = tables.program(exact.Spec(steps=15, penalties=(3.0,)))

@@ -74,6 +74,7 @@ def test_parts_of_one_dealing_spend_side_by_side_and_another_dealing_does_not() 
             ledger.charge(entry(2, release(4.0, part="calibration", dealing=dealing)))
 
 
+@pytest.mark.full
 def test_sampled_sums_are_charged_until_the_budget_ends() -> None:
     """Cheap proofs first; the tightest one decides where the budget is nearly spent."""
     ledger = Ledger(BUDGET)

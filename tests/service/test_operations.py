@@ -174,6 +174,7 @@ def written(request: pytest.FixtureRequest) -> Iterator[StringIO]:
     service.setLevel(before[2])
 
 
+@pytest.mark.full
 def test_the_log_of_a_whole_run_has_ids_and_nothing_of_any_site(
     written: StringIO, tmp_path: Path
 ) -> None:

@@ -262,6 +262,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.full
 def test_a_fresh_process_has_bit_identical_features() -> None:
     digests = []
     threads = torch.get_num_threads()

@@ -118,6 +118,7 @@ def test_sums_over_samples_are_planned_too() -> None:
     assert noise[0] < math.sqrt(200) * whole[0] / 2
 
 
+@pytest.mark.full
 def test_a_sampled_stage_with_next_to_no_share_takes_what_the_rounding_left_over() -> None:
     stages = [
         Stage(part="training", sums=10, sampling_rate=0.1, share=1e-3),

@@ -79,6 +79,7 @@ def test_real_numbers_add_up_to_the_declared_rounding(sessions, n, seed, bound):
         assert abs(total["b"][k] - exact) <= rounding + 1e-15 * abs(exact)
 
 
+@pytest.mark.full
 def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
     """The sum alone, at both ends, without the n² sealings of an epoch."""
     n = 200

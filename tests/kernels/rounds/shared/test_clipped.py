@@ -155,6 +155,7 @@ def test_the_divergence_of_q_is_differentiated_rightly() -> None:
     torch.testing.assert_close(elbo._divergence_gradient(state), flat.grad)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "phase",
     [

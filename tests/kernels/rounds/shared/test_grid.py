@@ -80,6 +80,7 @@ def trained() -> list[Model]:
     return [simulate(program, each, 1, secure=False).model for each in divisions]
 
 
+@pytest.mark.full
 def test_many_steps_give_the_same_weights_to_the_last_bit_for_every_division(
     trained: list[Model],
 ) -> None:

@@ -1,27 +1,6 @@
-"""The secure sum against flwr's SecAgg+ and against bare keystreams and additions.
+"""The run: every cell of ours, the limit's and flwr's, and the figures that become of them."""
 
-Everything is CPU seconds of one party, on one processor. The limit is `secure_sum_limit`,
-sampled between our own measurements; flwr is `secure_sum_flwr`, in its own environment, with a
-complete graph and our threshold. A client's work is its epoch (keys, boxes) and its sum (encoding,
-masks, shares, certificate, reveal); flwr's has a new epoch for every sum. The worst figure of
-several cells is the one that is reported.
-
-    client_over_limit, coordinator_over_limit      a sum of length 10⁶ in a running epoch, n = 10
-                                                   and 100: no dropouts, 20 % before the upload,
-                                                   20 % silent before the reveal
-    …_with_epoch                                   the whole epoch charged to that one sum
-    flwr_over_client_<length>                      n = 100, epoch and sum of either
-    flwr_over_coordinator, …_dropout, …_silent     n = 100, every length, epoch and sum of ours
-    max_relative_error                             of the largest entry, against math.fsum
-    bytes_per_element                              uploaded at length 10⁶, headers included
-    steady_sum_over_masking                        10 clients, length 20,000: the median client and
-                                                   sum of one epoch, over its bare masks
-    …_per_member, …_fit                            slope and R² of a line through n = 10 … 200
-"""
-
-import json
 import os
-import subprocess
 from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -29,14 +8,15 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.cells import Cell, Cells
+from benchmarks.peers import require_peers, run_peer
 from benchmarks.registry import RESULTS, Figures
-from benchmarks.secure_sum_growth import GROWTH, growth_figures, plot
-from benchmarks.secure_sum_limit import Limit
-from benchmarks.secure_sum_ours import measure_cohort, measure_steady, quorum
+from benchmarks.secure_sum.growth import GROWTH, growth_figures, plot
+from benchmarks.secure_sum.limit import Limit
+from benchmarks.secure_sum.ours import measure_cohort, measure_steady, quorum
 
-ROOT = Path(__file__).parents[1]
-PEERS = ROOT / ".venv-peers" / "bin" / "python"
-FLWR = ROOT / "benchmarks" / "secure_sum_flwr.py"
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+FLWR = HERE / "flwr_peer.py"
 SHORT, LONG = 10**4, 10**6
 LENGTHS = {10: (SHORT, 10**5, LONG, 10**7), 100: (SHORT, 10**5, LONG)}
 QUICK_LENGTHS = {10: (SHORT, LONG), 100: (10**4, LONG)}
@@ -47,8 +27,7 @@ Key = tuple[int, int, str]
 
 
 def run(options: Namespace) -> Figures:
-    if not PEERS.exists():
-        raise SystemExit("flwr is not there: run `make .venv-peers/.installed`, or `make bench`")
+    require_peers()
     with _one_processor():
         return _run(quick=options.quick)
 
@@ -69,8 +48,8 @@ def _one_processor() -> Iterator[None]:
 
 def _run(*, quick: bool) -> Figures:
     stem = "secure_sum.quick" if quick else "secure_sum"
-    sources = sorted((ROOT / "benchmarks").glob("secure_sum*.py"))
-    cells = Cells(RESULTS / f"{stem}.cells.json", [*ROOT.glob("privacy/**/*.py"), *sources])
+    sources = [*ROOT.glob("privacy/**/*.py"), *HERE.glob("*.py")]
+    cells = Cells(RESULTS / f"{stem}.cells.json", sources)
     flwr_cells = Cells(RESULTS / f"{stem}.flwr.cells.json", [FLWR])
     lengths = QUICK_LENGTHS if quick else LENGTHS
     ours: dict[Key, Cell] = {}
@@ -161,16 +140,7 @@ def _flwr_server(members: int, length: int, fault: str, *, quick: bool) -> Cell:
 
 
 def _flwr(*, members: int, **arguments: object) -> Cell:
-    arguments |= {"members": members, "threshold": quorum(members)}
-    printed = subprocess.run(
-        [PEERS, FLWR, json.dumps(arguments)],
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    cell: Cell = json.loads(printed.stdout)
-    return cell
+    return run_peer(FLWR, {"members": members, "threshold": quorum(members), **arguments})
 
 
 def _limit_figures(ours: dict[Key, Cell]) -> dict[str, float]:

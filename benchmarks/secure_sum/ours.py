@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.cells import Cell
-from benchmarks.secure_sum_limit import Limit, Probe
+from benchmarks.secure_sum.limit import Limit, Probe
 from privacy.encoding import Encoding
 from privacy.identity import Identity, Member, Pins, Roster
 from privacy.layout import Block, Layout, SecureTotal

@@ -1,6 +1,6 @@
 """flwr's SecAgg+ by its own functions, timed for `benchmarks.secure_sum`; runs in .venv-peers.
 
-    .venv-peers/bin/python benchmarks/secure_sum_flwr.py '{"party": "client", "members": 10, ...}'
+    .venv-peers/bin/python benchmarks/secure_sum/flwr_peer.py '{"party": "client", ...}'
 
 Prints one JSON line of CPU seconds. The graph is complete (every member is every other's
 neighbour), and threshold, vector and dropouts are those of our own run.

@@ -1,6 +1,6 @@
 """flwr's simulation engine with its SecAgg+, timed for `benchmarks.session`; runs in .venv-peers.
 
-    .venv-peers/bin/python benchmarks/session_flwr.py '{"members": 10, "rounds": 20, ...}'
+    .venv-peers/bin/python benchmarks/session/flwr_peer.py '{"members": 10, "rounds": 20, ...}'
 
 Prints one JSON line of wall-clock seconds. Clients return a vector of the asked length and do no
 other work: no data is read and nothing is trained. The graph is complete and the threshold is that

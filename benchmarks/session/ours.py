@@ -1,0 +1,152 @@
+"""A session of ours in processes of its own, watched from outside, and the same in this process."""
+
+import json
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+from numpy.typing import NDArray
+
+from benchmarks import hospitals
+from benchmarks.federation import Federation, FederationFailed
+from client_sdk import simulate
+from kernels import KernelSpec, Schema
+from kernels.features.urk import weight_count
+from kernels.model.model import Model
+from kernels.rounds.program import Program
+from kernels.strict_json import encode_json
+
+MEMBERS = 10
+FEATURES, PARAMETERS = 200, 20_000
+SEED = 7
+LOOK_S = 0.2
+HIDDEN = (132, 132)
+POLICY = """\
+least_cohort = 10
+least_rows = 10
+least_rows_held_out = 0
+rows_per_feature = 0
+least_level_rows = 0
+algorithms = ["moments", "exact", "fedavg", "linear"]
+columns = {columns}
+max_sums = 1000
+without_differential_privacy = true
+"""
+
+Table = dict[str, NDArray[np.generic]]
+
+
+@dataclass
+class Watched:
+    """A run as it is seen from outside, in seconds of the wall clock."""
+
+    came: float = 0.0
+    """When it was last seen waiting for hospitals to come."""
+    ended: float = 0.0
+    sums: dict[int, float] = field(default_factory=dict)
+    """When so many sums were first seen done."""
+
+    def look(self, run: Mapping[str, Any]) -> None:
+        """Take note of what the coordinator says of the run."""
+        now = time.time()
+        if run["status"] == "waiting":
+            self.came = now
+        self.sums.setdefault(run["progress"]["sums"], now)
+        if run["ended_at"] is not None:
+            self.ended = datetime.fromisoformat(run["ended_at"]).timestamp()
+
+    def seconds_per_sum(self, first: int, last: int) -> float:
+        """Give the pace from the first to the last of these counts that was seen."""
+        seen = [count for count in self.sums if first <= count <= last]
+        low, high = min(seen), max(seen)
+        return (self.sums[high] - self.sums[low]) / (high - low)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A session that has trained a model."""
+
+    artifact: bytes
+    watched: Watched
+    start_s: float
+    """From nothing to ten hospitals that are approved."""
+
+
+def program_of(*stages: object) -> Program:
+    schema = Schema.from_json(json.dumps(hospitals.SCHEMA))
+    kernel = KernelSpec(
+        inputs=len(schema.feature_names), samples=FEATURES // 2, hidden=HIDDEN, seed=1
+    )
+    parameters = weight_count(kernel)
+    if kernel.features != FEATURES or abs(parameters / PARAMETERS - 1) > 0.05:
+        raise ValueError(f"the kernel has {kernel.features} features and {parameters} parameters")
+    program = Program(schema, kernel, stages, max_rows=10_000)
+    return Program.from_json(program.to_json())  # as the coordinator reads it
+
+
+def draw_tables(rows: int) -> list[Table]:
+    mixes = hospitals.MIXES
+    return [hospitals.patients(mixes[i % len(mixes)], rows, i) for i in range(MEMBERS)]
+
+
+def train_here(program: Program, tables: list[Table]) -> tuple[Watched, Model]:
+    watched = Watched()
+
+    def seen(_: str, __: object) -> None:
+        watched.sums[len(watched.sums) + 1] = time.time()
+
+    return watched, simulate(program, tables, SEED, secure=False, watch=seen).model
+
+
+def train_in_session(program: Program, tables: list[Table]) -> Trained:
+    """Run a program in a federation of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        files = {}
+        for place, table in enumerate(tables):
+            files[f"hospital-{place}"] = path = Path(folder) / f"{place}.parquet"
+            pyarrow.parquet.write_table(pa.table(table), path)
+        began = time.time()
+        with Federation.started(Path(folder) / "federation") as federation:
+            session = _created(federation, program)
+            schema = program.schema
+            columns = [column.name for column in (*schema.features, *schema.targets)]
+            federation.enrol(session, files, POLICY.format(columns=json.dumps(columns)))
+            federation.approve(session)
+            start_s, watched = time.time() - began, Watched()
+            run = federation.admin("POST", f"/sessions/{session}/runs", {"kind": "train"})
+            ended = federation.follow(run["id"], seen=watched.look, wait_s=1800, every_s=LOOK_S)
+            if ended["status"] != "done":
+                raise FederationFailed(f"the run {ended['status']}: {ended['detail']}")
+            return Trained(federation.artifact(ended["model"]), watched, start_s)
+
+
+def _created(federation: Federation, program: Program) -> str:
+    session = federation.admin(
+        "POST",
+        "/sessions",
+        {
+            "name": "benchmark",
+            "schema": hospitals.SCHEMA,
+            "kernel": {"samples": FEATURES // 2, "hidden": HIDDEN, "seed": 1},
+            "stages": [
+                {"algorithm": algorithm.NAME, "parameters": asdict(spec)}
+                for algorithm, spec in program.algorithms()
+            ],
+            "max_rows": program.max_rows,
+            "held_out": program.held_out,
+            "seed": SEED,
+            "members": MEMBERS,
+            "privacy": {"differential_privacy": False},
+        },
+    )
+    if encode_json(session["program"]) != program.to_json():
+        raise FederationFailed("the session has another program than this benchmark simulates")
+    session_id: str = session["id"]
+    return session_id
