@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from client_sdk.conversation.problems import printable
 from client_sdk.conversation.rosters import roster_of
 from client_sdk.errors import MalformedAnswer
+from client_sdk.readable import printable
 from privacy.errors import PrivacyError
 from privacy.identity import Roster
 from privacy.securesum.terms import Terms
@@ -128,7 +128,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     status: str
@@ -137,7 +137,7 @@ class Outcome:
     model: str | None
 
     @classmethod
-    def read(cls, item: Item) -> "Outcome":
+    def read(cls, item: Item) -> "RunOutcome":
         """Read the outcome of an item that says that a run has ended."""
         plain = _inner(item.plain, "outcome")
         model = plain.get("model")

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from client_sdk.terminal.readable import readable
+from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.plan import StageDisclosure, columns_read, dealing, planned, stages_disclosed
 from kernels.rounds.program import Program

@@ -22,7 +22,7 @@ from typing import Any
 from uuid import UUID
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
-from client_sdk.home.remembered import Charge, Departure, KnownRun, KnownSession, OwnSamples
+from client_sdk.home.remembered import Charge, Departure, KnownRun, KnownSession, UnmaskedSamples
 from privacy.identity import Pins
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.records import Joined, Step
@@ -138,7 +138,7 @@ class Store:
         departure: Departure | None = None,
         charge: Charge | None = None,
         run: KnownRun | None = None,
-        samples: OwnSamples | None = None,
+        samples: UnmaskedSamples | None = None,
     ) -> None:
         """Make a step durable, with what people will want to read about it; then it may be sent."""
         if not (step.records or step.vault or departure or charge or run or samples):
@@ -218,16 +218,16 @@ class Store:
 
     # -- samples of this hospital's own model
 
-    def samples(self) -> list[OwnSamples]:
+    def samples(self) -> list[UnmaskedSamples]:
         """Give those that have left, in the order in which they were asked for."""
         query = "SELECT * FROM samples WHERE left_at IS NOT NULL ORDER BY rowid"
         with self._reading():
-            return [OwnSamples(*row) for row in self._db.execute(query)]
+            return [UnmaskedSamples(*row) for row in self._db.execute(query)]
 
-    def samples_to_send(self, run: str) -> OwnSamples | None:
+    def samples_to_send(self, run: str) -> UnmaskedSamples | None:
         """Give a run's samples that wait to leave, or to be acknowledged."""
         row = self._row(_WAITING_TO_LEAVE, run)
-        return None if row is None else OwnSamples(*row)
+        return None if row is None else UnmaskedSamples(*row)
 
     def samples_leave(self, run: str, at: str) -> bool:
         """Write down that they leave now, the first time; say whether they still may."""

@@ -15,19 +15,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from client_sdk.conversation.exchange import (
-    HEADER,
-    PROTOCOL,
-    Call,
-    Clock,
-    Effects,
-    Lost,
-    Reply,
-    plain_object,
-)
-from client_sdk.conversation.links import Link
-from client_sdk.conversation.problems import printable
-from client_sdk.conversation.transport import run
 from client_sdk.errors import (
     CertificateRefused,
     ClientError,
@@ -39,6 +26,19 @@ from client_sdk.errors import (
 )
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
+from client_sdk.network.exchange import (
+    HEADER,
+    PROTOCOL,
+    Call,
+    Clock,
+    Effects,
+    Lost,
+    Reply,
+    plain_object,
+)
+from client_sdk.network.links import Link
+from client_sdk.network.transport import run
+from client_sdk.readable import printable
 from privacy.errors import PrivacyError
 
 LEAST_FREE = 256 << 20

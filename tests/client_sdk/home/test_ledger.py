@@ -12,7 +12,6 @@ import pytest
 from matplotlib.figure import Figure
 from typer.testing import CliRunner
 
-from client_sdk.conversation.exchange import Call, Lost, Reply
 from client_sdk.errors import (
     BudgetMissing,
     BudgetSpent,
@@ -23,16 +22,18 @@ from client_sdk.errors import (
     WrongRun,
     WrongTask,
 )
+from client_sdk.events import Disclosed, ReadRowByRow, Spending
 from client_sdk.gate.disclosure import Disclosure, releases_of
-from client_sdk.gate.door import Door, RunInHand
+from client_sdk.gate.door import Door
 from client_sdk.gate.policy import Policy
 from client_sdk.gate.policy_draft import draft
+from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.home import Home
 from client_sdk.home.store import Store
+from client_sdk.network.exchange import Call, Lost, Reply
+from client_sdk.plots import ledger as ledger_plot
 from client_sdk.tables.hospital_table import Changes
-from client_sdk.terminal import ledger_plot
 from client_sdk.terminal.command import application
-from client_sdk.terminal.progress import Disclosed, ReadRowByRow, Spending
 from kernels.errors import TableRefused
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
