@@ -164,7 +164,7 @@ def test_another_table_has_its_own_budget_until_it_was_charged_for_the_same_rows
     assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
     store._db.execute("UPDATE charges SET rows = 'ab'")
     assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [4, 4]
-    store._db.execute("UPDATE charges SET rows = ''")  # as a journal of an earlier version has it
+    store._db.execute("UPDATE charges SET rows = ''")  # rows that nobody knows are nobody's
     assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
     store.close()
 
