@@ -69,6 +69,7 @@ class JournalFile:
         try:
             # The async edge computes in threads, one at a time.
             db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            db.row_factory = sqlite3.Row
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA secure_delete=ON")

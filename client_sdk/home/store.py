@@ -4,8 +4,9 @@
 Whether a journal is whole, ours and not from a backup is decided by privacy/securesum.
 """
 
+import sqlite3
 from collections.abc import Iterator
-from dataclasses import astuple, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,11 +18,30 @@ from privacy.ledger import Budget, Ledger
 from privacy.securesum.records import Joined, Step
 from privacy.securesum.terms import Terms
 
-_ADD_DEPARTURE = "INSERT OR IGNORE INTO departures VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_CHARGE = "INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_SAMPLES = "INSERT OR IGNORE INTO samples VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_RUN = "INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_ADD_SESSION = "INSERT OR REPLACE INTO sessions VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_DEPARTURE = (
+    "INSERT OR IGNORE INTO departures (at, session, run, epoch, slot, stage, algorithm, "
+    "blocks, elements, octets, sha256, rows) VALUES (:at, :session, :run, :epoch, :slot, "
+    ":stage, :algorithm, :blocks, :elements, :octets, :sha256, :rows)"
+)
+_ADD_CHARGE = (
+    "INSERT INTO charges (source, at, session, run, epoch, slot, release, rows) VALUES "
+    "(:source, :at, :session, :run, :epoch, :slot, :release, :rows)"
+)
+_ADD_SAMPLES = (
+    "INSERT OR IGNORE INTO samples (run, session, epoch, slot, samples, elements, octets, "
+    "sha256, rows, left_at, withdrawn_at, refused, body) VALUES (:run, :session, :epoch, "
+    ":slot, :samples, :elements, :octets, :sha256, :rows, :left_at, :withdrawn_at, :refused, "
+    ":body)"
+)
+_ADD_RUN = (
+    "INSERT OR IGNORE INTO runs (run, session, kind, program, status, code, detail, model, "
+    "fetched) VALUES (:run, :session, :kind, :program, :status, :code, :detail, :model, "
+    ":fetched)"
+)
+_ADD_SESSION = (
+    "INSERT OR REPLACE INTO sessions (session, address, name, member, program, seed) VALUES "
+    "(:session, :address, :name, :member, :program, :seed)"
+)
 _FORGET_WAITING = "DELETE FROM samples WHERE run = ? AND left_at IS NULL AND withdrawn_at IS NULL"
 _WAITING_TO_LEAVE = (
     "SELECT * FROM samples "
@@ -77,14 +97,14 @@ class Store:
                 else:
                     self._db.execute("INSERT OR REPLACE INTO vault VALUES (?, ?)", (name, content))
             if departure is not None:
-                self._db.execute(_ADD_DEPARTURE, astuple(departure))
+                self._db.execute(_ADD_DEPARTURE, asdict(departure))
             if charge is not None:  # never a second time: each sum is charged once
-                self._db.execute(_ADD_CHARGE, astuple(charge))
+                self._db.execute(_ADD_CHARGE, asdict(charge))
             if samples is not None:  # in place of those of a sum that was lost; not of withdrawn
                 self._db.execute(_FORGET_WAITING, (samples.run,))
-                self._db.execute(_ADD_SAMPLES, astuple(samples))
+                self._db.execute(_ADD_SAMPLES, asdict(samples))
             if run is not None:
-                self._db.execute(_ADD_RUN, astuple(run))
+                self._db.execute(_ADD_RUN, asdict(run))
                 self._db.execute(
                     "UPDATE runs SET status = ?, code = ?, detail = ?, model = ?, fetched = ? "
                     "WHERE run = ?",
@@ -101,7 +121,7 @@ class Store:
         """Give what has left, in the order in which it did."""
         with self._file.reading():
             rows = self._db.execute("SELECT * FROM departures ORDER BY rowid").fetchall()
-        return (Departure(*row) for row in rows)
+        return (Departure(**row) for row in rows)
 
     def ledger(self, source: str, budget: Budget, *, rows: bytes = b"") -> Ledger:
         """Give what has been spent on a data source, over all sessions and coordinators.
@@ -116,7 +136,7 @@ class Store:
         )
         with self._file.reading():
             charged = self._db.execute(query, {"source": source, "rows": rows.hex()}).fetchall()
-        return Ledger(budget, tuple(Charge(*row).entry for row in charged))
+        return Ledger(budget, tuple(Charge(**row).entry for row in charged))
 
     def charged_sources(self) -> list[str]:
         """Give the data sources that anything has been spent on."""
@@ -131,7 +151,7 @@ class Store:
             "(SELECT session, run, epoch, slot FROM charges) GROUP BY session ORDER BY session"
         )
         with self._file.reading():
-            return list(self._db.execute(query))
+            return [(session, count) for session, count in self._db.execute(query)]
 
     def terms(self) -> dict[str, Terms]:
         """Give the terms of every session that was joined."""
@@ -145,12 +165,12 @@ class Store:
         """Give those that have left, in the order in which they were asked for."""
         query = "SELECT * FROM samples WHERE left_at IS NOT NULL ORDER BY rowid"
         with self._file.reading():
-            return [UnmaskedSamples(*row) for row in self._db.execute(query)]
+            return [UnmaskedSamples(**row) for row in self._db.execute(query)]
 
     def samples_to_send(self, run: str) -> UnmaskedSamples | None:
         """Give a run's samples that wait to leave, or to be acknowledged."""
         row = self._row(_WAITING_TO_LEAVE, run)
-        return None if row is None else UnmaskedSamples(*row)
+        return None if row is None else UnmaskedSamples(**row)
 
     def samples_leave(self, run: str, at: str) -> bool:
         """Write down that they leave now, the first time; say whether they still may."""
@@ -195,12 +215,12 @@ class Store:
     def session(self, session: str) -> KnownSession | None:
         """Give what is known of a session."""
         row = self._row("SELECT * FROM sessions WHERE session = ?", session)
-        return None if row is None else KnownSession(*row)
+        return None if row is None else KnownSession(**row)
 
     def remember_session(self, session: KnownSession) -> None:
         """Keep a session as it is when it is joined."""
         with self._file.writing():
-            self._db.execute(_ADD_SESSION, astuple(session))
+            self._db.execute(_ADD_SESSION, asdict(session))
 
     def run(self, run: str) -> KnownRun | None:
         """Give what is known of a run."""
@@ -237,11 +257,11 @@ class Store:
         with self._file.reading():
             return [session for (session,) in self._db.execute(query, (name,))]
 
-    def _row(self, query: str, *values: str) -> tuple[Any, ...] | None:
+    def _row(self, query: str, *values: str) -> sqlite3.Row | None:
         with self._file.reading():
-            row: tuple[Any, ...] | None = self._db.execute(query, values).fetchone()
+            row: sqlite3.Row | None = self._db.execute(query, values).fetchone()
         return row
 
 
-def _run(row: tuple[Any, ...]) -> KnownRun:
-    return replace(KnownRun(*row), fetched=bool(row[-1]))
+def _run(row: sqlite3.Row) -> KnownRun:
+    return replace(KnownRun(**row), fetched=bool(row["fetched"]))
