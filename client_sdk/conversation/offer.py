@@ -20,12 +20,14 @@ from client_sdk.events import (
     Spending,
     UnmaskedSamplesAsked,
 )
-from client_sdk.gate.disclosure import Disclosure, releases_of
+from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.home.remembered import KnownSession
 from client_sdk.network.exchange import Effects
 from client_sdk.tables.hospital_table import HospitalTable, site_of
+from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
+from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
 
 
@@ -143,7 +145,7 @@ def check_spending(
     if program.privacy is None:
         return
     ledger = side.home.store.ledger(side.source, side.policy.budget, rows=table.rows)
-    seed = offer.membership.seed
-    releases = releases_of(program, offer.terms, seed=seed, table=table.digest)
+    plan = release_plan(program, offer.membership.seed, table=table.digest)
+    releases = promised(plan, honest=offer.terms.honest)
     side.watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))
     side.policy.check_spending(ledger, releases)

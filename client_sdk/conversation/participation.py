@@ -31,6 +31,7 @@ from client_sdk.network.exchange import MAX_BROADCAST, Effects, SendResult, TooL
 from client_sdk.tables.hospital_table import HospitalTable
 from kernels.rounds.program import Program
 from privacy.securesum.errors import AlreadySigned
+from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.messages import (
     AbandonProof,
     AbandonRequest,
@@ -78,9 +79,9 @@ class Participation:
                     waiting = True
                 continue
             waiting, self.at_run = False, str(item.run)
-            if item.kind == "ended":
+            if item.kind is ItemKind.ENDED:
                 return self._ended(item)
-            if item.kind == "opening":
+            if item.kind is ItemKind.OPENING:
                 if once and last is not None and going and last.run != str(item.run):
                     raise AnotherRun(
                         f"run {item.run} is opened, and run {last.run}, which this hospital is in, "
@@ -160,22 +161,22 @@ class Participation:
         if known is None or known.session != self._side.session:
             raise WrongRun("the coordinator speaks of a run that this hospital has not entered")
         match item.kind:
-            case "adverts":
+            case ItemKind.ADVERTS:
                 yield from self._keep_and_send(item, self._agree(item))
-            case "task":
+            case ItemKind.TASK:
                 yield from self._task(item, known)
-            case "proposal":
+            case ItemKind.PROPOSAL:
                 proposal = self._of_run(item, Proposal.decode(item.message))
                 self._check_survivors(proposal)
                 yield from self._keep_and_send(item, self._client.certify(proposal))
-            case "certificate":
+            case ItemKind.CERTIFICATE:
                 certificate = self._of_run(item, Certificate.decode(item.message))
                 self._check_survivors(certificate)
                 yield from self._keep_and_send(item, self._client.reveal(certificate))
-            case "repair":
+            case ItemKind.REPAIR:
                 request = self._of_run(item, RepairRequest.decode(item.message))
                 yield from self._keep_and_send(item, self._client.repair(request))
-            case "abandon":
+            case ItemKind.ABANDON:
                 giving_up = self._of_run(item, AbandonRequest.decode(item.message))
                 try:
                     step = self._client.abandon(giving_up)

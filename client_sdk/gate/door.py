@@ -35,7 +35,8 @@ from client_sdk.network.exchange import Effects, Exchange, SendResult
 from client_sdk.tables.hospital_table import HospitalTable
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.broadcast import received
-from kernels.rounds.plan import dealing, planned
+from kernels.rounds.plan import planned, release_plan
+from kernels.rounds.task import noise_multiplier, statistic_of
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
 from privacy.ledger import Entry
@@ -126,7 +127,7 @@ class Door:
         )
         header = step.message.encode()
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
-        departure = self._departure(entry, task, stage, algorithm, blocks, parts)
+        departure = self._departure(entry, task, stage, blocks, parts)
         self.home.store.commit(
             step, departure=None if again else departure, charge=charge, samples=samples
         )
@@ -157,10 +158,11 @@ class Door:
                 f"{len(self.run.program.stages)}, counted from 0"
             )
         algorithm, _ = list(self.run.program.algorithms())[stage]
-        if task.statistic != f"{algorithm.NAME}/{algorithm.VERSION}":
+        statistic = statistic_of(algorithm)
+        if task.statistic != statistic:
             raise WrongTask(
-                f"the task names another statistic than {algorithm.NAME}/{algorithm.VERSION}, "
-                f"which the program has at stage {stage}"
+                f"the task names another statistic than {statistic}, which the program has at "
+                f"stage {stage}"
             )
         if task.parameters != self.run.parameters(stage):
             raise WrongTask("the task is of another program, kind, seed or stage than the run")
@@ -175,23 +177,19 @@ class Door:
 
         With noise or without it follows from the run's program, never from the task.
         """
-        layout, privacy = algorithm.layout(state), self.run.program.privacy
-        if epoch.terms.differential_privacy != (privacy is not None):
+        layout, noisy = algorithm.layout(state), self.run.program.privacy is not None
+        if epoch.terms.differential_privacy != noisy:
             raise WrongTask("the session's terms and the run's program disagree about noise")
-        if privacy is None:
-            encoding, kind = Encoding.finest(layout, max_clients=epoch.size), "finest"
-        else:
-            kind = "noisy"
-            encoding = Encoding.noisy(
-                layout,
-                multiplier=privacy.multipliers[stage],
-                honest=epoch.terms.honest,
-                max_clients=epoch.size,
-            )
+        encoding = Encoding.of_sum(
+            layout,
+            multiplier=noise_multiplier(self.run.program, stage),
+            honest=epoch.terms.honest,
+            members=epoch.size,
+        )
         if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
             raise WrongTask(
-                f"the task's encoding is not the {kind} one of {algorithm.NAME} for "
-                f"{epoch.size} members"
+                f"the task's encoding is not the {'noisy' if noisy else 'finest'} one of "
+                f"{algorithm.NAME} for {epoch.size} members"
             )
         return encoding
 
@@ -202,15 +200,10 @@ class Door:
         if not encoding.share_deviations:
             return None
         program = self.run.program
-        asked = planned(program)[stage]
-        if not asked.sums:
+        if not planned(program)[stage].sums:
             raise WrongTask("the task asks for a sum at a stage that the program has none for")
-        release = released(
-            encoding,
-            asked,
-            honest=epoch.terms.honest,
-            dealing=dealing(program, self.run.seed, table=self.table.digest),
-        )
+        plan = release_plan(program, self.run.seed, table=self.table.digest)
+        release = released(plan, encoding, stage=stage, honest=epoch.terms.honest)
         ledger = self.home.store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
         self.policy.check_spending(ledger, [release])
         at = self.exchange.clock.now().timestamp()
@@ -235,7 +228,6 @@ class Door:
         entry: EpochEntry,
         task: Task,
         stage: int,
-        algorithm: Algorithm,
         blocks: tuple[str, ...],
         parts: tuple[bytes | memoryview, ...],
     ) -> Departure:
@@ -249,7 +241,7 @@ class Door:
             epoch=entry.name[2],
             slot=task.slot,
             stage=stage,
-            algorithm=f"{algorithm.NAME}/{algorithm.VERSION}",
+            algorithm=task.statistic,
             blocks=json.dumps(blocks),
             elements=task.length,
             octets=sum(memoryview(part).nbytes for part in parts),

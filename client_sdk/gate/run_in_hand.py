@@ -1,11 +1,10 @@
 """A run that this hospital takes part in, as it remembers it."""
 
-import hashlib
 from dataclasses import dataclass
 from uuid import UUID
 
 from kernels.rounds.program import Program
-from kernels.strict_json import encode_json
+from kernels.rounds.task import program_digest, task_parameters
 
 
 @dataclass(frozen=True)
@@ -21,11 +20,5 @@ class RunInHand:
 
     def parameters(self, stage: int) -> bytes:
         """Return what a task of this run says at a stage."""
-        return encode_json(
-            {
-                "program": hashlib.sha256(self.text.encode()).hexdigest(),
-                "run_kind": self.kind,
-                "seed": self.seed,
-                "stage": stage,
-            }
-        ).encode()
+        program = program_digest(self.text)
+        return task_parameters(program=program, run_kind=self.kind, seed=self.seed, stage=stage)
