@@ -2,9 +2,9 @@
 
 import os
 
-from client_sdk.conversation.links import Link
 from client_sdk.errors import SessionError
 from client_sdk.home.home import Home
+from client_sdk.network.links import Link
 from client_sdk.tables.hospital_table import site_of
 from kernels.rounds.program import Program
 

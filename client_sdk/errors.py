@@ -64,21 +64,17 @@
         └── PlotUnavailable           global_model.plot
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
-nor key material, nor the secret of a link. `public_code` and `public_detail` are what the
-coordinator hears of one. Whatever was raised while this hospital's own rows were looked at
-(`about_the_table`) is one code and one sentence to it, `site.refused`: told apart, refusals would
-answer questions about the rows, and the one who asks chooses the questions.
+nor key material, nor the secret of a link. Errors that a hospital reports to the coordinator have a
+`public_detail`, a sentence without data: the message stays here (`gate.refusal_report`).
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import ClassVar
+from collections.abc import Sequence
 
 
 class ClientError(Exception):
     """Root of the tree; `code` is stable across versions and travels over HTTP."""
 
-    code: ClassVar[str] = "client"
+    code: str = "client"
 
 
 # -- the hospital's home
@@ -133,27 +129,30 @@ class PolicyError(ClientError):
     """The site's policy says no, or is not a policy."""
 
     code = "policy.invalid"
+    public_detail: str = "the site's policy says no, or is not a policy"
 
 
 class PolicyFileError(PolicyError):
     """A policy has a missing, unknown or impossible line."""
 
     code = "policy.file"
+    public_detail = "the site's policy has a missing, unknown or impossible line"
 
 
 class PolicyRefusal(PolicyError):
     """The site's policy does not allow what is asked for.
 
-    `line` is the line of the policy that would have to change; `public` is what the coordinator
-    may hear: nothing about the table.
+    `line` is the line of the policy that would have to change; `public_detail` is what the
+    coordinator may hear: nothing about the table.
     """
 
     code = "policy.refusal"
+    public_detail = "the site's policy does not allow this"
 
-    def __init__(self, sentence: str, *, line: str, because: str, public: str) -> None:
+    def __init__(self, sentence: str, *, line: str, because: str, public_detail: str) -> None:
         super().__init__(f"{sentence} To allow it, set in the site's policy: {line}. {because}")
         self.line = line
-        self.public = public
+        self.public_detail = public_detail
 
 
 class AlgorithmForbidden(PolicyRefusal):
@@ -262,11 +261,13 @@ class PolicyRefused(PolicyError):
     """The site's policy refuses several things; `problems` are all of them."""
 
     code = "policy.refused"
+    public_detail = "the site's policy does not allow several things"
 
     def __init__(self, problems: Sequence[PolicyRefusal]) -> None:
         listed = "".join(f"\n  - [{problem.code}] {problem}" for problem in problems)
         super().__init__(f"the site's policy does not allow this:{listed}")
         self.problems = tuple(problems)
+        self.public_detail = "; ".join(f"{each.code}: {each.public_detail}" for each in problems)
 
 
 # -- the transport
@@ -319,7 +320,7 @@ class Refused(TransportError):
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"the coordinator refused [{code}]: {detail}")
-        self.code = code  # type: ignore[misc]
+        self.code = code
         self.detail = detail
 
 
@@ -336,24 +337,30 @@ class SessionChanged(SessionError):
     """A session has another program, seed or terms than when it was joined."""
 
     code = "session.changed"
+    public_detail = "A session has another program, seed or terms than when it was joined."
 
 
 class WrongRun(SessionError):
     """A run does not compute what its kind says, or over another schema than its session's."""
 
     code = "session.wrong_run"
+    public_detail = (
+        "A run does not compute what its kind says, or over another schema than its session's."
+    )
 
 
 class AnotherRun(SessionError):
     """A run is opened before the one that this hospital came for has ended."""
 
     code = "session.another_run"
+    public_detail = "A run is opened before the one that this hospital came for has ended."
 
 
 class WrongTask(SessionError):
     """A task is not the one that the run's program has at that stage."""
 
     code = "session.wrong_task"
+    public_detail = "A task is not the one that the run's program has at that stage."
 
 
 class RowsNotRemoved(SessionError):
@@ -486,39 +493,3 @@ class PlotUnavailable(ModelError):
     """A plot cannot be made: matplotlib is not installed, or its file cannot be written."""
 
     code = "global_model.plot"
-
-
-SITE_REFUSED = "site.refused"
-_OWN_ROWS = "This is about this hospital's own rows: the coordinator hears only that it refuses."
-
-
-@contextmanager
-def about_the_table() -> Iterator[None]:
-    """Mark whatever is raised inside as something that depends on this hospital's rows."""
-    try:
-        yield
-    except Exception as error:
-        error.add_note(_OWN_ROWS)
-        raise
-
-
-def public_code(error: Exception) -> str:
-    """Return the code that the coordinator may hear of an error."""
-    if _OWN_ROWS in getattr(error, "__notes__", ()):
-        return SITE_REFUSED
-    return str(getattr(error, "code", ClientError.code))
-
-
-def public_detail(error: Exception) -> str:
-    """Return what the coordinator may hear of an error: nothing about the table or other sessions.
-
-    An error's own sentence is for the hospital: it may count rows. The coordinator gets the first
-    line of the class's description, or what a refusal of the policy says in public.
-    """
-    if public_code(error) == SITE_REFUSED:
-        return "the site refuses, for a reason that is about its own table and stays there"
-    if isinstance(error, PolicyRefused):
-        return "; ".join(f"{problem.code}: {problem.public}" for problem in error.problems)
-    if isinstance(error, PolicyRefusal):
-        return error.public
-    return (type(error).__doc__ or type(error).__name__).strip().splitlines()[0]

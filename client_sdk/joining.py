@@ -1,27 +1,29 @@
 """`join`: take part in a session with a table, and get the global model.
 
-Both front doors run the same conversation (`session.Member`): `join` waits, `join_async` is for an
-event loop. Whatever interrupts them, calling them again goes on from the journal.
+Both front doors run the same conversation (`conversation.session`): `join` waits, `join_async` is
+for an event loop. Whatever interrupts them, calling them again goes on from the journal.
 """
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import httpx
 
-from client_sdk.conversation.exchange import Clock, Effects, Exchange, Patience
-from client_sdk.conversation.links import Link
+from client_sdk.conversation.hospital_side import HospitalSide
+from client_sdk.conversation.offer import Offer, OfferReview
 from client_sdk.conversation.rosters import read_roster
-from client_sdk.conversation.session import Finished, Member, Offer
-from client_sdk.conversation.transport import run, run_async
+from client_sdk.conversation.session import Finished, take_part
+from client_sdk.events import EventWatch, Trouble
 from client_sdk.gate.policy import Policy, policy_of
-from client_sdk.home.home import Home
+from client_sdk.home.home import Home, OpenHome
 from client_sdk.model.model import GlobalModel
+from client_sdk.network.exchange import Clock, Effects, Exchange, Patience
+from client_sdk.network.links import Link
+from client_sdk.network.transport import run, run_async
+from client_sdk.progress import watching
 from client_sdk.tables.hospital_table import Changes
-from client_sdk.terminal.progress import Trouble, Watch, watching
-from privacy.identity import Identity
 from privacy.requests import host_of
 
 PathLike = str | os.PathLike[str]
@@ -39,7 +41,7 @@ def join(
     roster: PathLike | Mapping[str, bytes] | None = None,
     once: bool = True,
     on_model: Callable[[GlobalModel], None] | None = None,
-    progress: str | Watch | None = None,
+    progress: str | EventWatch | None = None,
     deadline_s: float | None = None,
     outage_s: float = 3600.0,
     ca: PathLike | None = None,
@@ -65,16 +67,10 @@ def join(
     deadline_s: give up after so long in all. outage_s: after so long without any answer.
     ca: a file with a certificate authority of one's own. transport: httpx's, for tests.
     """
-    plan = _Plan(
-        Link.parse(session, allow_http=allow_http),
-        policy_of(policy),
-        home,
-        _pinned(roster),
-        progress,
-        Patience(deadline_s, outage_s),
-    )
+    link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
+    plan = _Plan(link, policy_of(policy), home, _pinned(roster), progress, patience)
     effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
-    return run(effects, plan.link.origin, ca=_path(ca), transport=transport)
+    return run(effects, link.origin, ca=ca, transport=transport)
 
 
 async def join_async(
@@ -89,7 +85,7 @@ async def join_async(
     roster: PathLike | Mapping[str, bytes] | None = None,
     once: bool = True,
     on_model: Callable[[GlobalModel], None] | None = None,
-    progress: str | Watch | None = None,
+    progress: str | EventWatch | None = None,
     deadline_s: float | None = None,
     outage_s: float = 3600.0,
     ca: PathLike | None = None,
@@ -97,23 +93,17 @@ async def join_async(
     transport: httpx.AsyncBaseTransport | None = None,
 ) -> GlobalModel:
     """Do as `join` does, in an event loop: requests are awaited, computing runs in a thread."""
-    plan = _Plan(
-        Link.parse(session, allow_http=allow_http),
-        policy_of(policy),
-        home,
-        _pinned(roster),
-        progress,
-        Patience(deadline_s, outage_s),
-    )
+    link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
+    plan = _Plan(link, policy_of(policy), home, _pinned(roster), progress, patience)
     effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
-    return await run_async(effects, plan.link.origin, ca=_path(ca), transport=transport)
+    return await run_async(effects, link.origin, ca=ca, transport=transport)
 
 
 def offered(
     session: str,
     *,
     home: PathLike | None = None,
-    progress: str | Watch | None = None,
+    progress: str | EventWatch | None = None,
     deadline_s: float | None = None,
     ca: PathLike | None = None,
     allow_http: bool = False,
@@ -122,7 +112,7 @@ def offered(
     """Enrol if it is a join link, and return what the session asks for; nothing else is sent."""
     link = Link.parse(session, allow_http=allow_http)
     plan = _Plan(link, Policy(), home, {}, progress, Patience(deadline_s))
-    return run(plan.offered(), link.origin, ca=_path(ca), transport=transport)
+    return run(plan.offered(), link.origin, ca=ca, transport=transport)
 
 
 @dataclass(frozen=True)
@@ -133,7 +123,7 @@ class _Plan:
     policy: Policy
     home: PathLike | None
     roster: Mapping[str, bytes]
-    progress: str | Watch | None
+    progress: str | EventWatch | None
     patience: Patience
     clock: Clock = field(default_factory=Clock)
 
@@ -156,42 +146,33 @@ class _Plan:
                 on_model(model)
 
         with watching(self.progress) as watch, Home(self.home).open() as home:
-            member = Member(
-                home,
-                self._exchange(home.identity, watch),
-                self.link,
-                policy=self.policy,
+            side = replace(
+                self._side(home, watch),
                 data=data,
                 changes=changes,
                 source=source,
                 roster=self.roster,
-                watch=watch,
             )
-            yield from member.take_part(once=once, finished=finished)
+            yield from take_part(side, once=once, finished=finished)
         return models[0]
 
     def offered(self) -> Effects[Offer]:
         """Only ask."""
         with watching(self.progress) as watch, Home(self.home).open() as home:
-            exchange = self._exchange(home.identity, watch)
-            member = Member(home, exchange, self.link, policy=self.policy, watch=watch)
-            return (yield from member.offer())
+            return (yield from OfferReview(self._side(home, watch)).read())
 
-    def _exchange(self, identity: Identity, watch: Watch) -> Exchange:
-        return Exchange(
-            identity,
+    def _side(self, home: OpenHome, watch: EventWatch) -> HospitalSide:
+        exchange = Exchange(
+            home.identity,
             host=host_of(self.link.origin),
             patience=self.patience,
             clock=self.clock,
             notice=lambda reason, again_in_s: watch(Trouble(reason, again_in_s)),
         )
+        return HospitalSide(home, exchange, self.link, self.policy, watch)
 
 
 def _pinned(roster: PathLike | Mapping[str, bytes] | None) -> Mapping[str, bytes]:
     if roster is None:
         return {}
     return roster if isinstance(roster, Mapping) else read_roster(roster)
-
-
-def _path(path: PathLike | None) -> Path | None:
-    return None if path is None else Path(path)

@@ -23,10 +23,11 @@ from kernels.rounds.algorithm import Contribution, contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
+from kernels.rounds.task import noise_multiplier
 from kernels.tables.problems import RowByRow
 from privacy import noise
 from privacy.encoding import Encoding
-from privacy.layout import Layout, SecureTotal
+from privacy.layout import SecureTotal
 from privacy.securesum.errors import KeysMissing
 from privacy.securesum.simulator import Fault, Point, Simulation
 from privacy.securesum.terms import LEAST_COHORT, default_terms
@@ -96,8 +97,12 @@ def simulate(
             # Sites see the broadcast's bytes and nothing else of the coordinator's state.
             broadcast = storage.encode(state, broadcast=True)
             seen = received(broadcast, program, stage)
-            layout = algorithm.layout(state)
-            encoding = _encoding(program, stage, layout, members=len(sites), honest=honest or left)
+            encoding = Encoding.of_sum(
+                algorithm.layout(state),
+                multiplier=noise_multiplier(program, stage),
+                honest=honest or left,
+                members=len(sites),
+            )
             silent = dropouts.get(sums, ())
             vectors = (
                 None if i in silent else _sent(encoding, algorithm, seen, site, source)
@@ -119,19 +124,6 @@ def simulate(
 def add_plainly(encoding: Encoding, contributions: Iterable[Contribution]) -> SecureTotal:
     """Add what the sites would have sent, without masks, rounded as the encoding rounds."""
     return _added(encoding, (encoding.encode(contribution) for contribution in contributions))
-
-
-def _encoding(
-    program: Program, stage: int, layout: Layout, *, members: int, honest: int
-) -> Encoding:
-    if program.privacy is None:
-        return Encoding.finest(layout, max_clients=members)
-    return Encoding.noisy(
-        layout,
-        multiplier=program.privacy.multipliers[stage],
-        honest=honest,
-        max_clients=members,
-    )
 
 
 def _sent(

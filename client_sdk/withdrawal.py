@@ -7,15 +7,14 @@ are gone from every prediction from then on. Asked again it is the same.
 """
 
 import os
-from pathlib import Path
 
 import httpx
 
-from client_sdk.conversation.exchange import Clock, Exchange, Patience
-from client_sdk.conversation.links import Link
-from client_sdk.conversation.transport import run
 from client_sdk.errors import SessionError
 from client_sdk.home.home import Home
+from client_sdk.network.exchange import Clock, Exchange, Patience
+from client_sdk.network.links import Link
+from client_sdk.network.transport import run
 from privacy.requests import host_of
 
 
@@ -55,7 +54,7 @@ def withdraw(
     run(
         exchange.delete(f"/sessions/{link.session}/samples"),
         link.origin,
-        ca=None if ca is None else Path(ca),
+        ca=ca,
         transport=transport,
     )
     return left

@@ -55,6 +55,8 @@
         └── OneVariance           prediction.one_variance
 
 A message says what is wrong with which value and what to do; it never carries a patient's value.
+`public_detail` is what a hospital tells the coordinator of an error: a constant, the same for a
+whole branch unless a class has one of its own.
 """
 
 from collections.abc import Sequence
@@ -65,36 +67,42 @@ class KernelsError(ValueError):
     """Root of the tree; `code` is stable across versions and travels over HTTP."""
 
     code: ClassVar[str] = "kernels"
+    public_detail: ClassVar[str] = "the site refuses; the code says why"
 
 
 class SpecError(KernelsError):
     """A kernel spec has a missing, unknown or impossible field."""
 
     code = "spec.invalid"
+    public_detail = "the session's kernel spec cannot be used at this site"
 
 
 class UnknownArchitecture(SpecError):
     """A kernel spec names an architecture that this version does not have."""
 
     code = "spec.unknown_architecture"
+    public_detail = "the session's kernel has an architecture that this site's veilgp does not have"
 
 
 class NewerSpec(SpecError):
     """A spec was written by a newer version than this one."""
 
     code = "spec.newer_version"
+    public_detail = "the session's kernel spec is of a newer version than this site's veilgp"
 
 
 class WeightsError(KernelsError):
     """A flat weight vector has the wrong length, or is not finite."""
 
     code = "weights.invalid"
+    public_detail = "the weights that were sent do not fit the session's kernel"
 
 
 class SchemaError(KernelsError):
     """A schema, or one thing in it, is wrong."""
 
     code = "schema.invalid"
+    public_detail = "the session's schema cannot be used at this site"
 
 
 class SchemaRefused(SchemaError):
@@ -141,24 +149,28 @@ class NewerSchema(SchemaError):
     """A schema was written by a newer version than this one."""
 
     code = "schema.newer_version"
+    public_detail = "the session's schema is of a newer version than this site's veilgp"
 
 
 class StandardiserError(KernelsError):
     """A standardiser has impossible numbers, or belongs to another schema."""
 
     code = "standardiser.invalid"
+    public_detail = "the standardiser that was sent cannot be used at this site"
 
 
 class NewerStandardiser(StandardiserError):
     """A standardiser was written by a newer version than this one."""
 
     code = "standardiser.newer_version"
+    public_detail = "the standardiser that was sent is of a newer version than this site's veilgp"
 
 
 class TableError(KernelsError):
     """A table of rows cannot be used."""
 
     code = "table.invalid"
+    public_detail = "the site's table does not fit the session"
 
 
 class EmptyTable(TableError):
@@ -258,18 +270,21 @@ class ProgramError(KernelsError):
     """A program has a missing, unknown or impossible field, or stages in an impossible order."""
 
     code = "program.invalid"
+    public_detail = "the program cannot be run at this site"
 
 
 class UnknownAlgorithm(ProgramError):
     """A program names an algorithm, or a version of one, that is not installed here."""
 
     code = "program.unknown_algorithm"
+    public_detail = "the program names an algorithm or a version that this site does not have"
 
 
 class NewerProgram(ProgramError):
     """A program was written by a newer version than this one."""
 
     code = "program.newer_version"
+    public_detail = "the program is of a newer version than this site's veilgp"
 
 
 class TooManyRows(ProgramError):
@@ -282,6 +297,7 @@ class NotPrivate(ProgramError):
     """An algorithm, or a choice of its parameters, has no differentially private form."""
 
     code = "program.not_private"
+    public_detail = "the program has a stage without a differentially private form"
 
 
 class UnboundedFeatures(ProgramError):
@@ -300,24 +316,28 @@ class ConsentNeeded(ProgramError):
     """An algorithm may show one site's own numbers, and its operator has not agreed to that."""
 
     code = "program.consent_needed"
+    public_detail = "the program has an algorithm that needs the site's consent by name"
 
 
 class StateError(KernelsError):
     """Bytes that are not the state of any algorithm here."""
 
     code = "state.invalid"
+    public_detail = "the state that was sent is not one that the program has at this stage"
 
 
 class OtherFormat(StateError):
     """Stored bytes are of another format, or have other fields, than this version reads."""
 
     code = "state.other_format"
+    public_detail = "the state that was sent is of another format than this site's veilgp reads"
 
 
 class ArtifactError(KernelsError):
     """A stored model, or its card, is not one."""
 
     code = "artifact.invalid"
+    public_detail = "the model that was sent cannot be used at this site"
 
 
 class DamagedArtifact(ArtifactError):
@@ -330,24 +350,28 @@ class NewerArtifact(ArtifactError):
     """A stored model was written by a newer version than this one."""
 
     code = "artifact.newer_version"
+    public_detail = "the model that was sent is of a newer version than this site's veilgp"
 
 
 class OlderArtifact(ArtifactError):
     """A stored model was written by a version that is too old for this one."""
 
     code = "artifact.older_version"
+    public_detail = "the model that was sent is of an older version than this site's veilgp reads"
 
 
 class NotFitted(KernelsError):
     """A model lacks what an earlier stage of its program would have made."""
 
     code = "model.not_fitted"
+    public_detail = "the model that was sent lacks a part that this stage needs"
 
 
 class StatisticsError(KernelsError):
     """Sufficient statistics cannot have come from any table."""
 
     code = "statistics.invalid"
+    public_detail = "the statistics that were sent cannot be used"
 
 
 class NotSymmetric(StatisticsError):
@@ -366,12 +390,14 @@ class HyperparameterError(KernelsError):
     """A noise or prior variance is not a positive finite number."""
 
     code = "hyperparameter.invalid"
+    public_detail = "the hyperparameters that were sent cannot be used"
 
 
 class PredictionError(KernelsError):
     """A predictive distribution is impossible: no positive variance, or crossed interval ends."""
 
     code = "prediction.invalid"
+    public_detail = "the model that was sent does not give usable predictions"
 
 
 class ImproperProduct(PredictionError):

@@ -163,6 +163,16 @@ class Encoding:
             shares.append(share_deviation(block, bits[-1], noise))
         return cls(layout, max_clients, tuple(bits), tuple(shares))
 
+    @classmethod
+    def of_sum(cls, layout: Layout, *, multiplier: float | None, honest: int, members: int) -> Self:
+        """Return the one encoding that a sum of so many members has, at both ends.
+
+        multiplier: of its noise, or None if it is exact; then `honest` does not matter.
+        """
+        if multiplier is None:
+            return cls.finest(layout, max_clients=members)
+        return cls.noisy(layout, multiplier=multiplier, honest=honest, max_clients=members)
+
     def multiplier(self, *, honest: int) -> float:
         """Return z of a sum, by what `honest` members draw and one unit can move of the integers.
 

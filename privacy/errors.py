@@ -36,7 +36,8 @@
     └── SecureSumError            securesum (its own tree: privacy/securesum/errors.py)
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
-nor key material.
+nor key material. `public_detail` is what a hospital tells the coordinator of an error: a constant,
+the same for a whole branch unless a class has one of its own.
 """
 
 from typing import ClassVar
@@ -46,18 +47,21 @@ class PrivacyError(ValueError):
     """Root of the tree; `code` is stable across versions and travels over HTTP."""
 
     code: ClassVar[str] = "privacy"
+    public_detail: ClassVar[str] = "the site refuses; the code says why"
 
 
 class LayoutError(PrivacyError):
     """A layout, or its canonical form, has a missing, unknown or impossible part."""
 
     code = "layout.invalid"
+    public_detail = "the layout of the sum is not one that can be summed"
 
 
 class TotalError(PrivacyError):
     """A total was made by hand, or does not fit the layout and encoding it claims."""
 
     code = "total.invalid"
+    public_detail = "the total is not one of this sum"
 
 
 class TotalOutOfBound(TotalError):
@@ -70,6 +74,7 @@ class EncodingError(PrivacyError):
     """An encoding, or a contribution to be encoded, is not what its layout says."""
 
     code = "encoding.invalid"
+    public_detail = "the encoding of the sum does not fit its layout"
 
 
 class ResolutionTooFine(EncodingError):
@@ -124,12 +129,14 @@ class NoiseError(PrivacyError):
     """Noise was asked for that no encoding plans, or the source of it is broken."""
 
     code = "noise.invalid"
+    public_detail = "the site cannot draw the noise that the sum asks for"
 
 
 class AccountingError(PrivacyError):
     """A release, a budget or a plan has a missing, unknown or impossible part."""
 
     code = "accounting.invalid"
+    public_detail = "the cost of the sum cannot be accounted for at this site"
 
 
 class UnknownRelease(AccountingError):
@@ -148,6 +155,7 @@ class LedgerError(PrivacyError):
     """A ledger, or an entry of it, has a missing, unknown or impossible part."""
 
     code = "ledger.invalid"
+    public_detail = "the site's own ledger does not allow the sum"
 
 
 class AlreadyCharged(LedgerError):
@@ -166,12 +174,14 @@ class MaskError(PrivacyError):
     """A mask key or the vector to be masked has the wrong form."""
 
     code = "mask.invalid"
+    public_detail = "the site cannot mask its vector"
 
 
 class IdentityError(PrivacyError):
     """Something about who is who is wrong."""
 
     code = "identity.invalid"
+    public_detail = "the site does not accept a member's identity"
 
 
 class InvalidKey(IdentityError):
@@ -196,6 +206,7 @@ class PinConflict(IdentityError):
     """A roster contradicts what this site has pinned."""
 
     code = "identity.pin_conflict"
+    public_detail = "the run's roster contradicts the keys that this site has pinned"
 
 
 class FingerprintMismatch(IdentityError):
@@ -208,6 +219,7 @@ class RequestError(PrivacyError):
     """A member's request cannot be accepted as its own."""
 
     code = "request.invalid"
+    public_detail = "the site's request and the coordinator's view of it do not agree"
 
 
 class BadRequestHeader(RequestError):
@@ -238,3 +250,4 @@ class SharingError(PrivacyError):
     """A secret cannot be shared or put together this way."""
 
     code = "sharing.invalid"
+    public_detail = "the site cannot share or recover a key as asked"

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 import uvicorn
 
+from privacy.health_check import Check
 from service import readiness
 from service.app import create_app
 from service.database import data_directory
@@ -17,7 +18,6 @@ from service.database.database import Database
 from service.errors import ServiceError, SettingsError
 from service.http import logs, tokens
 from service.http.connections import Prompt
-from service.readiness import Check
 from service.sample import seed as seed_sample
 from service.settings import Settings, load
 

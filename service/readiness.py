@@ -7,7 +7,6 @@ import os
 import shutil
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from privacy.health_check import Check
 from service.database import schema_version
 from service.database.database import Database
 from service.settings import Settings
@@ -25,27 +25,6 @@ LEAST_FREE = 512 << 20
 _SOON_DAYS = 14
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
 """No clock that is right is before this."""
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line: `said` is what was found, `fix` what to do about it, if anything is wrong."""
-
-    name: str
-    said: str
-    fix: str | None = None
-
-    @property
-    def is_well(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.fix is None
-
-    def line(self) -> str:
-        """Show it to a person."""
-        said = " ".join(self.said.split())
-        if self.fix is None:
-            return f"ok    {self.name}: {said}"
-        return f"FAIL  {self.name}: {said.rstrip('.')}. Fix: {self.fix}"
 
 
 def readiness(settings: Settings, database: Database, *, engine_alive: bool) -> Iterator[Check]:

@@ -12,25 +12,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from uuid import UUID
 
-from client_sdk.conversation.problems import printable
 from client_sdk.conversation.rosters import roster_of
 from client_sdk.errors import MalformedAnswer
+from client_sdk.readable import printable
 from privacy.errors import PrivacyError
 from privacy.identity import Roster
+from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.terms import Terms
 
 T = TypeVar("T")
-KINDS = (
-    "opening",
-    "adverts",
-    "task",
-    "proposal",
-    "certificate",
-    "repair",
-    "abandon",
-    "abandoned",
-    "ended",
-)
 STATUSES = ("pending", "approved", "suspended")
 OUTCOMES = ("done", "failed", "cancelled")
 _MODEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -73,7 +63,7 @@ class Membership:
 class Item:
     """What this member is to do next."""
 
-    kind: str
+    kind: ItemKind
     run: UUID
     number: int
     message: bytes = field(repr=False)
@@ -82,8 +72,8 @@ class Item:
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "Item":
         """Read the answer to GET next."""
-        kind = _one_of(plain, "kind", KINDS)
-        ended = kind == "ended"
+        kind = ItemKind(_one_of(plain, "kind", tuple(ItemKind)))
+        ended = kind is ItemKind.ENDED
         return cls(
             kind=kind,
             run=_read(plain, "run", UUID),
@@ -128,7 +118,7 @@ class Item:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended."""
 
     status: str
@@ -137,7 +127,7 @@ class Outcome:
     model: str | None
 
     @classmethod
-    def read(cls, item: Item) -> "Outcome":
+    def read(cls, item: Item) -> "RunOutcome":
         """Read the outcome of an item that says that a run has ended."""
         plain = _inner(item.plain, "outcome")
         model = plain.get("model")

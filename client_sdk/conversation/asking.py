@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from client_sdk.conversation.answers import Item
-from client_sdk.conversation.exchange import LONGEST_POLL_S, Effects, Exchange, Pause, Sent
+from client_sdk.network.exchange import LONGEST_POLL_S, Effects, Exchange, Pause, SendResult
 
 _MOST_CONFLICTS = 8
 _LONGEST_WAIT_S = 5.0
@@ -45,7 +45,7 @@ class Asking:
             yield _wait(0.05, self._repeats)
         return item
 
-    def sent(self, sent: Sent) -> Effects[None]:
+    def sent(self, sent: SendResult) -> Effects[None]:
         """Remember what came with an answer; go on after a late one, but not for ever."""
         self._following = sent.following
         self._conflicts = 0 if sent.conflict is None else self._conflicts + 1

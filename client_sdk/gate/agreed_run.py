@@ -7,7 +7,7 @@ privacy each run has noise multipliers of its own, whose cost the site's ledger 
 """
 
 from client_sdk.errors import WrongRun
-from client_sdk.gate.door import RunInHand
+from client_sdk.gate.run_in_hand import RunInHand
 from kernels.errors import ProgramError
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, besides_noise, program_of

@@ -3,12 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from client_sdk.terminal.readable import readable
+from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
-from kernels.rounds.plan import StageDisclosure, columns_read, dealing, planned, stages_disclosed
+from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program
 from privacy.accounting.cost import Cost, cost
-from privacy.accounting.events import Release
 from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
 
@@ -45,7 +44,9 @@ class Disclosure:
             1 if privacy is None else privacy.max_rows_per_patient,
             None
             if privacy is None
-            else cost(releases_of(program, terms, seed=0, table=b""), delta=delta or _DELTA),
+            else cost(
+                promised(release_plan(program, seed=0), honest=terms.honest), delta=delta or _DELTA
+            ),
             0 if spec is None else spec.most_samples,
             0 if network is None else network.parameters,
         )
@@ -123,9 +124,3 @@ class Disclosure:
             f"table makes no outcome more than {factor:.3g} times as likely, but for a probability "
             f"of {cost.delta:g}. A sum that is lost and asked for again costs again."
         )
-
-
-def releases_of(program: Program, terms: Terms, *, seed: int, table: bytes) -> tuple[Release, ...]:
-    """Say what a run of a private program over a table would release at most, if no sum is lost."""
-    dealt = dealing(program, seed, table=table)
-    return promised(planned(program), honest=terms.honest, dealing=dealt)

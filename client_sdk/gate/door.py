@@ -10,11 +10,8 @@ noise that a task asks for is worked out here from the run's program, the cost f
 and both before the table is touched. The journal has a line for people with every vector: which
 numbers, how many, and the SHA-256 of the octets exactly as they go out.
 
-One thing leaves without a mask, and only if the site's policy has a line for it: samples of the
-hospital's own model, for an open ensemble. They are made with the vector that they belong to, from
-the same broadcast, and kept; they leave when that sum was certified, so that all members had the
-same broadcast, the run has made a model, and the policy still says so. A withdrawal in between
-keeps them here for good.
+One thing leaves without a mask, and only if the site's policy has a line for it: see
+`unmasked_samples`.
 """
 
 import hashlib
@@ -26,23 +23,22 @@ from uuid import UUID
 
 import numpy as np
 
-from client_sdk.conversation.exchange import SAID, Effects, Exchange, Sent
-from client_sdk.errors import ClientError, NotACoordinator, WrongTask, about_the_table, public_code
+from client_sdk.errors import WrongTask
+from client_sdk.events import EventWatch, VectorLeft
 from client_sdk.gate.policy import Policy
+from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.gate.run_in_hand import RunInHand
+from client_sdk.gate.unmasked_samples import drawn_samples
 from client_sdk.home.home import OpenHome
-from client_sdk.home.remembered import Charge, Departure, OwnSamples
+from client_sdk.home.remembered import Charge, Departure, UnmaskedSamples
+from client_sdk.network.exchange import Effects, Exchange, SendResult
 from client_sdk.tables.hospital_table import HospitalTable
-from client_sdk.terminal.progress import SamplesLeft, SamplesNotTaken, VectorLeft, Watch
-from kernels.errors import KernelsError
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.broadcast import received
-from kernels.rounds.ensemble.open_ensemble import open_stage, samples_of
-from kernels.rounds.plan import dealing, planned
-from kernels.rounds.program import Program
-from kernels.strict_json import encode_json
+from kernels.rounds.plan import planned, release_plan
+from kernels.rounds.task import noise_multiplier, statistic_of
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
-from privacy.errors import PrivacyError
 from privacy.ledger import Entry
 from privacy.noise import Draw, draw
 from privacy.securesum.checks import check_broadcast
@@ -65,33 +61,6 @@ def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
 
 
 @dataclass(frozen=True)
-class RunInHand:
-    """A run that this hospital takes part in: what it computes, from which seed."""
-
-    session: UUID
-    run: UUID
-    kind: str
-    text: str
-    program: Program
-    seed: int
-
-    def parameters(self, stage: int) -> bytes:
-        """Give what a task of this run says at a stage."""
-        return encode_json(
-            {
-                "program": hashlib.sha256(self.text.encode()).hexdigest(),
-                "run_kind": self.kind,
-                "seed": self.seed,
-                "stage": stage,
-            }
-        ).encode()
-
-
-class _Withdrawn(Exception):
-    """Samples were taken back while they were waiting to leave."""
-
-
-@dataclass(frozen=True)
 class Door:
     """A hospital's way out, in one run."""
 
@@ -100,11 +69,13 @@ class Door:
     policy: Policy
     table: HospitalTable
     run: RunInHand
-    watch: Watch
+    watch: EventWatch
 
-    def leave(self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]) -> Effects[Sent]:
+    def send_masked_vector(
+        self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]
+    ) -> Effects[SendResult]:
         """Answer a task; `fetch` gets its broadcast. The only way out for numbers."""
-        client = self.home.client
+        client, today = self.home.client, self.exchange.clock.now().date()
         entry, epoch = client.journal.entry(task.epoch_id)
         algorithm = self._check_task(task, stage, entry)
         self.policy.check_task(
@@ -113,7 +84,7 @@ class Door:
             confirmed=len(entry.trusted.intersection(task.active)),
             sums=self._sums(entry, task.slot),
             runs=len(runs_of(client.journal, entry.source, self.run.session) | {entry.name[1]}),
-            today=self.exchange.clock.now().date(),
+            today=today,
         )
         slot = entry.slots.get(task.slot)
         again = slot is not None and slot.uploaded is not None
@@ -121,7 +92,7 @@ class Door:
         blocks: tuple[str, ...] = ()
         noise: Draw | None = None
         charge: Charge | None = None
-        samples: OwnSamples | None = None
+        samples: UnmaskedSamples | None = None
         if not again:
             broadcast = yield from fetch()
             check_broadcast(task, broadcast)
@@ -132,11 +103,20 @@ class Door:
             # refusals is given must not depend on them.
             bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
             noise = draw(encoding) if encoding.share_deviations else None
-            with about_the_table():
+            with about_own_rows():
                 contribution = contributed(algorithm, state, self.table.site)
                 integers = None if noise is None else noise.once()
                 vector = encoding.encode(contribution, noise=integers)
-                samples = self._samples(entry, task, stage, state)
+                samples = drawn_samples(
+                    self.policy,
+                    self.table,
+                    self.run,
+                    stage=stage,
+                    state=state,
+                    epoch=entry.name[2],
+                    slot=task.slot,
+                    today=today,
+                )
             blocks = tuple(block.name for block in encoding.layout.blocks)
         step = client.upload(
             task,
@@ -147,7 +127,7 @@ class Door:
         )
         header = step.message.encode()
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
-        departure = self._departure(entry, task, stage, algorithm, blocks, parts)
+        departure = self._departure(entry, task, stage, blocks, parts)
         self.home.store.commit(
             step, departure=None if again else departure, charge=charge, samples=samples
         )
@@ -168,78 +148,6 @@ class Door:
             )
         return sent
 
-    def open(self) -> Effects[None]:
-        """Send the samples that this run asked for, once it has made a model, as they are.
-
-        Whatever the coordinator, or a proxy before it, says to them, the model is there: no refusal
-        is raised.
-        """
-        store, run = self.home.store, str(self.run.run)
-        kept = store.samples_to_send(run)
-        if kept is None or kept.body is None:
-            return
-        now = self.exchange.clock.now()
-        allowed = self.policy.opens(self.run.program, today=now.date())
-        if not (allowed and self._is_certified(kept)):
-            store.samples_not_needed(run)
-            return
-
-        def leaving() -> None:
-            # Each attempt asks anew: between two of them, for an hour, there may be a withdrawal.
-            if not store.samples_leave(run, now.isoformat(timespec="seconds")):
-                raise _Withdrawn
-
-        target = f"/sessions/{self.run.session}/runs/{run}/samples"
-        try:
-            yield from self.exchange.put(target, kept.body, before=leaving)
-        except _Withdrawn:
-            return
-        except (ClientError, KernelsError, PrivacyError) as error:
-            # A proxy that lets no such body through says so without being the coordinator.
-            said = SAID in getattr(error, "__notes__", ()) or isinstance(error, NotACoordinator)
-            if not said:
-                raise
-            code = public_code(error)
-            store.samples_taken(run, refused=code)
-            self.watch(SamplesNotTaken(code))
-            return
-        store.samples_taken(run)
-        self.watch(SamplesLeft(kept.samples, kept.elements, kept.octets, kept.sha256))
-
-    def _is_certified(self, kept: OwnSamples) -> bool:
-        """Whether a quorum has signed for the sum that samples belong to, on the same broadcast.
-
-        A coordinator could else show this hospital alone a state of its own making, end the run,
-        and have a model of this hospital's rows that nobody else would ever have agreed to.
-        """
-        name = self.run.session.bytes, self.run.run.bytes, kept.epoch
-        entry = self.home.client.journal.epochs.get(name)
-        slot = None if entry is None else entry.slots.get(kept.slot)
-        return slot is not None and slot.certified is not None
-
-    def _samples(self, entry: EpochEntry, task: Task, stage: int, state: Any) -> OwnSamples | None:
-        """Make the samples that the program asks for with this stage, if the policy allows that."""
-        program = self.run.program
-        allowed = self.policy.opens(program, today=self.exchange.clock.now().date())
-        if not allowed or stage != open_stage(program):
-            return None
-        found = samples_of(state, self.table.site)
-        if found is None:
-            return None
-        body = found.to_bytes()
-        return OwnSamples(
-            run=str(self.run.run),
-            session=str(self.run.session),
-            epoch=entry.name[2],
-            slot=task.slot,
-            samples=len(found.samples),
-            elements=found.samples.numel() + found.noise_variance.numel() + 1,
-            octets=len(body),
-            sha256=hashlib.sha256(body).hexdigest(),
-            rows=self.table.journalled.hex(),
-            body=body,
-        )
-
     def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
         """Refuse a task that is not this run's, or not what its program has at the stage."""
         if entry.name[:2] != (self.run.session.bytes, self.run.run.bytes):
@@ -250,10 +158,11 @@ class Door:
                 f"{len(self.run.program.stages)}, counted from 0"
             )
         algorithm, _ = list(self.run.program.algorithms())[stage]
-        if task.statistic != f"{algorithm.NAME}/{algorithm.VERSION}":
+        statistic = statistic_of(algorithm)
+        if task.statistic != statistic:
             raise WrongTask(
-                f"the task names another statistic than {algorithm.NAME}/{algorithm.VERSION}, "
-                f"which the program has at stage {stage}"
+                f"the task names another statistic than {statistic}, which the program has at "
+                f"stage {stage}"
             )
         if task.parameters != self.run.parameters(stage):
             raise WrongTask("the task is of another program, kind, seed or stage than the run")
@@ -268,23 +177,19 @@ class Door:
 
         With noise or without it follows from the run's program, never from the task.
         """
-        layout, privacy = algorithm.layout(state), self.run.program.privacy
-        if epoch.terms.differential_privacy != (privacy is not None):
+        layout, noisy = algorithm.layout(state), self.run.program.privacy is not None
+        if epoch.terms.differential_privacy != noisy:
             raise WrongTask("the session's terms and the run's program disagree about noise")
-        if privacy is None:
-            encoding, kind = Encoding.finest(layout, max_clients=epoch.size), "finest"
-        else:
-            kind = "noisy"
-            encoding = Encoding.noisy(
-                layout,
-                multiplier=privacy.multipliers[stage],
-                honest=epoch.terms.honest,
-                max_clients=epoch.size,
-            )
+        encoding = Encoding.of_sum(
+            layout,
+            multiplier=noise_multiplier(self.run.program, stage),
+            honest=epoch.terms.honest,
+            members=epoch.size,
+        )
         if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
             raise WrongTask(
-                f"the task's encoding is not the {kind} one of {algorithm.NAME} for "
-                f"{epoch.size} members"
+                f"the task's encoding is not the {'noisy' if noisy else 'finest'} one of "
+                f"{algorithm.NAME} for {epoch.size} members"
             )
         return encoding
 
@@ -295,15 +200,10 @@ class Door:
         if not encoding.share_deviations:
             return None
         program = self.run.program
-        asked = planned(program)[stage]
-        if not asked.sums:
+        if not planned(program)[stage].sums:
             raise WrongTask("the task asks for a sum at a stage that the program has none for")
-        release = released(
-            encoding,
-            asked,
-            honest=epoch.terms.honest,
-            dealing=dealing(program, self.run.seed, table=self.table.digest),
-        )
+        plan = release_plan(program, self.run.seed, table=self.table.digest)
+        release = released(plan, encoding, stage=stage, honest=epoch.terms.honest)
         ledger = self.home.store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
         self.policy.check_spending(ledger, [release])
         at = self.exchange.clock.now().timestamp()
@@ -328,7 +228,6 @@ class Door:
         entry: EpochEntry,
         task: Task,
         stage: int,
-        algorithm: Algorithm,
         blocks: tuple[str, ...],
         parts: tuple[bytes | memoryview, ...],
     ) -> Departure:
@@ -342,7 +241,7 @@ class Door:
             epoch=entry.name[2],
             slot=task.slot,
             stage=stage,
-            algorithm=f"{algorithm.NAME}/{algorithm.VERSION}",
+            algorithm=task.statistic,
             blocks=json.dumps(blocks),
             elements=task.length,
             octets=sum(memoryview(part).nbytes for part in parts),

@@ -233,7 +233,7 @@ class Policy:
             if stage.needs_consent and algorithm.NAME not in self.consents:
                 raise refusals.consent_missing(algorithm.NAME)
 
-    def opens(self, program: Program, *, today: date) -> bool:
+    def allows_unmasked_samples(self, program: Program, *, today: date) -> bool:
         """Whether the samples that a program asks for may leave as they are.
 
         It is no refusal where they may not: the hospital then does without being in the ensemble.

@@ -5,7 +5,7 @@ import math
 
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
-from client_sdk.terminal.readable import quoted
+from client_sdk.readable import quoted
 from kernels.rounds.program import Program
 from privacy.securesum.terms import Terms
 

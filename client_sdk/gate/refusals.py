@@ -2,7 +2,7 @@
 
 Each function gives one refusal: what is asked for and what the policy allows, the line that would
 allow it, and why the line is as it is, for the person who might change it. What the coordinator
-hears (`public`) has no number of the hospital's own rows in it.
+hears (`public_detail`) has no number of the hospital's own rows in it.
 """
 
 import json
@@ -29,7 +29,7 @@ from client_sdk.errors import (
     TooManySums,
     UnitForbidden,
 )
-from client_sdk.terminal.readable import quoted, readable
+from client_sdk.readable import quoted, readable
 from privacy.ledger import Ledger
 
 # -- what the session asks for
@@ -42,7 +42,7 @@ def expired(last: date, today: date) -> PolicyExpired:
         line="expires = a later date",
         because="Whoever set the date wanted the question asked again: does the purpose still "
         "hold?",
-        public="the site's policy has expired",
+        public_detail="the site's policy has expired",
     )
 
 
@@ -52,7 +52,7 @@ def algorithm_forbidden(name: str) -> AlgorithmForbidden:
         f"The program runs {name!r}, which this site does not allow.",
         line=f"algorithms = [..., {json.dumps(name)}]",
         because="Read first what it sends (`veilgp policy draft` says it in words).",
-        public=f"the site does not allow the algorithm {name}",
+        public_detail=f"the site does not allow the algorithm {name}",
     )
 
 
@@ -63,7 +63,7 @@ def columns_forbidden(missing: Sequence[str]) -> ColumnForbidden:
         f"{', '.join(map(readable, missing))}.",
         line=f"columns = [..., {', '.join(map(quoted, missing))}]",
         because="A column that the question does not need should not be in the program.",
-        public=f"the site does not allow the columns {', '.join(missing)}",
+        public_detail=f"the site does not allow the columns {', '.join(missing)}",
     )
 
 
@@ -74,7 +74,7 @@ def privacy_required() -> PrivacyRequired:
         line="without_differential_privacy = true",
         because="Exact sums can show that a rare patient is in them, to everyone who sees the "
         "model; with few rows they can show more.",
-        public="the site does not allow sums without differential privacy",
+        public_detail="the site does not allow sums without differential privacy",
     )
 
 
@@ -87,7 +87,7 @@ def unit_forbidden(own: str | None, *, asked: str) -> UnitForbidden:
         line="no patient" if own is None else f"patient = {quoted(own)}",
         because="A patient with many rows would be covered for each of them only, and epsilon "
         "would not be what is spent on a patient.",
-        public="the site asks for noise that covers patients, by another column",
+        public_detail="the site asks for noise that covers patients, by another column",
     )
 
 
@@ -98,7 +98,7 @@ def shrinking_forbidden() -> ShrinkingForbidden:
         line="allow_shrinking = true",
         because="A coordinator can always pretend that a hospital fell silent. Without "
         "differential privacy the sum with it minus the sum without it is that hospital's own.",
-        public="the site does not allow a session that gives the steady-cohort rule up",
+        public_detail="the site does not allow a session that gives the steady-cohort rule up",
     )
 
 
@@ -110,8 +110,8 @@ def too_few_colluders(colluders: int, *, least: int, why: str) -> TooFewColluder
         line=f"least_colluders = {colluders}",
         because="With more colluders than that, two sets of survivors can be certified, and the "
         "masks of one hospital come off.",
-        public=f"the site asks for sums that are safe from {least} colluding members, and the "
-        f"session's are from {colluders}",
+        public_detail=f"the site asks for sums that are safe from {least} colluding members, and "
+        f"the session's are from {colluders}",
     )
 
 
@@ -123,8 +123,8 @@ def cohort_too_small(confirmed: int, *, least: int) -> CohortTooSmall:
         because="In a small sum each member is a large part, and every other member can subtract "
         "its own. If members are missing because their keys are not confirmed, give a roster file "
         "or run `veilgp confirm`.",
-        public=f"the site asks for at least {least} members with confirmed keys, and the run has "
-        f"{confirmed}",
+        public_detail=f"the site asks for at least {least} members with confirmed keys, and the "
+        f"run has {confirmed}",
     )
 
 
@@ -135,7 +135,7 @@ def consent_missing(algorithm: str) -> ConsentMissing:
         f"{algorithm!r} is their statistics: this site has not consented to that.",
         line=f"consents = [..., {json.dumps(algorithm)}]",
         because="Few rows say much about each patient among them.",
-        public=f"the site has not consented to {algorithm}",
+        public_detail=f"the site has not consented to {algorithm}",
     )
 
 
@@ -148,7 +148,7 @@ def too_many_sums(sums: int, how: str, *, most: int) -> TooManySums:
         f"The run asks for {sums} sums {how}, and this site allows {most}.",
         line=f"max_sums = {sums}",
         because="Every further exact sum is an equation about the same rows.",
-        public=f"the site allows {most} sums in a run, and this one asks for {sums}",
+        public_detail=f"the site allows {most} sums in a run, and this one asks for {sums}",
     )
 
 
@@ -159,7 +159,7 @@ def too_many_runs(runs: int, *, most: int) -> TooManyRuns:
         line=f"max_runs = {runs}",
         because="Every run asks for all its sums again, from another start: further exact "
         "equations about the same rows.",
-        public=f"the site allows {most} runs of a session over one table",
+        public_detail=f"the site allows {most} runs of a session over one table",
     )
 
 
@@ -171,7 +171,7 @@ def budget_missing() -> BudgetMissing:
         line="epsilon = 1.0 and delta = 1e-5, or what you decide",
         because="It is the most that is ever spent on any one patient of this table, over all "
         "sessions: from then on nothing leaves.",
-        public="the site has set no budget for sessions with differential privacy",
+        public_detail="the site has set no budget for sessions with differential privacy",
     )
 
 
@@ -184,7 +184,7 @@ def budget_spent(ledger: Ledger, after: float) -> BudgetSpent:
         f"{budget.epsilon:g}.",
         line=f"epsilon = {math.ceil(after * 100) / 100:g}",
         because="What was spent does not come back, so this is for good.",
-        public="the site's own privacy budget does not cover this",
+        public_detail="the site's own privacy budget does not cover this",
     )
 
 
@@ -197,7 +197,7 @@ def too_few_rows(rows: int, *, least: int) -> TooFewRows:
         f"The table has {rows} training rows, and this site asks for {least}.",
         line=f"least_rows = {rows}",
         because="Sums over few patients say much about each.",
-        public="the site's table has fewer rows than its policy asks for",
+        public_detail="the site's table has fewer rows than its policy asks for",
     )
 
 
@@ -209,8 +209,8 @@ def too_few_rows_per_feature(rows: int, features: int, *, least: float) -> TooFe
         line=f"rows_per_feature = {rows // max(features, 1)}",
         because="With fewer rows than features the sums of products determine the rows. Ask for a "
         "session with fewer features instead.",
-        public="the site's table has fewer rows for each feature of the kernel than its policy "
-        "asks for",
+        public_detail="the site's table has fewer rows for each feature of the kernel than its "
+        "policy asks for",
     )
 
 
@@ -221,7 +221,7 @@ def too_few_rows_held_out(rows: int, part: str, *, least: int) -> TooFewRowsHeld
         line=f"least_rows_held_out = {rows}",
         because="The error of a model on few patients says what became of them. Ask for a session "
         "that holds a larger share out, or none.",
-        public="the site has too few rows in a part that is held out",
+        public_detail="the site has too few rows in a part that is held out",
     )
 
 
@@ -233,5 +233,5 @@ def rare_level(column: str, level: str, rows: int, *, least: int) -> RareLevel:
         line=f"least_level_rows = {rows}",
         because="A level that few patients have singles them out in every sum. Ask for a schema "
         "that joins it with another level.",
-        public=f"the site has too few rows of a level of {column!r}",
+        public_detail=f"the site has too few rows of a level of {column!r}",
     )

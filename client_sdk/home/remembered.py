@@ -66,7 +66,7 @@ class Charge:
 
 
 @dataclass(frozen=True)
-class OwnSamples:
+class UnmaskedSamples:
     """Samples of this hospital's own model that a run asked for, as they leave: not masked.
 
     epoch, slot: of the sum that they belong to. rows: the digest of what they were computed from.

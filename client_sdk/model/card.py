@@ -9,7 +9,7 @@ from html import escape
 from textwrap import fill
 from typing import Any
 
-from client_sdk.terminal.readable import readable
+from client_sdk.readable import readable
 from kernels.model.card import Card
 from kernels.model.card_sections import Privacy, Served, explained
 from kernels.model.methods import FEDBNR

@@ -11,8 +11,8 @@ from client_sdk.model import files
 from client_sdk.model import gain as site_gain
 from client_sdk.model.card import ModelCard
 from client_sdk.model.predictions import Intervals, Predictions
+from client_sdk.plots import calibration
 from client_sdk.tables import SchemaStream, open_table
-from client_sdk.terminal import calibration_plot
 from kernels.model.artifact import Artifact
 from kernels.model.methods import methods_of
 from kernels.model.prediction import predict
@@ -119,7 +119,7 @@ class GlobalModel:
         target: which one, by default the first. method: by default `fedbnr`. ax: where to draw, by
         default a new figure.
         """
-        return calibration_plot.draw(self.artifact.card, target, method=method, ax=ax)
+        return calibration.draw(self.artifact.card, target, method=method, ax=ax)
 
     def _read(self, data: object) -> Iterator[Records]:
         stream = SchemaStream(open_table(data), self.schema)

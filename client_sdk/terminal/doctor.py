@@ -7,7 +7,6 @@ made or changed, and of a link's secret nothing is shown or sent.
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -15,19 +14,6 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from client_sdk.conversation.exchange import (
-    HEADER,
-    PROTOCOL,
-    Call,
-    Clock,
-    Effects,
-    Lost,
-    Reply,
-    plain_object,
-)
-from client_sdk.conversation.links import Link
-from client_sdk.conversation.problems import printable
-from client_sdk.conversation.transport import run
 from client_sdk.errors import (
     CertificateRefused,
     ClientError,
@@ -39,7 +25,21 @@ from client_sdk.errors import (
 )
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
+from client_sdk.network.exchange import (
+    HEADER,
+    PROTOCOL,
+    Call,
+    Clock,
+    Effects,
+    Lost,
+    Reply,
+    plain_object,
+)
+from client_sdk.network.links import Link
+from client_sdk.network.transport import run
+from client_sdk.readable import printable
 from privacy.errors import PrivacyError
+from privacy.health_check import Check
 
 LEAST_FREE = 256 << 20
 """Octets of disk below which a journal may not be written one day."""
@@ -47,27 +47,6 @@ MOST_SKEW_S = 60.0
 """How far clocks may differ here; signed requests are refused at five minutes."""
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
-
-
-@dataclass(frozen=True)
-class Check:
-    """One line: `said` is what was found, `fix` what to do about it, if anything is wrong."""
-
-    name: str
-    said: str
-    fix: str | None = None
-
-    @property
-    def is_well(self) -> bool:
-        """Whether there is nothing to do."""
-        return self.fix is None
-
-    def line(self) -> str:
-        """Show it to a person."""
-        said = " ".join(self.said.split())
-        if self.fix is None:
-            return f"ok    {self.name}: {said}"
-        return f"FAIL  {self.name}: {said.rstrip('.')}. Fix: {self.fix}"
 
 
 def of_home(path: str | os.PathLike[str] | None) -> Iterator[Check]:

@@ -13,6 +13,7 @@ from kernels.errors import ProgramError
 from kernels.rounds.declaration import Before, Declaration, Made
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
+from kernels.rounds.task import statistic_of
 from kernels.strict_json import encode_json
 from kernels.tables.schema import Schema
 
@@ -56,7 +57,7 @@ def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
     """Work it out from the program."""
     return tuple(
         StageDisclosure(
-            f"{algorithm.NAME}/{algorithm.VERSION}",
+            statistic_of(algorithm),
             own.sums,
             own.numbers,
             own.words + _noise(program, stage, own),
@@ -110,7 +111,7 @@ def planned(program: Program) -> tuple[Planned, ...]:
         raise ProgramError("this program is not private: there is no noise to account for")
     return tuple(
         Planned(
-            f"{algorithm.NAME}/{algorithm.VERSION}",
+            statistic_of(algorithm),
             _one_part(own),
             own.sums,
             own.numbers,
@@ -142,6 +143,19 @@ def dealing(program: Program, seed: int, *, table: bytes = b"") -> bytes:
     own = table.hex() if program.schema.patient is None else ""
     text = encode_json([program.schema.to_json(), program.held_out, seed, own])
     return hashlib.sha256(text.encode()).digest()
+
+
+@dataclass(frozen=True)
+class ReleasePlan:
+    """What a run of a private program would release: its stages, and how its tables are dealt."""
+
+    stages: tuple[Planned, ...]
+    dealing: bytes
+
+
+def release_plan(program: Program, seed: int, *, table: bytes = b"") -> ReleasePlan:
+    """Plan a run over tables dealt by a seed; a site gives its table's digest (`dealing`)."""
+    return ReleasePlan(planned(program), dealing(program, seed, table=table))
 
 
 def columns_read(schema: Schema) -> tuple[str, ...]:

@@ -53,6 +53,18 @@ class Planned(Protocol):
         """How much it asks for of what its part may spend, relative to other stages."""
 
 
+class Plan(Protocol):
+    """A run's stages, and 32 bytes that name how its tables are dealt into parts."""
+
+    @property
+    def stages(self) -> Sequence[Planned]:
+        """In order."""
+
+    @property
+    def dealing(self) -> bytes:
+        """Equal for two runs only if every unit is in the same part in both."""
+
+
 def planned_noise(
     stages: Sequence[Planned],
     *,
@@ -83,8 +95,8 @@ def planned_noise(
     return tuple(next(found) if stage.sums else _FREE for stage in stages)
 
 
-def promised(stages: Sequence[Planned], *, honest: int, dealing: bytes) -> tuple[Release, ...]:
-    """Return the most that a run of these stages releases, if no sum is lost."""
+def promised(plan: Plan, *, honest: int) -> tuple[Release, ...]:
+    """Return the most that a run by this plan releases, if no sum is lost."""
     return tuple(
         Release.planned(
             multiplier=stage.multiplier,
@@ -93,21 +105,22 @@ def promised(stages: Sequence[Planned], *, honest: int, dealing: bytes) -> tuple
             part=str(stage.part),
             sums=stage.sums,
             sampling_rate=stage.sampling_rate,
-            dealing=dealing if stage.dealt else b"",
+            dealing=plan.dealing if stage.dealt else b"",
             dimension=max(stage.numbers, _DIMENSION),
         )
-        for stage in stages
+        for stage in plan.stages
         if stage.sums
     )
 
 
-def released(encoding: Encoding, stage: Planned, *, honest: int, dealing: bytes) -> Release:
+def released(plan: Plan, encoding: Encoding, *, stage: int, honest: int) -> Release:
     """Return what one sum of a stage releases, by what its encoding says will be drawn."""
+    own = plan.stages[stage]
     return Release.of(
         encoding,
         honest=honest,
-        statistic=stage.algorithm,
-        part=str(stage.part),
-        sampling_rate=stage.sampling_rate,
-        dealing=dealing if stage.dealt else b"",
+        statistic=own.algorithm,
+        part=str(own.part),
+        sampling_rate=own.sampling_rate,
+        dealing=plan.dealing if own.dealt else b"",
     )

@@ -107,18 +107,21 @@ class SecureSumError(PrivacyError):
     """Root of the secure sum's errors."""
 
     code = "securesum"
+    public_detail = "the site does not go on with the secure sum"
 
 
 class MalformedMessage(SecureSumError):
     """Bytes or fields that are not a message in its one canonical form."""
 
     code = "securesum.malformed"
+    public_detail = "a message is not in its one canonical form"
 
 
 class WrongVersion(MalformedMessage):
     """A message of another version of the protocol."""
 
     code = "securesum.version"
+    public_detail = "a message is of another version of the protocol"
 
 
 class WrongKind(MalformedMessage):
@@ -155,6 +158,7 @@ class TermsError(SecureSumError):
     """A session's terms that protect nobody, or that a client has not accepted."""
 
     code = "terms.invalid"
+    public_detail = "the site does not accept the session's terms"
 
 
 class SessionNotJoined(TermsError):
@@ -167,24 +171,28 @@ class TermsChanged(TermsError):
     """Other terms than those under which the client joined the session."""
 
     code = "terms.changed"
+    public_detail = "the terms are not those under which the site joined the session"
 
 
 class JournalError(SecureSumError):
     """The client's own memory is missing, inconsistent or not its own."""
 
     code = "journal.invalid"
+    public_detail = "the site's journal does not allow it to go on"
 
 
 class JournalLost(JournalError):
     """The client took part in this session and no longer knows how: it refuses for ever."""
 
     code = "journal.lost"
+    public_detail = "the site has lost the journal with which it took part: it refuses for ever"
 
 
 class JournalRolledBack(JournalError):
     """The journal is older than the secrets beside it: it came from a backup."""
 
     code = "journal.rolled_back"
+    public_detail = "the site's journal came from a backup: it refuses for ever"
 
 
 class VaultLost(JournalError):
@@ -203,6 +211,7 @@ class EpochError(SecureSumError):
     """An epoch that cannot be entered or used."""
 
     code = "epoch.invalid"
+    public_detail = "the site does not enter this epoch"
 
 
 class UnknownEpoch(EpochError):
@@ -263,12 +272,14 @@ class TooManyUnpinned(EpochError):
     """More members with unconfirmed keys than colluders tolerated."""
 
     code = "epoch.unpinned"
+    public_detail = "more members have unconfirmed keys than the terms tolerate colluders"
 
 
 class TooFewPinned(EpochError):
     """Fewer pinned members than the least cohort."""
 
     code = "epoch.too_few"
+    public_detail = "fewer members have confirmed keys than the least cohort"
 
 
 class BadKemKey(EpochError):
@@ -299,6 +310,7 @@ class TaskError(SecureSumError):
     """A task that the client does not answer."""
 
     code = "task.invalid"
+    public_detail = "the site does not answer this task"
 
 
 class StaleSlot(TaskError):
@@ -377,6 +389,7 @@ class CertificateError(SecureSumError):
     """A proposal, certificate or proof of abandonment that the client does not accept."""
 
     code = "certificate.invalid"
+    public_detail = "the site does not accept this set of survivors"
 
 
 class NotUploaded(CertificateError):
@@ -449,6 +462,7 @@ class RepairError(SecureSumError):
     """Shares that the client does not open."""
 
     code = "repair.invalid"
+    public_detail = "the site does not open the shares that were asked for"
 
 
 class NotCertified(RepairError):
@@ -467,6 +481,7 @@ class SteadyCohortError(SecureSumError):
     """An answer whose difference to an earlier one would expose a member or a patient."""
 
     code = "cohort.invalid"
+    public_detail = "the difference to an earlier sum could expose a member or a patient"
 
 
 class EpochStillOpen(SteadyCohortError):
@@ -485,6 +500,7 @@ class CohortChanged(SteadyCohortError):
     """Other members than those with whom the data source was summed before."""
 
     code = "cohort.changed"
+    public_detail = "the members are not those with whom the site's data source was summed before"
 
 
 class RuleChanged(SteadyCohortError):
@@ -497,12 +513,14 @@ class TableChanged(SteadyCohortError):
     """Another table than the one that was summed before, without the operator's approval."""
 
     code = "cohort.table"
+    public_detail = "the site's table changed since it was summed, and nobody there approved that"
 
 
 class SameTable(SteadyCohortError):
     """A table that was summed before under the name of another data source."""
 
     code = "cohort.same_table"
+    public_detail = "the site's table was summed before under another name"
 
 
 class ConsentMissing(SteadyCohortError):
@@ -527,6 +545,7 @@ class CollectionError(SecureSumError):
     """What the coordinator does not accept from a member, or cannot do yet."""
 
     code = "collection.invalid"
+    public_detail = "a message does not belong to the present stage of the sum"
 
 
 class OutOfOrder(CollectionError):

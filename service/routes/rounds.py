@@ -7,7 +7,7 @@ An answer may itself wait for what is next: half the requests of a sum.
 import base64
 import hashlib
 import hmac
-from typing import IO, Any, Literal
+from typing import IO, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Request, Response
@@ -17,6 +17,7 @@ from starlette.responses import JSONResponse
 
 from privacy.errors import WrongBody as WrongRequestBody
 from privacy.securesum.errors import SecureSumError
+from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.masking import body_bytes, check_body
 from privacy.securesum.messages import Upload
 from service.context import Here
@@ -64,17 +65,7 @@ class ItemOut(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    kind: Literal[
-        "opening",
-        "adverts",
-        "task",
-        "proposal",
-        "certificate",
-        "repair",
-        "abandon",
-        "abandoned",
-        "ended",
-    ]
+    kind: ItemKind
     run: str
     number: int
     message: str | None
@@ -294,7 +285,7 @@ def _item(found: NextItem) -> dict[str, object]:
 
 def _ended(run: rows.RunRow) -> dict[str, object]:
     return {
-        "kind": "ended",
+        "kind": ItemKind.ENDED,
         "run": run.id,
         "number": run.epoch,
         "message": None,

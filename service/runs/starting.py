@@ -20,10 +20,10 @@ from sqlalchemy import Connection, insert, select
 from kernels import storage
 from kernels.errors import ProgramError
 from kernels.model.model import Model
-from kernels.rounds.plan import planned
+from kernels.rounds.plan import planned, release_plan
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, RunProgram, program_of
-from privacy.accounting.promises import planned_noise
+from privacy.accounting.promises import planned_noise, promised
 from privacy.identity import Member, Roster
 from privacy.ledger import Ledger
 from privacy.securesum.terms import Terms
@@ -34,7 +34,6 @@ from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMem
 from service.http.access import APPROVED, ModelAccess
 from service.runs.machine import stages
 from service.runs.machine.plan import OPEN, Status
-from service.runs.machine.spending import releases_of
 from service.sessions import ledgers
 
 
@@ -64,7 +63,7 @@ def start(
     ledger = ledgers.load(connection, session_id)
     if ledger is not None:
         program = _with_noise(run, ledger, runs=session.planned_runs)
-        ledger.affords(releases_of(program, terms, session.seed))
+        ledger.affords(promised(release_plan(program, session.seed), honest=terms.honest))
     base_model, base = _base(connection, session_id, kind, model)
     position = stages.start(program, base)
     run_id = run_id or str(uuid4())

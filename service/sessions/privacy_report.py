@@ -9,12 +9,13 @@ from functools import lru_cache
 from sqlalchemy import Connection
 
 from kernels.model.card_sections import explained
+from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
 from privacy.accounting.cost import cost
 from privacy.accounting.events import MECHANISM
+from privacy.accounting.promises import promised
 from privacy.ledger import Ledger
 from service.http.times import iso_time
-from service.runs.machine.spending import releases_of
 from service.sessions import ledgers, sessions
 from service.sessions.sessions import Session
 
@@ -90,7 +91,7 @@ def budget_of(session: Session) -> Budget | None:
     if session.epsilon is None or session.delta is None:
         return None
     program = Program.from_json(session.program)
-    once = releases_of(program, session.terms, session.seed)
+    once = promised(release_plan(program, session.seed), honest=session.terms.honest)
     return Budget(
         epsilon=session.epsilon,
         delta=session.delta,
@@ -124,7 +125,9 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
         accountant=None if ledger is None else ledger.spent.accountant,
         after_another_run=None
         if ledger is None
-        else ledger.after(releases_of(program, terms, session.seed)).epsilon,
+        else ledger.after(
+            promised(release_plan(program, session.seed), honest=terms.honest)
+        ).epsilon,
         over_time=[] if ledger is None else over_time(ledger),
         releases=[
             Charged(

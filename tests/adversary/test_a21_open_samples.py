@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 
-from client_sdk.conversation.exchange import Call, Lost, Reply
 from client_sdk.errors import RunFailed
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
+from client_sdk.network.exchange import Call, Lost, Reply
 from kernels.ensembles.distilled import Method
 from kernels.ensembles.local_posterior import LocalPosterior
 from kernels.errors import NotPrivate

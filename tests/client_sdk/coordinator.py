@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 import numpy as np
 
-from client_sdk.conversation.exchange import Call, Lost, Reply
+from client_sdk.network.exchange import Call, Lost, Reply
 from kernels import storage
 from kernels.rounds.program import Program
 from kernels.strict_json import encode_json

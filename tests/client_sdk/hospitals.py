@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from client_sdk.conversation.exchange import Call, Exchange, Lost, Patience, Pause, Reply
-from client_sdk.conversation.links import Link
-from client_sdk.conversation.session import Finished, Member
+from client_sdk.conversation.hospital_side import HospitalSide
+from client_sdk.conversation.session import Finished, take_part
+from client_sdk.events import Event
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
+from client_sdk.network.exchange import Call, Exchange, Lost, Patience, Pause, Reply
+from client_sdk.network.links import Link
 from client_sdk.tables.hospital_table import Changes
-from client_sdk.terminal.progress import Event
 from kernels.rounds.plan import columns_read
 from kernels.rounds.program import Program
 from privacy.securesum.terms import default_terms
@@ -52,24 +53,24 @@ class Hospital:
     error: Exception | None = None
 
     @contextmanager
-    def open(self) -> Iterator[Member]:
+    def open(self) -> Iterator[HospitalSide]:
         with Home(self.path).open() as home:
-            yield Member(
+            yield HospitalSide(
                 home,
                 Exchange(home.identity, host=HOST, patience=Patience(outage_s=60)),
                 Link.parse(self.link),
                 policy=self.policy,
                 data=self.data,
-                changes=self.changes,
+                changes=self.changes or Changes(),
                 source=self.source,
-                roster=self.roster,
+                roster=self.roster or {},
                 watch=self.events.append,
             )
 
     def conversation(self) -> Any:
-        with self.open() as member:
-            yield from member.take_part(
-                once=True, finished=lambda done: setattr(self, "finished", done)
+        with self.open() as side:
+            yield from take_part(
+                side, once=True, finished=lambda done: setattr(self, "finished", done)
             )
 
 

@@ -14,13 +14,13 @@ import pytest
 from typer.testing import CliRunner
 
 import client_sdk
-from client_sdk.conversation.exchange import Call, Lost, Reply
 from client_sdk.conversation.rosters import read_roster
 from client_sdk.errors import HomeInUse, RosterFileError
 from client_sdk.gate import policy_draft
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
 from client_sdk.joining import offered
+from client_sdk.network.exchange import Call, Lost, Reply
 from client_sdk.simulation import simulate
 from client_sdk.terminal.command import application
 from kernels.model.artifact import Artifact

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 
 from client_sdk import GlobalModel, Policy, join_async
+from client_sdk.events import Event
 from client_sdk.home.home import Home
-from client_sdk.terminal.progress import Event
 from privacy.ledger import Budget
 from service.app import create_app
 from service.http import tokens

@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import hospitals
 from client_sdk.errors import BudgetSpent
-from client_sdk.terminal.progress import Event, VectorLeft
+from client_sdk.events import Event, VectorLeft
 from tests.e2e import sessions
 from tests.e2e.private_study import Study
 

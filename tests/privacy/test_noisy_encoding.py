@@ -316,3 +316,11 @@ def test_sums_with_noise_are_exact_in_the_noise() -> None:
     encoded = [encoding.encode(v, noise=n) for v, n in zip(values, drawn, strict=True)]
     expected = sum((integers(encoding, v) for v in values), np.zeros(encoding.layout.length, int))
     assert np.array_equal(np.add.reduce(encoded).view("<i8"), expected + np.add.reduce(drawn))
+
+
+def test_a_sum_has_one_encoding_exact_or_with_noise() -> None:
+    layout = Layout((Block("rows", (), bound=1e6, resolution=1.0, sensitivity=1.0),))
+    exact = Encoding.of_sum(layout, multiplier=None, honest=3, members=5)
+    assert exact == Encoding.finest(layout, max_clients=5)
+    noisy = Encoding.of_sum(layout, multiplier=4.0, honest=3, members=5)
+    assert noisy == Encoding.noisy(layout, multiplier=4.0, honest=3, max_clients=5)

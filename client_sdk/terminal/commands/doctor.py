@@ -36,9 +36,9 @@ def hospital_command(
     allow_http: HttpOption = False,
 ) -> None:
     """Check this hospital: home, journal, disk, policy, proxy; with a link also the coordinator."""
-    from client_sdk.conversation.exchange import Clock
+    from client_sdk.network.exchange import Clock
+    from client_sdk.readable import readable
     from client_sdk.terminal import doctor
-    from client_sdk.terminal.readable import readable
 
     clock = Clock()
     checks = [*doctor.of_home(home), doctor.of_disk(home), doctor.of_proxy(os.environ)]

@@ -12,15 +12,18 @@ import typer
 @contextmanager
 def reported() -> Iterator[None]:
     """Print a named error instead of a traceback."""
+    from client_sdk.error_origin import Origin, origins_of
     from client_sdk.errors import ClientError, PolicyError, RunFailed
-    from client_sdk.terminal.readable import readable
+    from client_sdk.readable import readable
     from kernels.errors import KernelsError
     from privacy.errors import PrivacyError
 
     try:
         yield
     except (ClientError, KernelsError, PrivacyError) as error:
-        lines = [*str(error).splitlines(), *getattr(error, "__notes__", ())]
+        marks = origins_of(error)
+        explained = [origin.value for origin in Origin if origin in marks]
+        lines = [*str(error).splitlines(), *explained]
         sentence = "\n".join(map(readable, lines))
         typer.echo(f"veilgp: {sentence} [{error.code}]", err=True)
         status = 3 if isinstance(error, PolicyError) else 4 if isinstance(error, RunFailed) else 1

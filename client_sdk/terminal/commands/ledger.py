@@ -57,7 +57,7 @@ def ledger_command(
             for session in sorted(promises.keys() & {entry.session for entry in ledger.entries}):
                 typer.echo(f"  session {session}: {promises[session]}")
         if plot is not None and ledgers:
-            from client_sdk.terminal import ledger_plot
+            from client_sdk.plots import ledger as ledger_plot
 
             ledger_plot.write(plot, ledgers, limited=policy is not None)
             typer.echo(f"How it grew is drawn in {plot}.")

@@ -7,6 +7,7 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.summation import Summation
 from privacy.securesum.wire import Message
 from service.runs.machine.state import RunState
@@ -16,7 +17,7 @@ from service.runs.machine.state import RunState
 class Item:
     """One thing to do, with the message that asks for it."""
 
-    kind: str
+    kind: ItemKind
     message: Message
     more: Mapping[str, object] = field(default_factory=dict)
 
@@ -41,32 +42,32 @@ def item_for(run: RunState, key: bytes) -> Item | None:
 def _of_slot(run: RunState, slot: Summation, rank: int) -> Item | None:
     proof, proposal, certificate = slot.abandon_proof, slot.proposal, slot.certificate
     if proof is not None:
-        return Item("abandoned", proof)
+        return Item(ItemKind.ABANDONED, proof)
     if slot.abandoning:
         asked = rank not in slot.abandoned_by
-        return Item("abandon", slot.abandon_request()) if asked else None
+        return Item(ItemKind.ABANDON, slot.abandon_request()) if asked else None
     if proposal is None:
         return _task(run, slot, rank) if rank in slot.dropped else None
     if rank not in proposal.survivors:
         return None
     if certificate is None:
-        return None if rank in slot.certified_by else Item("proposal", proposal)
+        return None if rank in slot.certified_by else Item(ItemKind.PROPOSAL, proposal)
     if rank in slot.silent:
-        return Item("certificate", certificate)
+        return Item(ItemKind.CERTIFICATE, certificate)
     if run.repairing and not slot.has_repaired(rank):
-        return Item("repair", slot.repair_request(rank))
+        return Item(ItemKind.REPAIR, slot.repair_request(rank))
     return None
 
 
 def _opening(run: RunState) -> Item:
     plan = run.plan
     more = {"program": plan.text, "run_kind": plan.kind, "seed": plan.seed}
-    return Item("opening", run.epoch.opening(), more)
+    return Item(ItemKind.OPENING, run.epoch.opening(), more)
 
 
 def _adverts(run: RunState) -> Item:
     roster = [{"name": member.name, "key": member.key.hex()} for member in run.roster.members]
-    return Item("adverts", run.epoch.close_adverts(), {"roster": roster})
+    return Item(ItemKind.ADVERTS, run.epoch.close_adverts(), {"roster": roster})
 
 
 def _task(run: RunState, slot: Summation, rank: int) -> Item:
@@ -79,4 +80,4 @@ def _task(run: RunState, slot: Summation, rank: int) -> Item:
         "delivery": delivery,
         "stage": run.position.stage,
     }
-    return Item("task", slot.task, more)
+    return Item(ItemKind.TASK, slot.task, more)

@@ -1,11 +1,11 @@
 """What is fixed when a run starts, and the words for how far it is and how it ended."""
 
-import hashlib
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 
 from kernels.rounds.program import Program
+from kernels.rounds.task import program_digest
 
 
 class Status(StrEnum):
@@ -45,7 +45,7 @@ class Plan:
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the program's text."""
-        return hashlib.sha256(self.text.encode()).hexdigest()
+        return program_digest(self.text)
 
 
 @dataclass(frozen=True)

@@ -9,18 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from kernels.rounds.plan import dealing, planned
+from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
 from privacy.accounting.events import Release
 from privacy.accounting.promises import promised
 from privacy.errors import BudgetExceeded
 from privacy.ledger import Entry, Ledger
 from privacy.securesum.terms import Terms
-
-
-def releases_of(program: Program, terms: Terms, seed: int) -> tuple[Release, ...]:
-    """Say what a run of a private program would release at most, if no sum is lost."""
-    return promised(planned(program), honest=terms.honest, dealing=dealing(program, seed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +52,11 @@ class Spending:
     @property
     def _rest(self) -> Sequence[Release]:
         """What the run would still release, after what the ledger has of it."""
-        here, *later = planned(self.program)[self.stage :]
+        plan = release_plan(self.program, self.seed)
+        here, *later = plan.stages[self.stage :]
         done = sum(
             entry.run == self.run and entry.release.statistic == here.algorithm
             for entry in self.ledger.entries
         )
         left = replace(here, sums=max(0, here.sums - done))
-        dealt = dealing(self.program, self.seed)
-        return promised([left, *later], honest=self.terms.honest, dealing=dealt)
+        return promised(replace(plan, stages=(left, *later)), honest=self.terms.honest)

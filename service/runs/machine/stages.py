@@ -15,10 +15,10 @@ from typing import Any
 from kernels import storage
 from kernels.model.model import Model
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.plan import dealing, planned
+from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
-from kernels.strict_json import encode_json
+from kernels.rounds.task import noise_multiplier, statistic_of, task_parameters
 from privacy.accounting.events import Release
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
@@ -107,26 +107,23 @@ def sum_plan(
 
     program: the SHA-256 of the run's program text. honest: whose noise must suffice, if any.
     """
-    algorithm, privacy = position.algorithm, position.program.privacy
-    layout, release = algorithm.layout(position.state), None
-    if privacy is None:
-        encoding = Encoding.finest(layout, max_clients=members)
-    else:
-        stage = planned(position.program)[position.stage]
-        encoding = Encoding.noisy(
-            layout, multiplier=stage.multiplier, honest=honest, max_clients=members
-        )
-        dealt = dealing(position.program, seed)
-        release = released(encoding, stage, honest=honest, dealing=dealt)
-    parameters = {
-        "program": program,
-        "run_kind": run_kind,
-        "seed": seed,
-        "stage": position.stage,
-    }
+    algorithm, run = position.algorithm, position.program
+    encoding = Encoding.of_sum(
+        algorithm.layout(position.state),
+        multiplier=noise_multiplier(run, position.stage),
+        honest=honest,
+        members=members,
+    )
+    release = None
+    if run.privacy is not None:
+        plan = release_plan(run, seed)
+        release = released(plan, encoding, stage=position.stage, honest=honest)
+    parameters = task_parameters(
+        program=program, run_kind=run_kind, seed=seed, stage=position.stage
+    )
     return SumPlan(
-        statistic=f"{algorithm.NAME}/{algorithm.VERSION}",
-        parameters=encode_json(parameters).encode(),
+        statistic=statistic_of(algorithm),
+        parameters=parameters,
         encoding=encoding.to_bytes(),
         length=encoding.layout.length,
         broadcast=Broadcast(storage.encode(position.state, broadcast=True)),

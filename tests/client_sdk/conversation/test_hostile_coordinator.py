@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk.conversation.exchange import Call, Lost, Pause, Reply
+from client_sdk.conversation.asking import Asking
 from client_sdk.errors import (
     AlgorithmForbidden,
     AnotherRun,
@@ -30,8 +30,9 @@ from client_sdk.errors import (
     WrongRun,
     WrongTask,
 )
+from client_sdk.events import RefusalReported, Unpinned
 from client_sdk.home.home import Home
-from client_sdk.terminal.progress import RefusalReported, Unpinned
+from client_sdk.network.exchange import Call, Lost, Pause, Reply
 from kernels import storage
 from kernels.errors import KernelsError, StateError, TableRefused
 from kernels.rounds.columns import moments
@@ -232,13 +233,13 @@ def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
     drive(hospitals, coordinator)
     assert [h.error for h in hospitals] == [None] * 3
     item = items[0]
-    with hospitals[0].open() as member:
+    with hospitals[0].open() as side:
         for name in item:
             for junk in JUNK:
                 reply = said({**item, name: junk})
-                before = member._home.store.journal()
+                before = side.home.store.journal()
                 try:
-                    talk = member._asking.next(None)
+                    talk = Asking(side.exchange, side.session).next(None)
                     next(talk)
                     parsed = _finish(talk, reply)
                     if parsed is not None and name == "roster":
@@ -249,7 +250,7 @@ def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
                         _ = parsed.broadcast_octets
                 except (ClientError, KernelsError, PrivacyError):
                     pass
-                assert member._home.store.journal() == before
+                assert side.home.store.journal() == before
 
 
 def _finish(talk: Any, reply: Reply) -> Any:

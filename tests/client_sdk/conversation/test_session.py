@@ -8,10 +8,10 @@ from functools import cache
 
 import pytest
 
-from client_sdk.conversation.exchange import Call, Lost, Reply
 from client_sdk.errors import RunFailed
+from client_sdk.events import Approved, Enrolled, RunEnded, VectorLeft
+from client_sdk.network.exchange import Call, Lost, Reply
 from client_sdk.simulation import simulate
-from client_sdk.terminal.progress import Approved, Enrolled, RunEnded, VectorLeft
 from kernels import storage
 from kernels.rounds.program import Program
 from privacy.securesum.coordinator import Coordinator

@@ -7,6 +7,7 @@ import client_sdk
 
 ROOM = Path(next(iter(client_sdk.__path__)))
 ALONE = {"gate/door.py"}
+UNMASKED = {"gate/unmasked_samples.py"}
 SIMULATION = "simulation.py"  # has no network: import-linter sees to that
 
 
@@ -50,10 +51,14 @@ def test_only_the_door_knows_where_vectors_go() -> None:
     assert {name for name, tree in modules().items() if "/vectors" in texts(tree)} == ALONE
 
 
-def test_only_the_door_samples_this_hospitals_own_model_and_sends_that() -> None:
+def test_one_module_samples_this_hospitals_own_model_and_sends_that_unmasked() -> None:
     trees = modules()
     for verb in ("samples_of", "put"):
-        assert {name for name, tree in trees.items() if verb in calls(tree)} == ALONE, verb
+        assert {name for name, tree in trees.items() if verb in calls(tree)} == UNMASKED, verb
+    drawing = {name for name, tree in trees.items() if "drawn_samples" in calls(tree)}
+    assert drawing == ALONE
+    sending = {name for name, tree in trees.items() if "send_unmasked_samples" in calls(tree)}
+    assert sending == {"conversation/participation.py", "conversation/session.py"}
 
 
 def test_only_the_transport_opens_a_connection() -> None:
@@ -64,23 +69,29 @@ def test_only_the_transport_opens_a_connection() -> None:
         "withdrawal.py",
         "terminal/doctor.py",
     }  # they only name httpx's transports, in a parameter
-    assert found == {"conversation/transport.py"} | naming
+    assert found == {"network/transport.py"} | naming
     for name in naming:
         assert not {"stream", "Client", "AsyncClient"} & set(calls(modules()[name]))
 
 
 def test_the_journal_is_written_before_the_transport_is_asked() -> None:
-    leave, samples = (
+    trees = modules()
+    vector, samples = (
         next(
             node
-            for node in ast.walk(modules()["gate/door.py"])
+            for node in ast.walk(trees[file])
             if isinstance(node, ast.FunctionDef) and node.name == name
         )
-        for name in ("leave", "open")
+        for file, name in (
+            ("gate/door.py", "send_masked_vector"),
+            ("gate/unmasked_samples.py", "send_unmasked_samples"),
+        )
     )
     names = calls(samples)
-    assert names.index("opens") < names.index("samples_leave") < names.index("put")
-    names = calls(leave)
+    assert (
+        names.index("allows_unmasked_samples") < names.index("samples_leave") < names.index("put")
+    )
+    names = calls(vector)
     assert names.index("check_task") < names.index("contributed") < names.index("upload")
     assert names.index("_charge") < names.index("draw") < names.index("contributed")
     assert names.index("upload") < names.index("commit") < names.index("send")

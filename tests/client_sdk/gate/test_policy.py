@@ -25,15 +25,16 @@ from client_sdk.errors import (
     TooFewRowsPerFeature,
     TooManyRuns,
     TooManySums,
-    public_detail,
 )
+from client_sdk.events import Disclosed, RunOpened, Unpinned
 from client_sdk.gate import policy_draft
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy, policy_of
+from client_sdk.gate.refusal_report import public_detail
+from client_sdk.progress import PlainLines
 from client_sdk.simulation import simulate
 from client_sdk.tables import TableSummary
 from client_sdk.tables.hospital_table import Changes, site_of
-from client_sdk.terminal.progress import Disclosed, PlainLines, RunOpened, Unpinned
 from kernels.rounds.columns import moments
 from kernels.rounds.kernel import distillation, exact, fedavg
 from kernels.rounds.layer import linear_two_sums, update

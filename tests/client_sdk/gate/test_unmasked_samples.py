@@ -16,18 +16,23 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from client_sdk.conversation.exchange import Call, Lost, Reply
-from client_sdk.conversation.transport import run
 from client_sdk.errors import NotACoordinator, SessionError, Unreachable
+from client_sdk.events import (
+    UnmaskedSamplesAsked,
+    UnmaskedSamplesLeft,
+    UnmaskedSamplesNotTaken,
+    VectorLeft,
+)
 from client_sdk.gate import policy_draft
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
-from client_sdk.home.remembered import OwnSamples
+from client_sdk.home.remembered import UnmaskedSamples
+from client_sdk.network.exchange import Call, Lost, Reply
+from client_sdk.network.transport import run
 from client_sdk.simulation import simulate
 from client_sdk.tables.hospital_table import site_of
 from client_sdk.terminal.command import application
-from client_sdk.terminal.progress import SamplesAsked, SamplesLeft, SamplesNotTaken, VectorLeft
 from client_sdk.withdrawal import withdraw
 from kernels.model.noise_plan import Privacy
 from kernels.rounds.columns import moments
@@ -70,7 +75,7 @@ def made(homes: Path) -> Callable[..., Made]:
     return make
 
 
-def kept(hospital: Hospital) -> list[OwnSamples]:
+def kept(hospital: Hospital) -> list[UnmaskedSamples]:
     store = Home(hospital.path).read()
     try:
         return store.samples()
@@ -95,9 +100,11 @@ def test_samples_leave_where_the_policy_says_so_and_every_hospital_is_in_the_sum
     assert set(coordinator.samples) == {key(each) for each in hospitals[:2]}
     for hospital in hospitals:
         assert len(events(hospital, VectorLeft)) == coordinator.done_sums
-        assert events(hospital, SamplesAsked) == [SamplesAsked(hospital.policy.open_ensemble)]
+        assert events(hospital, UnmaskedSamplesAsked) == [
+            UnmaskedSamplesAsked(hospital.policy.open_ensemble)
+        ]
     assert not kept(hospitals[2])
-    assert not events(hospitals[2], SamplesLeft)
+    assert not events(hospitals[2], UnmaskedSamplesLeft)
     # They are those with which the hospital contributed, journaled as they left.
     simulated = simulate(PROGRAM, tables.tables(3), coordinator.seed, secure=False)
     state = predictive.State(replace(simulated.model, distilled=None), PROGRAM.stages[1])
@@ -113,7 +120,7 @@ def test_samples_leave_where_the_policy_says_so_and_every_hospital_is_in_the_sum
         assert own.sha256 == hashlib.sha256(body).hexdigest()
         assert (own.octets, own.samples, own.body) == (len(body), 4, None)
         assert "NOT MASKED" in own.line()
-        assert [event.sha256 for event in events(hospital, SamplesLeft)] == [own.sha256]
+        assert [event.sha256 for event in events(hospital, UnmaskedSamplesLeft)] == [own.sha256]
 
 
 @pytest.mark.parametrize("delivered", [False, True])
@@ -185,7 +192,9 @@ def test_a_coordinator_that_does_not_take_them_does_not_keep_the_model_away(
     coordinator.withdrawn = {key(each) for each in hospitals}
     drive(hospitals, coordinator)
     assert all(hospital.finished is not None for hospital in hospitals)
-    assert events(hospitals[0], SamplesNotTaken) == [SamplesNotTaken("samples.withdrawn")]
+    assert events(hospitals[0], UnmaskedSamplesNotTaken) == [
+        UnmaskedSamplesNotTaken("samples.withdrawn")
+    ]
     (own,) = kept(hospitals[0])
     assert own.refused == "samples.withdrawn"
     assert own.body is None
@@ -274,7 +283,7 @@ def test_after_a_withdrawal_in_the_middle_of_a_run_no_octet_leaves(
 def test_a_withdrawal_between_the_last_look_and_the_first_octet_holds(homes: Path) -> None:
     Home(homes).identity()
     store, other = Home(homes).read(), Home(homes).read()
-    own = OwnSamples("run", "session", 0, 1, 4, 9, 3, "ab", "cd", body=b"abc")
+    own = UnmaskedSamples("run", "session", 0, 1, 4, 9, 3, "ab", "cd", body=b"abc")
     store.commit(Step(None), samples=own)
     assert store.samples_to_send("run") == own
     other.withdraw_samples("session", "now")
@@ -308,7 +317,7 @@ def test_a_withdrawal_between_two_attempts_ends_them_even_if_nobody_hears_of_it(
     assert hospitals[0].finished is not None
     (own,) = kept(hospitals[0])  # something may have left before
     assert (own.withdrawn_at, own.body) == ("now", None)
-    assert not events(hospitals[0], SamplesLeft)
+    assert not events(hospitals[0], UnmaskedSamplesLeft)
 
 
 def test_a_withdrawal_that_nobody_hears_still_holds_here(made: Callable[..., Made]) -> None:
@@ -345,12 +354,14 @@ def test_the_disclosure_and_the_draft_say_what_it_gives_away_and_leave_it_off() 
 
 def test_a_policy_opens_by_name_until_it_expires_and_never_with_differential_privacy() -> None:
     today = date(2026, 11, 16)
-    assert not Policy().opens(PROGRAM, today=today)
-    assert OPEN.opens(PROGRAM, today=today)
-    assert not OPEN.opens(tables.program(SPEC), today=today)
-    assert not replace(OPEN, expires=today - timedelta(days=1)).opens(PROGRAM, today=today)
+    assert not Policy().allows_unmasked_samples(PROGRAM, today=today)
+    assert OPEN.allows_unmasked_samples(PROGRAM, today=today)
+    assert not OPEN.allows_unmasked_samples(tables.program(SPEC), today=today)
+    assert not replace(OPEN, expires=today - timedelta(days=1)).allows_unmasked_samples(
+        PROGRAM, today=today
+    )
     private = replace(PRIVATE, privacy=Privacy(multipliers=(1.0,) * 3))
-    assert not OPEN.opens(private, today=today)
+    assert not OPEN.allows_unmasked_samples(private, today=today)
     # Not even of a program that no constructor would allow.
     object.__setattr__(private, "stages", PROGRAM.stages)
-    assert not OPEN.opens(private, today=today)
+    assert not OPEN.allows_unmasked_samples(private, today=today)

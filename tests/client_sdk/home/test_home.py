@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, replace
 from pathlib import Path
 from threading import Barrier
 
@@ -15,11 +14,10 @@ import pytest
 
 from client_sdk.errors import HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
 from client_sdk.home.home import Home
-from client_sdk.home.remembered import Charge, Departure, KnownRun
+from client_sdk.home.journal_file import VERSION
+from client_sdk.home.remembered import Departure, KnownRun
 from client_sdk.home.store import Store
-from privacy.accounting.events import Release
 from privacy.identity import Pins
-from privacy.ledger import Budget, Entry
 from privacy.securesum.errors import JournalError, JournalLost, JournalRolledBack, VaultLost
 from privacy.securesum.records import Step
 from privacy.securesum.terms import default_terms
@@ -195,62 +193,29 @@ def test_facts_survive(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_journal_of_the_first_version_goes_on(tmp_path: Path) -> None:
-    Home(tmp_path).identity()
-    departure = Departure("now", "session", "run", 0, 0, 1, "exact/1", '["scatter"]', 7, 64, "ab")
-    store = Home(tmp_path).read()
-    store.commit(Step(None), departure=departure)
-    store.close()
-    tables = "DROP TABLE charges", "DROP TABLE samples"
-    before = "ALTER TABLE departures DROP COLUMN rows", *tables
-    spoiled(tmp_path, *before, "PRAGMA user_version=1")
-    store = Home(tmp_path).read()
-    second = replace(departure, slot=1, rows="cd" * 32)
-    store.commit(Step(None), departure=second)
-    assert list(store.departures()) == [departure, second]
-    store.close()
+def test_two_processes_that_make_one_journal_are_one(tmp_path: Path) -> None:
+    """As `withdraw`, which needs no lock, beside a `join`."""
+    for number in range(5):
+        path, together = tmp_path / f"{number}.sqlite", Barrier(4)
 
-
-def test_two_processes_that_bring_one_journal_up_to_date_are_one(tmp_path: Path) -> None:
-    """As `withdraw`, which needs no lock, beside a `join` after an upgrade of veilgp."""
-    Home(tmp_path).identity()
-    for _ in range(5):
-        spoiled(tmp_path, "DROP TABLE samples", "PRAGMA user_version=4")
-        together = Barrier(4)
-
-        def opened(together: Barrier = together) -> None:
+        def opened(path: Path = path, together: Barrier = together) -> None:
             together.wait()
-            Home(tmp_path).read().close()
+            Store.open(path).close()
 
         with ThreadPoolExecutor(4) as pool:
             for each in [pool.submit(opened) for _ in range(4)]:
                 each.result()
-    store = Home(tmp_path).read()
-    assert store.samples() == []
-    store.close()
+        store = Store.open(path)
+        assert store.samples() == []
+        store.close()
 
 
-def test_charges_of_the_third_version_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", range(1, VERSION))
+def test_a_journal_of_an_earlier_version_is_refused_by_name(tmp_path: Path, version: int) -> None:
     Home(tmp_path).identity()
-    Home(tmp_path).read().close()
-    release = Release(
-        statistic="scatter",
-        part="training",
-        multiplier=4.0,
-        dimension=9,
-        share_deviation=2**30,
-        honest=3,
-    )
-    entry = Entry(0.0, "session", "run", 0, 0, release)
-    charge = Charge.of("table", entry, rows=b"")
-    before = "ALTER TABLE charges DROP COLUMN rows", "DROP TABLE samples"
-    spoiled(tmp_path, *before, "PRAGMA user_version=3")
-    with sqlite3.connect(tmp_path / "journal.sqlite") as db:
-        db.execute("INSERT INTO charges VALUES (?, ?, ?, ?, ?, ?, ?)", astuple(charge)[:-1])
-    db.close()
-    store = Home(tmp_path).read()
-    assert store.ledger("table", Budget(1.0, 1e-5)).entries == (entry,)
-    store.close()
+    spoiled(tmp_path, f"PRAGMA user_version={version}")
+    with pytest.raises(HomeDamaged, match=r"another version.*Move the home away"):
+        Store.open(tmp_path / "journal.sqlite")
 
 
 def test_a_journal_of_a_newer_version_says_what_to_upgrade(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from client_sdk.conversation.exchange import Clock
 from client_sdk.home.home import Home
+from client_sdk.network.exchange import Clock
 from client_sdk.terminal import doctor
 from client_sdk.terminal.command import application
 

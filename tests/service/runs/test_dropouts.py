@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
 from privacy.accounting.cost import cost
+from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
 from service.runs import starting
-from service.runs.machine.spending import releases_of
 from service.sessions import ledgers, sessions
 from tests.kernels.rounds import tables
 from tests.service.coordinator import Coordinator
@@ -228,7 +229,9 @@ def test_every_kind_of_run_has_noise_and_a_price(quiet: Coordinator, kind: str) 
     chosen = starting.program_of(starting.Kind(kind), whole)
     program = starting._with_noise(chosen, whole, ledger, runs=1)
     terms = Terms(bytes(16), 0, 3, allow_shrinking=False, differential_privacy=True)
-    assert 0 < cost(releases_of(program, terms, 1), delta=1e-5).epsilon <= 1.5
+    assert (
+        0 < cost(promised(release_plan(program, 1), honest=terms.honest), delta=1e-5).epsilon <= 1.5
+    )
     assert program.privacy is not None
     assert whole.privacy is not None
     assert program.privacy.target_clip == whole.privacy.target_clip

@@ -14,7 +14,7 @@ import torch
 from httpx import Response
 from sqlalchemy import select, update
 
-from client_sdk.conversation.exchange import Call, Clock, Effects, Exchange, Pause, Reply
+from client_sdk.network.exchange import Call, Clock, Effects, Exchange, Pause, Reply
 from kernels.ensembles.distilled import Method
 from kernels.model.prediction import predict
 from kernels.rounds.ensemble.open_ensemble import OpenEnsemble, most_octets

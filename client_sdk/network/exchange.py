@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from client_sdk.conversation.problems import error_of, printable
+from client_sdk.error_origin import Origin, mark
 from client_sdk.errors import (
     DeadlinePassed,
     MalformedAnswer,
@@ -31,6 +31,8 @@ from client_sdk.errors import (
     ProtocolMismatch,
     Unreachable,
 )
+from client_sdk.network.problems import error_of
+from client_sdk.readable import printable
 from privacy.identity import Identity, Randomness
 from privacy.requests import NONCE_BYTES, sign_request
 
@@ -42,8 +44,6 @@ MAX_BROADCAST = 1 << 30
 MAX_ARTIFACT = 1 << 30
 LONGEST_POLL_S = 25
 
-SAID = "the coordinator said so"
-"""A note on every error that is the coordinator's own."""
 _OCTETS = "application/octet-stream"
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class Lost:
 
 
 @dataclass(frozen=True)
-class Sent:
+class SendResult:
     """What became of octets that were sent: refused as too late, or taken, and what is next."""
 
     conflict: Exception | None = None
@@ -193,7 +193,7 @@ class Exchange:
         reply = yield from self._ask("POST", target, (data,), kind=kind, once=once)
         return reply.body
 
-    def send(self, target: str, *parts: bytes | memoryview) -> Effects[Sent]:
+    def send(self, target: str, *parts: bytes | memoryview) -> Effects[SendResult]:
         """Post octets that are durable here: protocol messages, and from the door vectors.
 
         The coordinator may answer with what is next, as to `poll`. A conflict (409) is given, not
@@ -205,8 +205,8 @@ class Exchange:
                 "POST", target, parts, kind=_OCTETS, timeout_s=600.0, too_late=(409,)
             )
         except TooLate as late:
-            return Sent(conflict=late.error)
-        return Sent(following=None if reply.status == 204 else plain_object(reply.body))
+            return SendResult(conflict=late.error)
+        return SendResult(following=None if reply.status == 204 else plain_object(reply.body))
 
     def put(
         self, target: str, body: bytes, *, before: Callable[[], None] = lambda: None
@@ -301,7 +301,7 @@ class Exchange:
                     f"{PROTOCOL}: upgrade the older of the two"
                 )
             error = error_of(reply.status, reply.headers, reply.body, self.clock.now())
-            error.add_note(SAID)
+            mark(error, Origin.COORDINATOR)
             raise TooLate(error) if reply.status in too_late else error
         if not 200 <= reply.status < 300 or reply.headers.get("content-encoding", "identity") != (
             "identity"

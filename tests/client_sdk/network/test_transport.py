@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from client_sdk.conversation.exchange import Effects, Exchange, Patience, Pause
-from client_sdk.conversation.transport import run, run_async
 from client_sdk.errors import AnswerTooLarge, CertificateRefused, NotACoordinator, Unreachable
+from client_sdk.network.exchange import Effects, Exchange, Patience, Pause
+from client_sdk.network.transport import run, run_async
 from privacy.identity import Identity
 
 ORIGIN = "https://veil.example"

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from client_sdk.errors import UnknownTarget
-from client_sdk.terminal.axes import new_axes
-from client_sdk.terminal.readable import readable
+from client_sdk.plots.axes import new_axes
+from client_sdk.readable import readable
 from kernels.errors import UnknownMethod
 from kernels.model.card import Card
 from kernels.model.card_sections import Evaluation

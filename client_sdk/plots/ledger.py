@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from client_sdk.errors import PlotUnavailable
-from client_sdk.terminal.axes import new_axes
-from client_sdk.terminal.readable import readable
+from client_sdk.plots.axes import new_axes
+from client_sdk.readable import readable
 from privacy.ledger import Ledger
 
 _POINTS = 100

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_sdk.conversation.links import Link
 from client_sdk.errors import LinkError
+from client_sdk.network.links import Link
 
 ID = "01234567-89ab-4def-8123-456789abcdef"
 

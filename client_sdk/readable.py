@@ -1,5 +1,8 @@
 """Text that came from elsewhere, safe to show in a terminal."""
 
+LONGEST = 2000
+"""Characters of a text that the coordinator sent, at most."""
+
 
 def readable(text: str) -> str:
     r"""Replace what does not print: escape sequences could rewrite a screen, surrogates crash it.
@@ -10,6 +13,11 @@ def readable(text: str) -> str:
     return "".join(
         letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text
     )
+
+
+def printable(text: object, longest: int = LONGEST) -> str:
+    """Make text that the coordinator sent readable, cut to at most `longest` characters."""
+    return readable(str(text)[:longest])
 
 
 def readable_lines(text: str) -> str:

@@ -10,18 +10,12 @@ from datetime import datetime
 from functools import cache
 
 from client_sdk.errors import ClientError, ProtocolMismatch, Refused
-from client_sdk.terminal.readable import readable
+from client_sdk.readable import printable
 from kernels.errors import KernelsError
 from privacy.errors import ClockSkew, PrivacyError
 from privacy.securesum.errors import SecureSumError
 
 _CLOCK_CODES = (ClockSkew.code, "clock_skew")
-_LONGEST = 2000
-
-
-def printable(text: object, longest: int = _LONGEST) -> str:
-    """Give foreign text as one that a terminal can show: cut, and without control characters."""
-    return readable(str(text)[:longest])
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Exception:

@@ -9,17 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client_sdk.conversation.exchange import (
-    Call,
-    Clock,
-    Effects,
-    Exchange,
-    Lost,
-    Patience,
-    Pause,
-    Reply,
-    Sent,
-)
 from client_sdk.errors import (
     ClientError,
     DeadlinePassed,
@@ -28,6 +17,17 @@ from client_sdk.errors import (
     ProtocolMismatch,
     Refused,
     Unreachable,
+)
+from client_sdk.network.exchange import (
+    Call,
+    Clock,
+    Effects,
+    Exchange,
+    Lost,
+    Patience,
+    Pause,
+    Reply,
+    SendResult,
 )
 from kernels.errors import KernelsError
 from privacy.errors import ClockSkew, PrivacyError
@@ -169,7 +169,7 @@ def test_octets_that_came_too_late_are_the_callers_to_judge() -> None:
     assert isinstance(sent.conflict, OutOfOrder)
     assert world.calls[0].length == 4
     world = World(said(status=204))
-    assert world.run(world.exchange.send("/x", b"ab")) == Sent()
+    assert world.run(world.exchange.send("/x", b"ab")) == SendResult()
 
 
 @given(

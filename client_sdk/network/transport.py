@@ -5,17 +5,17 @@ redirect is followed, no answer is read beyond its limit or its time.
 """
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
 import httpx
 
-from client_sdk.conversation.exchange import Call, Effects, Lost, Pause, Reply
 from client_sdk.errors import AnswerTooLarge, CertificateRefused
+from client_sdk.network.exchange import Call, Effects, Lost, Pause, Reply
 
 T = TypeVar("T")
 _PIECE = 1 << 20
@@ -26,7 +26,7 @@ def run(
     effects: Effects[T],
     origin: str,
     *,
-    ca: str | Path | None = None,
+    ca: str | os.PathLike[str] | None = None,
     transport: httpx.BaseTransport | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
@@ -52,7 +52,7 @@ async def run_async(
     effects: Effects[T],
     origin: str,
     *,
-    ca: str | Path | None = None,
+    ca: str | os.PathLike[str] | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
@@ -189,7 +189,7 @@ def _lost(error: Exception) -> Lost:
     return Lost(f"no connection: {type(error).__name__}")
 
 
-def _trusted(ca: str | Path | None) -> ssl.SSLContext:
+def _trusted(ca: str | os.PathLike[str] | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except (OSError, ssl.SSLError) as error:

@@ -1,22 +1,13 @@
-"""What people see of a session while it runs: events, and three ways to show them.
+"""What happens in a session, as plain data: the gate and the conversation say it, people read it.
 
-A `Watch` is called with every event. "rich" draws in a terminal and in a notebook, "plain" writes a
-line an event, "silent" shows nothing, and "auto" takes the first where there is a screen and the
-second otherwise. A test passes a list's `append`.
+`str(event)` is the sentence for people. `client_sdk.progress` shows events; a test, or a program,
+passes a function of its own (an `EventWatch`), such as a list's `append`.
 """
 
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.text import Text
-
-from client_sdk.errors import ClientError
-from client_sdk.terminal.readable import readable, readable_lines
+from client_sdk.readable import readable
 from privacy.accounting.cost import Cost
 from privacy.ledger import Budget
 
@@ -158,7 +149,7 @@ class VectorLeft(Event):
 
 
 @dataclass(frozen=True)
-class SamplesAsked(Event):
+class UnmaskedSamplesAsked(Event):
     """The session asks for samples of this hospital's own model; the policy allows that or not."""
 
     allowed: bool
@@ -176,7 +167,7 @@ class SamplesAsked(Event):
 
 
 @dataclass(frozen=True)
-class SamplesLeft(Event):
+class UnmaskedSamplesLeft(Event):
     """Samples of this hospital's own model left, as they are."""
 
     samples: int
@@ -192,7 +183,7 @@ class SamplesLeft(Event):
 
 
 @dataclass(frozen=True)
-class SamplesNotTaken(Event):
+class UnmaskedSamplesNotTaken(Event):
     """The coordinator does not want them; the run's model is not touched by that."""
 
     code: str
@@ -227,83 +218,5 @@ class RefusalReported(Event):
         return f"Refused [{self.code}]{heard}."
 
 
-Watch = Callable[[Event], None]
-
-
-def silent(event: Event) -> None:
-    """Show nothing."""
-
-
-class PlainLines:
-    """A line an event."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-
-    def __call__(self, event: Event) -> None:
-        """Write the event."""
-        self._stream.write(f"{readable_lines(str(event))}\n")
-        self._stream.flush()
-
-
-class RichProgress:
-    """Lines above one bar of the run's stages."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._progress = Progress(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[detail]}", markup=False),
-            TimeElapsedColumn(),
-            console=console,
-            transient=True,
-        )
-        self._bar: TaskID | None = None
-
-    def __call__(self, event: Event) -> None:
-        """Draw the event."""
-        match event:
-            case VectorLeft():
-                if self._bar is None:
-                    self._bar = self._progress.add_task("", total=event.stages, detail="")
-                self._progress.update(
-                    self._bar,
-                    completed=event.stage,
-                    total=event.stages,
-                    description=event.algorithm,
-                    detail=f"sum {event.sums}, {event.elements} numbers, masked",
-                )
-            case _:
-                if isinstance(event, RunEnded) and self._bar is not None:
-                    self._progress.remove_task(self._bar)
-                    self._bar = None
-                # Text and not markup: names come from the coordinator.
-                self._console.print(Text(readable_lines(str(event))))
-
-    @contextmanager
-    def shown(self) -> Iterator[Watch]:
-        """Draw while the block runs."""
-        with self._progress:
-            yield self
-
-
-@contextmanager
-def watching(progress: str | Watch | None) -> Iterator[Watch]:
-    """Give the watch that was asked for: "auto", "rich", "plain", "silent", or one's own."""
-    if progress is not None and not isinstance(progress, str):
-        yield progress
-        return
-    if progress not in (None, "auto", "rich", "plain", "silent"):
-        raise ClientError(f"progress is auto, rich, plain, silent or a function, not {progress!r}")
-    console = Console(stderr=True)
-    if progress == "silent":
-        yield silent
-    elif progress == "rich" or (
-        progress != "plain" and (console.is_terminal or Console().is_jupyter)
-    ):
-        drawing = RichProgress(Console() if Console().is_jupyter else console)
-        with drawing.shown() as watch:
-            yield watch
-    else:
-        yield PlainLines()
+EventWatch = Callable[[Event], None]
+"""Called with every event, in order."""

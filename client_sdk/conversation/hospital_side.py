@@ -1,0 +1,41 @@
+"""The hospital's side of one session: who it is, what it brings, and how it asks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from client_sdk.events import EventWatch
+from client_sdk.gate.policy import Policy
+from client_sdk.home.home import OpenHome
+from client_sdk.network.exchange import Exchange
+from client_sdk.network.links import Link
+from client_sdk.tables.hospital_table import Changes
+
+
+@dataclass(frozen=True)
+class HospitalSide:
+    """All that a conversation with one session needs of this hospital.
+
+    data: the table, of any kind that is read here. changes: rows that an update adds and removes.
+    source: the table's name in the journal. roster: keys that are confirmed out of band.
+    """
+
+    home: OpenHome
+    exchange: Exchange
+    link: Link
+    policy: Policy
+    watch: EventWatch
+    data: object = None
+    changes: Changes = field(default_factory=Changes)
+    source: str = "table"
+    roster: Mapping[str, bytes] = field(default_factory=dict)
+
+    @property
+    def session(self) -> str:
+        """The session's id."""
+        return str(self.link.session)
+
+    @property
+    def today(self) -> date:
+        """The day by which a policy expires."""
+        return self.exchange.clock.now().date()

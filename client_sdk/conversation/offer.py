@@ -1,0 +1,151 @@
+"""What a session offers, and how this hospital accepts it: before anything of its table leaves.
+
+    enrol → read the offer → disclose what would leave → check policy, table and budget → approved
+
+The offer is remembered when it is first seen; a session that later has another program or seed is
+refused.
+"""
+
+from dataclasses import dataclass
+
+from client_sdk.conversation.answers import Membership
+from client_sdk.conversation.asking import Asking
+from client_sdk.conversation.hospital_side import HospitalSide
+from client_sdk.errors import MalformedAnswer, RowsNotRemoved, SessionChanged, Suspended, WrongRun
+from client_sdk.events import (
+    Approved,
+    Disclosed,
+    Enrolled,
+    ReadRowByRow,
+    Spending,
+    UnmaskedSamplesAsked,
+)
+from client_sdk.gate.disclosure import Disclosure
+from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.home.remembered import KnownSession
+from client_sdk.network.exchange import Effects
+from client_sdk.tables.hospital_table import HospitalTable, site_of
+from kernels.rounds.plan import release_plan
+from kernels.rounds.program import Program
+from privacy.accounting.promises import promised
+from privacy.securesum.terms import Terms
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a session asks of its members."""
+
+    membership: Membership
+    program: Program
+
+    @property
+    def terms(self) -> Terms:
+        """The parameters that every member accepts."""
+        return self.membership.terms
+
+    def disclosure(self, program: Program) -> Disclosure:
+        """Say what a program of this session would take out of the building."""
+        return Disclosure.of(program, self.terms, delta=self.membership.delta)
+
+
+class OfferReview:
+    """A hospital before it takes part: it reads the session's offer, checks it, and is approved."""
+
+    def __init__(self, side: HospitalSide) -> None:
+        self._side = side
+
+    def read(self) -> Effects[Offer]:
+        """Enrol if this is a join link, and read what the session asks for."""
+        side, store = self._side, self._side.home.store
+        if side.link.secret is not None and store.session(side.session) is None:
+            yield from side.exchange.post(
+                f"/sessions/{side.session}/members", {"invitation": side.link.secret}
+            )
+        plain = yield from side.exchange.get_json(f"/sessions/{side.session}/membership")
+        membership = self._own(Membership.read(plain))
+        program = Program.from_json(membership.program)
+        known = store.session(side.session)
+        if known is None:
+            store.remember_session(
+                KnownSession(
+                    session=side.session,
+                    address=side.link.address,
+                    name=membership.title,
+                    member=membership.name,
+                    program=membership.program,
+                    seed=membership.seed,
+                )
+            )
+        elif (known.program, known.seed) != (membership.program, membership.seed):
+            raise SessionChanged(
+                "the session has another program or seed than when this hospital first saw it. A "
+                "session's program does not change: ask for a new session."
+            )
+        return Offer(membership, program)
+
+    def checked(self, offer: Offer) -> HospitalTable:
+        """Say what would leave; check table and policy before anything does."""
+        side, program = self._side, offer.program
+        if offer.terms.differential_privacy != (program.privacy is not None):
+            raise WrongRun("the session's terms and its program disagree about noise")
+        if program.privacy is not None and side.changes.removed is not None:
+            raise RowsNotRemoved(
+                "the session has differential privacy, with which rows are added and not removed: "
+                "what was released with them stays released. Join without `removed`, with a table "
+                "that does not have them, and ask for a `linear` run."
+            )
+        disclosed = offer.disclosure(program)
+        side.watch(Disclosed(str(disclosed)))
+        if disclosed.samples:
+            allowed = side.policy.allows_unmasked_samples(program, today=side.today)
+            side.watch(UnmaskedSamplesAsked(allowed))
+        side.policy.check_session(program, offer.terms, today=side.today)
+        with about_own_rows():
+            table = site_of(
+                program,
+                side.data,
+                offer.membership.seed,
+                consents=side.policy.consents,
+                changes=side.changes,
+            )
+            side.policy.check_table(program, table.summary)
+        found = table.row_by_row
+        if found is not None and (found.clipped or found.left_out):
+            side.watch(ReadRowByRow(found.clipped, found.left_out))
+        if side.home.store.last_run(side.session) is None:
+            check_spending(side, program, offer, table)
+        return table
+
+    def approved(self, membership: Membership) -> Effects[None]:
+        """Wait until the session's admin has decided."""
+        side, asking = self._side, Asking(self._side.exchange, self._side.session)
+        if membership.status == "pending":
+            side.watch(Enrolled(membership.name, side.home.identity.fingerprint))
+        while membership.status == "pending":
+            side.exchange.check_deadline()
+            plain = yield from asking.decision()
+            membership = self._own(Membership.read(plain))
+        if membership.status == "suspended":
+            raise Suspended("the session's admin has suspended this hospital: ask why")
+        side.watch(Approved(membership.name))
+
+    def _own(self, membership: Membership) -> Membership:
+        link = self._side.link
+        if membership.session != link.session or membership.terms.session != link.session.bytes:
+            raise MalformedAnswer("the coordinator answered for another session")
+        if membership.key != self._side.home.identity.key:
+            raise MalformedAnswer("the coordinator answered with another member's key")
+        return membership
+
+
+def check_spending(
+    side: HospitalSide, program: Program, offer: Offer, table: HospitalTable
+) -> None:
+    """Refuse a run that this hospital's own ledger has not enough left for, as a whole."""
+    if program.privacy is None:
+        return
+    ledger = side.home.store.ledger(side.source, side.policy.budget, rows=table.rows)
+    plan = release_plan(program, offer.membership.seed, table=table.digest)
+    releases = promised(plan, honest=offer.terms.honest)
+    side.watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))
+    side.policy.check_spending(ledger, releases)

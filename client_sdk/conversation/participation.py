@@ -1,0 +1,306 @@
+"""Taking part in the runs of a session whose offer was accepted.
+
+    next? → answer → next? → … → ended
+
+The coordinator says what is next and is believed nothing: `privacy.securesum.client.Client` checks
+every message against this hospital's own journal, the door every task against the run's program
+and the site's policy. Every answer is on the disk before it is sent.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+from uuid import UUID
+
+from client_sdk.conversation.answers import Item, RunOutcome
+from client_sdk.conversation.asking import Asking
+from client_sdk.conversation.hospital_side import HospitalSide
+from client_sdk.conversation.offer import Offer, check_spending
+from client_sdk.conversation.rosters import confirmed_by
+from client_sdk.errors import AnotherRun, MalformedAnswer, WrongRun, WrongTask
+from client_sdk.events import Disclosed, RunEnded, RunOpened, Unpinned, Waiting
+from client_sdk.gate.agreed_run import check_run
+from client_sdk.gate.door import Door, runs_of
+from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.gate.run_in_hand import RunInHand
+from client_sdk.gate.unmasked_samples import send_unmasked_samples
+from client_sdk.home.remembered import KnownRun
+from client_sdk.network.exchange import MAX_BROADCAST, Effects, SendResult, TooLate
+from client_sdk.tables.hospital_table import HospitalTable
+from kernels.rounds.program import Program
+from privacy.securesum.errors import AlreadySigned
+from privacy.securesum.item_kinds import ItemKind
+from privacy.securesum.messages import (
+    AbandonProof,
+    AbandonRequest,
+    Adverts,
+    Certificate,
+    Delivery,
+    Opening,
+    Proposal,
+    RepairRequest,
+    Task,
+)
+from privacy.securesum.records import Step
+from privacy.securesum.wire import Message
+
+
+class Participation:
+    """A hospital that has accepted a session's offer, with its table."""
+
+    def __init__(self, side: HospitalSide, offer: Offer, table: HospitalTable) -> None:
+        self._side = side
+        self._offer = offer
+        self._table = table
+        self._home = side.home
+        self._client = side.home.client
+        self._asking = Asking(side.exchange, side.session)
+        self.at_run: str | None = None
+        """The run that this hospital is in, or that was last spoken of."""
+
+    def one_run(self, *, once: bool) -> Effects[KnownRun]:
+        """Take part until a run is over, whose model has not been fetched yet.
+
+        once: this hospital came for one run, and refuses to be moved into another.
+        """
+        waiting = False
+        while True:
+            last = self._home.store.last_run(self._side.session)
+            if last is not None and last.model is not None and not last.fetched:
+                return last
+            going = last is not None and last.status == "running"
+            self.at_run = last.run if last is not None and going else None
+            item = yield from self._asking.next(self.at_run)
+            if item is None:
+                if not (waiting or going):
+                    self._side.watch(Waiting("the next run"))
+                    waiting = True
+                continue
+            waiting, self.at_run = False, str(item.run)
+            if item.kind is ItemKind.ENDED:
+                return self._ended(item)
+            if item.kind is ItemKind.OPENING:
+                if once and last is not None and going and last.run != str(item.run):
+                    raise AnotherRun(
+                        f"run {item.run} is opened, and run {last.run}, which this hospital is in, "
+                        "has not ended. It came for one run: ask the session's admin to end that "
+                        "one, or stay for all runs to come (once=False; no --once)"
+                    )
+                yield from self._opening(item)
+            else:
+                yield from self._answer(item)
+
+    def send_unmasked_samples(self, run: KnownRun) -> Effects[None]:
+        """Send the samples that a run with a model asked for, if the policy still allows that."""
+        side = self._side
+        yield from send_unmasked_samples(
+            self._home, side.exchange, side.policy, self._in_hand(run), side.watch
+        )
+
+    def give_up(self, code: str) -> None:
+        """End the run that this hospital has refused to go on with: its secrets are erased.
+
+        The run is over for this hospital, and without noise for all; the next call waits for the
+        next run.
+        """
+        known = None if self.at_run is None else self._home.store.run(self.at_run)
+        if known is None or known.session != self._side.session:
+            return
+        self._end_epochs(lambda other: other == UUID(known.run).bytes)
+        self._home.store.commit(Step(None), run=replace(known, status="refused", code=code))
+        self._home.store.samples_not_needed(known.run)
+        self._home.store.erase_traces()
+
+    # -- an item of the conversation
+
+    def _opening(self, item: Item) -> Effects[None]:
+        """Enter an epoch of a run, after checking what the run computes."""
+        opening = Opening.decode(item.message)
+        if (opening.run, opening.number) != (item.run.bytes, item.number):
+            raise WrongRun("the coordinator opens another run than it says")
+        side, offer = self._side, self._offer
+        run = RunInHand(
+            session=side.link.session,
+            run=item.run,
+            kind=item.text("run_kind"),
+            text=item.text("program"),
+            program=Program.from_json(item.text("program")),
+            seed=item.whole("seed"),
+        )
+        check_run(run, offer.program, offer.membership.program, seed=offer.membership.seed)
+        known = self._home.store.run(str(item.run))
+        if known is None:
+            self._check_new_run(run)
+        elif (known.session, known.kind, known.program) != (side.session, run.kind, run.text):
+            raise WrongRun("the run has another program than when this hospital entered it")
+        self._end_epochs(lambda other: other != item.run.bytes)
+        step = self._client.advertise(opening, side.source)
+        begun = known or KnownRun(str(item.run), side.session, run.kind, run.text)
+        self._home.store.commit(step, run=begun)
+        yield from self._send(item, step.message)
+
+    def _check_new_run(self, run: RunInHand) -> None:
+        side, offer = self._side, self._offer
+        side.watch(RunOpened(str(run.run), run.kind))
+        if run.text != offer.membership.program:
+            side.watch(Disclosed(str(offer.disclosure(run.program))))
+        side.policy.check_session(run.program, offer.terms, today=side.today)
+        check_spending(side, run.program, offer, self._table)
+        summed = runs_of(self._client.journal, side.source, side.link.session)
+        side.policy.check_runs(len(summed | {run.run.bytes}))
+        if side.changes:
+            side.policy.check_changes(run.program)
+        with about_own_rows():
+            side.policy.check_table(run.program, self._table.summary)
+
+    def _answer(self, item: Item) -> Effects[None]:
+        """Answer anything that comes after the opening of a run."""
+        known = self._home.store.run(str(item.run))
+        if known is None or known.session != self._side.session:
+            raise WrongRun("the coordinator speaks of a run that this hospital has not entered")
+        match item.kind:
+            case ItemKind.ADVERTS:
+                yield from self._keep_and_send(item, self._agree(item))
+            case ItemKind.TASK:
+                yield from self._task(item, known)
+            case ItemKind.PROPOSAL:
+                proposal = self._of_run(item, Proposal.decode(item.message))
+                self._check_survivors(proposal)
+                yield from self._keep_and_send(item, self._client.certify(proposal))
+            case ItemKind.CERTIFICATE:
+                certificate = self._of_run(item, Certificate.decode(item.message))
+                self._check_survivors(certificate)
+                yield from self._keep_and_send(item, self._client.reveal(certificate))
+            case ItemKind.REPAIR:
+                request = self._of_run(item, RepairRequest.decode(item.message))
+                yield from self._keep_and_send(item, self._client.repair(request))
+            case ItemKind.ABANDON:
+                giving_up = self._of_run(item, AbandonRequest.decode(item.message))
+                try:
+                    step = self._client.abandon(giving_up)
+                except AlreadySigned:  # an honest refusal: it has certified the slot
+                    return
+                yield from self._keep_and_send(item, step)
+            case _:
+                proof = self._of_run(item, AbandonProof.decode(item.message))
+                self._home.keep(self._client.close(proof))
+
+    def _agree(self, item: Item) -> Step[Any]:
+        """Settle who takes part: everyone's advert, checked against the pins of this site."""
+        adverts, roster = Adverts.decode(item.message), item.roster
+        side, store = self._side, self._home.store
+        expected = (side.link.session.bytes, item.run.bytes, item.number)
+        for advert in adverts.adverts:
+            if (advert.session, advert.run, advert.number) != expected:
+                raise WrongTask("an advert is of another session, run or epoch")
+        own, name = self._home.identity.key, self._offer.membership.name
+        if own not in roster.keys:
+            raise WrongTask(f"the run's roster does not have {name}, this hospital")
+        pins = store.pins(side.session, trust_first_use=side.policy.trust_first_use)
+        pins = confirmed_by(pins, side.roster).meet(roster)
+        store.keep_pins(side.session, pins)
+        trusted = pins.trusted(roster) | {own}
+        strangers = tuple(m.name for m in roster.members if m.key not in trusted)
+        if strangers:
+            side.watch(Unpinned(strangers))
+        side.policy.check_members(self._offer.terms, len(adverts.adverts))
+        side.policy.check_cohort(sum(advert.identity in trusted for advert in adverts.adverts))
+        return self._client.agree(adverts, roster, pins)
+
+    def _check_survivors(self, claim: Proposal | Certificate) -> None:
+        """Ask of those whose vectors would be summed what the policy asked of those who began."""
+        entry, _ = self._client.journal.entry(claim.epoch_id)
+        self._side.policy.check_cohort(len(entry.trusted.intersection(claim.survivors)))
+
+    def _task(self, item: Item, known: KnownRun) -> Effects[None]:
+        """Open the others' boxes, if they are there, and go through the door."""
+        task = self._of_run(item, Task.decode(item.message))
+        if item.delivery is not None:
+            delivery = self._of_run(item, Delivery.decode(item.delivery))
+            self._home.keep(self._client.receive(delivery))
+        side, run = self._side, self._in_hand(known)
+        door = Door(self._home, side.exchange, side.policy, self._table, run, side.watch)
+        try:
+            sent = yield from door.send_masked_vector(
+                task, item.whole("stage"), lambda: self._broadcast(item)
+            )
+        except TooLate as late:
+            sent = SendResult(conflict=late.error)
+        yield from self._asking.sent(sent)
+
+    def _broadcast(self, item: Item) -> Effects[bytes]:
+        data = item.broadcast_octets
+        if data is None:
+            data = yield from self._side.exchange.get_current(
+                f"/sessions/{self._side.session}/runs/{item.run}/broadcasts/{item.broadcast}",
+                limit=MAX_BROADCAST,
+                timeout_s=600.0,
+            )
+        if hashlib.sha256(data).hexdigest() != item.broadcast:
+            raise MalformedAnswer("a broadcast is not the one that was asked for")
+        return data
+
+    def _ended(self, item: Item) -> KnownRun:
+        """Erase the secrets of a run that is over, and keep how it ended."""
+        outcome = RunOutcome.read(item)
+        known = self._home.store.run(str(item.run))
+        if known is None or known.session != self._side.session:
+            raise WrongRun("the coordinator ends a run that this hospital has not entered")
+        self._end_epochs(lambda other: other == item.run.bytes)
+        over = replace(
+            known,
+            status=outcome.status,
+            code=outcome.code,
+            detail=outcome.detail,
+            model=outcome.model,
+        )
+        self._home.store.commit(Step(None), run=over)
+        if over.model is None:
+            self._home.store.samples_not_needed(over.run)
+        self._home.store.erase_traces()
+        self._side.watch(RunEnded(over.run, over.status, over.code, over.detail))
+        return over
+
+    # -- small parts
+
+    def _in_hand(self, known: KnownRun) -> RunInHand:
+        return RunInHand(
+            session=self._side.link.session,
+            run=UUID(known.run),
+            kind=known.kind,
+            text=known.program,
+            program=_program(known.program),
+            seed=self._offer.membership.seed,
+        )
+
+    def _end_epochs(self, which: Callable[[bytes], bool]) -> None:
+        """End the open epochs of runs of this session; what they shared is erased."""
+        for entry in self._client.journal.of_session(self._side.link.session.bytes):
+            if not entry.ended and which(entry.name[1]):
+                self._home.keep(self._client.end(entry.name))
+
+    def _of_run(self, item: Item, message: Any) -> Any:
+        """Return a message that is about the epoch that the item names, of this session."""
+        entry, _ = self._client.journal.entry(message.epoch_id)
+        if entry.name != (self._side.link.session.bytes, item.run.bytes, item.number):
+            raise WrongTask("the coordinator sent a message of another session, run or epoch")
+        return message
+
+    def _keep_and_send(self, item: Item, step: Step[Any]) -> Effects[None]:
+        self._home.keep(step)
+        if step.message is not None:
+            yield from self._send(item, step.message)
+
+    def _send(self, item: Item, message: Message) -> Effects[None]:
+        sent = yield from self._side.exchange.send(
+            f"/sessions/{self._side.session}/runs/{item.run}/messages", message.encode()
+        )
+        yield from self._asking.sent(sent)
+
+
+@lru_cache(maxsize=2)
+def _program(text: str) -> Program:
+    """Read a run's program: the same one at every task."""
+    return Program.from_json(text)

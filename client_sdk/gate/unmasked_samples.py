@@ -1,0 +1,115 @@
+"""The one thing that leaves without a mask: samples of this hospital's own model.
+
+They leave only if the site's policy has a line for it (`open_ensemble = true`). They are made with
+the masked vector that they belong to, from the same broadcast, and kept; they are sent when that
+sum was certified, so that all members had the same broadcast, the run has made a model, and the
+policy still says so. A withdrawal in between keeps them here for good.
+"""
+
+import hashlib
+from datetime import date
+from typing import Any
+
+from client_sdk.error_origin import Origin, origins_of
+from client_sdk.errors import ClientError, NotACoordinator
+from client_sdk.events import EventWatch, UnmaskedSamplesLeft, UnmaskedSamplesNotTaken
+from client_sdk.gate.policy import Policy
+from client_sdk.gate.run_in_hand import RunInHand
+from client_sdk.home.home import OpenHome
+from client_sdk.home.remembered import UnmaskedSamples
+from client_sdk.network.exchange import Effects, Exchange
+from client_sdk.tables.hospital_table import HospitalTable
+from kernels.errors import KernelsError
+from kernels.rounds.ensemble.open_ensemble import open_stage, samples_of
+from privacy.errors import PrivacyError
+
+
+class _Withdrawn(Exception):
+    """Samples were taken back while they were waiting to leave."""
+
+
+def drawn_samples(
+    policy: Policy,
+    table: HospitalTable,
+    run: RunInHand,
+    *,
+    stage: int,
+    state: Any,
+    epoch: int,
+    slot: int,
+    today: date,
+) -> UnmaskedSamples | None:
+    """Draw the samples that a program asks for with this stage, if the policy allows that.
+
+    epoch, slot: of the sum that they belong to.
+    """
+    allowed = policy.allows_unmasked_samples(run.program, today=today)
+    if not allowed or stage != open_stage(run.program):
+        return None
+    found = samples_of(state, table.site)
+    if found is None:
+        return None
+    body = found.to_bytes()
+    return UnmaskedSamples(
+        run=str(run.run),
+        session=str(run.session),
+        epoch=epoch,
+        slot=slot,
+        samples=len(found.samples),
+        elements=found.samples.numel() + found.noise_variance.numel() + 1,
+        octets=len(body),
+        sha256=hashlib.sha256(body).hexdigest(),
+        rows=table.journalled.hex(),
+        body=body,
+    )
+
+
+def send_unmasked_samples(
+    home: OpenHome, exchange: Exchange, policy: Policy, run: RunInHand, watch: EventWatch
+) -> Effects[None]:
+    """Send the samples that a run asked for, once it has made a model, as they are: NOT MASKED.
+
+    Whatever the coordinator, or a proxy before it, answers, the model is there: no refusal of
+    theirs is raised.
+    """
+    store, name = home.store, str(run.run)
+    kept = store.samples_to_send(name)
+    if kept is None or kept.body is None:
+        return
+    now = exchange.clock.now()
+    allowed = policy.allows_unmasked_samples(run.program, today=now.date())
+    if not (allowed and _is_certified(home, run, kept)):
+        store.samples_not_needed(name)
+        return
+
+    def leaving() -> None:
+        # Each attempt asks anew: between two of them, for an hour, there may be a withdrawal.
+        if not store.samples_leave(name, now.isoformat(timespec="seconds")):
+            raise _Withdrawn
+
+    target = f"/sessions/{run.session}/runs/{name}/samples"
+    try:
+        yield from exchange.put(target, kept.body, before=leaving)
+    except _Withdrawn:
+        return
+    except (ClientError, KernelsError, PrivacyError) as error:
+        # A proxy that lets no such body through says so without being the coordinator.
+        if not (Origin.COORDINATOR in origins_of(error) or isinstance(error, NotACoordinator)):
+            raise
+        store.samples_taken(name, refused=error.code)
+        watch(UnmaskedSamplesNotTaken(error.code))
+        return
+    store.samples_taken(name)
+    watch(UnmaskedSamplesLeft(kept.samples, kept.elements, kept.octets, kept.sha256))
+
+
+def _is_certified(home: OpenHome, run: RunInHand, kept: UnmaskedSamples) -> bool:
+    """Whether a quorum has signed for the sum that samples belong to, on the same broadcast.
+
+    A coordinator could otherwise show this hospital alone a state of its own making, end the run,
+    and have a model of this hospital's rows that nobody else would ever have agreed to.
+    """
+    name = run.session.bytes, run.run.bytes, kept.epoch
+    entry = home.client.journal.epochs.get(name)
+    slot = None if entry is None else entry.slots.get(kept.slot)
+    return slot is not None and slot.certified is not None
