@@ -27,11 +27,10 @@ from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind
 from kernels.rounds.site.site import Site
-from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
 from privacy.identity import Identity
 from service import models
-from service.database.tables import invitations, members, run_metrics, runs
+from service.database.tables import invitations, members, runs
 from service.database.tables import sessions as session_table
 from service.database.tables import tokens as token_table
 from service.errors import NotFound
@@ -258,9 +257,7 @@ def _train(connection: Connection, session: Session, now: float) -> None:
             model_id=model_id,
         )
     )
-    connection.execute(
-        insert(run_metrics), [{"run_id": RUN, "body": encode_json(each)} for each in told]
-    )
+    saving.add_metrics(connection, RUN, told)
 
 
 def _trained(program: Program, dealt: int) -> tuple[Position, int, list[Metrics]]:

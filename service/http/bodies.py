@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from fastapi import Depends, Request
 from pydantic import ValidationError
@@ -27,13 +27,14 @@ from service.http.request_models import RequestModel, refused
 T = TypeVar("T", bound=RequestModel)
 
 _MOST_DIGITS = 30
+_DRAINED = 64 << 20
+"""Bytes that are read of a body that nobody needs."""
 
 
 async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:
     """Read a body of at most `limit` octets that is the one its sender has signed."""
     body = await read_unsigned(request, limit)
-    if not hmac.compare_digest(hashlib.sha256(body).digest(), member.digest):
-        raise WrongBody("The body is not the one that was signed; something on the way changed it.")
+    _check_signed(hashlib.sha256(body).digest(), member)
     return body
 
 
@@ -92,14 +93,15 @@ async def in_time(seconds: float) -> AsyncIterator[None]:
 
 
 class BodyStream:
-    """A request's body, taken from its front."""
+    """A request's body, taken from its front; what is taken is hashed."""
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:
         self._stream = stream
         self._front = b""
+        self._digest = hashlib.sha256()
 
     async def take(self, count: int) -> bytes:
-        """Give the next `count` octets."""
+        """Return the next `count` bytes."""
         pieces, have = [self._front], len(self._front)
         while have < count:
             piece = await anext(self._stream, b"")
@@ -109,10 +111,17 @@ class BodyStream:
             have += len(piece)
         joined = b"".join(pieces)
         self._front = joined[count:]
+        self._digest.update(joined[:count])
         return joined[:count]
 
-    async def rest(self, count: int) -> AsyncIterator[bytes]:
-        """Give all that is left, which must be `count` octets, piece by piece."""
+    async def save(self, count: int, file: IO[bytes], member: MemberAccess) -> None:
+        """Write all that is left, which must be `count` bytes, if the whole is what was signed."""
+        async for piece in self._rest(count):
+            self._digest.update(piece)
+            file.write(piece)
+        _check_signed(self._digest.digest(), member)
+
+    async def _rest(self, count: int) -> AsyncIterator[bytes]:
         if self._front:
             count -= len(self._front)
             yield self._front
@@ -124,12 +133,18 @@ class BodyStream:
         if count != 0:
             raise _cut_short()
 
-    async def drain(self, most: int) -> None:
-        """Read on and keep nothing, up to `most` octets."""
+    async def drain(self) -> None:
+        """Read a body that is refused to its end, or far enough: so that the sender hears why."""
+        most = _DRAINED
         async for piece in self._stream:
             most -= len(piece)
             if most < 0:
                 return
+
+
+def _check_signed(digest: bytes, member: MemberAccess | SignedRequest) -> None:
+    if not hmac.compare_digest(digest, member.digest):
+        raise WrongBody("The body is not the one that was signed: it was changed on the way.")
 
 
 def _content_length(request: Request) -> int | None:

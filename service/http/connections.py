@@ -18,7 +18,7 @@ class Prompt(H11Protocol):
         super().__init__(*arguments, **more)
         self._due: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Any) -> None:
         """Begin to wait for the first request."""
         super().connection_made(transport)
         self._watch()

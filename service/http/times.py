@@ -11,3 +11,8 @@ def iso_time(seconds: float) -> str:
     """
     moment = datetime.fromtimestamp(seconds, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def iso_time_if(seconds: float | None) -> str | None:
+    """Show a time, if there is one."""
+    return None if seconds is None else iso_time(seconds)

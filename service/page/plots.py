@@ -1,13 +1,12 @@
 """Small plots as SVG, drawn by hand: lines over steps, and calibration curves.
 
-No colour and no style is in them, only classes (`pages/page.css`): the page's policy allows no
+No colour and no style is in them, only classes (`templates/page.css`): the page's policy allows no
 inline style, and light and dark stay one place's matter. Every text is escaped.
 """
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 
 from markupsafe import Markup
 
@@ -16,6 +15,14 @@ Points = Sequence[tuple[float, float]]
 _WIDTH, _HEIGHT = 320, 190
 _SIDE = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 26, 26
+
+# What is formatted into a Markup is escaped.
+_SVG = Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
+_TEXT = Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>')
+_LINE = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
+_POLYLINE = Markup('<polyline class="{}" points="{}"/>')
+_BAND = Markup('<polygon class="band" points="{}"/>')
+_LAST = Markup('<circle class="last" cx="{:.1f}" cy="{:.1f}" r="3"/>')
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,9 @@ def steps_plot(title: str, lines: Sequence[Points]) -> Markup:
     steps = sorted({math.ceil(frame.x[0]), math.floor(frame.x[1])})
     parts += [_axis_x(frame, x, str(x)) for x in steps if frame.x[0] <= x <= frame.x[1]]
     for number, line in enumerate(known):
-        parts.append(f'<polyline class="line line-{number % 4}" points="{frame.path(line)}"/>')
+        parts.append(_POLYLINE.format(f"line line-{number % 4}", frame.path(line)))
     x, y = frame.at(*last)
-    parts.append(f'<circle class="last" cx="{x:.1f}" cy="{y:.1f}" r="3"/>')
+    parts.append(_LAST.format(x, y))
     return _svg(_WIDTH, _HEIGHT, f"{title} by step, now {_number(last[1])}", parts)
 
 
@@ -79,47 +86,42 @@ def calibration_plot(
     lower = [(p, max(p - c, 0.0)) for p, c in zip(line, chance, strict=True)]
     parts = [
         _text(_LEFT, 15, "title", title),
-        f'<polygon class="band" points="{frame.path([*upper, *reversed(lower)])}"/>',
-        f'<polyline class="diagonal" points="{frame.path([(0, 0), (1, 1)])}"/>',
+        _BAND.format(frame.path([*upper, *reversed(lower)])),
+        _POLYLINE.format("diagonal", frame.path([(0, 0), (1, 1)])),
     ]
     for tick in (0.0, 0.5, 1.0):
         parts += [_axis_x(frame, tick, f"{tick:.0%}"), _axis_y(frame, tick, f"{tick:.0%}")]
     for number, (name, curve) in enumerate(curves.items()):
         path = frame.path(list(zip(levels, curve, strict=True)))
         y = _TOP + 14 + 15 * number
-        key = f'x1="{_LEFT + 8}" x2="{_LEFT + 26}" y1="{y - 4}" y2="{y - 4}"'
+        kind = f"line line-{number}"
         parts += [
-            f'<polyline class="line line-{number}" points="{path}"/>',
-            f'<line class="line line-{number}" {key}/>',
+            _POLYLINE.format(kind, path),
+            _LINE.format(kind, _LEFT + 8, _LEFT + 26, y - 4, y - 4),
             _text(_LEFT + 32, y, "label", name),
         ]
     said = f"{title}: share of {rows} held-out rows inside their intervals, by the level promised"
     return _svg(_SIDE, _SIDE, said, parts)
 
 
-def _svg(width: int, height: int, said: str, parts: Iterable[str]) -> Markup:
-    # Every text in `parts` went through `_text`, everything else is numbers.
-    return Markup(  # noqa: S704
-        f'<svg class="plot" viewBox="0 0 {width} {height}" role="img" '
-        f'aria-label="{escape(said)}">{"".join(parts)}</svg>'
-    )
+def _svg(width: int, height: int, said: str, parts: Iterable[Markup]) -> Markup:
+    return _SVG.format(width, height, said, Markup("").join(parts))
 
 
-def _text(x: float, y: float, kind: str, text: str) -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(text)}</text>'
+def _text(x: float, y: float, kind: str, text: str) -> Markup:
+    return _TEXT.format(kind, x, y, text)
 
 
-def _axis_x(frame: _Frame, x: float, label: str) -> str:
+def _axis_x(frame: _Frame, x: float, label: str) -> Markup:
     at, _ = frame.at(x, frame.y[0])
     return _text(at, frame.height - 8, "tick-x", label)
 
 
-def _axis_y(frame: _Frame, y: float, label: str) -> str:
+def _axis_y(frame: _Frame, y: float, label: str) -> Markup:
     _, at = frame.at(frame.x[0], y)
-    grid = (
-        f'<line class="grid" x1="{_LEFT}" x2="{frame.width - _RIGHT}" y1="{at:.1f}" y2="{at:.1f}"/>'
+    return _LINE.format("grid", _LEFT, frame.width - _RIGHT, at, at) + _text(
+        _LEFT - 6, at + 4, "tick-y", label
     )
-    return grid + _text(_LEFT - 6, at + 4, "tick-y", label)
 
 
 def _spread(values: Iterable[float]) -> tuple[float, float]:

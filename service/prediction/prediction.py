@@ -15,7 +15,7 @@ Nothing here knows a format: tables come as columns by name, and answers are `Pr
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from anyio import CapacityLimiter
 
@@ -35,8 +35,32 @@ from service.prediction.loaded_models import LoadedModels
 from service.prediction.open_ensembles import OpenEnsembles
 from service.settings import Settings
 
-Table = Callable[[Schema], Mapping[str, object]]
-"""Gives the columns that a schema asks for; called with that of the model."""
+
+class TableRequest(Protocol):
+    """A table to predict, in whatever format it came.
+
+    method: one of the model's, by default its first. ensemble: of a method that makes many sites'
+    predictions into one, the way; by default by a student.
+    """
+
+    @property
+    def rows(self) -> int:
+        """How many rows the table has."""
+        ...
+
+    @property
+    def method(self) -> str | None:
+        """By which of the model's methods."""
+        ...
+
+    @property
+    def ensemble(self) -> str | None:
+        """In which way many sites' predictions are made into one."""
+        ...
+
+    def table(self, schema: Schema, /) -> Mapping[str, object]:
+        """Return the columns that a model's schema asks for, as far as they are there."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -89,32 +113,28 @@ class Predictor:
         self,
         access: ModelAccess,
         name: str,
-        table: Table,
+        wanted: TableRequest,
         *,
-        rows: int,
-        method: str | None = None,
-        ensemble: str | None = None,
         version: str | None = None,
     ) -> Answer:
-        """Predict a table of so many rows by the model that an id or alias stands for now.
-
-        method: one of the model's, by default its first. ensemble: of a method that makes many
-        sites' predictions into one, the way; by default by a student.
-        """
-        most = self._settings.max_predict_rows
+        """Predict a table by the model that an id or alias stands for now."""
+        rows, most = wanted.rows, self._settings.max_predict_rows
         if rows > most:
             raise TableTooLong(
                 f"The table has {rows} rows and one request may have {most}: send it in parts."
             )
         model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
-        serving = self._open.get(model_id, model) if ensemble == methods.OPEN else None
-        if ensemble is not None:
+        serving = self._open.get(model_id, model) if wanted.ensemble == methods.OPEN else None
+        method = wanted.method
+        if wanted.ensemble is not None:
             method = committee_method(method)
         opened = None if serving is None else serving.ensemble
         if opened is not None:  # each member's networks are asked
             self._charge(access, rows * (len(opened.members) - 1))
-        predictions = methods.predicted(model, table(model.schema), method=method, ensemble=opened)
+        predictions = methods.predicted(
+            model, wanted.table(model.schema), method=method, ensemble=opened
+        )
         self._count(rows)
         count = known(model.statistics, "linear").count if opened is None else opened.least_rows
         refusal = withheld(access, self._settings, rows=count, private=model.privacy is not None)

@@ -10,7 +10,7 @@ from service.errors import NotFound
 from service.http.access import Admin
 from service.http.bodies import json_body
 from service.http.declarations import declares
-from service.http.times import iso_time
+from service.http.times import iso_time, iso_time_if
 from service.prediction import callers
 from service.prediction.callers import CallerRow, NewCaller
 
@@ -78,6 +78,6 @@ def _shown(caller: CallerRow) -> ShownCaller:
         name=caller.name,
         models=caller.models,
         created_at=iso_time(caller.created_at),
-        expires_at=None if caller.expires_at is None else iso_time(caller.expires_at),
-        revoked_at=None if caller.revoked_at is None else iso_time(caller.revoked_at),
+        expires_at=iso_time_if(caller.expires_at),
+        revoked_at=iso_time_if(caller.revoked_at),
     )

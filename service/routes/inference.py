@@ -7,24 +7,13 @@ problem documents, as everywhere here. The contract has each operation once, its
 
 from importlib.metadata import version as installed
 
-from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 from sqlalchemy import text
 
-from kernels.errors import NotFitted, PredictionError, TableError
 from service.context import Here
-from service.errors import (
-    BodyTooLarge,
-    BodyTooSlow,
-    ModelDamaged,
-    NotFound,
-    RateExceeded,
-    TableTooLong,
-    VarianceWithheld,
-)
+from service.errors import ModelDamaged, NotFound, VarianceWithheld
 from service.http.access import Caller
-from service.http.bodies import read_unsigned
 from service.http.declarations import declares
 from service.prediction.open_inference import (
     InferIn,
@@ -35,6 +24,7 @@ from service.prediction.open_inference import (
     write,
 )
 from service.routes.parts import PredictorHere
+from service.routes.predict import ERRORS, admitted_body, computed
 
 router = APIRouter(prefix="/v2", tags=["callers"])
 
@@ -117,19 +107,7 @@ def model_ready(
     response_class=Response,
 )
 @router.post("/models/{name}/versions/{version}/infer", include_in_schema=False)
-@declares(
-    NotFound,
-    VarianceWithheld,
-    BodyTooLarge,
-    BodyTooSlow,
-    TableTooLong,
-    RateExceeded,
-    TableError,
-    PredictionError,
-    NotFitted,
-    ModelDamaged,
-    body=InferIn,
-)
+@declares(*ERRORS, VarianceWithheld, body=InferIn)
 async def infer(
     caller: Caller,
     name: str,
@@ -139,22 +117,11 @@ async def infer(
     version: str | None = None,
 ) -> Response:
     """Give mean and variance of every row and target."""
-    predictor.admit(caller)
-    body = await read_unsigned(request, here.settings.max_predict_body)
+    body = await admitted_body(caller, request, here, predictor)
 
     def answer() -> bytes:
         wanted = read(body)
-        found = predictor.answer(
-            caller,
-            name,
-            wanted.table,
-            rows=wanted.rows,
-            method=wanted.method,
-            ensemble=wanted.ensemble,
-            version=version,
-        )
+        found = predictor.answer(caller, name, wanted, version=version)
         return write(name, found, wanted)
 
-    return Response(
-        await to_thread.run_sync(answer, limiter=predictor.threads), media_type="application/json"
-    )
+    return await computed(answer, predictor, media_type="application/json")

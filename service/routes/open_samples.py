@@ -1,7 +1,5 @@
 """What members show of their own models, for an open ensemble: show, withdraw, and who is in it."""
 
-import hashlib
-import hmac
 from typing import IO
 from uuid import UUID
 
@@ -29,14 +27,11 @@ from service.errors import (
 from service.http.access import Admin, AnyMember, ApprovedMember, MemberAccess
 from service.http.bodies import BodyStream, announced_size, in_time
 from service.http.declarations import BINARY_CONTENT, declares
-from service.http.times import iso_time
+from service.http.times import iso_time_if
 from service.routes.parts import PredictorHere, SpoolHere
 from service.runs import open_samples, rows
 
 router = APIRouter()
-
-_DRAINED = 64 << 20
-"""Of a body that is refused: read to its end, so that the sender hears the answer."""
 
 
 class OpenMemberOut(BaseModel):
@@ -93,11 +88,11 @@ async def show(
         program = await run_in_threadpool(_expected, here, member, run_id)
         size = announced_size(request, most=most_octets(program))
     except Exception:
-        await body.drain(_DRAINED)
+        await body.drain()
         raise
     with spool.room(member.session_id, member.key, size) as file:
         async with in_time(here.settings.vector_deadline_s):
-            await _arrived(body, size, member, file)
+            await body.save(size, file, member)
         file.seek(0)
         await run_in_threadpool(_keep, here, member, run_id, program, file)
 
@@ -144,16 +139,12 @@ def shown(_: Admin, run_id: UUID, here: Here) -> OpenEnsembleOut:
                 samples=each.samples,
                 octets=each.octets,
                 sha256=each.sha256,
-                shown_at=_when(each.shown_at),
-                withdrawn_at=_when(each.withdrawn_at),
+                shown_at=iso_time_if(each.shown_at),
+                withdrawn_at=iso_time_if(each.withdrawn_at),
             )
             for each in found
         ],
     )
-
-
-def _when(moment: float | None) -> str | None:
-    return None if moment is None else iso_time(moment)
 
 
 def _expected(here: Context, member: MemberAccess, run_id: UUID) -> Program:
@@ -169,13 +160,3 @@ def _keep(
     with here.database.changing() as connection:
         open_samples.expected(connection, member.session_id, str(run_id), member.key)
         open_samples.show(connection, str(run_id), member.key, samples, data, now=here.clock())
-
-
-async def _arrived(body: BodyStream, size: int, member: MemberAccess, file: IO[bytes]) -> None:
-    """Read samples into the file, if they are as long as was said, and those that were signed."""
-    digest = hashlib.sha256()
-    async for piece in body.rest(size):
-        digest.update(piece)
-        file.write(piece)
-    if not hmac.compare_digest(digest.digest(), member.digest):
-        raise WrongBody("The samples are not those that were signed; send them again.")

@@ -1,10 +1,12 @@
 """`POST /predict`: predictions by a stored model, as JSON or as Arrow streams."""
 
+from collections.abc import Callable
+
 from anyio import to_thread
 from fastapi import APIRouter, Request, Response
 
 from kernels.errors import NotFitted, PredictionError, TableError
-from service.context import Here
+from service.context import Context, Here
 from service.errors import (
     BodyTooLarge,
     BodyTooSlow,
@@ -13,25 +15,18 @@ from service.errors import (
     RateExceeded,
     TableTooLong,
 )
-from service.http.access import Caller
+from service.http.access import Caller, ModelAccess
 from service.http.bodies import read_unsigned
 from service.http.declarations import BINARY, declares
 from service.prediction import as_arrow, as_json
 from service.prediction.arrow_stream import ARROW
 from service.prediction.as_json import PredictRequest, PredictResponse
+from service.prediction.prediction import Predictor
 from service.routes.parts import PredictorHere
 
 router = APIRouter(tags=["callers"])
 
-
-@router.post(
-    "/predict",
-    operation_id="predict",
-    summary="Predict a table",
-    responses={200: {"model": PredictResponse, "content": {ARROW: {"schema": BINARY}}}},
-    response_class=Response,
-)
-@declares(
+ERRORS = (
     NotFound,
     BodyTooLarge,
     BodyTooSlow,
@@ -41,8 +36,18 @@ router = APIRouter(tags=["callers"])
     PredictionError,
     NotFitted,
     ModelDamaged,
-    body=PredictRequest,
 )
+"""What whoever asks for predictions may be answered, in whichever format."""
+
+
+@router.post(
+    "/predict",
+    operation_id="predict",
+    summary="Predict a table",
+    responses={200: {"model": PredictResponse, "content": {ARROW: {"schema": BINARY}}}},
+    response_class=Response,
+)
+@declares(*ERRORS, body=PredictRequest)
 async def predict(
     caller: Caller, request: Request, here: Here, predictor: PredictorHere
 ) -> Response:
@@ -56,31 +61,34 @@ async def predict(
     of many rows it may come as an Arrow stream, with the other fields in the query. The answer has
     the form that `Accept` names, else that of the table.
     """
-    predictor.admit(caller)
-    body = await read_unsigned(request, here.settings.max_predict_body)
-
+    body = await admitted_body(caller, request, here, predictor)
     is_arrow = _names(request, "Content-Type", ARROW)
     accepts_json = _names(request, "Accept", "application/json")
     to_arrow = _names(request, "Accept", ARROW) or (is_arrow and not accepts_json)
 
     def answer() -> bytes:
         wanted = as_arrow.read(body, request.query_params) if is_arrow else as_json.read(body)
-        found = predictor.answer(
-            caller,
-            wanted.model,
-            wanted.table,
-            rows=wanted.rows,
-            method=wanted.method,
-            ensemble=wanted.ensemble,
-        )
+        found = predictor.answer(caller, wanted.model, wanted)
         write = as_arrow.write if to_arrow else as_json.write
         return write(found, intervals=wanted.intervals, kind=wanted.interval_kind)
 
-    # Off the event loop: a table may take seconds, and the coordinator has other guests.
-    return Response(
-        await to_thread.run_sync(answer, limiter=predictor.threads),
-        media_type=ARROW if to_arrow else "application/json",
-    )
+    return await computed(answer, predictor, media_type=ARROW if to_arrow else "application/json")
+
+
+async def admitted_body(
+    caller: ModelAccess, request: Request, here: Context, predictor: Predictor
+) -> bytes:
+    """Charge a caller for one request, and read its body."""
+    predictor.admit(caller)
+    return await read_unsigned(request, here.settings.max_predict_body)
+
+
+async def computed(
+    answer: Callable[[], bytes], predictor: Predictor, *, media_type: str
+) -> Response:
+    """Answer off the event loop: a table may take seconds, and the coordinator has other guests."""
+    data = await to_thread.run_sync(answer, limiter=predictor.threads)
+    return Response(data, media_type=media_type)
 
 
 def _names(request: Request, header: str, media_type: str) -> bool:

@@ -5,8 +5,6 @@ An answer may itself wait for what is next: half the requests of a sum.
 """
 
 import base64
-import hashlib
-import hmac
 from typing import IO, Any
 from uuid import UUID
 
@@ -15,7 +13,6 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 
-from privacy.errors import WrongBody as WrongRequestBody
 from privacy.securesum.errors import SecureSumError
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.masking import body_bytes, check_body
@@ -36,7 +33,9 @@ from service.http.declarations import BINARY_CONTENT, declares
 from service.http.long_poll import Wait, held_back
 from service.http.times import iso_time
 from service.routes.parts import RunsHere, SpoolHere
+from service.routes.runs import ProgressOut
 from service.runs import rows
+from service.runs.progress import Progress
 from service.runs.runs import NextItem
 from service.settings import MAX_UPLOAD_HEADER
 
@@ -45,19 +44,8 @@ router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
 MAX_MESSAGE = 1 << 20
 _LENGTH_OCTETS = 4
 _MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
-_DRAINED = 64 << 20
-"""Of a vector that nobody needs: read to its end, so that the sender hears the answer."""
 
 _OCTETS_IN = {"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}}
-
-
-class ProgressOut(BaseModel):
-    """How far the run is: the stage by its index, of how many, and the sums so far."""
-
-    stage: int
-    stages: int
-    algorithm: str
-    sums: int
 
 
 class ItemOut(BaseModel):
@@ -238,18 +226,13 @@ async def _arrived(
         header = Upload.decode(raw)
         length = await run_in_threadpool(runs.expects, *where, header)
         if length is None:
-            await stream.drain(_DRAINED)
+            await stream.drain()
             return None
         check_body(header, length, vector)
     except Exception:
-        await stream.drain(_DRAINED)
+        await stream.drain()
         raise
-    digest = hashlib.sha256(len(raw).to_bytes(_LENGTH_OCTETS, "big") + raw)
-    async for piece in stream.rest(vector):
-        digest.update(piece)
-        file.write(piece)
-    if not hmac.compare_digest(digest.digest(), member.digest):
-        raise WrongRequestBody("The vector is not the one that was signed; send it again.")
+    await stream.save(vector, file, member)
     return header, vector
 
 
@@ -265,6 +248,15 @@ def _look(
     return None if found is None else _item(found)
 
 
+def _progress(shown: Progress | rows.RunRow) -> dict[str, object]:
+    return {
+        "stage": shown.stage,
+        "stages": shown.stages,
+        "algorithm": shown.algorithm,
+        "sums": shown.sums,
+    }
+
+
 def _item(found: NextItem) -> dict[str, object]:
     progress = found.progress
     return {
@@ -273,12 +265,7 @@ def _item(found: NextItem) -> dict[str, object]:
         "number": progress.number,
         "message": base64.b64encode(found.item.message.encode()).decode(),
         "deadline": iso_time(progress.deadline_at),
-        "progress": {
-            "stage": progress.stage,
-            "stages": progress.stages,
-            "algorithm": progress.algorithm,
-            "sums": progress.sums,
-        },
+        "progress": _progress(progress),
         **found.item.more,
     }
 
@@ -290,12 +277,7 @@ def _ended(run: rows.RunRow) -> dict[str, object]:
         "number": run.epoch,
         "message": None,
         "deadline": iso_time(run.deadline_at),
-        "progress": {
-            "stage": run.stage,
-            "stages": run.stages,
-            "algorithm": run.algorithm,
-            "sums": run.sums,
-        },
+        "progress": _progress(run),
         "outcome": {
             "status": run.status,
             "code": run.code,

@@ -23,7 +23,7 @@ from service.http.access import Admin
 from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.request_models import RequestModel
-from service.http.times import iso_time
+from service.http.times import iso_time, iso_time_if
 from service.routes.parts import RunsHere
 from service.runs import rows, starting
 from service.runs.rows import RunRow
@@ -165,7 +165,7 @@ def _shown(row: RunRow) -> dict[str, Any]:
         "detail": row.detail,
         "created_at": iso_time(row.created_at),
         "deadline": iso_time(row.deadline_at),
-        "ended_at": None if row.ended_at is None else iso_time(row.ended_at),
+        "ended_at": iso_time_if(row.ended_at),
         "progress": ProgressOut(
             stage=row.stage, stages=row.stages, algorithm=row.algorithm, sums=row.sums
         ),

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import get_args
 from uuid import uuid4
 
 from sqlalchemy import bindparam, select
@@ -19,15 +20,7 @@ from sqlalchemy import bindparam, select
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
 from privacy.securesum.errors import WrongKind
-from privacy.securesum.messages import (
-    Abandonment,
-    Advert,
-    Boxes,
-    Certification,
-    Repair,
-    Reveal,
-    Upload,
-)
+from privacy.securesum.messages import Certification, Repair, Reveal, Upload
 from service.database import notices
 from service.database.database import Database
 from service.database.tables import runs
@@ -44,9 +37,7 @@ from service.settings import Settings
 
 log = logging.getLogger(__name__)
 
-_KINDS: dict[int, type[MemberMessage]] = {
-    kind.kind: kind for kind in (Advert, Boxes, Certification, Reveal, Repair, Abandonment)
-}
+_KINDS: dict[int, type[MemberMessage]] = {kind.kind: kind for kind in get_args(MemberMessage)}
 _FLEETING = (Certification, Reveal, Repair)
 """What a member says again if it is asked again."""
 

@@ -4,6 +4,8 @@ Rows of slots and epochs that are over are deleted, so that a long run keeps one
 each sum. `service.runs.loading` reads the rows.
 """
 
+from collections.abc import Sequence
+
 from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
 
 from kernels import storage
@@ -33,6 +35,7 @@ from service.runs.machine.changes import (
 )
 from service.runs.machine.plan import Status
 from service.runs.machine.run import MemberMessage, Prepared, Run
+from service.runs.machine.stages import Metrics
 from service.sessions import ledgers
 
 PIECE_BYTES = 1 << 20
@@ -150,10 +153,14 @@ def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: fl
             now=now,
         )
         _update_run(connection, run, model_id=model_id, **values)
-    for metrics in prepared.metrics:
-        connection.execute(
-            insert(run_metrics).values(run_id=run.plan.id, body=encode_json(metrics))
-        )
+    add_metrics(connection, run.plan.id, prepared.metrics)
+
+
+def add_metrics(connection: Connection, run_id: str, metrics: Sequence[Metrics]) -> None:
+    """Keep what a run's algorithms tell of their steps."""
+    rows = [{"run_id": run_id, "body": encode_json(each)} for each in metrics]
+    if rows:
+        connection.execute(insert(run_metrics), rows)
 
 
 def _begin(connection: Connection, run: Run) -> None:
