@@ -32,9 +32,9 @@ NAMES = [*sessions.TABLES]
 class Study:
     """A coordinator, and three hospitals that join it within this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **settings: Any) -> None:
         self.folder = folder
-        self.app = create_app(Settings(data_dir=folder / "coordinator"))
+        self.app = create_app(Settings(data_dir=folder / "coordinator", **settings))
         transport = httpx.ASGITransport(self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
         self.roster: dict[str, bytes] = {}

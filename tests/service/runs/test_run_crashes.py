@@ -1,9 +1,12 @@
 """What the coordinator acknowledged it never loses, whenever it dies."""
 
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from httpx import Response
+from sqlalchemy import event
 
 from kernels import storage
 from service.runs.machine.run import Run
@@ -62,6 +65,51 @@ def test_a_coordinator_that_dies_between_any_two_requests_gives_the_same_model(
             site.work()
         lose_memory(coordinator)
         advance(coordinator, run)
+    assert stored_model(coordinator, sites[0]) == model_bytes(simulated(TINY))
+
+
+class Died(BaseException):
+    """The coordinator's process ends here."""
+
+
+def test_a_coordinator_that_dies_in_the_middle_of_requests_gives_the_same_model(
+    coordinator: Coordinator,
+) -> None:
+    """Before a commit, so that nothing of a request is there, or before its answer is sent."""
+    dice = random.Random(1)
+    deaths = {"before a commit": 0, "before an answer": 0}
+
+    def maybe_die(when: str) -> None:
+        if dice.random() < 0.2:
+            deaths[when] += 1
+            raise Died
+
+    class Unanswered(Site):
+        def forward(self, *request: object, **more: object) -> Response:
+            response = super().forward(*request, **more)
+            maybe_die("before an answer")
+            return response
+
+        def post(self, *request: object, **more: object) -> Response:
+            response = super().post(*request, **more)
+            maybe_die("before an answer")
+            return response
+
+    sites = session_of(coordinator, site=Unanswered)
+    run = start(coordinator, sites[0].session, deadline_s=24 * 3600)
+    engine = coordinator.context.database.engine
+    event.listen(engine, "commit", lambda _: maybe_die("before a commit"))
+    for _ in range(1000):
+        for act in (*(site.work for site in sites), lambda: advance(coordinator, run)):
+            try:
+                act()
+            except Died:
+                lose_memory(coordinator)
+                # What a dead replica had leased is free when its lease has ended.
+                coordinator.clock.now += coordinator.context.settings.lease_s
+        if all(site.outcome is not None for site in sites):
+            break
+    assert min(deaths.values()) > 10, deaths
     assert stored_model(coordinator, sites[0]) == model_bytes(simulated(TINY))
 
 
