@@ -1,4 +1,4 @@
-"""How a vector leaves a client: bounds, integers, noise, masks, and what it cost.
+"""What happens to a vector before it leaves a client: bounds, integers, noise, masks, accounting.
 
 Sans I/O: nothing here opens a socket, a file or a database, reads a clock or sleeps.
 """

@@ -1,18 +1,18 @@
-"""Is it as private as it claims? A game of telling two neighbouring tables apart.
+"""An audit of a privacy claim: a game of telling two neighbouring tables apart.
 
-Whoever is (ε, δ)-private keeps any guesser from telling "with the unit" from "without it" well:
-whatever it is that says "with", wrongly with probability α and rightly with 1 − β,
+If a mechanism is (ε, δ)-private, no guesser can tell "with the unit" from "without it" well. For
+every guesser that says "with" wrongly with probability α and rightly with probability 1 − β,
 
     1 − β ≤ e^ε·α + δ    and    1 − α ≤ e^ε·β + δ.
 
-So a guesser's errors, counted over many games, prove a lower bound on ε: put Clopper and Pearson's
-upper confidence limits in the place of α and β. Where the bound is above the claim, the claim is
-false; where it is below, nothing is proved, but a guesser that knows everything except the noise
-comes close to the truth, so a mechanism that is broken by more than a little is found out.
+So the errors of a guesser, counted over many games, prove a lower bound on ε: replace α and β by
+the upper confidence limits of [ClopperPearson34]. If the bound is above the claimed ε, the claim is
+false. If it is below, nothing is proved; but a guesser that knows everything except the noise comes
+close to the true ε, so a mechanism that is off by more than a little is detected.
 
 The guesser knows both tables and the scales of the noise, and scores an output by its likelihood
-ratio; the score from which on it says "with" is chosen on the first half of the games, and its
-errors are counted on the second.
+ratio. The threshold above which it says "with" is chosen on the first half of the games; its errors
+are counted on the second half.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,16 +29,16 @@ from privacy.errors import PrivacyError
 from privacy.noise import Source, exact
 
 Play = Callable[[int], NDArray[np.float64]]
-"""So many games, to the guesser's scores of their outputs: higher where "with" is likelier."""
+"""Maps a number of games to the guesser's scores of their outputs, higher if "with" is likelier."""
 
 _AT_A_TIME = 4096
-"""Games, so that memory is bounded."""
+"""Number of games that are played at once, so that memory is bounded."""
 
 
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """ε is at least this, with this confidence, or chance has played a trick on us."""
+    """A lower bound on ε and its confidence, and the errors out of `games` of each kind."""
 
     epsilon: float
     confidence: float
@@ -50,10 +50,10 @@ class Verdict:
 def audit(
     without: Play, with_unit: Play, *, games: int, delta: float, confidence: float = 0.999
 ) -> Verdict:
-    """Play `games` without the unit and as many with it, and return what they prove of ε."""
+    """Play `games` games without the unit and as many with it; return what they prove about ε."""
     half = games // 2
     if half < 1:
-        raise PrivacyError(f"an audit takes two games or more, not {games}")
+        raise PrivacyError(f"`games` must be at least 2 for an audit, not {games}")
     low, high = without(2 * half), with_unit(2 * half)
     threshold = _threshold(low[:half], high[:half], delta=delta, confidence=confidence)
     false_alarms = int(np.count_nonzero(low[half:] > threshold))
@@ -70,7 +70,7 @@ def lower_bound(
     delta: float,
     confidence: float,
 ) -> NDArray[np.float64]:
-    """Return the least ε that explains so many errors, of each kind out of `games`, or less."""
+    """Return a lower bound on ε from the errors of each kind, out of `games` games each."""
     alpha = _upper_limit(false_alarms, games, (1 + confidence) / 2)
     beta = _upper_limit(misses, games, (1 + confidence) / 2)
     with np.errstate(divide="ignore"):
@@ -87,10 +87,11 @@ def sum_game(
     honest: int,
     source: Source = exact,
 ) -> tuple[Play, Play]:
-    """Return the game on one sum, without the unit and with it, one of `honest` members having it.
+    """Return the game on one sum, without the unit and with it; one of `honest` members has it.
 
-    `without` and `with_unit` are what that one contributes. What other members hold is known to the
-    guesser, so it is nothing; so is the noise of all members beyond `honest`.
+    `without` and `with_unit` are that member's contributions. The guesser knows what the other
+    members contribute, so it is taken as zero; the same holds for the noise of members beyond
+    `honest`.
     """
     blocks = encoding.layout.blocks
     shares = encoding.share_deviations
@@ -137,7 +138,7 @@ def _threshold(
 
 
 def _upper_limit(errors: ArrayLike, games: int, confidence: float) -> NDArray[np.float64]:
-    """Return Clopper and Pearson's upper limit of a probability."""
+    """Return the upper confidence limit of a probability by [ClopperPearson34]."""
     count = np.asarray(errors, np.float64)
     limit: NDArray[np.float64] = np.where(
         count >= games, 1.0, betaincinv(count + 1, np.maximum(games - count, 1), confidence)

@@ -51,153 +51,153 @@ class PrivacyError(ValueError):
 
 
 class LayoutError(PrivacyError):
-    """A layout, or its canonical form, has a missing, unknown or impossible part."""
+    """A layout, or its canonical form, has a missing, unknown or invalid part."""
 
     code = "layout.invalid"
     public_detail = "the layout of the sum is not one that can be summed"
 
 
 class TotalError(PrivacyError):
-    """A total was made by hand, or does not fit the layout and encoding it claims."""
+    """A total was not made by the secure sum, or does not fit its layout and encoding."""
 
     code = "total.invalid"
     public_detail = "the total is not one of this sum"
 
 
 class TotalOutOfBound(TotalError):
-    """A total is beyond what contributions within their bounds can sum to."""
+    """A total is larger than contributions within their bounds can sum to."""
 
     code = "total.out_of_bound"
 
 
 class EncodingError(PrivacyError):
-    """An encoding, or a contribution to be encoded, is not what its layout says."""
+    """An encoding, or a contribution to be encoded, does not match its layout."""
 
     code = "encoding.invalid"
     public_detail = "the encoding of the sum does not fit its layout"
 
 
 class ResolutionTooFine(EncodingError):
-    """A block's bound, resolution and the number of clients do not fit into 64 bits together."""
+    """A block's bound and resolution do not fit into 64 bits for this number of clients."""
 
     code = "encoding.resolution"
 
 
 class NoSensitivity(EncodingError):
-    """A block whose sensitivity nobody knows cannot be covered by noise."""
+    """A block without a declared sensitivity cannot be protected by noise."""
 
     code = "encoding.sensitivity"
 
 
 class NoHeadRoom(EncodingError):
-    """A block's bound, its noise and the number of clients do not fit into 64 bits together."""
+    """A block's bound and noise do not fit into 64 bits for this number of clients."""
 
     code = "encoding.head_room"
 
 
 class BlockMismatch(EncodingError):
-    """A contribution lacks a block of its layout, or has one that the layout does not know."""
+    """A contribution lacks a block of its layout, or has one that is not in the layout."""
 
     code = "encoding.blocks"
 
 
 class WrongShape(EncodingError):
-    """A block's array has another shape, or another kind of numbers, than the layout says."""
+    """A block's array has a different shape, or a different kind of numbers, than declared."""
 
     code = "encoding.wrong_shape"
 
 
 class NotSymmetric(EncodingError):
-    """A block that the layout declares symmetric is not."""
+    """A block that the layout declares symmetric is not symmetric."""
 
     code = "encoding.not_symmetric"
 
 
 class NotFinite(EncodingError):
-    """A block holds NaN or infinite values."""
+    """A block contains NaN or infinite values."""
 
     code = "encoding.not_finite"
 
 
 class OutOfBound(EncodingError):
-    """A block holds a value beyond the bound that its layout declares."""
+    """A block contains a value beyond the bound that its layout declares."""
 
     code = "encoding.out_of_bound"
 
 
 class NoiseError(PrivacyError):
-    """Noise was asked for that no encoding plans, or the source of it is broken."""
+    """Noise is missing, not expected, used twice, or from a broken source."""
 
     code = "noise.invalid"
     public_detail = "the site cannot draw the noise that the sum asks for"
 
 
 class AccountingError(PrivacyError):
-    """A release, a budget or a plan has a missing, unknown or impossible part."""
+    """A release, a budget or a plan has a missing, unknown or invalid part."""
 
     code = "accounting.invalid"
     public_detail = "the cost of the sum cannot be accounted for at this site"
 
 
 class UnknownRelease(AccountingError):
-    """Something whose cost no accountant here knows."""
+    """A release of a kind whose cost no accountant can compute."""
 
     code = "accounting.unknown_release"
 
 
 class NoSuchPlan(AccountingError):
-    """No noise that could be drawn keeps these stages within this budget."""
+    """No amount of noise keeps these stages within this budget."""
 
     code = "accounting.no_such_plan"
 
 
 class LedgerError(PrivacyError):
-    """A ledger, or an entry of it, has a missing, unknown or impossible part."""
+    """A ledger, or one of its entries, has a missing, unknown or invalid part."""
 
     code = "ledger.invalid"
     public_detail = "the site's own ledger does not allow the sum"
 
 
 class AlreadyCharged(LedgerError):
-    """A sum that is in the ledger: what is charged twice has been drawn or sent twice."""
+    """A sum that is in the ledger already: a second charge means a second draw or upload."""
 
     code = "ledger.already_charged"
 
 
 class BudgetExceeded(LedgerError):
-    """The release would cost more than is left of the budget; nothing was charged."""
+    """The release would exceed the budget; nothing was charged."""
 
     code = "ledger.budget_exceeded"
 
 
 class MaskError(PrivacyError):
-    """A mask key or the vector to be masked has the wrong form."""
+    """A mask key, or the vector to be masked, has the wrong form."""
 
     code = "mask.invalid"
     public_detail = "the site cannot mask its vector"
 
 
 class IdentityError(PrivacyError):
-    """Something about who is who is wrong."""
+    """An error in identities, rosters, pins or signatures."""
 
     code = "identity.invalid"
     public_detail = "the site does not accept a member's identity"
 
 
 class InvalidKey(IdentityError):
-    """Bytes that are not a key, or a key with which anyone could speak for its owner."""
+    """Bytes that are not a key, or a key in whose name anyone could sign."""
 
     code = "identity.key"
 
 
 class BadSignature(IdentityError):
-    """A signature that is not by the member it names, or not on this statement."""
+    """A signature that is not by the named member, or not on this statement."""
 
     code = "identity.signature"
 
 
 class RosterError(IdentityError):
-    """A roster has too few or too many members, or one of them twice."""
+    """A roster has too few or too many members, or lists one of them twice."""
 
     code = "identity.roster"
 
@@ -210,26 +210,26 @@ class PinConflict(IdentityError):
 
 
 class FingerprintMismatch(IdentityError):
-    """Digits that were read out are not those of the key to be confirmed."""
+    """The digits that were read out do not match the key to be confirmed."""
 
     code = "identity.fingerprint"
 
 
 class RequestError(PrivacyError):
-    """A member's request cannot be accepted as its own."""
+    """A request that cannot be accepted as the member's own."""
 
     code = "request.invalid"
     public_detail = "the site's request and the coordinator's view of it do not agree"
 
 
 class BadRequestHeader(RequestError):
-    """The signature's header is missing, or not in its one form."""
+    """The signature header is missing, or not in its only valid form."""
 
     code = "request.header"
 
 
 class ClockSkew(RequestError):
-    """The clocks of both ends are too far apart, or the request is an old one."""
+    """The clocks of the two machines are too far apart, or the request is old."""
 
     code = "request.clock"
 
@@ -241,13 +241,13 @@ class WrongBody(RequestError):
 
 
 class Replayed(RequestError):
-    """A request with this nonce has been answered already."""
+    """A request with this nonce was received before."""
 
     code = "request.replayed"
 
 
 class SharingError(PrivacyError):
-    """A secret cannot be shared or put together this way."""
+    """A secret cannot be split into shares, or recovered from them, in this way."""
 
     code = "sharing.invalid"
     public_detail = "the site cannot share or recover a key as asked"

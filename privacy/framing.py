@@ -1,7 +1,7 @@
-"""Hashing and key derivation under one label per use, with every input length-prefixed.
+"""Hashing and key derivation with one label per purpose and length-prefixed inputs.
 
 Two different lists of parts never give the same bytes, and a value made for one purpose is
-never valid for another: `Label` is the whole list of purposes.
+never valid for another. `Label` lists all purposes.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ _SHA256 = hashes.SHA256()
 
 
 class Label(StrEnum):
-    """What a signature, a hash or a derived key is for."""
+    """The purpose of a signature, a hash or a derived key."""
 
     FINGERPRINT = "veilgp/1/fingerprint"
     ROSTER = "veilgp/1/roster"
@@ -50,7 +50,7 @@ class Label(StrEnum):
 
 
 def frame(label: Label, *parts: bytes) -> bytes:
-    """Join a label and parts so that different lists give different bytes.
+    """Return a label and parts joined so that different lists give different bytes.
 
     >>> frame(Label.ADVERT, b"ab", b"c") == frame(Label.ADVERT, b"a", b"bc")
     False
@@ -62,15 +62,15 @@ def frame(label: Label, *parts: bytes) -> bytes:
 
 
 def digest(label: Label, *parts: bytes) -> bytes:
-    """SHA-256 of the framed parts."""
+    """Return the SHA-256 of the framed parts."""
     return hashlib.sha256(frame(label, *parts)).digest()
 
 
 def mix(material: bytes, label: Label, *parts: bytes) -> bytes:
-    """HKDF-SHA256: a 32-byte key from key material of any form, the framed parts as `info`."""
+    """Return a 32-byte key from key material of any form: HKDF-SHA256, framed parts as `info`."""
     return HKDF(_SHA256, KEY_BYTES, None, frame(label, *parts)).derive(material)
 
 
 def derive(key: bytes, label: Label, *parts: bytes) -> bytes:
-    """HKDF-SHA256's second half, which suffices for a key that is uniform: a key for one use."""
+    """Return a key for one use from a uniform key: the expand step of HKDF-SHA256 suffices."""
     return HKDFExpand(_SHA256, KEY_BYTES, frame(label, *parts)).derive(key)

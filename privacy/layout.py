@@ -1,13 +1,13 @@
-"""The plain data that both sides speak of: named, bounded blocks of a vector, and its total.
+"""Layouts and totals: the named, bounded blocks of a vector, and the sum of such vectors.
 
-A round declares the `Layout` of what each hospital contributes; `privacy.encoding` turns such
-contributions into integers and a sum of them back into a `SecureTotal`, which is all that a
-round's `update` accepts. This module imports nothing of `privacy` but its errors, so that
-`kernels.rounds` can speak of layouts and totals without touching cryptography.
+A round declares the `Layout` of what each hospital contributes. `privacy.encoding` turns these
+contributions into integers and their sum back into a `SecureTotal`, the only thing that a round's
+`update` accepts. This module imports nothing from `privacy` except its errors, so that
+`kernels.rounds` can use layouts and totals without importing cryptography.
 
-Symmetric matrices travel as their diagonal followed by the rows of the strict upper triangle, the
-latter times √2: half the traffic, and the Euclidean norm of the packed vector is the Frobenius
-norm of the matrix, so a sensitivity means the same before and after packing.
+Symmetric matrices are sent as their diagonal followed by the rows of the strict upper triangle, the
+latter times √2. This halves the traffic, and the Euclidean norm of the packed vector is the
+Frobenius norm of the matrix, so a sensitivity means the same before and after packing.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ from numpy.typing import NDArray
 from privacy.errors import LayoutError, TotalError
 
 MAX_LENGTH = 1 << 27
-"""Elements of the longest vector: 1 GiB a client and sum."""
+"""Elements of the longest vector: 1 GiB per client and sum."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:-]{0,99}")
 _LEAST, _GREATEST = 1e-100, 1e100
-"""Bounds and resolutions outside of these would leave the exactly representable scales."""
+"""Outside this range, the scales of bounds and resolutions could not be represented exactly."""
 _MAX_DIMENSIONS = 8
 _MAX_BLOCKS = 0xFFFF
 _FORMAT = b"veilgp layout 2\0"
@@ -42,12 +42,12 @@ class Block:
     """One named array of a contribution.
 
     `bound`: no element of one client's array exceeds it in absolute value.
-    `resolution`: the coarsest step between representable values that the algorithm can live with.
-    `sensitivity`: how far one patient can move the block of one client in Euclidean (for matrices
-    Frobenius) norm, by being added or removed; None where the algorithm knows no such number.
+    `resolution`: the coarsest step between representable values that the algorithm accepts.
+    `sensitivity`: the most that adding or removing one patient changes the block of one client, in
+    Euclidean (for matrices Frobenius) norm; None if the algorithm does not know it.
     `weight`: with differential privacy, the block's part of the sum's cost, relative to the other
     blocks: its noise is proportional to sensitivity / √weight.
-    `symmetric`: a square matrix that equals its transpose, packed as the module says.
+    `symmetric`: a square matrix that equals its transpose, packed as described above.
     """
 
     name: str
@@ -61,7 +61,8 @@ class Block:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise LayoutError(
-                f"{self.name!r} cannot name a block: take 1 to 100 ASCII letters, digits or _./:-"
+                "a block's `name` must be 1 to 100 ASCII letters, digits or _./:- and start with a "
+                f"letter, a digit or _, not {self.name!r:.120}"
             )
         if (
             not isinstance(self.shape, tuple)
@@ -69,7 +70,7 @@ class Block:
             or any(type(side) is not int or side < 0 for side in self.shape)
         ):
             raise LayoutError(
-                f"block {self.name}: the shape is a tuple of at most {_MAX_DIMENSIONS} "
+                f"block {self.name}: `shape` must be a tuple of at most {_MAX_DIMENSIONS} "
                 f"non-negative integers, not {self.shape!r}"
             )
         for what, number in (
@@ -79,29 +80,33 @@ class Block:
         ):
             if not _is_positive(number):
                 raise LayoutError(
-                    f"block {self.name}: the {what} is a number between {_LEAST} and {_GREATEST}, "
+                    f"block {self.name}: `{what}` must be a number from {_LEAST} to {_GREATEST}, "
                     f"not {number!r}"
                 )
         if self.sensitivity is not None and not _is_positive(self.sensitivity):
             raise LayoutError(
-                f"block {self.name}: the sensitivity is None or a number between {_LEAST} and "
+                f"block {self.name}: `sensitivity` must be None or a number from {_LEAST} to "
                 f"{_GREATEST}, not {self.sensitivity!r}"
             )
         for field in ("bound", "resolution", "sensitivity", "weight"):
             number = getattr(self, field)
             object.__setattr__(self, field, None if number is None else float(number))
         if type(self.symmetric) is not bool:
-            raise LayoutError(f"block {self.name}: symmetric is True or False")
+            raise LayoutError(f"block {self.name}: `symmetric` must be True or False")
         if self.symmetric and (len(self.shape) != 2 or self.shape[0] != self.shape[1]):
             raise LayoutError(
-                f"block {self.name}: {self.shape} is not the shape of a square matrix"
+                f"block {self.name}: `shape` must be that of a square matrix if `symmetric` is "
+                f"True, not {self.shape}"
             )
         if math.prod(self.shape) > MAX_LENGTH:
-            raise LayoutError(f"block {self.name}: {self.shape} is beyond {MAX_LENGTH} elements")
+            raise LayoutError(
+                f"block {self.name}: a block must have at most {MAX_LENGTH} elements, which the "
+                f"shape {self.shape} exceeds"
+            )
 
     @property
     def length(self) -> int:
-        """Elements of the packed block."""
+        """The number of elements of the packed block."""
         if self.symmetric:
             return self.shape[0] * (self.shape[0] + 1) // 2
         return math.prod(self.shape)
@@ -110,7 +115,7 @@ class Block:
 @final
 @dataclass(frozen=True)
 class Layout:
-    """The blocks of one contribution, in the order in which they stand in the vector.
+    """The blocks of one contribution, in the order of the vector.
 
     >>> layout = Layout((
     ...     Block("scatter", (3, 3), bound=1e6, resolution=2**-30, symmetric=True),
@@ -128,34 +133,40 @@ class Layout:
         if not isinstance(self.blocks, tuple) or not all(
             isinstance(block, Block) for block in self.blocks
         ):
-            raise LayoutError("a layout is made of a tuple of blocks")
+            raise LayoutError("`blocks` must be a tuple of Block objects")
         if not 0 < len(self.blocks) <= _MAX_BLOCKS:
-            raise LayoutError(f"a layout has 1 to {_MAX_BLOCKS} blocks, not {len(self.blocks)}")
+            raise LayoutError(
+                f"a layout must have 1 to {_MAX_BLOCKS} blocks, not {len(self.blocks)}"
+            )
         times = Counter(block.name for block in self.blocks)
         if repeated := sorted(name for name, count in times.items() if count > 1):
-            raise LayoutError(f"blocks need names of their own; repeated: {', '.join(repeated)}")
+            raise LayoutError(
+                f"the names of blocks must be unique; repeated: {', '.join(repeated)}"
+            )
         if self.length > MAX_LENGTH:
-            raise LayoutError(f"{self.length} elements are beyond the {MAX_LENGTH} of one vector")
+            raise LayoutError(
+                f"a layout must have at most {MAX_LENGTH} elements, not {self.length}"
+            )
 
     @cached_property
     def length(self) -> int:
-        """Elements of the packed vector."""
+        """The number of elements of the packed vector."""
         return sum(block.length for block in self.blocks)
 
     def block(self, name: str) -> Block:
-        """Return the block of that name."""
+        """Return the block with this name."""
         for block in self.blocks:
             if block.name == name:
                 return block
         raise LayoutError(f"this layout has no block {name!r}; it has {self._names()}")
 
     def offset(self, name: str) -> int:
-        """Return where the packed block of that name begins in the vector."""
+        """Return the index in the vector at which the packed block with this name begins."""
         position = self.blocks.index(self.block(name))
         return sum(block.length for block in self.blocks[:position])
 
     def to_bytes(self) -> bytes:
-        """Return the one canonical form, which digests and messages carry."""
+        """Return the only canonical form, which digests and messages carry."""
         parts = [_FORMAT, struct.pack(">H", len(self.blocks))]
         for block in self.blocks:
             name = block.name.encode("ascii")
@@ -164,20 +175,20 @@ class Layout:
                 name,
                 struct.pack(f">B{len(block.shape)}Q", len(block.shape), *block.shape),
                 struct.pack(">dd", block.bound, block.resolution),
-                # Zero is no sensitivity, so it can stand for "none declared".
+                # Zero is not a valid sensitivity, so it can stand for "none declared".
                 struct.pack(">ddB", block.sensitivity or 0.0, block.weight, block.symmetric),
             ]
         return b"".join(parts)
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read the canonical form, and nothing but it."""
+        """Read the canonical form, and nothing else."""
         try:
             layout = cls(_read_blocks(data))
         except (struct.error, UnicodeDecodeError, IndexError) as error:
-            raise LayoutError("these bytes are no layout: cut short or damaged") from error
+            raise LayoutError("these bytes are not a layout: truncated or damaged") from error
         if layout.to_bytes() != data:
-            raise LayoutError("these bytes are no layout in its canonical form")
+            raise LayoutError("these bytes are not a layout in its canonical form")
         return layout
 
     def digest(self) -> bytes:
@@ -192,11 +203,11 @@ class Layout:
 class SecureTotal:
     """The sum of the contributions of `contributors` members, by block: what an update accepts.
 
-    Only `Encoding.decode` makes one, from the integers of a finished sum. It cannot be built,
-    subclassed, copied, pickled or changed, and its arrays are read-only. Python can be made to
-    do anything, so this is no wall against hostile code in the same process: it makes handing an
-    individual's vector to an update a type error for mypy and an exception at run time, never an
-    accident. A stored sum is stored as its integers, and decoded again.
+    Only `Encoding.decode` makes one, from the integers of a finished sum. It cannot be constructed,
+    subclassed, copied, pickled or changed, and its arrays are read-only. This does not protect
+    against hostile code in the same process. It prevents accidents: passing an individual's vector
+    to an update is a type error for mypy and an exception at run time. To store a sum, store its
+    integers and decode them again.
     """
 
     __slots__ = ("_arrays", "_contributors", "_layout", "_noises", "_roundings")
@@ -207,39 +218,39 @@ class SecureTotal:
     _roundings: Mapping[str, float]
 
     def __new__(cls, *_: object, **__: object) -> Self:
-        """Refuse: there is no other way to a total than a sum."""
-        raise TotalError("a SecureTotal comes out of the secure sum only: see Encoding.decode")
+        """Refuse: a total is only made from a sum."""
+        raise TotalError("a SecureTotal is only made by the secure sum: see Encoding.decode")
 
     def __init_subclass__(cls, **_: object) -> NoReturn:
-        raise TotalError("a SecureTotal comes out of the secure sum only, and has no other kinds")
+        raise TotalError("SecureTotal cannot be subclassed: it is only made by the secure sum")
 
     @property
     def layout(self) -> Layout:
-        """The layout that every contributor encoded by."""
+        """The layout of every contribution."""
         return self._layout
 
     @property
     def contributors(self) -> int:
-        """How many members' contributions are in the sum."""
+        """The number of members whose contributions are in the sum."""
         return self._contributors
 
     def __getitem__(self, name: str) -> NDArray[np.float64]:
-        """Return the sum of a block in its own shape, symmetric matrices in full."""
+        """Return the sum of a block in the block's shape, symmetric matrices in full."""
         return self._arrays[self._layout.block(name).name]
 
     def rounding(self, name: str) -> float:
-        """Return how far any element of a block can be from the exact sum of what members held.
+        """Return a bound on the rounding error of each element of a block's sum.
 
-        That is contributors × 2^-(f+1) for the fixed point with f fractional bits (the diagonal's
-        value for symmetric blocks: off it the error is smaller by √2), plus float64's own
-        rounding of the largest packed element.
+        It is contributors × 2^-(f+1) for the fixed point with f fractional bits, plus float64's
+        rounding of the largest packed element. For symmetric blocks this is the bound on the
+        diagonal; off the diagonal the error is smaller by √2.
         """
         return self._roundings[self._layout.block(name).name]
 
     def noise(self, name: str) -> float:
         """Return the standard deviation of the noise in each packed element of a block; 0 if none.
 
-        Off the diagonal of a symmetric block an element of the matrix has it divided by √2.
+        For matrix elements off the diagonal of a symmetric block, divide it by √2.
         """
         return self._noises[self._layout.block(name).name]
 
@@ -247,13 +258,15 @@ class SecureTotal:
         return f"<SecureTotal of {self._contributors} members: {self._layout._names()}>"
 
     def __setattr__(self, name: str, _: object) -> NoReturn:
-        raise TotalError(f"a SecureTotal does not change, nor does its {name}")
+        raise TotalError(f"a SecureTotal is read-only: its {name} cannot be changed")
 
     def __delattr__(self, name: str) -> NoReturn:
-        raise TotalError(f"a SecureTotal does not change, nor does its {name}")
+        raise TotalError(f"a SecureTotal is read-only: its {name} cannot be deleted")
 
     def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
-        raise TotalError("a SecureTotal is not copied or pickled: store the sum's integers")
+        raise TotalError(
+            "a SecureTotal cannot be copied or pickled: store the sum's integers and decode them"
+        )
 
 
 def _release_total(
@@ -264,7 +277,7 @@ def _release_total(
     roundings: Mapping[str, float],
     noises: Mapping[str, float],
 ) -> SecureTotal:
-    """Make a total; `Encoding.decode` is the one caller, with a sum whose masks are off."""
+    """Return a total; only `Encoding.decode` calls this, with a sum whose masks are removed."""
     for array in arrays.values():
         array.flags.writeable = False
     total = object.__new__(SecureTotal)
@@ -289,7 +302,7 @@ def _is_positive(number: object) -> bool:
 
 def _read_blocks(data: bytes) -> tuple[Block, ...]:
     if data[: len(_FORMAT)] != _FORMAT:
-        raise LayoutError("these bytes are no layout of a version that this one reads")
+        raise LayoutError("these bytes are not a layout in the format of this version of veilgp")
     (count,) = struct.unpack_from(">H", data, len(_FORMAT))
     position = len(_FORMAT) + 2
     blocks = []

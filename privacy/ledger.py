@@ -1,9 +1,10 @@
-"""What has been released, and whether there is enough left for more.
+"""A ledger of releases, and whether the budget allows more of them.
 
-The coordinator keeps one ledger per session, a site one per data source over all sessions; the
-site's wins. An entry is made before bytes leave, and never taken back: whether a sum failed on its
-way nobody can prove. A ledger is plain data, entries in the order of their making; the cost is
-worked out anew from all of them, so a better accountant makes old ledgers cheaper.
+The coordinator keeps one ledger per session, and a site keeps one per data source over all
+sessions; if they disagree, the site's counts. An entry is made before any bytes leave, and is never
+removed, because nobody can prove that a sum failed on its way. A ledger is plain data: entries in
+the order in which they were made. The cost is always computed from all of them, so a better
+accountant makes old ledgers cheaper.
 """
 
 import math
@@ -22,7 +23,7 @@ _TEXT = 200
 @final
 @dataclass(frozen=True)
 class Budget:
-    """The most that may be spent on one unit: (ε, δ)."""
+    """The most that may be spent per unit: (ε, δ)."""
 
     epsilon: float
     delta: float
@@ -32,7 +33,8 @@ class Budget:
             number = getattr(self, name)
             if type(number) not in (int, float) or not least <= number <= most:
                 raise LedgerError(
-                    f"a budget's {name} is a number from {least:g} to {most:g}, not {number!r:.40}"
+                    f"a budget's `{name}` must be a number from {least:g} to {most:g}, "
+                    f"not {number!r:.40}"
                 )
             object.__setattr__(self, name, float(number))
 
@@ -40,7 +42,7 @@ class Budget:
 @final
 @dataclass(frozen=True)
 class Entry:
-    """One charge: the sum `slot` of an epoch of a run of a session, and what it releases.
+    """One charge: the sum in slot `slot` of an epoch of a run of a session, and what it releases.
 
     at: seconds since 1970, for people to read.
     """
@@ -54,21 +56,29 @@ class Entry:
 
     def __post_init__(self) -> None:
         if type(self.at) not in (int, float) or not math.isfinite(self.at):
-            raise LedgerError(f"an entry's time is in seconds since 1970, not {self.at!r:.40}")
+            raise LedgerError(
+                f"an entry's `at` must be a number of seconds since 1970, not {self.at!r:.40}"
+            )
         for name in ("session", "run"):
             text = getattr(self, name)
             if type(text) is not str or not 0 < len(text) <= _TEXT:
-                raise LedgerError(f"an entry's {name} is a text of 1 to {_TEXT} characters")
+                raise LedgerError(
+                    f"an entry's `{name}` must be a string of 1 to {_TEXT} characters"
+                )
         for name in ("epoch", "slot"):
             number = getattr(self, name)
             if type(number) is not int or number < 0:
-                raise LedgerError(f"an entry's {name} is a number from 0, not {number!r:.40}")
+                raise LedgerError(
+                    f"an entry's `{name}` must be a non-negative integer, not {number!r:.40}"
+                )
         if type(self.release) is not Release:
-            raise LedgerError("an entry charges for a release")
+            raise LedgerError(
+                f"an entry's `release` must be a Release, not {type(self.release).__name__}"
+            )
 
     @property
     def sum(self) -> tuple[str, str, int, int]:
-        """Which sum it is; each is charged once."""
+        """The sum's identifier; each sum is charged once."""
         return self.session, self.run, self.epoch, self.slot
 
     def to_json(self) -> dict[str, object]:
@@ -77,18 +87,18 @@ class Entry:
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Read `to_json`'s plain data, and nothing but it."""
+        """Read the plain data of `to_json`; refuse anything else."""
         values = _fields(cls, data)
         try:
             return cls(**{**values, "release": Release.from_json(values["release"])})
         except AccountingError as error:
-            raise LedgerError(f"an entry's release: {error}") from error
+            raise LedgerError(f"an entry's `release` is invalid: {error}") from error
 
 
 @final
 @dataclass(frozen=True)
 class Ledger:
-    """A budget, and all that has been charged to it.
+    """A budget, and everything that was charged to it.
 
     >>> release = Release(statistic="scatter", part="training", multiplier=4.0, dimension=5150,
     ...                   share_deviation=2**30, honest=7)
@@ -99,7 +109,7 @@ class Ledger:
     >>> ledger.charge(Entry(1.0, "session", "run", 0, 1, release))  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    privacy.errors.BudgetExceeded: scatter would bring ε to ... beyond the budget of 1; ...
+    privacy.errors.BudgetExceeded: scatter would increase ε to ..., above the budget of 1; ...
     """
 
     budget: Budget
@@ -107,47 +117,50 @@ class Ledger:
 
     def __post_init__(self) -> None:
         if type(self.budget) is not Budget or not isinstance(self.entries, tuple):
-            raise LedgerError("a ledger has a budget and a tuple of entries")
+            raise LedgerError("a ledger must have a Budget and a tuple of Entry objects")
         if any(type(entry) is not Entry for entry in self.entries):
-            raise LedgerError("a ledger has a budget and a tuple of entries")
+            raise LedgerError("a ledger must have a Budget and a tuple of Entry objects")
         if len({entry.sum for entry in self.entries}) < len(self.entries):
-            raise AlreadyCharged("a ledger with a sum that is charged twice")
+            raise AlreadyCharged("a ledger must not contain two entries for the same sum")
 
     @cached_property
     def spent(self) -> Cost:
-        """What has been spent so far, at the budget's δ."""
+        """The cost of all entries so far, at the budget's δ."""
         return self.after(())
 
     def after(self, releases: Iterable[Release]) -> Cost:
-        """Return what will have been spent after these releases too; nothing is charged."""
+        """Return the cost of all entries and these releases; nothing is charged."""
         charged = [entry.release for entry in self.entries]
         return cost([*charged, *releases], delta=self.budget.delta)
 
     def history(self, points: int) -> Iterator[tuple[int, "Ledger"]]:
-        """Give the ledger as it was after some of its sums, at most so many, and after the last."""
+        """Yield the ledger as it was after n sums, for at most `points` values of n up to the last.
+
+        Each item is (n, ledger).
+        """
         count = len(self.entries)
         for sums in sorted({round(i * count / points) for i in range(1, points + 1)} - {0}):
             yield sums, replace(self, entries=self.entries[:sums])
 
     def affords(self, releases: Sequence[Release]) -> Cost:
-        """Return what at most will have been spent after these releases, or refuse them by name."""
+        """Return an upper bound of the cost after these releases; refuse them if over budget."""
         charged = [entry.release for entry in self.entries]
         enough = self.budget.epsilon
         then = cost([*charged, *releases], delta=self.budget.delta, enough=enough)
         if not then.epsilon <= self.budget.epsilon:
             names = ", ".join(dict.fromkeys(release.statistic for release in releases))
             raise BudgetExceeded(
-                f"{names} would bring ε to {then.epsilon:.4g} at δ = {then.delta:g}, beyond the "
-                f"budget of {self.budget.epsilon:g}; {self.spent.epsilon:.4g} is spent"
+                f"{names} would increase ε to {then.epsilon:.4g} at δ = {then.delta:g}, above the "
+                f"budget of {self.budget.epsilon:g}; {self.spent.epsilon:.4g} is spent already"
             )
         return then
 
     def charge(self, entry: Entry) -> "Ledger":
-        """Return the ledger with one more entry, or refuse it; this one does not change."""
+        """Return a ledger with one more entry, or refuse it; this ledger does not change."""
         if any(entry.sum == charged.sum for charged in self.entries):
             raise AlreadyCharged(
-                f"sum {entry.slot} of epoch {entry.epoch} of run {entry.run} is charged already; a "
-                "retry resends its bytes, anything else is another sum"
+                f"the sum in slot {entry.slot} of epoch {entry.epoch} of run {entry.run} is "
+                "charged already: to retry, send the same bytes again without a charge"
             )
         self.affords([entry.release])
         return replace(self, entries=(*self.entries, entry))
@@ -161,10 +174,10 @@ class Ledger:
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Read `to_json`'s plain data, and nothing but it."""
+        """Read the plain data of `to_json`; refuse anything else."""
         values = _fields(cls, data)
         if not isinstance(values["entries"], list):
-            raise LedgerError("a ledger's entries are a list")
+            raise LedgerError("a ledger's `entries` must be a list")
         return cls(
             Budget(**_fields(Budget, values["budget"])),
             tuple(Entry.from_json(entry) for entry in values["entries"]),
@@ -175,6 +188,6 @@ def _fields(kind: type[Any], data: object) -> dict[str, Any]:
     names = {field.name for field in fields(kind)}
     if not isinstance(data, Mapping) or set(data) != names:
         raise LedgerError(
-            f"a {kind.__name__.lower()} has exactly the fields {', '.join(sorted(names))}"
+            f"{kind.__name__} must have exactly the fields {', '.join(sorted(names))}"
         )
     return dict(data)

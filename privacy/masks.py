@@ -1,17 +1,17 @@
-"""The masks of a sum: PRG(key) = an AES-256-CTR keystream of the key, read as uint64.
+"""The masks of a sum: PRG(key) is the AES-256-CTR keystream of the key, read as uint64.
 
-The counter starts at two and the nonce is zero, because every key serves one vector only
-(protocol.md derives a fresh key per sum). The bytes are read as little-endian integers on every
-machine, and added to a vector modulo 2^64, the natural wrap-around of uint64.
+The nonce is zero, because every key is used for one vector only (docs/protocol.md: a fresh key per
+sum). The bytes are read as little-endian integers on every machine, and added to a vector modulo
+2^64, the natural wrap-around of uint64.
 
-This is also the keystream of AES-256-GCM under nonce zero, and that is why the counter starts at
-two: OpenSSL's GCM is half as fast again as its CTR where the processor has vector AES, though it
-computes a tag besides, which is thrown away. CTR can start anywhere, so threads take disjoint
-parts of the vector and share nothing; OpenSSL and numpy let the interpreter go while they work.
+The counter starts at two, so that this is also the keystream of AES-256-GCM with nonce zero:
+OpenSSL's GCM is 1.5 times as fast as its CTR on processors with vector AES, although it also
+computes a tag, which is discarded. CTR can start anywhere, so threads work on disjoint parts of
+the vector and share nothing; OpenSSL and numpy release the interpreter lock while they work.
 
 A keystream is never held as a whole. It is made block by block in one small buffer that stays in
-the processor's cache, and added from there: a fresh allocation per key would cost five times as
-much as the cipher itself.
+the processor's cache, and added from there: a new allocation per key would cost five times as much
+as the cipher itself.
 """
 
 import os
@@ -31,10 +31,10 @@ _ELEMENTS_PER_COUNTER = 2
 _FIRST_COUNTER = 2
 _NONCE = bytes(12)
 _BLOCK = 1 << 14
-"""Elements per block: 128 KiB, so that vector, keystream and zeros fit a core's cache together."""
+"""Elements per block: 128 KiB, so that vector, keystream and zeros fit into a core's cache."""
 _ZEROS = memoryview(bytes(_BLOCK * _ELEMENT_BYTES))
 _WORTH_A_THREAD = 1 << 22
-"""Elements of keystream (32 MiB, some 7 ms) below which starting a thread does not pay."""
+"""Elements of keystream (32 MiB, about 7 ms) below which a thread is not worth starting."""
 
 
 def apply_masks(
@@ -44,11 +44,11 @@ def apply_masks(
     subtract: Sequence[bytes] = (),
     workers: int | None = None,
 ) -> None:
-    """Add PRG(key) for each key of `add` to `vector` in place, and take those of `subtract` off.
+    """Add PRG(key) to `vector` in place for each key in `add`, and subtract it for `subtract`.
 
-    `vector` is one-dimensional, contiguous, writable and of type '<u8'. `workers` is the largest
-    number of threads, by default the processors this process may use; the result is the same for
-    any number, and short work is done in the caller's thread.
+    `vector` must be one-dimensional, contiguous, writable and of type '<u8'. `workers` is the
+    largest number of threads, by default the number of processors that this process may use. The
+    result is the same for any number, and small amounts of work run in the caller's thread.
 
     >>> vector = np.arange(3, dtype="<u8")
     >>> apply_masks(vector, add=[bytes(32)])
@@ -98,7 +98,7 @@ def _mask_from(
 
 
 def _generator(key: bytes, start: int) -> CipherContext:
-    """Return the keystream of a key from element `start` on, by the faster of two equal ways."""
+    """Return the keystream of a key from element `start` on, by GCM where it can be used."""
     mode: modes.CTR | modes.GCM
     if start == 0:
         mode = modes.GCM(_NONCE)
@@ -122,14 +122,14 @@ def _check(
     workers: int | None,
 ) -> None:
     if not isinstance(vector, np.ndarray) or vector.dtype != np.dtype("<u8"):
-        raise MaskError("masks are added to a numpy array of little-endian uint64 ('<u8') only")
+        raise MaskError("`vector` must be a numpy array of little-endian uint64 ('<u8')")
     if vector.ndim != 1 or not vector.flags.c_contiguous or not vector.flags.writeable:
         raise MaskError(
-            "masks are added in place: the vector must be one-dimensional, contiguous and "
-            f"writable, not of shape {vector.shape} with strides {vector.strides}"
+            "`vector` must be one-dimensional, contiguous and writable, because masks are added in "
+            f"place; it has shape {vector.shape} and strides {vector.strides}"
         )
     for key in (*add, *subtract):
         if not isinstance(key, bytes) or len(key) != KEY_BYTES:
-            raise MaskError(f"a mask key is {KEY_BYTES} bytes; derive it with HKDF")
+            raise MaskError(f"a mask key must be {KEY_BYTES} bytes; derive it with HKDF")
     if workers is not None and workers < 1:
-        raise MaskError(f"at least one worker is needed, not {workers}; None takes all processors")
+        raise MaskError(f"`workers` must be at least 1, or None for all processors, not {workers}")

@@ -1,13 +1,14 @@
-"""Drawing a member's share of the noise: exact discrete Gaussians, before any data is touched.
+"""Drawing a member's share of the noise: exact discrete Gaussians, before any data is read.
 
-Noise is integers from the start. Continuous noise as floats leaks through the values that floats
-cannot take (Mironov 2012); here there is nothing to take: P(k) ∝ exp(−k²/2s²) for every integer k,
-by OpenDP's exact sampler from its cryptographic generator. How long a draw takes depends on what is
-drawn, so it is drawn in bulk before the table is read: its duration says nothing about the rows
-(threats.md A11).
+Noise consists of integers from the start. Continuous noise in floats leaks information through the
+values that floats cannot take [Mironov12]. Here every integer k has P(k) ∝ exp(−k²/2s²), drawn by
+OpenDP's exact sampler from its cryptographic generator. The time that a draw takes depends on the
+values drawn, so all noise is drawn before the table is read, and its duration reveals nothing about
+the rows (docs/threats.md A11).
 
-A draw covers one upload: two uploads with the same noise differ by what differs in the data. It
-has a name, which the site's journal remembers for ever, and gives its integers once.
+A draw is used for one upload: the difference of two uploads with the same noise is the difference
+of their data. A draw has a name, which the site's journal keeps forever, and returns its integers
+once.
 """
 
 import secrets
@@ -21,12 +22,12 @@ from privacy.encoding import Encoding
 from privacy.errors import NoiseError
 
 Source = Callable[[int, int], NDArray[np.int64]]
-"""(deviation, count) → so many independent integers."""
+"""Maps (deviation, count) to `count` independent integers."""
 
 
 @final
 class Draw:
-    """One member's noise for one upload: a name for the journal, and the integers, once."""
+    """One member's noise for one upload: a name for the journal, and integers for one use."""
 
     __slots__ = ("_integers", "name")
     name: bytes
@@ -37,26 +38,28 @@ class Draw:
         self._integers = integers
 
     def once(self) -> NDArray[np.int64]:
-        """Hand the integers over, for `Encoding.encode`; there is no second time."""
+        """Return the integers for `Encoding.encode`; a second call is an error."""
         integers, self._integers = self._integers, None
         if integers is None:
-            raise NoiseError("this draw of noise has been used; draw again, and charge again")
+            raise NoiseError(
+                "this draw of noise was used before: draw new noise and charge for it again"
+            )
         return integers
 
     def __repr__(self) -> str:
         return f"<Draw {self.name.hex()}>"
 
     def __reduce_ex__(self, _: SupportsIndex) -> NoReturn:
-        raise NoiseError("a draw of noise is neither copied nor pickled: it is used once")
+        raise NoiseError("a draw of noise cannot be copied or pickled: it is used once")
 
 
 def exact(deviation: int, count: int) -> NDArray[np.int64]:
-    """Draw from the discrete Gaussian N_ℤ(0, deviation²), exactly; about 15 µs each.
+    """Draw exactly from the discrete Gaussian N_ℤ(0, deviation²); about 15 µs per integer.
 
-    OpenDP adds noise to a vector of zeros: the sensitivity that its own bookkeeping speaks of is
-    not used, only the sampler.
+    OpenDP adds noise to a vector of zeros: only its sampler is used, not its own accounting of
+    sensitivity.
     """
-    # Imported here: an eighth of a second, for sites without differential privacy too.
+    # Imported here: the import takes 0.13 s, which sites without differential privacy avoid.
     from opendp.domains import atom_domain, vector_domain
     from opendp.measurements import make_gaussian
     from opendp.metrics import l2_distance
@@ -72,9 +75,9 @@ def exact(deviation: int, count: int) -> NDArray[np.int64]:
 def approximate(generator: np.random.Generator) -> Source:
     """Return a source that rounds numpy's normal floats: for simulations, never for real data.
 
-    A hundred times as fast as `exact`, and for ideal normal floats the same up to 32/deviation² of
-    every probability (privacy.accounting.distributed); but who has seen the generator's state knows
-    all that it draws.
+    A hundred times as fast as `exact`. For ideal normal floats every probability would be the same
+    up to a relative error of 32/deviation² (privacy.accounting.distributed), but anyone who has
+    seen the generator's state knows everything that it draws.
     """
 
     def rounded(deviation: int, count: int) -> NDArray[np.int64]:
@@ -84,9 +87,9 @@ def approximate(generator: np.random.Generator) -> Source:
 
 
 def draw(encoding: Encoding, *, source: Source = exact) -> Draw:
-    """Draw what one member adds to one contribution under this encoding."""
+    """Return the noise that one member adds to one contribution under this encoding."""
     if not encoding.share_deviations:
-        raise NoiseError("this encoding has no noise: nothing is to be drawn")
+        raise NoiseError("this encoding has no noise, so there is nothing to draw")
     parts = [
         source(share, block.length)
         for block, share in zip(encoding.layout.blocks, encoding.share_deviations, strict=True)

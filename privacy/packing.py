@@ -1,8 +1,8 @@
-"""One block of a contribution ↔ its place in the vector: checked, packed, rounded, and back.
+"""From a block of a contribution to its integers in the vector, and back: check, pack, round.
 
 Symmetric matrices are packed as their diagonal and the strict upper triangle times √2
-(`privacy.layout`). The multiplication by √2 is carried to more than float64's 53 bits, because up
-to 62 of them are sent.
+(`privacy.layout`). The multiplication by √2 keeps more than float64's 53 bits, because up to 62
+bits are sent.
 """
 
 import math
@@ -15,11 +15,11 @@ from privacy.errors import NotFinite, NotSymmetric, OutOfBound, WrongShape
 from privacy.layout import Block
 
 _CHUNK = 1 << 15
-"""Elements encoded at a time, so that every pass over them but the first finds them in cache."""
+"""Elements encoded at a time, so that every pass after the first finds them in the cache."""
 _SYMMETRY = 2.0**-40
-"""Relative difference of the two triangles that counts as rounding of the matrix product."""
+"""Relative difference of the two triangles that is accepted as rounding of a matrix product."""
 
-# √2 as a float64, that float64 in pieces of 27 and 26 bits, and what it lacks of √2.
+# √2 as a float64, that float64 split into 27 and 26 bits, and its difference from √2.
 _ROOT = math.sqrt(2.0)
 _ROOT_HIGH = math.ldexp(math.floor(math.ldexp(_ROOT, 26)), -26)
 _ROOT_LOW = _ROOT - _ROOT_HIGH
@@ -28,7 +28,7 @@ _SPLITTER = 2.0**27 + 1.0
 
 
 def largest(array: NDArray[np.float64] | NDArray[np.int64]) -> float:
-    """Return the largest absolute value without a temporary array; NaN if there is one."""
+    """Return the largest absolute value without a temporary array; NaN if the array has one."""
     if array.size == 0:
         return 0
     extreme: float = max(-array.min().item(), array.max().item())
@@ -36,31 +36,32 @@ def largest(array: NDArray[np.float64] | NDArray[np.int64]) -> float:
 
 
 def checked(block: Block, value: ArrayLike) -> NDArray[np.float64]:
-    """Return one block's array as float64 once everything about it is as declared."""
+    """Return a block's array as float64; refuse it unless it is as the block declares."""
     given = np.asarray(value)
     if given.dtype.kind not in "biuf" or given.dtype.itemsize > 8:
-        raise WrongShape(f"block {block.name} holds {given.dtype}; give float64")
+        raise WrongShape(f"block {block.name} must be an array of float64, not {given.dtype}")
     if given.shape != block.shape:
-        raise WrongShape(f"block {block.name} has shape {given.shape}, its layout {block.shape}")
+        raise WrongShape(f"block {block.name} must have shape {block.shape}, not {given.shape}")
     array: NDArray[np.float64] = np.ascontiguousarray(given, dtype=np.float64).reshape(block.shape)
     extreme = largest(array)
     if not math.isfinite(extreme):
-        raise NotFinite(f"block {block.name} holds NaN or infinite values")
+        raise NotFinite(f"block {block.name} contains NaN or infinite values; nothing was sent")
     if extreme > block.bound:
         raise OutOfBound(
-            f"block {block.name} holds a value beyond its bound ±{block.bound:g}; nothing was sent"
+            f"block {block.name} contains a value beyond its bound ±{block.bound:g}; nothing was "
+            "sent"
         )
     if (
         block.symmetric
         and not np.array_equal(array, array.T)
         and np.any(np.abs(array - array.T) > _SYMMETRY * extreme)
     ):
-        raise NotSymmetric(f"block {block.name} is declared symmetric, and is not")
+        raise NotSymmetric(f"block {block.name} is declared symmetric, but is not symmetric")
     return array
 
 
 def pack(block: Block, scale: float, array: NDArray[np.float64], out: NDArray[np.int64]) -> None:
-    """Set `out` to the integers of a block's packed elements × scale."""
+    """Set `out` to the nearest integers of a block's packed elements × scale."""
     if not block.symmetric:
         _round(array.reshape(-1), scale, out)
         return
@@ -70,7 +71,7 @@ def pack(block: Block, scale: float, array: NDArray[np.float64], out: NDArray[np
 
 
 def _strict_upper(side: int) -> NDArray[np.bool_]:
-    """Return where a square matrix is above its diagonal; a mask takes those row by row."""
+    """Return the mask of the elements above the diagonal; indexing takes them row by row."""
     return ~np.tri(side, dtype=np.bool_)
 
 
@@ -90,8 +91,9 @@ def _round_times_root_two(
 ) -> None:
     """Set `out` to the integers nearest to √2 × values × scale, to within 2^-40 of a tie.
 
-    With √2 = R + r for a float64 R, x·√2 = p + e + x·r: p is the float64 product x·R and e its
-    error, exact by Dekker's splitting of both factors. p is a whole number plus a small rest.
+    With √2 = R + r for a float64 R, x·√2 = p + e + x·r, where p is the float64 product x·R and e
+    its error, computed exactly by splitting both factors [Dekker71]. p is rounded to an integer;
+    its remainder, e and x·r are added up and rounded.
     """
     scratch = np.empty((6, min(values.size, _CHUNK)))
     for first in range(0, values.size, _CHUNK):
@@ -128,7 +130,7 @@ def to_floats(integers: NDArray[np.int64], step: float) -> tuple[NDArray[np.floa
 
 
 def unpacked(block: Block, packed: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return packed elements in the block's own shape; `packed` may be changed."""
+    """Return packed elements in the block's shape; `packed` may be overwritten."""
     if not block.symmetric:
         return packed.reshape(block.shape)
     side = block.shape[0]

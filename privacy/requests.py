@@ -1,13 +1,13 @@
-"""A member's signed request: an HTTP header, made at one edge and checked at the other.
+"""A member's signed request: an HTTP header, made by the client and checked by the service.
 
     Authorization: Veilgp key="…", time="…", nonce="…", digest="…", signature="…"
 
-All values are lower-case hexadecimal, but for the time: milliseconds since 1970. The signature,
-under a label of its own, covers the method, the host as HTTP's Host names it, the path with its
-query, time, nonce and the SHA-256 of the body. So a request can neither be changed, nor passed on
-to another coordinator that knows its own name, nor sent much later; within the window
-its receiver remembers the nonces it has seen (`Replayed` is for it to raise). Who has stolen a link
-or a token, but not the key, can ask for nothing.
+All values are lower-case hexadecimal, except the time, which is milliseconds since 1970. The
+signature has its own label and covers the method, the host as in the Host header, the path with its
+query, the time, the nonce and the SHA-256 of the body. So a request cannot be changed, or passed on
+to another coordinator that checks its own host name, or sent much later. Within the time window,
+the receiver remembers the nonces it has seen and raises `Replayed`. Someone who has stolen a link
+or a token, but not the key, cannot make requests.
 
 >>> from privacy.identity import Identity
 >>> identity = Identity.from_bytes(bytes(range(32)))
@@ -37,7 +37,7 @@ from privacy.identity import Identity, check_key, verify
 
 SCHEME = "Veilgp"
 WINDOW_MS = 5 * 60 * 1000
-"""How far a request's time may be from its receiver's clock."""
+"""The largest difference between a request's time and its receiver's clock."""
 NONCE_BYTES = 16
 EMPTY = hashlib.sha256(b"").digest()
 """The digest of an empty body."""
@@ -50,7 +50,7 @@ _HEADER = re.compile(
 
 @dataclass(frozen=True)
 class SignedRequest:
-    """The header's content; nothing of it is believed before `check`."""
+    """The content of the header; nothing in it can be trusted before `check`."""
 
     key: bytes
     time_ms: int
@@ -60,12 +60,12 @@ class SignedRequest:
 
     @classmethod
     def parse(cls, header: str) -> "SignedRequest":
-        """Read the header, and nothing but its one form."""
+        """Read the header; refuse any other form."""
         match = _HEADER.fullmatch(header)
         if match is None:
             raise BadRequestHeader(
-                f'A member signs its requests: "Authorization: {SCHEME} key=…, time=…, nonce=…, '
-                'digest=…, signature=…". This header is none, or not in that form.'
+                f"A member's request must be signed: \"Authorization: {SCHEME} key=…, time=…, "
+                'nonce=…, digest=…, signature=…". This header is missing or malformed.'
             )
         key, time, nonce, digest, signature = match.groups()
         return cls(
@@ -77,13 +77,13 @@ class SignedRequest:
         )
 
     def check(self, *, method: str, host: str, target: str, now_ms: int) -> None:
-        """Refuse a request that is not signed by its key, is another one, or too old or new."""
+        """Refuse a request that its key has not signed as it is, or whose time is out of range."""
         check_key(self.key)
         if abs(self.time_ms - now_ms) > WINDOW_MS:
             raise ClockSkew(
-                f"The request says it is {self.time_ms / 1000:.0f} s since 1970 and this clock "
-                f"{now_ms / 1000:.0f} s; the most is {WINDOW_MS // 60_000} minutes apart. Set the "
-                "clocks of both machines, best by NTP."
+                f"The request's time is {self.time_ms / 1000:.0f} s since 1970, the receiver's "
+                f"{now_ms / 1000:.0f} s; they must be within {WINDOW_MS // 60_000} minutes of each "
+                "other. Set the clocks of both machines, ideally by NTP."
             )
         verify(
             self.key,
@@ -103,7 +103,7 @@ def sign_request(
     now_ms: int,
     nonce: bytes,
 ) -> str:
-    """Give the header of one request; `target` is its path with the query, `nonce` fresh."""
+    """Return the header of a request; `target` is its path with the query, `nonce` is fresh."""
     signature = identity.sign(Label.REQUEST, *_parts(method, host, target, now_ms, nonce, digest))
     return (
         f'{SCHEME} key="{identity.key.hex()}", time="{now_ms}", nonce="{nonce.hex()}", '
@@ -112,7 +112,7 @@ def sign_request(
 
 
 def host_of(origin: str) -> str:
-    """Give the host of an origin as the Host header of its requests has it.
+    """Return the host of an origin as it is in the Host header of its requests.
 
     >>> host_of("https://GP.example:443"), host_of("http://127.0.0.1:8000")
     ('gp.example', '127.0.0.1:8000')

@@ -1,12 +1,13 @@
-"""What releases cost: the least ε that a valid accountant proves for them at a δ.
+"""The cost of releases: the least ε that a valid accountant proves for them at a given δ.
 
-A unit pays for the releases over its rows: for every release without a dealing, and of each dealing
-for those over the one part that it is in. Which part that is nobody says, so it is the dearest: the
-cost is the greatest over the choices of one part of each dealing.
+A unit pays for the releases over its rows: for every release without a dealing, and in each dealing
+for the releases over the one part that it is in. That part is not known, so the most expensive one
+is assumed: the cost is the maximum over all choices of one part per dealing.
 
-For the releases that a unit pays for, each of these is a proof, and the least counts:
+For the releases that a unit pays for, each of these accountants is a proof. The least ε counts:
 
     gaussian      exact composition, as if every sum were over all units, plus the integers' gap
+                  (privacy.accounting.distributed)
     concentrated  the same by zero-concentrated privacy, whose gap does not grow with ε
     renyi         with sums over Poisson samples: Opacus's Rényi divergences, plus the gap
     numerical     the same by the distribution of the privacy loss
@@ -26,14 +27,14 @@ from privacy.accounting.events import Release
 from privacy.errors import AccountingError, UnknownRelease
 
 _RESERVES = (0.0, 2.0**-30, 2.0**-10, 0.5)
-"""Parts of δ, tried in turn, that are set aside for the gap."""
+"""Fractions of δ to reserve for the gap, tried in this order."""
 _MOST_CHOICES = 16
 
 
 @final
 @dataclass(frozen=True)
 class Cost:
-    """(ε, δ), and the accountant whose proof it is."""
+    """(ε, δ), and the name of the accountant that proves it."""
 
     epsilon: float
     delta: float
@@ -41,9 +42,9 @@ class Cost:
 
 
 def cost(releases: Iterable[Release], *, delta: float, enough: float = 0.0) -> Cost:
-    """Return what these releases cost the unit that pays most, at this δ.
+    """Return the cost of these releases for the unit that pays most, at this δ.
 
-    A proof of `enough` or less is not improved upon, which saves the dearer accountants.
+    Once an accountant proves `enough` or less, the slower ones are skipped.
 
     >>> release = Release(statistic="scatter", part="training", multiplier=4.0, dimension=5150,
     ...                   share_deviation=2**30, honest=7)
@@ -52,11 +53,13 @@ def cost(releases: Iterable[Release], *, delta: float, enough: float = 0.0) -> C
     (0.926, 'gaussian')
     """
     if type(delta) is not float or not 1e-15 <= delta < 1:
-        raise AccountingError(f"δ is a number from 1e-15 to 1, not {delta!r:.40}")
+        raise AccountingError(f"δ must be a float from 1e-15 to below 1, not {delta!r:.40}")
     listed = tuple(releases)
     for release in listed:
         if type(release) is not Release:
-            raise UnknownRelease(f"no accountant here knows what {type(release).__name__} costs")
+            raise UnknownRelease(
+                f"the cost of a {type(release).__name__} is unknown: only a Release can be charged"
+            )
     return max(
         (_cheapest(bill, delta, enough) for bill in _bills(listed)), key=lambda it: it.epsilon
     )
@@ -66,8 +69,8 @@ def cost(releases: Iterable[Release], *, delta: float, enough: float = 0.0) -> C
 class _Bill:
     """What one unit pays for.
 
-    sums: how many there are of each (multiplier, sampling rate).
-    gap: of all of them, between integer shares and Gaussians.
+    sums: the number of sums for each (multiplier, sampling rate).
+    gap: between integer shares and Gaussians, over all these sums.
     """
 
     sums: Mapping[tuple[float, float], int]
@@ -75,7 +78,7 @@ class _Bill:
 
 
 def _bills(releases: Sequence[Release]) -> list[_Bill]:
-    """Return the bills of all choices of one part of each dealing, or ones above them all."""
+    """Return the bills of all choices of one part per dealing, or an upper bound of them all."""
     every = _bill(release for release in releases if not release.dealing)
     dealings: dict[bytes, dict[str, list[Release]]] = defaultdict(lambda: defaultdict(list))
     for release in releases:
@@ -101,10 +104,10 @@ def _together(bills: Sequence[_Bill]) -> _Bill:
 
 
 def _above(bills: Sequence[_Bill]) -> _Bill:
-    """Return a bill at least as dear as each of these.
+    """Return a bill that costs at least as much as each of these.
 
-    Sums over all units are one with their composed multiplier; of those over samples it has, of
-    each kind, as many as the bill with the most.
+    Its sums over all units are one sum with the largest composed μ. Of each kind of sum over
+    samples it has as many as the bill with the most of that kind.
     """
     mu = max(_composed(bill, sampled=False) for bill in bills)
     sums: Counter[tuple[float, float]] = Counter({(1 / mu, 1.0): 1} if mu else {})
@@ -114,7 +117,10 @@ def _above(bills: Sequence[_Bill]) -> _Bill:
 
 
 def _composed(bill: _Bill, *, sampled: bool) -> float:
-    """Return μ of a bill's sums over all units; and of those over samples, as if they were too."""
+    """Return μ of a bill's sums over all units.
+
+    With `sampled`, sums over samples are included as if they were over all units.
+    """
     return gaussian.composed((z, count) for (z, q), count in bill.sums.items() if q == 1 or sampled)
 
 
@@ -130,7 +136,7 @@ def _cheapest(bill: _Bill, delta: float, enough: float) -> Cost:
 
 
 def _proofs(bill: _Bill, delta: float) -> Iterator[tuple[str, Callable[[], float]]]:
-    """Give all accountants that know this bill, the quick ones first."""
+    """Yield all accountants that apply to this bill, the fast ones first."""
     mu = _composed(bill, sampled=True)
     divergences = mu**2 / 2 * gaussian.ORDERS + 3 * bill.gap.shares
     yield "gaussian", partial(_with_gap, partial(gaussian.epsilon, mu), bill.gap, delta)
@@ -145,10 +151,11 @@ def _proofs(bill: _Bill, delta: float) -> Iterator[tuple[str, Callable[[], float
 
 
 def _with_gap(proof: Callable[[float], float], gap: Gap, delta: float) -> float:
-    """Return ε that a proof for Gaussian noise, from δ to ε, gives for integer shares.
+    """Return the ε for integer shares, from a `proof` for Gaussian noise that maps δ to ε.
 
-    A part r of δ is set aside: what it proves at e^−Λ·δ(1 − r), ε − 2Λ, is true at δ if the slack
-    is at most δ·r. The first such r is taken.
+    A fraction r of δ is reserved for the slack. If the proof gives ε' at e^−Λ·δ(1 − r), then
+    ε' + 2Λ holds at δ, provided that the slack is at most δ·r. The first r that satisfies this is
+    used.
     """
     for reserve in _RESERVES:
         if gap.slack(0.0) > delta * reserve:

@@ -1,4 +1,4 @@
-"""What happened, or is to happen: a statistic's sums with noise. No word here of what it costs."""
+"""Releases: the noisy sums of a statistic, past or planned. Their cost is computed elsewhere."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
@@ -9,7 +9,7 @@ from privacy.errors import AccountingError
 from privacy.scales import SHARE_DEVIATION
 
 MECHANISM = "exact discrete Gaussian noise, a share from every member"
-"""What noise it is, where people read what was released."""
+"""The kind of noise, as shown to people next to a release."""
 
 _MOST_SUMS = 10**9
 _MULTIPLIERS = (1e-9, 1e9)
@@ -19,20 +19,21 @@ _TEXT = 100
 @final
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """`sums` secure sums of one statistic, each with noise of its own.
+    """`sums` secure sums of one statistic, each with its own noise.
 
     statistic: its name, for people to read.
-    part: the rows it is over, a part of `dealing`; for people to read where there is no dealing.
-    multiplier: z, the deviation of the honest members' noise over the sum's ℓ2 sensitivity to one
-        unit, the latter measured on integers.
-    sampling_rate: each sum is over a fresh Poisson sample that holds a unit with this probability;
-        the sample stays secret. 1 where it is over all units of its part.
-    dimension: elements of one sum.
+    part: the rows that are summed, a part of `dealing`; only for people to read if `dealing` is
+        empty.
+    multiplier: z, the standard deviation of the honest members' noise divided by the sum's ℓ2
+        sensitivity to one unit, measured on integers.
+    sampling_rate: each sum is over a fresh, secret Poisson sample that contains a unit with this
+        probability. 1 if the sum is over all units of its part.
+    dimension: the number of elements of one sum.
     share_deviation: the least deviation of one member's noise in any block, in integer steps.
-    honest: h, the members whose noise is counted on.
-    dealing: which division of tables into parts `part` is one of. Each of a dealing's units is in
-        one of its parts, whatever other units there are, so releases on different parts of one
-        dealing are paid for by different units. Empty: every unit pays.
+    honest: h, the number of members whose noise is relied on.
+    dealing: identifies the division of the tables into parts that `part` belongs to. Each unit is
+        in exactly one part of a dealing, independently of the other units, so releases on
+        different parts of one dealing are paid for by different units. Empty: every unit pays.
     """
 
     statistic: str
@@ -49,7 +50,9 @@ class Release:
         for name in ("statistic", "part"):
             text = getattr(self, name)
             if type(text) is not str or not 0 < len(text) <= _TEXT:
-                raise AccountingError(f"a release's {name} is a text of 1 to {_TEXT} characters")
+                raise AccountingError(
+                    f"a release's `{name}` must be a string of 1 to {_TEXT} characters"
+                )
         least, most = _MULTIPLIERS
         self._check_number("multiplier", least, most)
         self._check_number("sampling_rate", 1e-12, 1.0)
@@ -58,7 +61,7 @@ class Release:
         self._check_whole("honest", 1 << 20)
         self._check_whole("sums", _MOST_SUMS)
         if type(self.dealing) is not bytes or len(self.dealing) > 64:
-            raise AccountingError("a release's dealing is at most 64 bytes")
+            raise AccountingError("a release's `dealing` must be bytes, at most 64 of them")
 
     @classmethod
     def of(
@@ -72,7 +75,7 @@ class Release:
         sampling_rate: float = 1.0,
         dealing: bytes = b"",
     ) -> Self:
-        """Describe sums from what their encoding says will be drawn, not from what was promised."""
+        """Return the release of sums whose noise is the noise that `encoding` will draw."""
         return cls(
             statistic=statistic,
             part=part,
@@ -98,9 +101,10 @@ class Release:
         dealing: bytes = b"",
         dimension: int = 1 << 16,
     ) -> Self:
-        """Describe sums whose layout is not known yet; `dimension` may be too large, not too small.
+        """Return the release of sums whose layout is not known yet.
 
-        For saying beforehand what a run will cost. What is charged is `of` its encodings.
+        This predicts the cost of a run; what is charged later is computed from the encodings
+        (`of`). `dimension` may be too large, but not too small.
         """
         return cls(
             statistic=statistic,
@@ -120,22 +124,25 @@ class Release:
 
     @classmethod
     def from_json(cls, data: object) -> Self:
-        """Read `to_json`'s plain data, and nothing but it."""
+        """Read the plain data of `to_json`; refuse anything else."""
         names = {field.name for field in fields(cls)}
         if not isinstance(data, Mapping) or set(data) != names:
-            raise AccountingError(f"a release has exactly the fields {', '.join(sorted(names))}")
+            raise AccountingError(
+                f"a release must have exactly the fields {', '.join(sorted(names))}"
+            )
         values: dict[str, Any] = dict(data)
         try:
             values["dealing"] = bytes.fromhex(values["dealing"])
         except (TypeError, ValueError) as error:
-            raise AccountingError("a release's dealing is written in hexadecimal") from error
+            raise AccountingError("a release's `dealing` must be a hexadecimal string") from error
         return cls(**values)
 
     def _check_number(self, name: str, least: float, most: float) -> None:
         number = getattr(self, name)
         if type(number) not in (int, float) or not least <= number <= most:
             raise AccountingError(
-                f"a release's {name} is a number from {least:g} to {most:g}, not {number!r:.40}"
+                f"a release's `{name}` must be a number from {least:g} to {most:g}, "
+                f"not {number!r:.40}"
             )
         object.__setattr__(self, name, float(number))
 
@@ -143,5 +150,5 @@ class Release:
         number = getattr(self, name)
         if type(number) is not int or not 1 <= number <= most:
             raise AccountingError(
-                f"a release's {name} is an integer from 1 to {most}, not {number!r:.40}"
+                f"a release's `{name}` must be an integer from 1 to {most}, not {number!r:.40}"
             )

@@ -1,18 +1,18 @@
 """Closed forms for Gaussian noise: composition, the exact privacy profile, Rényi to (ε, δ).
 
-A sum with ℓ2 sensitivity Δ and noise N(0, σ²) has the multiplier z = σ/Δ, and is as private as the
-choice between N(0, 1) and N(μ, 1) with μ = 1/z is hard (Dong, Roth and Su, Gaussian differential
-privacy, 2022). Sums that are chosen one after the other compose exactly: μ² = Σ 1/z². Its profile
-(Balle and Wang, Improving the Gaussian mechanism, 2018) is
+A sum with ℓ2 sensitivity Δ and noise N(0, σ²) has the multiplier z = σ/Δ. It is μ-Gaussian private
+with μ = 1/z: telling two neighbouring tables apart is as hard as telling N(0, 1) from N(μ, 1)
+[DongRothSu22]. Sums that are chosen one after the other compose exactly: μ² = Σ 1/z². The privacy
+profile is [BalleWang18]
 
     δ(ε) = Φ(μ/2 − ε/μ) − e^ε·Φ(−μ/2 − ε/μ).
 
-Rényi divergences D_α of the two output distributions, in either order, give for every order α > 1
-(Canonne, Kamath and Steinke, The discrete Gaussian, 2020, proposition 12)
+Rényi divergences D_α of the two output distributions, taken in both directions, give for every
+order α > 1 ([Canonne20] proposition 12)
 
     ε = D_α + log(1 − 1/α) − (log δ + log α)/(α − 1),
 
-and for zero-concentrated privacy, where D_α ≤ ρα with ρ = μ²/2 for every α, the least of these.
+and the least of these ε counts. For zero-concentrated privacy, D_α ≤ ρα with ρ = μ²/2 for every α.
 """
 
 import math
@@ -22,14 +22,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 ORDERS: NDArray[np.float64] = 1.0 + np.geomspace(1.0, 4096.0, 400)
-"""Rényi orders from 2 on, 2 % apart: the best of them is within 1e-4 of the best of all."""
+"""Rényi orders from 2 on, 2 % apart: the best of them is within 1e-4 of the best possible."""
 _HALVINGS = 200
 _ROUNDING = 2.0**-46
-"""Relative error of Φ and e^ε·Φ as floats, with a factor of ten to spare."""
+"""Relative error of Φ and e^ε·Φ as floats, with a safety factor of ten."""
 
 
 def composed(sums: Iterable[tuple[float, int]]) -> float:
-    """Return μ of so many sums with each of these multipliers, chosen one after the other.
+    """Return μ of sums that are chosen one after the other, given as (multiplier, count).
 
     >>> composed([(2.0, 3), (2.0, 1)])
     1.0
@@ -40,7 +40,7 @@ def composed(sums: Iterable[tuple[float, int]]) -> float:
 def delta(mu: float, epsilon: float) -> float:
     """Return δ(ε) of μ-Gaussian privacy, rounded up.
 
-    Both terms are nearly equal where μ is small, so what floats lose in them is added. Where e^ε·Φ
+    Both terms are nearly equal if μ is small, so their floating-point error is added. If e^ε·Φ
     underflows, nothing is subtracted: δ only grows.
     """
     if mu <= 0:
@@ -76,7 +76,7 @@ def epsilon(mu: float, delta_: float) -> float:
 
 
 def most_mu(epsilon_: float, delta_: float) -> float:
-    """Return the greatest μ that is (ε, δ)-private, rounded down: the inverse of `epsilon`."""
+    """Return the largest μ that is (ε, δ)-private, rounded down: the inverse of `epsilon`."""
     low, high = 0.0, 1.0
     while delta(high, epsilon_) <= delta_:
         low, high = high, 2 * high
@@ -99,5 +99,5 @@ def from_renyi(orders: ArrayLike, divergences: ArrayLike, delta_: float) -> floa
 
 
 def _cumulative(x: float) -> float:
-    """Φ, to full relative precision in its lower tail."""
+    """Return Φ(x), with full relative precision in the lower tail."""
     return math.erfc(-x / math.sqrt(2)) / 2

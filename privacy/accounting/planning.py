@@ -1,16 +1,17 @@
-"""How much noise makes a plan cost what may be spent.
+"""The noise with which a plan costs what may be spent.
 
-A run's stages ask for sums over parts of the tables. Each part has units of its own, so each may
-spend the whole (ε, δ); the stages within a part divide it. In Gaussian terms (ε, δ) is one number,
-μ, and what is divided is μ²: with shares a_i of stages of n_i sums,
+The stages of a run request sums over parts of the tables. Different parts contain different units,
+so each part may spend the whole (ε, δ); the stages within a part divide it. For Gaussian noise
+(ε, δ) is equivalent to one number, μ, and μ² is what is divided: with shares a_i and n_i sums in
+stage i,
 
     1/z_i² = μ²·(a_i/Σa)/(n_i·runs).
 
-A stage over all rows, whose part is empty, is in every part: what it spends is taken from each.
+A stage over all rows has an empty part and belongs to every part: its cost is taken from each.
 
-Sums over Poisson samples have no such number. Each such stage starts from the z at which it alone
-costs what a Gaussian with its part of μ² would; then the z of all such stages are moved together to
-where the parts that have them cost ε.
+Sums over Poisson samples have no such number. Each of these stages starts from the z at which it
+alone costs what a Gaussian with its share of μ² would cost. Then the z of all these stages are
+multiplied by one factor, with which the parts that contain them cost ε.
 """
 
 import math
@@ -26,10 +27,10 @@ from privacy.accounting.events import Release
 from privacy.errors import AccountingError, NoSuchPlan
 
 _RESERVE = 2.0**-12
-"""The part of ε and δ that is left for the gap between integer shares and a Gaussian."""
+"""The fraction of ε and δ that is reserved for the gap between integer shares and a Gaussian."""
 _DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 _MOST = 1e6
-"""The greatest multiplier that an encoding takes."""
+"""The largest multiplier that an encoding accepts."""
 _DEALING = b"planned"
 _SEARCHED = 2.0**-10
 _SECANTS = 8
@@ -39,7 +40,7 @@ _MOST_TRIES = 40
 @final
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stage of a plan: `sums` sums over `part`, and its share of what that part may spend.
+    """One stage of a plan: `sums` sums over `part`, and its `share` of what that part may spend.
 
     part: empty for a stage over all rows.
     """
@@ -51,32 +52,38 @@ class Stage:
 
     def __post_init__(self) -> None:
         if type(self.part) is not str:
-            raise AccountingError("a stage's part is a text, empty for all rows")
+            raise AccountingError("a stage's `part` must be a string, empty for all rows")
         if type(self.sums) is not int or not 1 <= self.sums <= 10**6:
-            raise AccountingError(f"a stage has 1 to 10⁶ sums, not {self.sums!r:.40}")
+            raise AccountingError(
+                f"a stage's `sums` must be an integer from 1 to 10⁶, not {self.sums!r:.40}"
+            )
         if type(self.share) not in (int, float) or not 1e-9 <= self.share <= 1e9:
-            raise AccountingError(f"a stage's share is a positive number, not {self.share!r:.40}")
+            raise AccountingError(
+                f"a stage's `share` must be a number from 1e-9 to 1e9, not {self.share!r:.40}"
+            )
         rate = self.sampling_rate
         if type(rate) not in (int, float) or not 1e-12 <= rate <= 1:
-            raise AccountingError(f"a sampling rate is from 0 to 1, not {rate!r:.40}")
+            raise AccountingError(
+                f"a stage's `sampling_rate` must be a number from 1e-12 to 1, not {rate!r:.40}"
+            )
 
 
 def multipliers(
     stages: Sequence[Stage], *, epsilon: float, delta: float, runs: int = 1
 ) -> tuple[float, ...]:
-    """Return z of every sum of each stage, rounded up to four digits.
+    """Return, for each stage, the multiplier z of its sums, rounded up to four digits.
 
-    `runs` such runs together cost at most (ε, δ), and the dearest part of a run nearly that.
+    `runs` runs together cost at most (ε, δ), and the most expensive part costs nearly that.
 
     >>> multipliers([Stage(part="training")], epsilon=1.0, delta=1e-5)
     (3.732,)
     """
     if type(epsilon) not in (int, float) or not 1e-6 <= epsilon <= 1e3:
-        raise AccountingError(f"ε is a number from 1e-6 to 1000, not {epsilon!r:.40}")
+        raise AccountingError(f"ε must be a number from 1e-6 to 1000, not {epsilon!r:.40}")
     if type(delta) is not float or not 1e-15 <= delta < 1:
-        raise AccountingError(f"δ is a number from 1e-15 to 1, not {delta!r:.40}")
+        raise AccountingError(f"δ must be a float from 1e-15 to below 1, not {delta!r:.40}")
     if type(runs) is not int or not 1 <= runs <= 10**6:
-        raise AccountingError(f"a budget is for 1 to 10⁶ runs, not {runs!r:.40}")
+        raise AccountingError(f"`runs` must be an integer from 1 to 10⁶, not {runs!r:.40}")
     if not stages:
         return ()
     target, usable = epsilon * (1 - _RESERVE), delta * (1 - _RESERVE)
@@ -92,8 +99,8 @@ def multipliers(
     if max(rounded) > _MOST:
         raise NoSuchPlan(
             f"these stages need a noise multiplier of {max(rounded):g} to stay within ε = "
-            f"{epsilon:g} and δ = {delta:g}, and {_MOST:g} is the most: ask for fewer sums, or "
-            "spend more"
+            f"{epsilon:g} and δ = {delta:g}, but the largest possible is {_MOST:g}: request fewer "
+            "sums, or increase the budget"
         )
     return rounded
 
@@ -113,13 +120,13 @@ def _fractions(stages: Sequence[Stage]) -> list[float]:
 
 
 def _alone(stage: Stage, mu: float, *, delta: float) -> float:
-    """Return z at which a stage alone costs what μ-Gaussian privacy does."""
+    """Return the z at which a stage alone costs as much as μ-Gaussian privacy."""
     plain = math.sqrt(stage.sums) / mu
     if stage.sampling_rate == 1:
         return plain
-    # A hundredth is a start: less than that the numerical accountant cannot tell apart.
+    # 0.01 is enough to start from: the numerical accountant does not resolve smaller values.
     target = max(gaussian.epsilon(mu, delta), 0.01)
-    # Many sums over small samples are nearly Gaussian, with q/z in the place of 1/z.
+    # Many sums over small samples are nearly Gaussian, with q/z in place of 1/z.
     near = plain * max(stage.sampling_rate, 2.0**-6)
     return _least(lambda z: _planned([stage], [z], runs=1, delta=delta), target, near)
 
@@ -127,7 +134,7 @@ def _alone(stage: Stage, mu: float, *, delta: float) -> float:
 def _factor(
     stages: Sequence[Stage], found: Sequence[float], *, epsilon: float, delta: float, runs: int
 ) -> float:
-    """Return by how much the z of sampled stages are to be multiplied."""
+    """Return the factor by which to multiply the z of all sampled stages."""
     parts = {"", *(stage.part for stage in stages if stage.sampling_rate < 1)}
     if any(stage.sampling_rate < 1 and not stage.part for stage in stages):
         parts |= {stage.part for stage in stages}
@@ -148,10 +155,11 @@ def _moved(stages: Sequence[Stage], found: Sequence[float], factor: float) -> li
 
 
 def _least(spent: Callable[[float], float], target: float, near: float) -> float:
-    """Return where a decreasing function comes to the target, or hardly below, by secants.
+    """Return the z at which a decreasing function meets the target or is just below it.
 
-    On logarithmic scales it is nearly a straight line: ε is about proportional to 1/z. Where it is
-    not, as other stages spend most, large steps and halving come to an end too.
+    The secant method on logarithmic scales, where the function is nearly a straight line: ε is
+    roughly proportional to 1/z. If it is not, because other stages spend most of ε, large steps
+    and bisection find z as well.
     """
     low, high, slope = 0.0, math.inf, -1.0
     z, last = near, (0.0, 0.0)
@@ -175,13 +183,16 @@ def _least(spent: Callable[[float], float], target: float, near: float) -> float
             z = math.sqrt(low * high)
     if high < math.inf:
         return high
-    raise NoSuchPlan("no noise on its sums over samples keeps this plan within its budget")
+    raise NoSuchPlan(
+        "this plan exceeds its budget whatever the noise on its sums over samples: request fewer "
+        "sums, or increase the budget"
+    )
 
 
 def _planned(
     stages: Sequence[Stage], multipliers: Sequence[float], *, runs: int, delta: float
 ) -> float:
-    """Return ε of a plan with Gaussian noise: shares as fine as integers can be."""
+    """Return ε of a plan with Gaussian noise: integer steps so fine that the gap vanishes."""
     releases = [
         Release(
             statistic="planned",

@@ -1,7 +1,7 @@
-"""A program's stages as an accountant sees them: planned, promised before a run, released in it.
+"""A program's stages as the accountant sees them: planned, promised before a run, released in it.
 
-What a stage sums is plain data of another room (`kernels.rounds.plan`), known here by its
-shape only. Coordinator and site both go through these functions, so that both say the same.
+What a stage sums is declared in another package (`kernels.rounds.plan`); here only a protocol for
+it is known. Coordinator and site both use these functions, so that both compute the same numbers.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from privacy.encoding import Encoding
 from privacy.errors import AccountingError
 
 _FREE = 1.0
-"""The multiplier of a stage that sums nothing: any would do."""
+"""The multiplier of a stage that sums nothing; the value is not used."""
 _DIMENSION = 1 << 16
 
 
@@ -22,35 +22,35 @@ class Planned(Protocol):
 
     @property
     def algorithm(self) -> str:
-        """Its name and version."""
+        """The algorithm's name and version."""
 
     @property
     def part(self) -> str:
-        """Whose rows it reads."""
+        """The part of the rows that it reads."""
 
     @property
     def dealt(self) -> bool:
-        """Whether each unit is in one such part only."""
+        """Whether each unit is in exactly one part."""
 
     @property
     def sums(self) -> int:
-        """None where the stage is free."""
+        """The number of sums; 0 if the stage costs nothing."""
 
     @property
     def numbers(self) -> int:
-        """Elements of a sum."""
+        """The number of elements of a sum."""
 
     @property
     def multiplier(self) -> float:
-        """Noise of a sum over what one unit can change in it."""
+        """The noise of a sum divided by what one unit can change in it."""
 
     @property
     def sampling_rate(self) -> float:
-        """The chance of a unit to be in a sum."""
+        """The probability that a unit is in a sum."""
 
     @property
     def noise_share(self) -> float:
-        """How much it asks for of what its part may spend, relative to other stages."""
+        """The stage's share of what its part may spend, relative to other stages."""
 
 
 class Plan(Protocol):
@@ -73,14 +73,16 @@ def planned_noise(
     runs: int = 1,
     shares: Sequence[float] | None = None,
 ) -> tuple[float, ...]:
-    """Return the multiplier of every stage with which so many runs cost (ε, δ).
+    """Return the multiplier of every stage with which `runs` runs cost (ε, δ).
 
-    shares: how stages divide what their part may spend; by default as they declare.
+    shares: how the stages divide what their part may spend; by default as they declare it.
     """
     if shares is None:
         shares = [stage.noise_share for stage in stages]
     if len(shares) != len(stages):
-        raise AccountingError(f"{len(stages)} stages need as many shares, not {len(shares)}")
+        raise AccountingError(
+            f"`shares` must have one number per stage: {len(stages)}, not {len(shares)}"
+        )
     costly = [
         Stage(
             part=str(stage.part) if stage.dealt else "",
@@ -96,7 +98,7 @@ def planned_noise(
 
 
 def promised(plan: Plan, *, honest: int) -> tuple[Release, ...]:
-    """Return the most that a run by this plan releases, if no sum is lost."""
+    """Return the most that a run by this plan releases, if no sum has to be repeated."""
     return tuple(
         Release.planned(
             multiplier=stage.multiplier,
@@ -114,7 +116,7 @@ def promised(plan: Plan, *, honest: int) -> tuple[Release, ...]:
 
 
 def released(plan: Plan, encoding: Encoding, *, stage: int, honest: int) -> Release:
-    """Return what one sum of a stage releases, by what its encoding says will be drawn."""
+    """Return what one sum of a stage releases, with the noise that its encoding will draw."""
     own = plan.stages[stage]
     return Release.of(
         encoding,

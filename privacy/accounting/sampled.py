@@ -1,14 +1,13 @@
-"""Opacus's accountants, for sums over Poisson samples of the units: Rényi, and numerical.
+"""Opacus's accountants for sums over Poisson samples of the units: Rényi and numerical.
 
-A sum over a sample that holds each unit with probability q, independently and secretly, compares
-the mixture P = (1 − q)·N(0, z²) + q·N(1, z²) with Q = N(0, z²). Opacus computes Rényi divergences
-of both orders at once (the one of P from Q is never less: Mironov, Talwar and Zhang 2019), and by
-Fourier transform the distribution of the privacy loss log P/Q under P, which is what *removing* a
-unit reveals (Gopi, Lee and Wutschitz 2021). Neither direction need dominate the other once sums are
-composed (Lebeda et al., Avoiding pitfalls, 2024), and Opacus has no class for *adding* a unit,
-log Q/P under Q; `_Adding` is one, and the greater of both counts.
+A sum over a secret sample that contains each unit independently with probability q compares the
+mixture P = (1 − q)·N(0, z²) + q·N(1, z²) with Q = N(0, z²). Opacus computes Rényi divergences for
+both directions at once (that of P from Q is never smaller: [Mironov19]), and by Fourier transform
+the distribution of the privacy loss log P/Q under P, which is what *removing* a unit reveals
+[Gopi21]. After composition neither direction need dominate the other [Lebeda24], and Opacus has no
+class for *adding* a unit, log Q/P under Q. `_Adding` is that class; the larger ε of both counts.
 
-Opacus imports torch, so it is imported where it is first needed.
+Opacus imports torch, so it is imported only when it is first needed.
 """
 
 import math
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from privacy.accounting.gaussian import from_renyi
 
 Sums = Mapping[tuple[float, float], int]
-"""How many sums there are of each (multiplier z, sampling rate q)."""
+"""The number of sums for each (multiplier z, sampling rate q)."""
 
 
 def renyi_epsilon(sums: Sums, delta: float) -> float:
@@ -41,15 +40,15 @@ def _divergences(z: float, q: float) -> NDArray[np.float64]:
 
 
 def numerical_epsilon(sums: Sums, delta: float) -> float:
-    """Return ε by the distribution of the privacy loss, an upper bound; ∞ where it fails.
+    """Return an upper bound of ε from the distribution of the privacy loss; ∞ if it fails.
 
-    It fails, by its authors' own checks, where δ is near the precision of the transform, or where
-    the loss is too large for a grid.
+    It fails, by its authors' own checks, if δ is near the precision of the transform, or if the
+    loss is too large for a grid.
     """
     from opacus.accountants.analysis.prv import PoissonSubsampledGaussianPRV
 
     try:
-        # log(1 − q) at q = 1 is −∞, as it should be.
+        # log(1 − q) at q = 1 is −∞, as intended.
         with np.errstate(all="ignore"):
             return max(
                 _composed([kind(q, z) for z, q in sums], sums, delta)
@@ -60,7 +59,7 @@ def numerical_epsilon(sums: Sums, delta: float) -> float:
 
 
 def _composed(losses: list[Any], sums: Sums, delta: float) -> float:
-    """Compose privacy losses, by Gopi, Lee and Wutschitz's choice of grid (remark 5.6)."""
+    """Return ε of the composed privacy losses, on the grid of [Gopi21] remark 5.6."""
     from opacus.accountants.analysis.prv import (
         Domain,
         TruncatedPrivacyRandomVariable,
@@ -87,7 +86,7 @@ def _composed(losses: list[Any], sums: Sums, delta: float) -> float:
 
 @final
 class _Adding:
-    """log Q/P under Q, with the methods that Opacus's composition asks for.
+    """The privacy loss log Q/P under Q, with the methods that Opacus's composition requires.
 
     At x ~ N(0, z²) the loss is −log(1 − q + q·e^((2x − 1)/2z²)): below −log(1 − q), and decreasing
     in x. So P(loss ≤ t) = P(x ≥ z²·v + ½) with v = log((e^−t − 1 + q)/q).
@@ -106,9 +105,9 @@ class _Adding:
 
 
 _EPSILON_ERROR = 2.0**-8
-"""What the grid may add to ε, as a part of it."""
+"""The most that the grid may add to ε, as a fraction of ε."""
 _LEAST_ERROR = 1e-3
 _DELTA_ERROR = 1e-3
 _MOST_POINTS = 1 << 22
 _ORDERS = [*range(2, 64), *(round(64 * 16 ** (k / 40)) for k in range(40)), 1000]
-"""Whole Rényi orders: Opacus's series for them is finite, and its binomials below 2^1024."""
+"""Integer Rényi orders: Opacus's series for them is finite, and its binomials are below 2^1024."""

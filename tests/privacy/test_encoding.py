@@ -220,9 +220,9 @@ def test_nan_and_infinity_are_refused(odd: float, name: str) -> None:
 
 def test_a_contribution_has_the_blocks_of_its_layout_and_no_other() -> None:
     values = contribution(np.random.default_rng(6))
-    with pytest.raises(BlockMismatch, match="lacks the blocks: cross, rows"):
+    with pytest.raises(BlockMismatch, match="lacks these blocks: cross, rows"):
         ENCODING.encode({"scatter": values["scatter"]})
-    with pytest.raises(BlockMismatch, match="1 blocks that its layout lacks"):
+    with pytest.raises(BlockMismatch, match="1 blocks that are not in its layout"):
         ENCODING.encode(values | {"secret": 1.0})
     wrong: list[Any] = [
         np.zeros((3, 2)),

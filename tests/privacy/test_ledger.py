@@ -45,7 +45,7 @@ def test_charges_add_up_and_the_old_ledger_does_not_change() -> None:
 
 def test_a_charge_beyond_the_budget_is_refused_with_its_numbers() -> None:
     ledger = Ledger(BUDGET).charge(entry(0, release(4.0)))
-    with pytest.raises(BudgetExceeded, match=r"linear would bring ε to 1\.3.*budget of 1; 0\.9"):
+    with pytest.raises(BudgetExceeded, match=r"linear would increase ε to 1\.3.*budget of 1; 0\.9"):
         ledger.charge(entry(1, release(4.0)))
     with pytest.raises(BudgetExceeded):
         ledger.affords([release(1e3), release(4.0)])

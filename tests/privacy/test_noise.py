@@ -112,7 +112,7 @@ def test_noise_is_what_was_asked_for_if_all_members_are_honest_and_there() -> No
 def test_a_draw_covers_one_upload() -> None:
     noise = draw(ENCODING)
     ENCODING.encode(VALUES, noise=noise.once())
-    with pytest.raises(NoiseError, match="draw again"):
+    with pytest.raises(NoiseError, match="draw new noise"):
         noise.once()
     assert draw(ENCODING).name != draw(ENCODING).name
     assert not np.array_equal(draw(ENCODING).once(), draw(ENCODING).once())
@@ -127,7 +127,7 @@ def test_a_draw_shows_its_name_and_nothing_else() -> None:
 
 
 def test_an_encoding_with_noise_gives_no_integers_without_it() -> None:
-    with pytest.raises(NoiseError, match="draw it first"):
+    with pytest.raises(NoiseError, match="draw it with"):
         ENCODING.encode(VALUES)
     silent = Encoding.finest(LAYOUT, max_clients=6)
     with pytest.raises(NoiseError):

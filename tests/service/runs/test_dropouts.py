@@ -205,7 +205,7 @@ def test_a_repeat_that_the_budget_does_not_allow_ends_the_run_by_name(quiet: Coo
     ended = shown(quiet, run)
     assert (ended["status"], ended["code"]) == ("failed", "ledger.budget_exceeded")
     assert charged(quiet, sites[0]) == [(0, 0)], "nothing is spent on a run that cannot end"
-    assert "beyond the budget of 1" in ended["detail"]
+    assert "above the budget of 1" in ended["detail"]
 
 
 def test_a_second_run_does_not_start_where_the_first_has_spent_all(quiet: Coordinator) -> None:
