@@ -1,4 +1,4 @@
-"""Many sites' predictions of the same rows made into one, from sums over the sites (001, 003).
+"""Many sites' predictions of the same rows made into one, from sums over the sites [PredBayes].
 
 Site c predicts N(μ_c, v_c) at a row, from n_c rows of its own; N(μ_p, v_p) is what is predicted
 there without any rows; n_s is how many sites there are, n = Σ n_c. All of this is per row and
@@ -7,14 +7,14 @@ target.
     product      1/v = Σ 1/v_c − (n_s − 1)/v_p,  μ/v = Σ μ_c/v_c − (n_s − 1)μ_p/v_p  (3.4, 3.5)
     mixture      μ = Σ n_c μ_c / n,  v = Σ n_c(v_c + μ_c²) / n − μ²                   (4.6, 4.7)
     β            1/v and μ/v interpolated from the mixture's to the product's        (4.9, 4.10)
-    generalised  1/v = Σ w_c/v_c / Σ w_c,  μ/v = Σ w_c μ_c/v_c / Σ w_c     (Cao and Fleet 2014)
-    robust       1/v = Σ w_c/v_c + (1 − Σ w_c)/v_p,  μ/v alike          (Deisenroth and Ng 2015)
+    generalised  1/v = Σ w_c/v_c / Σ w_c,  μ/v = Σ w_c μ_c/v_c / Σ w_c     [CaoFleet14]
+    robust       1/v = Σ w_c/v_c + (1 − Σ w_c)/v_p,  μ/v alike          [Deisenroth15]
 
 with w_c = max(0, ½(log v_p − log v_c)), the nats by which a site's rows have narrowed the prior.
 
 The product is right where sites know different things (theorem 3) and too sure where they know the
-same (theorem 2); the mixture the other way round (theorems 4, 5). Eq. 4 of 003 adds the prior's
-shift where it has to be taken away; 001 has it right.
+same (theorem 2); the mixture conversely (theorems 4, 5). [PredOneRound] eq. 4 adds the prior's
+shift where it has to be taken away; [PredBayes] has it right.
 
 Every one of them is a function of nine sums over sites: `Committee`. Nobody needs to see one
 site's prediction.

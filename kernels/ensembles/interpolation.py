@@ -1,4 +1,4 @@
-"""Which β lies between mixture and product (001, eq. 4.11): a convex problem in one number.
+"""Which β lies between mixture and product ([PredBayes] eq. 4.11): a convex problem in one number.
 
 With τ = τ_m + β(τ_p − τ_m) and h = h_m + β(h_p − h_m) the precision and the shift of 4.9 and 4.10,
 the negative log-likelihood of a target y is
@@ -9,7 +9,7 @@ the negative log-likelihood of a target y is
 
 so Σ ℓ has one minimum on [0, 1], where Σ ℓ' changes its sign. On labelled rows in one place that is
 bisected. Where the rows are the sites', they send Σ ℓ' and Σ ℓ'' at the same few β: sums of such
-sums are those of all rows, and β is as if they were in one place (the future work of 001, §5.1).
+sums are those of all rows, and β is as if they were in one place ([PredBayes] §5.1).
 """
 
 import math

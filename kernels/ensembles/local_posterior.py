@@ -135,7 +135,7 @@ def _noise_variance(network: NetworkSpec, samples: Tensor, x: Tensor, y: Tensor)
 
 
 def with_noise(posterior: LocalPosterior, noise_variance: float) -> LocalPosterior:
-    """Return the posterior with a σ² set by hand, as the papers do."""
+    """Return the posterior with a σ² set by hand, as [PredBayes] does."""
     return replace(
         posterior, noise_variance=torch.full_like(posterior.noise_variance, noise_variance)
     )

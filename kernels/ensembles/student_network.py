@@ -1,10 +1,10 @@
-"""One network that says what a whole committee says: its mean and its variance (001, §4.3.2).
+"""One network that says what a whole committee says: mean and variance ([PredBayes] §4.3.2).
 
     minimise over θ the mean over public rows of KL(teacher(x) ‖ student_θ(x))
 
 The student has a network's hidden layers and two outputs for each target, μ and log v. Predicting
 with it costs what one network costs, however many sites taught it. The direction of the divergence
-is that of the expected log-likelihood of what the teacher would draw; the papers' code has the
+is that of the expected log-likelihood of what the teacher would draw; [PredBayes] has the
 other one, which is here to compare with.
 """
 
@@ -32,7 +32,7 @@ class Direction(StrEnum):
     TEACHER_FIRST = "teacher_first"
     """KL(teacher ‖ student)."""
     STUDENT_FIRST = "student_first"
-    """KL(student ‖ teacher), as in the papers' code."""
+    """KL(student ‖ teacher), as in the code of [PredBayes]."""
 
 
 @dataclass(frozen=True, kw_only=True)

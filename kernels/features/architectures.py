@@ -1,6 +1,6 @@
 """g(ω, x) of each architecture: its random draws, its weights, and features of m samples of it.
 
-Every class here is one row of 004 §3.1 and answers the same four questions, given a spec:
+Every class here is one row of [FedBNR] §3.1 and answers the same four questions, given a spec:
 
     draws(spec)           what is random: hashes of the seed, shared by all parties, never trained
     shapes(spec)          names and shapes of the weights, in the order of the flat vector
@@ -12,7 +12,7 @@ The way back is what autograd would do, written out: for a hospital's few rows i
 more than the arithmetic. Features are differentiable in the usual way too.
 
 Features stand coordinate by coordinate: the first coordinate of z for all m samples, then the
-second. That is eq. 3.2's concatenation up to a permutation, which no kernel value depends on.
+second. That is its eq. 3.2's concatenation up to a permutation, on which no kernel value depends.
 """
 
 import math
@@ -151,7 +151,7 @@ class Exponential(_Scaled):
 class Polynomial(_Scaled):
     """Theorem 5: Π x̄_i^ω_i with x̄ = [√(2c), √(2p)·x] and ω ~ Multinomial(n, [½, 1/2p, …]).
 
-    The thesis writes exp(ωᵀ log x̄), which has no meaning for x < 0. A multinomial count is n
+    [FedBNR] writes exp(ωᵀ log x̄), which has no meaning for x < 0. A multinomial count is n
     independent picks of a coordinate, so the product of the picked coordinates is the same
     function where both exist, and keeps the sign where only it does.
     """

@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class Architecture(StrEnum):
-    """What g(ω, x) is (004, §3.1)."""
+    """What g(ω, x) is ([FedBNR] §3.1)."""
 
     RBF = "rbf"
     """[cos ωᵀx, sin ωᵀx], ω normal: the Gaussian kernel (theorem 3)."""
@@ -45,7 +45,7 @@ class Normaliser(StrEnum):
     UNBIASED = "unbiased"
     """√m: the Gram matrix's expectation is the kernel."""
     THESIS = "thesis"
-    """√(m − 1), as in eq. 3.2."""
+    """√(m − 1), as in [FedBNR] eq. 3.2."""
 
 
 class Replication(StrEnum):
@@ -87,7 +87,7 @@ _CHOICES: Mapping[str, type[StrEnum]] = {
     "ending": Ending,
 }
 
-# Least and greatest value of each whole number; with one sample eq. 3.2 would divide by zero.
+# Least and greatest value of each whole number; with one sample [FedBNR] eq. 3.2 divides by 0.
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "inputs": (1, _MOST),
     "samples": (2, _MOST),
@@ -195,7 +195,7 @@ class KernelSpec:
 
     @property
     def normalising_square(self) -> int:
-        """Return m, or m − 1 as in the thesis: features are divided by its root."""
+        """Return m, or m − 1 as in [FedBNR]: features are divided by its root."""
         return self.samples - (self.normaliser is Normaliser.THESIS)
 
     @property

@@ -1,6 +1,6 @@
-"""The unifying random kernel (004, §3.1): k(x, x') ≈ φ(x)ᵀφ(x') for any g and any p(ω).
+"""The unifying random kernel ([FedBNR] §3.1): k(x, x') ≈ φ(x)ᵀφ(x') for any g and any p(ω).
 
-φ(x) = [g(ω₁, x), …, g(ω_m, x)] / √m (or √(m − 1), eq. 3.2), so the Gram matrix ΦΦᵀ is positive
+φ(x) = [g(ω₁, x), …, g(ω_m, x)] / √m (or √(m − 1), its eq. 3.2), so the Gram matrix ΦΦᵀ is positive
 semi-definite whatever g is (theorem 6), and a Gaussian process with this kernel is a Bayesian
 linear layer on φ.
 """

@@ -1,7 +1,7 @@
-"""The global Bayesian linear layer (004, §2.1): y = φ(x)ᵀw + ε, w ~ N(0, λ²I), ε ~ N(0, σ²).
+"""The global Bayesian linear layer ([FedBNR] §2.1): y = φ(x)ᵀw + ε, w ~ N(0, λ²I), ε ~ N(0, σ²).
 
 With A = σ⁻²S + λ⁻²I the posterior is w ~ N(w̄, A⁻¹), w̄ = σ⁻²A⁻¹b, and a new target is
-N(φᵀw̄, σ² + φᵀA⁻¹φ) (eq. 2.4, 2.6).
+N(φᵀw̄, σ² + φᵀA⁻¹φ) ([FedBNR] eq. 2.4, 2.6).
 
 All of it is computed in the eigenbasis S = QΛQᵀ, where A is diagonal for every σ and λ, so that
 targets with their own σ and λ share one factorisation. Statistics that went through a fixed-point
@@ -132,7 +132,7 @@ class Spectrum:
         return self.eigenvectors @ (cross / (eigenvalues + noise / prior))
 
     def log_evidence(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Return log p(y | σ, λ) of each target, (T,), its constant included (eq. 2.8, halved).
+        """Return log p(y | σ, λ) of each target, (T,), with its constant ([FedBNR] eq. 2.8 halved).
 
         −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + (yᵀy − Σ (Qᵀb)²/(Λ + σ²/λ²))/σ²].
         """

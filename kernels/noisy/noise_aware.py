@@ -25,7 +25,7 @@ prior of `kernels.layer.refit`, by quadrature over both.
 
 How a sum's privacy is best divided among S, b and yᵀy is in `kernels.rounds.shared.sufficient`.
 
-Bernstein and Sheldon (2019), "Differentially private Bayesian linear regression", sample what is
+[Bernstein19] sample what is
 integrated here.
 """
 

@@ -12,14 +12,14 @@ a projection onto what is realisable, found from normal points by L-BFGS. Nothin
 in the points: they are computed from what was released, as anything may be.
 
 Few points cannot fit a nearly noiseless S̃ to its last digit, so what S̃ has beyond them is kept as
-far as noise does not explain it (James and Stein's positive part, d = M(M + 1)/2):
+far as noise does not explain it (the positive part of [JamesStein61], d = M(M + 1)/2):
 
     Ŝ + (1 − s²d/‖S̃ − Ŝ‖²)₊ (S̃ − Ŝ)
 
 Without noise this is S̃ itself. What error is left is measured by doing the same once more, to Ŝ
 with noise of the same size added to it, where the truth is known: the deviation that is returned.
 
-Aydore et al. (2021), "Differentially private query release through adaptive projection", fit
+[Aydore21] fit
 points to noisy answers likewise.
 """
 

@@ -7,7 +7,7 @@
 
 `log_posterior(parameters, batch)` is an estimate from a batch, up to a constant, of log p(θ | D) or
 of a multiple of it; a sampler's `temperature` divides it. With the mean over N rows, temperature
-1/N is the posterior and T/N a tempered one, as in the papers.
+1/N is the posterior and T/N a tempered one, as in [PredBayes].
 
 Parameters may be many vectors at once, (…, P): as many chains, of which each has its own noise.
 """

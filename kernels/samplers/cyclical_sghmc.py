@@ -1,4 +1,4 @@
-"""Cyclical stochastic gradient Hamiltonian Monte Carlo (Zhang et al. 2020; Chen et al. 2014).
+"""Cyclical stochastic gradient Hamiltonian Monte Carlo ([ZhangR20], [ChenT14]).
 
     v ← (1 − α)v + η_k ∇ log p + √(2αη_kT)·ε,   θ ← θ + v
     η_k = η/2·(cos(πr) + 1),  r = (k mod L)/L
@@ -7,7 +7,7 @@ for k = 0, 1, … in cycles of L steps. A cycle begins with large steps that lea
 without noise, and ends with small ones: noise and samples only in the last `sampling_steps` of each
 cycle. For a constant η the law is that of exp(log p / T) as η → 0.
 
-This is the papers' sampler (001, 003); their "momentum term" of 0.9 is α here.
+This is the sampler of [PredBayes], whose "momentum term" of 0.9 is α here.
 """
 
 import math

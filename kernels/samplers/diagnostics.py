@@ -1,4 +1,4 @@
-"""Whether chains have come to one law (Gelman et al., BDA 3, §11.4; Vehtari et al. 2021)."""
+"""Whether chains have come to one law ([Gelman13] §11.4, [Vehtari21])."""
 
 import torch
 from torch import Tensor

@@ -1,9 +1,9 @@
-"""Preconditioned SGLD (Li et al. 2016): each coordinate has a step of its own.
+"""Preconditioned SGLD [LiC16]: each coordinate has a step of its own.
 
     V ← γV + (1 − γ)(∇ log p)²,  G = 1/(√(V/(1 − γᵗ)) + δ)
     θ ← θ + ηG∇ log p + √(2ηTG)·ε
 
-A G that follows θ would need a further drift, Σ_j ∂G_ij/∂θ_j, which the paper leaves out, at the
+A G that follows θ would need a further drift, Σ_j ∂G_ij/∂θ_j, which [LiC16] leave out, at the
 cost of a bias. Here G adapts for `adaptation_steps` and is then held: from there on the chain is
 SGLD in another metric, and its law needs no correction. Keep no sample from before.
 """

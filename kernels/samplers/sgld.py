@@ -1,4 +1,4 @@
-"""Stochastic gradient Langevin dynamics (Welling and Teh 2011).
+"""Stochastic gradient Langevin dynamics [WellingTeh11].
 
     θ ← θ + η∇ log p + √(2ηT)·ε,   ε ~ N(0, I)
 

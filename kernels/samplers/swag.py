@@ -1,4 +1,4 @@
-"""SWAG (Maddox et al. 2019): a Gaussian around the mean of the iterates of plain SGD.
+"""SWAG [Maddox19]: a Gaussian around the mean of the iterates of plain SGD.
 
     θ ← θ + η∇ log p;  after `burn_in` steps, every `interval`-th iterate enters
     θ̄ and the mean of θ², and its deviation from θ̄ the last K columns of D
@@ -6,7 +6,7 @@
 
 The spread is that of gradients on batches: on a log p that is a mean over N rows with curvature A,
 in random batches of B, SGD near its mode has the covariance η/(2B)·I where gradients vary as the
-curvature says (Mandt et al. 2017): nearest to the posterior's, (NA)⁻¹, at η = 2B·P/(N·tr A).
+curvature says [Mandt17]: nearest to the posterior's, (NA)⁻¹, at η = 2B·P/(N·tr A).
 """
 
 import math

@@ -16,7 +16,7 @@ With c(p) the share of rows inside their central p-interval:
 over the ten levels 0.05, 0.15 … 0.95. BRI is not a score of sharpness: any calibrated predictor
 has 0.1675, the worst 0.3325. CRPS, NLL and the interval score are.
 
-Gneiting and Raftery (2007), "Strictly proper scoring rules, prediction, and estimation".
+[GneitingRaftery07] has the scores.
 """
 
 import math

@@ -21,8 +21,8 @@ with several.
 Rows are counted in two folds, so that each fold can be judged by what the other one says
 (`Recalibration.without`): intervals look too good on the rows that they were made from.
 
-Vovk, Gammerman and Shafer (2005), "Algorithmic learning in a random world"; Lei et al. (2018),
-"Distribution-free predictive inference for regression".
+[Vovk05] is where conformal prediction comes from; split conformal intervals are those of
+[Lei18].
 """
 
 import math

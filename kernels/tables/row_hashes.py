@@ -38,7 +38,7 @@ def words(keys: list[bytes]) -> NDArray[np.uint64]:
 def mixed(word: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
     """Return words of hashes mixed with one of a seed, in a pass over arrays.
 
-    A bijection, the finaliser of SplitMix64: what different seeds make of one word is independent.
+    A bijection, [SplitMix14]'s finaliser: what different seeds make of one word is independent.
     """
     word = word ^ seed
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
