@@ -1,7 +1,7 @@
 """The mathematics: random kernels, the Bayesian linear layer, evidence, metrics, schemas.
 
-Pure functions of tensors and the plain data that hospitals and the coordinator both speak of.
-Nothing here knows of a network, a file or a database.
+Pure functions of tensors, and the plain data that hospitals and the coordinator exchange.
+Nothing here uses a network, a file or a database.
 """
 
 from kernels.features.spec import Architecture, Ending, KernelSpec, Normaliser, Replication

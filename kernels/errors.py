@@ -1,4 +1,4 @@
-"""Every error that a person can cause in `kernels`, each with a stable code.
+"""The errors that users of `kernels` can cause, each with a stable code.
 
     KernelsError
     ├── SpecError                 spec.invalid
@@ -54,7 +54,7 @@
         ├── UnknownMethod         prediction.unknown_method
         └── OneVariance           prediction.one_variance
 
-A message says what is wrong with which value and what to do; it never carries a patient's value.
+A message says what is wrong with which value and what to do; it never contains a patient's value.
 `public_detail` is what a hospital tells the coordinator of an error: a constant, the same for a
 whole branch unless a class has one of its own.
 """
@@ -64,14 +64,14 @@ from typing import ClassVar
 
 
 class KernelsError(ValueError):
-    """Root of the tree; `code` is stable across versions and travels over HTTP."""
+    """Root of the tree; `code` is stable across versions and is sent over HTTP."""
 
     code: ClassVar[str] = "kernels"
     public_detail: ClassVar[str] = "the site refuses; the code says why"
 
 
 class SpecError(KernelsError):
-    """A kernel spec has a missing, unknown or impossible field."""
+    """A kernel spec has a missing, unknown or invalid field."""
 
     code = "spec.invalid"
     public_detail = "the session's kernel spec cannot be used at this site"
@@ -85,28 +85,28 @@ class UnknownArchitecture(SpecError):
 
 
 class NewerSpec(SpecError):
-    """A spec was written by a newer version than this one."""
+    """A kernel spec was written by a newer version than this one."""
 
     code = "spec.newer_version"
     public_detail = "the session's kernel spec is of a newer version than this site's veilgp"
 
 
 class WeightsError(KernelsError):
-    """A flat weight vector has the wrong length, or is not finite."""
+    """A flat weight vector has the wrong length, or contains NaN or infinite values."""
 
     code = "weights.invalid"
     public_detail = "the weights that were sent do not fit the session's kernel"
 
 
 class SchemaError(KernelsError):
-    """A schema, or one thing in it, is wrong."""
+    """A schema, or a part of it, is invalid."""
 
     code = "schema.invalid"
     public_detail = "the session's schema cannot be used at this site"
 
 
 class SchemaRefused(SchemaError):
-    """A schema is refused; `problems` are all that is wrong with it, not the first."""
+    """A schema is refused; `problems` lists everything that is wrong with it."""
 
     code = "schema.refused"
 
@@ -116,25 +116,25 @@ class SchemaRefused(SchemaError):
 
 
 class WrongField(SchemaError):
-    """A field of a schema is absent, unknown or of the wrong type."""
+    """A field of a schema is missing, unknown or of the wrong type."""
 
     code = "schema.wrong_field"
 
 
 class DuplicateName(SchemaError):
-    """Two columns have one name, or a column would be feature and target at once."""
+    """Two columns have the same name, or a column is both a feature and a target."""
 
     code = "schema.duplicate_name"
 
 
 class WrongLevels(SchemaError):
-    """The levels of a categorical column are empty, repeated, or without the level `other`."""
+    """The levels of a categorical column are empty or repeated, or do not include `other`."""
 
     code = "schema.wrong_levels"
 
 
 class WrongBounds(SchemaError):
-    """The bounds of a numeric column are not finite, or reversed."""
+    """The bounds of a numeric column are not finite, or are in the wrong order."""
 
     code = "schema.wrong_bounds"
 
@@ -153,7 +153,7 @@ class NewerSchema(SchemaError):
 
 
 class StandardiserError(KernelsError):
-    """A standardiser has impossible numbers, or belongs to another schema."""
+    """A standardiser has invalid numbers, or belongs to another schema."""
 
     code = "standardiser.invalid"
     public_detail = "the standardiser that was sent cannot be used at this site"
@@ -167,48 +167,48 @@ class NewerStandardiser(StandardiserError):
 
 
 class TableError(KernelsError):
-    """A table of rows cannot be used."""
+    """A table cannot be used."""
 
     code = "table.invalid"
     public_detail = "the site's table does not fit the session"
 
 
 class EmptyTable(TableError):
-    """A table has no rows where at least one is needed."""
+    """A table has no rows, and at least one is needed."""
 
     code = "table.empty"
 
 
 class NotFinite(TableError):
-    """A table has NaN or infinite cells."""
+    """A table contains NaN or infinite cells."""
 
     code = "table.not_finite"
 
 
 class WrongShape(TableError):
-    """Rows and targets disagree in number, or with the kernel's inputs."""
+    """Rows and targets differ in number, or do not match the kernel's inputs."""
 
     code = "table.wrong_shape"
 
 
 class ChangedTable(TableError):
-    """A table that is read again has other rows than when it was checked."""
+    """A table has changed between the check of its rows and a later reading."""
 
     code = "table.changed"
 
 
 class TableRefused(TableError):
-    """A table does not fit its schema; `problems` are all that is wrong with it, not the first."""
+    """A table does not match its schema; `problems` lists everything that is wrong with it."""
 
     code = "table.refused"
 
     def __init__(self, problems: Sequence[TableError]) -> None:
-        super().__init__(_listed("the table does not fit its schema", problems))
+        super().__init__(_listed("the table does not match its schema", problems))
         self.problems = tuple(problems)
 
 
 class ColumnError(TableError):
-    """One problem of one column, of `rows` of its rows (0 where rows are not the matter)."""
+    """One problem of one column; `rows` is how many rows it affects (0 if it is not about rows)."""
 
     code = "table.column"
 
@@ -219,25 +219,25 @@ class ColumnError(TableError):
 
 
 class MissingColumn(ColumnError):
-    """A table lacks a column of its schema."""
+    """A column of the schema is not in the table."""
 
     code = "table.missing_column"
 
 
 class WrongLength(ColumnError):
-    """A column is not one-dimensional, or not as long as the others."""
+    """A column is not one-dimensional, or its length differs from that of the others."""
 
     code = "table.wrong_length"
 
 
 class NotNumeric(ColumnError):
-    """A numeric column has cells that are no numbers."""
+    """A numeric column has cells that are not numbers."""
 
     code = "table.not_numeric"
 
 
 class NotALabel(ColumnError):
-    """A categorical or patient column has cells that are neither text nor whole numbers."""
+    """A categorical or patient column has cells that are neither text nor integers."""
 
     code = "table.not_a_label"
 
@@ -255,7 +255,7 @@ class InfiniteValue(ColumnError):
 
 
 class UnknownLevel(ColumnError):
-    """A categorical column has cells that are none of its levels."""
+    """A categorical column has cells that match none of its levels."""
 
     code = "table.unknown_level"
 
@@ -267,7 +267,7 @@ class OutOfBounds(ColumnError):
 
 
 class ProgramError(KernelsError):
-    """A program has a missing, unknown or impossible field, or stages in an impossible order."""
+    """A program has a missing, unknown or invalid field, or its stages are in the wrong order."""
 
     code = "program.invalid"
     public_detail = "the program cannot be run at this site"
@@ -288,60 +288,60 @@ class NewerProgram(ProgramError):
 
 
 class TooManyRows(ProgramError):
-    """A site has more rows than the program's bounds were made for."""
+    """A site has more rows than the program allows."""
 
     code = "program.too_many_rows"
 
 
 class NotPrivate(ProgramError):
-    """An algorithm, or a choice of its parameters, has no differentially private form."""
+    """An algorithm, or one of its parameter values, has no differentially private form."""
 
     code = "program.not_private"
     public_detail = "the program has a stage without a differentially private form"
 
 
 class UnboundedFeatures(ProgramError):
-    """With differential privacy a kernel's features need a bound that holds for every row."""
+    """Differential privacy needs kernel features with a bound that holds for every row."""
 
     code = "program.unbounded_features"
 
 
 class UnboundedColumns(ProgramError):
-    """With differential privacy numeric columns and targets need both bounds in the schema."""
+    """Differential privacy needs a lower and an upper bound for every numeric column and target."""
 
     code = "program.unbounded_columns"
 
 
 class ConsentNeeded(ProgramError):
-    """An algorithm may show one site's own numbers, and its operator has not agreed to that."""
+    """An algorithm may reveal one site's own numbers, and its operator has not agreed to that."""
 
     code = "program.consent_needed"
     public_detail = "the program has an algorithm that needs the site's consent by name"
 
 
 class StateError(KernelsError):
-    """Bytes that are not the state of any algorithm here."""
+    """Bytes are not the stored state of an algorithm that is installed here."""
 
     code = "state.invalid"
     public_detail = "the state that was sent is not one that the program has at this stage"
 
 
 class OtherFormat(StateError):
-    """Stored bytes are of another format, or have other fields, than this version reads."""
+    """Stored bytes have a format, or fields, that this version does not read."""
 
     code = "state.other_format"
     public_detail = "the state that was sent is of another format than this site's veilgp reads"
 
 
 class ArtifactError(KernelsError):
-    """A stored model, or its card, is not one."""
+    """A stored model, or its card, is invalid."""
 
     code = "artifact.invalid"
     public_detail = "the model that was sent cannot be used at this site"
 
 
 class DamagedArtifact(ArtifactError):
-    """A stored model's bytes are not those that its card, or its id, was made for."""
+    """The bytes of a stored model do not match its card or its id."""
 
     code = "artifact.damaged"
 
@@ -354,21 +354,21 @@ class NewerArtifact(ArtifactError):
 
 
 class OlderArtifact(ArtifactError):
-    """A stored model was written by a version that is too old for this one."""
+    """A stored model was written by a version that is too old for this one to read."""
 
     code = "artifact.older_version"
     public_detail = "the model that was sent is of an older version than this site's veilgp reads"
 
 
 class NotFitted(KernelsError):
-    """A model lacks what an earlier stage of its program would have made."""
+    """A model lacks the result of an earlier stage of its program."""
 
     code = "model.not_fitted"
     public_detail = "the model that was sent lacks a part that this stage needs"
 
 
 class StatisticsError(KernelsError):
-    """Sufficient statistics cannot have come from any table."""
+    """Sufficient statistics that no table can produce."""
 
     code = "statistics.invalid"
     public_detail = "the statistics that were sent cannot be used"
@@ -381,7 +381,7 @@ class NotSymmetric(StatisticsError):
 
 
 class NotPositive(StatisticsError):
-    """A scatter matrix is further from positive semi-definite than rounding explains."""
+    """A scatter matrix is further from positive semi-definite than rounding can explain."""
 
     code = "statistics.not_positive"
 
@@ -394,26 +394,26 @@ class HyperparameterError(KernelsError):
 
 
 class PredictionError(KernelsError):
-    """A predictive distribution is impossible: no positive variance, or crossed interval ends."""
+    """A predictive distribution is invalid: its variance is not positive, or its bounds cross."""
 
     code = "prediction.invalid"
     public_detail = "the model that was sent does not give usable predictions"
 
 
 class ImproperProduct(PredictionError):
-    """A product of experts, less the prior that all of them counted, has no positive precision."""
+    """A product of experts has no positive precision once the repeated prior is removed."""
 
     code = "prediction.improper_product"
 
 
 class UnknownMethod(PredictionError):
-    """A model is asked to predict by a method that it does not have."""
+    """The model does not have the requested prediction method."""
 
     code = "prediction.unknown_method"
 
 
 class OneVariance(PredictionError):
-    """A method that has one variance is asked for its parts, or for recalibrated intervals."""
+    """A method with a single variance has neither variance parts nor recalibrated intervals."""
 
     code = "prediction.one_variance"
 

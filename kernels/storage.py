@@ -1,14 +1,14 @@
 """State as plain bytes: what a coordinator stores after each update, and what it broadcasts.
 
-A state is a frozen dataclass of numbers, text, tensors and other such dataclasses. Its bytes are a
-safetensors file: the tensors under numbers, and the tree that holds them as JSON. Only dataclasses
-that are named to `decode` are ever built, each by its own constructor, which checks them; nothing
-else in the bytes has an effect. Fields marked PRIVATE stay with the coordinator: they are None in a
-broadcast.
+A state is a frozen dataclass of numbers, text, tensors and further frozen dataclasses. Its bytes
+are a safetensors file: the tensors, named "0", "1", …, and the JSON tree that refers to them.
+`decode` builds only the dataclasses that it is given, each by its constructor, which checks its
+fields; nothing else in the bytes has an effect. Fields marked PRIVATE stay with the coordinator:
+they are None in a broadcast.
 
-A dataclass stands in the bytes under its `STORED_AS`, a short name of its own, so that moving or
-renaming a file or a class changes neither what is on the wire nor a model's id. Bytes of another
-FORMAT, or with other fields, are refused by name: nothing is guessed.
+A dataclass is identified in the bytes by its `STORED_AS`, a short name, so that moving or renaming
+a file or a class changes neither what is sent nor a model's id. Bytes of another FORMAT, or with
+other fields, are refused with `OtherFormat`: nothing is guessed.
 """
 
 import json
@@ -27,16 +27,16 @@ from torch import Tensor
 from kernels.errors import KernelsError, OtherFormat, StateError
 
 PRIVATE = MappingProxyType({"private": True})
-"""Metadata of a field that stays with the coordinator: None in a broadcast."""
+"""Metadata of a field that stays with the coordinator and is None in a broadcast."""
 
 FORMAT = 2
-"""Of the tree. Format 1, before `STORED_AS`, named classes by their modules."""
+"""The version of the tree. Format 1, before `STORED_AS`, named classes by their modules."""
 
 _TREE = "tree"
 
 
 def encode(state: object, *, broadcast: bool = False) -> bytes:
-    """Return the bytes of a state: all of it, or what hospitals may see of it."""
+    """Return the bytes of a state: all of it, or only what hospitals may see (`broadcast`)."""
     tensors: dict[str, Tensor] = {}
     content = _plain(state, tensors, broadcast=broadcast)
     tree = json.dumps({"format": FORMAT, "content": content}, sort_keys=True, allow_nan=False)
@@ -45,7 +45,7 @@ def encode(state: object, *, broadcast: bool = False) -> bytes:
 
 
 def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
-    """Build a state from bytes that are not trusted, of the dataclasses in `kinds` by name."""
+    """Build a state from untrusted bytes, using only the dataclasses in `kinds`, by stored name."""
     try:
         tensors = safetensors.torch.load(data)
         tree = json.loads(bytes(tensors.pop(_TREE).numpy().tobytes()))
@@ -56,48 +56,53 @@ def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
         ValueError,
         RecursionError,
     ) as problem:
-        raise StateError("these bytes are not a state: they are damaged or of another kind") from (
-            problem
-        )
+        raise StateError(
+            "these bytes are not a stored state: they are damaged, or something else; get them "
+            "again from where they were stored"
+        ) from problem
     written = tree.get("format", 1) if isinstance(tree, dict) else None
     if written != FORMAT:
         raise OtherFormat(
-            f"these bytes are of storage format {written!r:.20}, and this veilgp reads format "
-            f"{FORMAT} only: read them with the veilgp that wrote them, or train the model again"
+            f"these bytes have storage format {written!r:.20}, and this version of veilgp reads "
+            f"only format {FORMAT}: read them with the version that wrote them, or train the model "
+            "again"
         )
     try:
         return _built(tree["content"], tensors, kinds)
     except (AttributeError, TypeError, KeyError, RecursionError) as problem:
-        raise StateError("these bytes hold no state that this version knows") from problem
+        raise StateError(
+            "these bytes do not contain a state that this version of veilgp knows: read them with "
+            "the version that wrote them"
+        ) from problem
 
 
 def check_tensor(name: str, value: object, shape: tuple[int, ...]) -> None:
-    """Refuse what is not a finite float64 tensor of this shape."""
+    """Refuse a value that is not a finite float64 tensor of shape `shape`."""
     if not isinstance(value, Tensor) or value.dtype != torch.float64 or value.shape != shape:
         raise StateError(f"{name} must be a float64 tensor of shape {shape}")
     if not torch.isfinite(value).all():
-        raise StateError(f"{name} is not finite")
+        raise StateError(f"{name} contains NaN or infinite values")
 
 
 def check_rows(value: object) -> None:
-    """Refuse what is not a count of at least one row."""
+    """Refuse a value that is not a number of rows of at least 1."""
     if type(value) is not int or value < 1:
-        raise StateError(f"a number of rows is a whole number of at least 1, not {value!r:.40}")
+        raise StateError(f"a number of rows must be an integer of at least 1, not {value!r:.40}")
 
 
 def stored_as(kind: type) -> str:
-    """Return the name that a dataclass is stored under; one that has none of its own is refused."""
+    """Return the name under which a dataclass is stored; one without its own name is refused."""
     name = vars(kind).get("STORED_AS")
     if not isinstance(name, str):
-        raise StateError(f"{kind.__name__} is not a stored kind: it has no STORED_AS of its own")
+        raise StateError(f"{kind.__name__} cannot be stored: define STORED_AS in this class")
     return name
 
 
 def kinds_of(*kinds: type) -> Mapping[str, type]:
-    """Return a mapping for `decode` that allows these dataclasses, each under a name of its own."""
+    """Return the `kinds` of `decode` for these dataclasses; their stored names must differ."""
     named = {stored_as(kind): kind for kind in kinds}
     if len(named) != len(set(kinds)):
-        raise StateError("two stored kinds have the same STORED_AS")
+        raise StateError("two of these classes have the same STORED_AS: give each its own name")
     return named
 
 
@@ -122,7 +127,7 @@ def _plain(value: object, tensors: dict[str, Tensor], *, broadcast: bool) -> obj
             for each in fields(value)
         }
         return {"kind": stored_as(type(value)), "fields": document}
-    raise StateError(f"a state holds plain data, not a {type(value).__name__}")
+    raise StateError(f"a state must consist of plain data, not of a {type(value).__name__}")
 
 
 def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type]) -> Any:
@@ -135,8 +140,8 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
     kind = kinds[tree["kind"]]
     if set(tree["fields"]) != {each.name for each in fields(kind)}:
         raise OtherFormat(
-            f"these bytes hold a {tree['kind']} with other fields than this veilgp's: read them "
-            "with the veilgp that wrote them, or train the model again"
+            f"these bytes contain a {tree['kind']} whose fields this version of veilgp does not "
+            "read: read them with the version that wrote them, or train the model again"
         )
     values = {name: _built(each, tensors, kinds) for name, each in tree["fields"].items()}
     try:
@@ -144,4 +149,4 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
     except KernelsError:
         raise
     except (TypeError, ValueError, AttributeError) as problem:
-        raise StateError(f"a {tree['kind']} in these bytes is not one") from problem
+        raise StateError(f"these bytes contain an invalid {tree['kind']}") from problem

@@ -1,1 +1,1 @@
-"""Many sites' networks as one: committees, and the students distilled from them."""
+"""Committees of the sites' networks, and the student networks distilled from them."""

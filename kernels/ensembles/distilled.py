@@ -1,7 +1,7 @@
-"""Students of committees, as a part of a model: one network for each method of making one of many.
+"""The student networks of a model: one for each method of combining the sites' predictions.
 
-What sites said of the public rows is kept as its sums, with the coordinator alone: a further
-student, such as the one at a β that is found later, needs no further sum.
+The coordinator keeps the sums of the sites' predictions at the public rows, and does not publish
+them: a further student, such as the one for a β that is found later, needs no further secure sum.
 """
 
 from collections.abc import Sequence
@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 
 class Method(StrEnum):
-    """How many predictions become one; `kernels.ensembles.committee` has the formulas."""
+    """How many predictions are combined into one; formulas: `kernels.ensembles.committee`."""
 
     PRODUCT = "product"
     """The Bayesian committee machine."""
     MIXTURE = "mixture"
-    """By rows."""
+    """The mixture, weighted by rows."""
     BETA = "beta"
-    """Between the two."""
+    """The interpolation between mixture and product."""
     GPOE = "gpoe"
     """The generalised product of experts."""
     RBCM = "rbcm"
@@ -47,7 +47,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Lesson:
-    """How students are distilled: by Adam on batches of 100 public rows."""
+    """The settings with which students are distilled, by Adam on batches of 100 public rows."""
 
     STORED_AS: ClassVar[str] = "lesson"
 
@@ -61,7 +61,7 @@ class Lesson:
         check_learning_rate(learning_rate=self.learning_rate)
 
     def taught(self, spec: StudentSpec, teacher: Gaussian, inputs: Tensor) -> Tensor:
-        """Return students' parameters, (…, P), of teachers' moments, (…, K, T), at inputs."""
+        """Return the students' parameters, (…, P), for teachers' moments, (…, K, T), at inputs."""
         return distil(
             spec,
             teacher,
@@ -75,7 +75,7 @@ class Lesson:
 
 @dataclass(frozen=True, eq=False)
 class Student:
-    """One student: of which method, its flat parameters, and KL(teacher ‖ student) at the end."""
+    """One student: its method, its flat parameters, and the final KL(teacher ‖ student)."""
 
     STORED_AS: ClassVar[str] = "distilled.student"
 
@@ -87,12 +87,14 @@ class Student:
         try:
             object.__setattr__(self, "method", Method(self.method))
         except ValueError:
-            raise StateError(f"no method {self.method!r:.40} is known here") from None
+            raise StateError(
+                f"a student's method must be one of {', '.join(Method)}, not {self.method!r:.40}"
+            ) from None
 
 
 @dataclass(frozen=True, eq=False)
 class Opinion:
-    """What all sites said, summed, at inputs (K, p), and what is said there without any rows."""
+    """The summed predictions of all sites at inputs (K, p), and the prior's predictions there."""
 
     STORED_AS: ClassVar[str] = "opinion"
 
@@ -105,7 +107,7 @@ class Opinion:
         object.__setattr__(self, "guard", Guard(self.guard))
 
     def teacher(self, method: Method, beta: Tensor | None = None) -> Gaussian:
-        """Return the moments of a method at the inputs, (K, T)."""
+        """Return the moments that a method predicts at the inputs, (K, T)."""
         match method:
             case Method.PRODUCT:
                 return product(self.committee, self.prior, guard=self.guard)
@@ -122,7 +124,7 @@ class Opinion:
 
 @dataclass(frozen=True, eq=False)
 class Distilled:
-    """The students so far; beta: each target's β, (T,), once it is known."""
+    """The students so far; beta: the β of each target, (T,), once it is known."""
 
     STORED_AS: ClassVar[str] = "distilled"
 
@@ -133,39 +135,49 @@ class Distilled:
     opinion: Opinion | None = field(default=None, metadata=PRIVATE)
 
     def check(self, inputs: int, targets: int) -> None:
-        """Refuse what is no student of so many inputs and targets; bytes can hold anything."""
+        """Refuse students that do not match these numbers; they may come from untrusted bytes."""
         spec = self.spec
         if not isinstance(spec, StudentSpec) or not isinstance(self.lesson, Lesson):
-            raise StateError("distilled students have a network and a lesson")
+            raise StateError(
+                "distilled.spec must be a StudentSpec and distilled.lesson a Lesson, not "
+                f"{type(spec).__name__} and {type(self.lesson).__name__}"
+            )
         if (spec.inputs, spec.targets) != (inputs, targets):
-            raise StateError(f"students are not of {inputs} features and {targets} targets")
+            raise StateError(
+                f"students must have {inputs} inputs and {targets} targets, as the model has, not "
+                f"{spec.inputs} and {spec.targets}"
+            )
         for student in self.students:
             if not isinstance(student, Student):
-                raise StateError(f"a {type(student).__name__} is no student")
-            check_tensor("a student", student.parameters, (spec.network.parameters,))
+                raise StateError(
+                    f"distilled.students must be Students, not {type(student).__name__}"
+                )
+            check_tensor("student.parameters", student.parameters, (spec.network.parameters,))
         if len({student.method for student in self.students}) < len(self.students):
-            raise StateError("there is more than one student of a method")
+            raise StateError("distilled.students must have at most one student for each method")
         if self.beta is not None:
-            check_tensor("β", self.beta, (targets,))
+            check_tensor("distilled.beta", self.beta, (targets,))
 
     def published(self) -> "Distilled":
-        """Return the students without what was said: all that predicting needs."""
+        """Return the students without the sites' summed predictions: all that predicting needs."""
         return replace(self, opinion=None)
 
     def student(self, method: Method) -> Student:
-        """Return the student of a method, or say which there are."""
+        """Return the student of a method; the error lists the methods that have one."""
         for student in self.students:
             if student.method is method:
                 return student
         there = ", ".join(student.method for student in self.students) or "none"
-        raise NotFitted(f"no student of {method} was distilled; there are: {there}")
+        raise NotFitted(
+            f"this model has no student of the method {method}; methods with a student: {there}"
+        )
 
     def predict(self, method: Method, x: Tensor) -> Gaussian:
-        """Predict standardised targets, (n, T), from standardised features (n, p)."""
+        """Return predictions of standardised targets, (n, T), from standardised features (n, p)."""
         return predict(self.spec, self.student(method).parameters, x)
 
     def taught(self, methods: Sequence[Method], *, beta: Tensor | None = None) -> "Distilled":
-        """Return it with the students of further methods."""
+        """Return this with the students of further methods."""
         opinion, new = _known(self.opinion, "predictive"), []
         teachers = [opinion.teacher(method, beta) for method in methods]
         for method, teacher, parameters in zip(
@@ -186,5 +198,5 @@ class Distilled:
 
 def _known(part: T | None, stage: str) -> T:
     if part is None:
-        raise NotFitted(f"the students are not that far yet: run the stage {stage!r} before")
+        raise NotFitted(f"the students need the result of the stage {stage!r}: run it first")
     return part

@@ -1,18 +1,18 @@
-"""What one site believes of a network's parameters after seeing its rows: samples, and a noise.
+"""One site's posterior over a network's parameters: samples, and a noise variance.
 
     p(θ | rows) ∝ exp(−Σ (y − f_θ(x))² / 2σ²)·N(θ | 0, λ²I), to the power 1/T
 
-sampled by cyclical SGHMC. On the density times σ²/N the step size means the same whatever σ² is,
-and σ²·T/N is the temperature. σ² starts at 1, which claims nothing about standardised targets,
-and is estimated anew after each cycle from rows that are not trained on:
+sampled by cyclical SGHMC. The log density is multiplied by σ²/N, so that a step size means the same
+for every σ², and the temperature is σ²·T/N. σ² starts at 1, the variance of standardised targets,
+and is estimated again after each cycle from rows that are not used for training:
 
     σ² = (1 + Σ (y − f̄(x))²) / (1 + m)
 
-for each target, over m such rows, with f̄ the mean of the latest samples: as if one more row were
-predicted no better than by its mean. Residuals of rows that a network of 11,000 parameters was
-trained on say nothing; where a site holds none out they have to do.
+for each target, over m held-out rows, with f̄ the mean of the latest samples: as if there were one
+more row, predicted no better than by its mean. The residuals of training rows are uninformative
+for a network of 11,000 parameters; they are used only if a site holds out no rows.
 
-The prediction is N(f̄(x), s²(x) + σ²) with s² the samples' variance.
+The prediction is N(f̄(x), s²(x) + σ²), where s² is the variance of the samples.
 """
 
 from dataclasses import dataclass, replace
@@ -29,12 +29,12 @@ from kernels.samplers.sampler import Batch, LogPosterior, minibatches, run
 
 @dataclass(frozen=True, kw_only=True)
 class Sampling:
-    """How a site samples.
+    """The settings with which a site samples.
 
-    cycles, cycle_epochs: how long. cycle_samples: epochs at the end of each cycle that have noise
-    and give a sample each. most_samples: the newest so many are kept. batch_rows: of a step.
-    step_size, friction, temperature: η, α and T. prior_variance: λ². noise_variance: σ² where it
-    is known, else estimated.
+    cycles, cycle_epochs: the number of cycles, and the epochs of each. cycle_samples: the epochs at
+    the end of each cycle that have noise and produce one sample each. most_samples: how many of the
+    newest samples are kept. batch_rows: rows per step. step_size, friction, temperature: η, α and
+    T. prior_variance: λ². noise_variance: σ² if it is known; None to estimate it.
     """
 
     cycles: int = 5
@@ -51,14 +51,14 @@ class Sampling:
     def __post_init__(self) -> None:
         if not 1 <= self.cycle_samples <= self.cycle_epochs:
             raise SpecError(
-                f"a cycle of {self.cycle_epochs} epochs gives 1 to {self.cycle_epochs} samples, "
-                f"not {self.cycle_samples}"
+                f"cycle_samples must be from 1 to cycle_epochs, {self.cycle_epochs}, not "
+                f"{self.cycle_samples}"
             )
 
 
 @dataclass(frozen=True, eq=False)
 class LocalPosterior:
-    """samples: (S, P) vectors θ. noise_variance: σ² of each target, (T,)."""
+    """A site's posterior. samples: vectors θ, (S, P). noise_variance: σ² of each target, (T,)."""
 
     network: NetworkSpec
     samples: Tensor
@@ -67,10 +67,13 @@ class LocalPosterior:
     def predict(self, x: Tensor) -> Prediction:
         """Predict at rows (n, p)."""
         if len(self.samples) < 2:
-            raise NotFitted("a variance needs two samples: let the site sample for longer")
+            raise NotFitted(
+                f"predicting needs at least 2 samples, and there are {len(self.samples)}: increase "
+                "cycles or cycle_samples"
+            )
         each = outputs(self.network, self.samples, x)
         mean = each.mean(0)
-        spread = (each - mean).square().sum(0) / (len(each) - 1)  # torch's own warns of no rows
+        spread = (each - mean).square().sum(0) / (len(each) - 1)  # torch.var warns if n is 0
         return Prediction(mean, spread, self.noise_variance)
 
 
@@ -83,10 +86,10 @@ def sample_posterior(
     sampling: Sampling,
     generator: torch.Generator,
 ) -> LocalPosterior:
-    """Sample from `start` (P,) on standardised rows (n, p) and (n, T); `held_out` gives σ²."""
+    """Sample from `start` (P,) on standardised rows (n, p) and (n, T); σ² is from `held_out`."""
     rows = len(training[0])
     if not rows:
-        raise EmptyTable("a posterior needs rows, and this site has none to train on")
+        raise EmptyTable("this site has no training rows: sampling needs at least one")
     batches = -(-rows // sampling.batch_rows)
     cycle = Cycle(
         steps=sampling.cycle_epochs * batches, sampling_steps=sampling.cycle_samples * batches
@@ -119,7 +122,7 @@ def sample_posterior(
 def _log_posterior(
     network: NetworkSpec, rows: int, *, sampling: Sampling, noise_variance: float
 ) -> LogPosterior:
-    """Return the density's logarithm times σ²/N, estimated from a batch."""
+    """Return the log density times σ²/N, estimated from a batch."""
     decay = noise_variance / (sampling.prior_variance * rows)
 
     def value(parameters: Tensor, batch: Batch) -> Tensor:
@@ -135,7 +138,7 @@ def _noise_variance(network: NetworkSpec, samples: Tensor, x: Tensor, y: Tensor)
 
 
 def with_noise(posterior: LocalPosterior, noise_variance: float) -> LocalPosterior:
-    """Return the posterior with a σ² set by hand, as the papers do."""
+    """Return the posterior with the given σ², which [PredBayes] sets by hand."""
     return replace(
         posterior, noise_variance=torch.full_like(posterior.noise_variance, noise_variance)
     )

@@ -1,13 +1,13 @@
-"""Many networks of one kind laid out for predicting: each layer of all of them is one product.
+"""Many networks of one spec arranged for prediction: one matrix product per layer for all of them.
 
-A row costs a network few operations, so that few rows through many networks, one after the other,
-are mostly calls. Here layer l of K networks is one batched product of (K, n, in) and (K, in, out),
-with the weights transposed and contiguous once, when the stack is made. `torch.func.vmap` over
-`functional_call` makes the same products, and takes two to three times as long over them at the
-sizes that are served.
+A network needs few operations for a row, so passing few rows through many networks, one after
+another, is mostly the overhead of calls. Here layer l of K networks is one batched product of
+(K, n, in) and (K, in, out), with weights that are transposed and made contiguous once, when the
+stack is first used. `torch.func.vmap` over `functional_call` computes the same products, and takes
+two to three times as long at the sizes that are served.
 
-Many rows are arithmetic, and then a cache counts: as many networks at a time as have their
-activations in it, down to one.
+For many rows the arithmetic dominates, and the cache matters: networks are processed in groups
+whose activations fit the cache, down to one network at a time.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from kernels.errors import WrongShape
 from kernels.tables.chunks import chunks
 
 _ACTIVATIONS = 2**17
-"""Numbers of one layer's outputs that are worth having at once."""
+"""The most numbers of one layer's outputs to compute at once."""
 _ROWS = 256
-"""At a time: enough that a network's weights are read once for many of them."""
+"""Rows processed at a time: enough that each reading of a network's weights serves many rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkStack:
-    """K networks; parameters: (K, P)."""
+    """K networks of one spec; parameters: (K, P)."""
 
     spec: NetworkSpec
     parameters: Tensor
@@ -43,9 +43,9 @@ class NetworkStack:
         return len(self.parameters)
 
     def outputs(self, x: Tensor) -> Tensor:
-        """Return f_θ(x), (K, n, T), of every network at rows (n, p), without gradients."""
+        """Return f_θ(x), (K, n, T), for every network at rows (n, p), without gradients."""
         if x.ndim != 2 or x.shape[1] != self.spec.inputs:
-            raise WrongShape(f"rows must be (n, {self.spec.inputs}), not {tuple(x.shape)}")
+            raise WrongShape(f"x must have shape (n, {self.spec.inputs}), not {tuple(x.shape)}")
         found = x.new_empty((len(self), len(x), self.spec.outputs))
         widest = max((*self.spec.hidden, self.spec.outputs))
         with torch.no_grad():

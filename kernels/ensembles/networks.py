@@ -1,11 +1,10 @@
 """Small Gaussian-likelihood networks as flat vectors of parameters, many of them at once.
 
-    y | x, θ ~ N(f_θ(x), σ²),   f_θ: p → 100 → 100 → T with ReLU between
+    y | x, θ ~ N(f_θ(x), σ²),   f_θ: p → 100 → 100 → T with ReLU between layers
 
-A vector θ is the layers in order, each its weights row by row and then its biases. Every function
-takes any number of vectors at once, (…, P), as one more dimension of its matrix products: an
-ensemble or several chains cost few calls. σ² is not part of θ: `local_posterior` says where it
-comes from.
+A vector θ has the layers in order, each with its weights row by row and then its biases. Every
+function accepts any number of vectors at once, (…, P), as a batch dimension of its matrix products:
+an ensemble or several chains need few calls. σ² is not part of θ: `local_posterior` estimates it.
 """
 
 import math
@@ -22,7 +21,7 @@ _MOST_WIDTH = 10_000
 _MOST_LAYERS = 32
 
 _ACTIVATIONS = 2**17
-"""Numbers of one layer's outputs that are worth having at once: more do not fit a cache."""
+"""The most numbers of one layer's outputs to compute at once: more do not fit a cache."""
 
 Layers = tuple[tuple[Tensor, Tensor], ...]
 """Weights (…, out, in) and biases (…, 1, out) of each layer."""
@@ -30,9 +29,9 @@ Layers = tuple[tuple[Tensor, Tensor], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkSpec:
-    """All that fixes a network besides θ.
+    """Everything that defines a network except θ.
 
-    inputs: p. outputs: T. hidden: widths of the ReLU layers; without any, f is linear in x.
+    inputs: p. outputs: T. hidden: widths of the ReLU layers; if empty, f is linear in x.
 
     >>> NetworkSpec(inputs=3, hidden=(4,)).parameters
     21
@@ -49,8 +48,8 @@ class NetworkSpec:
             type(width) is int and 1 <= width <= _MOST_WIDTH for width in widths
         ):
             raise SpecError(
-                f"a network has at most {_MOST_LAYERS} layers of 1 to {_MOST_WIDTH} units, not "
-                f"{widths}"
+                f"a network must have at most {_MOST_LAYERS} layers of 1 to {_MOST_WIDTH} units, "
+                f"not {widths}"
             )
 
     @property
@@ -66,9 +65,9 @@ class NetworkSpec:
 
 
 def starting_parameters(spec: NetworkSpec, *, seed: int) -> Tensor:
-    """Return where training starts, (P,) in float64: a function of spec and seed, everywhere.
+    """Return the starting parameters, (P,) in float64: a function of spec and seed alone.
 
-    Weights and biases are uniform within ±1/√(units into the layer).
+    Weights and biases are uniform within ±1/√(inputs of the layer).
     """
     parts = [
         (2 * uniforms(seed, f"network/{number}", out * (into + 1)) - 1) / math.sqrt(into)
@@ -78,11 +77,11 @@ def starting_parameters(spec: NetworkSpec, *, seed: int) -> Tensor:
 
 
 def layers(spec: NetworkSpec, parameters: Tensor) -> Layers:
-    """Return views of θ (…, P) as layers, differentiable."""
+    """Return differentiable views of θ (…, P) as layers."""
     if parameters.shape[-1:] != (spec.parameters,):
         raise WeightsError(
-            f"a vector of this network has {spec.parameters} parameters, not "
-            f"{tuple(parameters.shape[-1:])}"
+            f"the parameters of this network must have shape (…, {spec.parameters}), not "
+            f"{tuple(parameters.shape)}"
         )
     batch, first, found = parameters.shape[:-1], 0, []
     for out, into in spec.shapes:
@@ -95,7 +94,7 @@ def layers(spec: NetworkSpec, parameters: Tensor) -> Layers:
 
 
 def through(network: Layers, x: Tensor) -> Tensor:
-    """Return f_θ(x), (…, n, T), of rows x, (n, p)."""
+    """Return f_θ(x), (…, n, T), for rows x, (n, p)."""
     *hidden, (weights, biases) = network
     for weight, bias in hidden:
         x = torch.relu(x @ weight.mT + bias)
@@ -103,12 +102,12 @@ def through(network: Layers, x: Tensor) -> Tensor:
 
 
 def outputs(spec: NetworkSpec, parameters: Tensor, x: Tensor) -> Tensor:
-    """Return f_θ(x), (…, n, T), of every θ in (…, P) at rows x, (n, p), without gradients.
+    """Return f_θ(x), (…, n, T), for every θ in (…, P) at rows x, (n, p), without gradients.
 
-    Many rows go through many networks in pieces that stay in a cache: all at once is slower.
+    Rows are processed in pieces that fit a cache, which is faster than all at once.
     """
     if x.ndim != 2 or x.shape[1] != spec.inputs:
-        raise WrongShape(f"rows must be (n, {spec.inputs}), not {tuple(x.shape)}")
+        raise WrongShape(f"x must have shape (n, {spec.inputs}), not {tuple(x.shape)}")
     networks = max(1, math.prod(parameters.shape[:-1]))
     rows = max(1, _ACTIVATIONS // (networks * max(spec.hidden, default=spec.outputs)))
     with torch.no_grad():
@@ -121,6 +120,6 @@ def outputs(spec: NetworkSpec, parameters: Tensor, x: Tensor) -> Tensor:
 def squared_errors(spec: NetworkSpec, parameters: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """Return Σ (f_θ(x) − y)² over rows and targets, (…), differentiable in θ.
 
-    −1/2σ² of it is log p(y | x, θ) up to a constant.
+    Multiplied by −1/2σ² it is log p(y | x, θ) up to a constant.
     """
     return (through(layers(spec, parameters), x) - y).square().sum(dim=(-2, -1))

@@ -1,11 +1,11 @@
-"""One network that says what a whole committee says: its mean and its variance (001, §4.3.2).
+"""One network that predicts what a committee predicts: mean and variance ([PredBayes] §4.3.2).
 
     minimise over θ the mean over public rows of KL(teacher(x) ‖ student_θ(x))
 
-The student has a network's hidden layers and two outputs for each target, μ and log v. Predicting
-with it costs what one network costs, however many sites taught it. The direction of the divergence
-is that of the expected log-likelihood of what the teacher would draw; the papers' code has the
-other one, which is here to compare with.
+The student has hidden layers and two outputs for each target, μ and log v. Predicting with it costs
+as much as with one network, for any number of sites. This direction of the divergence maximises the
+expected log-likelihood of draws from the teacher; [PredBayes] uses the other direction, which is
+provided for comparison.
 """
 
 import math
@@ -23,16 +23,16 @@ from kernels.samplers.sampler import minibatches
 from kernels.scores.gaussians import Gaussian, divergence
 
 _LOG_VARIANCES = (-18.0, 18.0)
-"""Standardised targets have no variance beyond; a hostile θ must not overflow."""
+"""Bounds of log v, beyond any standardised target's; a hostile θ must not cause an overflow."""
 
 
 class Direction(StrEnum):
-    """Which Kullback-Leibler divergence is minimised."""
+    """The direction of the Kullback–Leibler divergence that is minimised."""
 
     TEACHER_FIRST = "teacher_first"
     """KL(teacher ‖ student)."""
     STUDENT_FIRST = "student_first"
-    """KL(student ‖ teacher), as in the papers' code."""
+    """KL(student ‖ teacher), as in the code of [PredBayes]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class StudentSpec:
 
 
 def predict(spec: StudentSpec, parameters: Tensor, x: Tensor) -> Gaussian:
-    """Return the student's predictions, (…, n, T), of rows x, (n, p), without gradients."""
+    """Return the student's predictions, (…, n, T), for rows x, (n, p), without gradients."""
     return _heads(spec, outputs(spec.network, parameters, x))
 
 
@@ -72,16 +72,20 @@ def distil(
     direction: Direction = Direction.TEACHER_FIRST,
     generator: torch.Generator,
 ) -> Tensor:
-    """Return θ, (…, P), after so many epochs of Adam on teachers' moments, (…, n, T), at rows x.
+    """Return θ, (…, P), after `epochs` of Adam on the teachers' moments, (…, n, T), at rows x.
 
-    seed: where every θ starts. The learning rate falls to nothing as half a cosine. Students of
-    several teachers see the same batches, each learns as if it were alone, in less time for all.
+    seed: of the starting θ, the same for all. The learning rate falls to 0 along half a cosine.
+    Students of several teachers see the same batches, and each learns as it would alone; together
+    they take less time.
     """
     if not len(x):
-        raise EmptyTable("a student learns from public rows, and there are none")
+        raise EmptyTable("x has no rows: distilling needs at least one public row")
     shape = teacher.mean.shape
     if shape[-2:] != (len(x), spec.targets) or teacher.variance.shape != shape:
-        raise WrongShape(f"a teacher's moments must be ({len(x)}, {spec.targets})")
+        raise WrongShape(
+            f"the teacher's mean and variance must have shape (…, {len(x)}, {spec.targets}), not "
+            f"{tuple(shape)} and {tuple(teacher.variance.shape)}"
+        )
     start = starting_parameters(spec.network, seed=seed).to(x.dtype)
     state = adam.init(start.expand(*shape[:-2], -1))
     steps = epochs * math.ceil(len(x) / batch_rows)
@@ -90,7 +94,7 @@ def distil(
         gradient = _gradient(spec, state.parameters, batch, direction)
         if not bool(torch.isfinite(gradient).all()):
             raise WeightsError(
-                f"distilling has diverged: lower the learning rate of {learning_rate}"
+                f"distilling has diverged at learning_rate {learning_rate}: lower it"
             )
         rate = adam.falling(learning_rate, step=state.step, steps=steps)
         state = adam.update(state, gradient, learning_rate=rate)

@@ -1,1 +1,1 @@
-"""x → φ(x): the unifying random kernel, its spec and its architectures."""
+"""The map x → φ(x): the unifying random kernel, its spec and its architectures."""

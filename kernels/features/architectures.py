@@ -1,18 +1,18 @@
-"""g(ω, x) of each architecture: its random draws, its weights, and features of m samples of it.
+"""g(ω, x) of each architecture: its random draws, its weights, and the features of m samples.
 
-Every class here is one row of 004 §3.1 and answers the same four questions, given a spec:
+Every class here is one row of [FedBNR] §3.1 and has the same four methods, given a spec:
 
-    draws(spec)           what is random: hashes of the seed, shared by all parties, never trained
+    draws(spec)           the random numbers: hashes of the seed, shared by all parties, not trained
     shapes(spec)          names and shapes of the weights, in the order of the flat vector
-    start(spec)           where the weights start: hashes of the seed too
+    start(spec)           the starting weights, also hashes of the seed
     features(ω, θ)        the function φ: z_ω(x) for all m draws, flattened to (rows, M) and
-                          normalised; and the way back, from ∂/∂φ to ∂/∂θ
+                          normalised; and its pullback, the map from ∂/∂φ to ∂/∂θ
 
-The way back is what autograd would do, written out: for a hospital's few rows its bookkeeping costs
-more than the arithmetic. Features are differentiable in the usual way too.
+A pullback computes what autograd would, written out by hand: for the few rows of a hospital,
+autograd's bookkeeping costs more than the arithmetic. Features are also differentiable by autograd.
 
-Features stand coordinate by coordinate: the first coordinate of z for all m samples, then the
-second. That is eq. 3.2's concatenation up to a permutation, which no kernel value depends on.
+Features are ordered by coordinate: the first coordinate of z for all m samples, then the second.
+This is the concatenation of [FedBNR] eq. 3.2 up to a permutation, on which no kernel value depends.
 """
 
 import math
@@ -31,12 +31,12 @@ from kernels.features.spec import Architecture, Ending, KernelSpec, Replication
 Named = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
 Pullback = Callable[[Tensor], Named]
-"""From the gradient with respect to an output to those with respect to the weights, by name."""
+"""The map from the gradient of an output to the gradients of the weights, by name."""
 Features = Callable[[Tensor], tuple[Tensor, Pullback]]
-"""From x (…, rows, p) to φ(x) (…, rows, M) and the way back.
+"""The map from x (…, rows, p) to φ(x) (…, rows, M) and the pullback.
 
-Dimensions before the rows are tables of their own, and the way back leads to each table's gradient:
-with tables of one row, to each row's.
+Each index of the dimensions before the rows is a separate table, and the pullback returns a
+gradient for each table. With tables of one row, this is a gradient for each row.
 """
 
 
@@ -53,16 +53,16 @@ class RandomFunction(Protocol):
         """Return the starting weights, float64."""
 
     def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
-        """Return φ at these weights; what x has no part in is computed here, once for all x."""
+        """Return φ at these weights; what does not depend on x is computed here, once for all x."""
 
 
 def _root(spec: KernelSpec) -> float:
-    """Return what the samples are divided by."""
+    """Return the divisor of the samples, √m or √(m − 1)."""
     return math.sqrt(spec.normalising_square)
 
 
 def _fourier(spec: KernelSpec, angles: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Return normalised cos and sin of (rows, m) angles, and the way back to the angles."""
+    """Return normalised cos and sin of (rows, m) angles, and the pullback to the angles."""
     features = torch.cat([angles.cos(), angles.sin()], dim=-1).div_(_root(spec))
 
     def pullback(gradient: Tensor) -> Tensor:
@@ -74,12 +74,12 @@ def _fourier(spec: KernelSpec, angles: Tensor) -> tuple[Tensor, Callable[[Tensor
 
 
 def _through_tanh(gradient: Tensor, output: Tensor) -> Tensor:
-    """Take a gradient back through a tanh with this output, in place: times 1 − tanh²."""
+    """Pull a gradient back through a tanh with this output, in place: times 1 − tanh²."""
     return gradient.addcmul_(gradient * output, output, value=-1)
 
 
 class _Scaled:
-    """What the classical kernels share: one log lengthscale per input, x/ℓ instead of x."""
+    """The common part of the classical kernels: one log lengthscale per input, x/ℓ instead of x."""
 
     def shapes(self, spec: KernelSpec) -> Shapes:
         return {"log_lengthscale": (spec.inputs,)}
@@ -103,8 +103,8 @@ class _Scaled:
 class Stationary(_Scaled):
     """Theorem 3: [cos ωᵀx, sin ωᵀx] with ω from the kernel's spectral density.
 
-    RBF: ω ~ N(0, I). Matérn-ν: ω ~ Student-t with 2ν degrees of freedom, that is a normal over
-    √(χ²/2ν), and χ² is a sum of 2ν squared normals.
+    RBF: ω ~ N(0, I). Matérn-ν: ω ~ Student-t with 2ν degrees of freedom, that is, a normal divided
+    by √(χ²/2ν), where χ² is a sum of 2ν squared normals.
     """
 
     degrees_of_freedom: int | None = None
@@ -131,7 +131,7 @@ class Stationary(_Scaled):
 class Exponential(_Scaled):
     """Theorem 4: exp ωᵀx, ω ~ N(0, I), whose kernel is exp(‖x + x'‖²/2).
 
-    Its variance is exp(2‖x + x'‖²) − exp(‖x + x'‖²): good for small ‖x‖ only.
+    Its variance is exp(2‖x + x'‖²) − exp(‖x + x'‖²), so it is useful only for small ‖x‖.
     """
 
     def draws(self, spec: KernelSpec) -> Named:
@@ -151,9 +151,9 @@ class Exponential(_Scaled):
 class Polynomial(_Scaled):
     """Theorem 5: Π x̄_i^ω_i with x̄ = [√(2c), √(2p)·x] and ω ~ Multinomial(n, [½, 1/2p, …]).
 
-    The thesis writes exp(ωᵀ log x̄), which has no meaning for x < 0. A multinomial count is n
+    [FedBNR] writes exp(ωᵀ log x̄), which is undefined for x < 0. A multinomial count is n
     independent picks of a coordinate, so the product of the picked coordinates is the same
-    function where both exist, and keeps the sign where only it does.
+    function where both are defined, and has the right sign where exp(ωᵀ log x̄) is undefined.
     """
 
     def draws(self, spec: KernelSpec) -> Named:
@@ -186,8 +186,8 @@ class Polynomial(_Scaled):
 class Deep:
     """cos and sin of ωᵀf(x): a network f before random Fourier features (fig. 3.1, middle).
 
-    f(x) = Vx + W_L tanh(… tanh(W_1 x + b_1) …) + b_L: tanh layers beside a linear skip, so that a
-    linear trend in x needs no training.
+    f(x) = Vx + W_L tanh(… tanh(W_1 x + b_1) …) + b_L: tanh layers plus a linear skip connection,
+    so that a linear trend in x needs no training.
     """
 
     def draws(self, spec: KernelSpec) -> Named:
@@ -213,8 +213,8 @@ class Deep:
 
     @staticmethod
     def network(spec: KernelSpec, x: Tensor, weights: Named) -> tuple[Tensor, Pullback]:
-        """Return f(x) of shape (…, rows, latent) for x of shape (…, rows, p), and the way back."""
-        inputs = [x]  # of each layer
+        """Return f(x) of shape (…, rows, latent) for x of shape (…, rows, p), and its pullback."""
+        inputs = [x]  # the input of each layer
         for layer in range(len(spec.hidden)):
             inputs.append(
                 linear(inputs[-1], weights[f"f.{layer}.weight"], weights[f"f.{layer}.bias"]).tanh()
@@ -263,9 +263,9 @@ class Deep:
 class Shifted(Deep):
     """cos and sin of h(ω)ᵀf(x), with h a trained map of ω ~ N(0, I_5) (fig. 3.1, right).
 
-    h(ω) = Lω + W₂ tanh(W₁ω + b₁) + b₂ has the identity in its family (L = I, W₂ = 0) when ω has as
-    many coordinates as f, so the Gaussian kernel on f(x) is never lost. L starts as the identity,
-    its rows repeated when f has more coordinates than ω, and W₂ starts small.
+    h(ω) = Lω + W₂ tanh(W₁ω + b₁) + b₂ includes the identity (L = I, W₂ = 0) when ω has as many
+    coordinates as f, so the Gaussian kernel on f(x) is always one of the possible kernels. L starts
+    as the identity, with its rows repeated if f has more coordinates than ω, and W₂ starts small.
     """
 
     def draws(self, spec: KernelSpec) -> Named:
@@ -313,8 +313,8 @@ class Shifted(Deep):
 class Replicated(Deep):
     """f of m randomised copies of x (fig. 3.2, left): x + rω or x ⊙ (1 + rω).
 
-    With the Fourier ending each copy is then seen along its own random direction,
-    [cos ω'ᵀf(x̃), sin ω'ᵀf(x̃)]; with the linear ending z is f(x̃) itself. No weights beyond f's.
+    With the Fourier ending each copy is projected on its own random direction,
+    [cos ω'ᵀf(x̃), sin ω'ᵀf(x̃)]; with the linear ending z is f(x̃). The only weights are those of f.
     """
 
     def draws(self, spec: KernelSpec) -> Named:

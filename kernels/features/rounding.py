@@ -1,15 +1,16 @@
-"""How far rounding can move a kernel's features: what weights turn float64's last bit into.
+"""How far rounding can move a kernel's features: how much the weights amplify float64's last bit.
 
-φ is cos and sin of angles, so ‖φ‖ has a bound whatever the weights are. Its digits have none: the
-cosine of an angle of 10¹⁷ is made of the angle's rounding, and how an angle is rounded may depend
-on which rows are computed beside it (matrix products treat the last rows of a batch otherwise).
-Then one row more changes other rows' features too, and no declared sensitivity covers that. With
-weights of 10³⁰⁸ it is worse: angles overflow for some rows and not for others, and the site that
-refuses them has said so.
+φ is cos and sin of angles, so ‖φ‖ is bounded for all weights. Its rounding error is not: the cosine
+of an angle of 10¹⁷ is determined by the angle's rounding, and the rounding of an angle may depend
+on which rows are computed in the same batch (matrix products treat the last rows of a batch
+differently). Then adding one row also changes other rows' features, and no declared sensitivity
+covers that. Weights of 10³⁰⁸ are worse: angles overflow for some rows and not for others, and a
+site that refuses the overflow reveals that it has such rows.
 
-Inputs are within ±CLIP, so both are bounded by the weights alone. With |x| ≤ m to within e, a layer
-of n inputs gives |Wx + b| ≤ |W|m + |b| to within |W|e + (n + 2)·u·(|W|m + |b|), and tanh moves
-nothing further apart. An angle that is off by δ moves its cos and sin by at most min(δ, 2)/√m.
+Inputs are within ±CLIP, so the weights alone bound both effects. If |x| ≤ m with error at most e, a
+layer of n inputs gives |Wx + b| ≤ |W|m + |b| with error at most |W|e + (n + 2)·u·(|W|m + |b|), and
+tanh does not increase errors. An error of δ in an angle moves its cos and sin by at most
+min(δ, 2)/√m.
 """
 
 import math
@@ -30,7 +31,7 @@ _Interval = tuple[Tensor, Tensor]
 
 
 def feature_rounding(kernel: URK) -> float:
-    """Return how far ‖φ(x)‖ can be from exact for any standardised x; ∞ if features overflow.
+    """Return the largest error of φ(x), as a norm, over all standardised x; ∞ if features overflow.
 
     >>> feature_rounding(URK(KernelSpec(inputs=4))) < 2.0**-30
     True
@@ -69,7 +70,7 @@ def _network(spec: KernelSpec, x: _Interval, weights: Named) -> _Interval:
     inner, last = x, len(spec.hidden)
     for layer in range(last):
         size, error = _layer(weights[f"f.{layer}.weight"], inner, weights[f"f.{layer}.bias"])
-        # What overflows before tanh may be infinite minus infinite.
+        # A sum that overflows before tanh may be ∞ − ∞.
         error = torch.where(size < _FINITE, error.clamp_max(2.0) + 4 * _UNIT, math.inf)
         inner = size.clamp_max(1.0), error
     size, error = _layer(weights[f"f.{last}.weight"], inner, weights[f"f.{last}.bias"])

@@ -2,10 +2,11 @@
 
 SHAKE-256 of (domain, label, seed) gives the bits. Uniforms are odd multiples of 2⁻⁵³, so never 0
 or 1. Normals are Φ⁻¹(uniform) rounded to multiples of 2⁻³⁰: the quantile function differs in its
-last bits between mathematical libraries, and rounding hides that except with a probability of
-about 2⁻²⁰ per number, which no generator of a library promises even for its own next release.
+last bits between mathematical libraries, and rounding hides the difference except with a
+probability of about 2⁻²⁰ per number. The generators of libraries promise less: their numbers may
+change with the next release.
 
-Numbers come in rows, and a longer table starts with the rows of a shorter one.
+Numbers are generated in rows, so a longer table begins with the rows of a shorter one.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ def _words(seed: int, label: str, count: int) -> np.ndarray[tuple[int], np.dtype
 
 
 def seeded_word(seed: int, label: str) -> np.uint64:
-    """Return 64 bits."""
+    """Return 64 bits as one unsigned integer."""
     return np.uint64(_words(seed, label, 1)[0])
 
 

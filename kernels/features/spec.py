@@ -1,7 +1,7 @@
-"""The kernel's spec: a small, versioned, JSON-able description that fixes a URK up to its weights.
+"""The kernel's spec: a small, versioned, JSON-able description of a URK without its weights.
 
 Two parties with the same spec and the same weights have the same features, bit for bit on one
-machine. Fields that an architecture does not use may not be set, so that one kernel has one spec.
+machine. Fields that an architecture does not use must not be set, so that a kernel has one spec.
 """
 
 import dataclasses
@@ -17,16 +17,16 @@ VERSION = 1
 
 
 class Architecture(StrEnum):
-    """What g(ω, x) is (004, §3.1)."""
+    """The function g(ω, x) ([FedBNR] §3.1)."""
 
     RBF = "rbf"
     """[cos ωᵀx, sin ωᵀx], ω normal: the Gaussian kernel (theorem 3)."""
     MATERN12 = "matern12"
-    """As rbf with ω Student-t of 1 degree of freedom: Matérn-1/2."""
+    """As rbf, with ω from Student-t with 1 degree of freedom: Matérn-1/2."""
     MATERN32 = "matern32"
-    """As rbf with ω Student-t of 3 degrees of freedom: Matérn-3/2."""
+    """As rbf, with ω from Student-t with 3 degrees of freedom: Matérn-3/2."""
     MATERN52 = "matern52"
-    """As rbf with ω Student-t of 5 degrees of freedom: Matérn-5/2."""
+    """As rbf, with ω from Student-t with 5 degrees of freedom: Matérn-5/2."""
     EXPONENTIAL = "exponential"
     """exp ωᵀx, ω normal: exp(‖x + x'‖²/2) (theorem 4)."""
     POLYNOMIAL = "polynomial"
@@ -34,22 +34,22 @@ class Architecture(StrEnum):
     DEEP = "deep"
     """A network f before random Fourier features (fig. 3.1, middle)."""
     SHIFTED = "shifted"
-    """f, and a distribution shifter h(ω) (fig. 3.1, right)."""
+    """A network f and a distribution shifter h(ω) (fig. 3.1, right)."""
     REPLICATED = "replicated"
-    """f of randomised copies of x (fig. 3.2, left)."""
+    """A network f applied to randomised copies of x (fig. 3.2, left)."""
 
 
 class Normaliser(StrEnum):
-    """What the m concatenated samples are divided by."""
+    """The divisor of the m concatenated samples."""
 
     UNBIASED = "unbiased"
     """√m: the Gram matrix's expectation is the kernel."""
     THESIS = "thesis"
-    """√(m − 1), as in eq. 3.2."""
+    """√(m − 1), as in [FedBNR] eq. 3.2."""
 
 
 class Replication(StrEnum):
-    """How a replicated kernel randomises its input, with r the replication scale."""
+    """How a replicated kernel randomises its input; r is the replication scale."""
 
     ADD = "add"
     """x + rω."""
@@ -61,7 +61,7 @@ class Ending(StrEnum):
     """What a replicated kernel does with f's output."""
 
     FOURIER = "fourier"
-    """cos and sin of it along a random direction: bounded features."""
+    """The cos and sin of its projection on a random direction: bounded features."""
     LINEAR = "linear"
     """Nothing: unbounded features, refused under differential privacy."""
 
@@ -75,7 +75,7 @@ _STATIONARY = {
 _CLASSICAL = _STATIONARY | {Architecture.EXPONENTIAL, Architecture.POLYNOMIAL}
 _NETWORKS = {Architecture.DEEP, Architecture.SHIFTED, Architecture.REPLICATED}
 
-# No honest kernel comes near; a hostile spec must not make a hospital allocate without end.
+# Far above any honest kernel; a hostile spec must not make a hospital run out of memory.
 _MOST = 1_000_000
 _MOST_NUMBERS = 100_000_000
 _MOST_LAYERS = 32
@@ -87,7 +87,7 @@ _CHOICES: Mapping[str, type[StrEnum]] = {
     "ending": Ending,
 }
 
-# Least and greatest value of each whole number; with one sample eq. 3.2 would divide by zero.
+# The smallest and largest value of each integer; with one sample [FedBNR] eq. 3.2 divides by 0.
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "inputs": (1, _MOST),
     "samples": (2, _MOST),
@@ -116,14 +116,14 @@ _BELONGS_TO: Mapping[str, set[Architecture]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSpec:
-    """All that fixes a unifying random kernel besides its weights.
+    """Everything that defines a unifying random kernel except its weights.
 
-    inputs: p, the columns of x after the schema's encoding.
-    samples: m ≥ 2, the random samples of g.
+    inputs: p, the number of columns of x after the schema's encoding.
+    samples: m ≥ 2, the number of random samples of g.
     seed: 0 ≤ seed < 2⁶⁴; ω and the starting weights are hashes of it.
-    lengthscale: where the classical kernels' lengthscales start (one weight per input).
+    lengthscale: the starting value of the classical kernels' lengthscales (one weight per input).
     degree, offset: the polynomial kernel's n and c.
-    hidden, latent: widths of f's tanh layers, and of its output.
+    hidden, latent: the widths of f's tanh layers, and of its output.
     frequency_scale: the frequencies of a network's cos and sin are divided by √latent and
         multiplied by this, so that the kernel starts smooth.
     shifter_inputs, shifter_hidden: the dimension of ω and the width of h's tanh layer.
@@ -158,7 +158,7 @@ class KernelSpec:
         for name, (least, most) in _WHOLE.items():
             _whole(name, getattr(self, name), least, most)
         if not isinstance(self.hidden, tuple | list):
-            raise SpecError(f"hidden must be a list of whole numbers, not {self.hidden!r}")
+            raise SpecError(f"hidden must be a list of integers, not {self.hidden!r}")
         object.__setattr__(self, "hidden", tuple(self.hidden))
         for width in self.hidden:
             _whole("hidden", width, 1, _MOST)
@@ -168,20 +168,21 @@ class KernelSpec:
         largest = max(a * b for a in widths for b in (*widths, self.samples))
         if len(self.hidden) > _MOST_LAYERS or largest > _MOST_NUMBERS:
             raise SpecError(
-                f"this kernel would need an array of {largest:.0e} numbers or {len(self.hidden)} "
-                f"layers; the most are {_MOST_NUMBERS:.0e} and {_MOST_LAYERS}: choose smaller sizes"
+                f"this kernel needs an array of {largest:.0e} numbers and {len(self.hidden)} "
+                f"hidden layers; at most {_MOST_NUMBERS:.0e} and {_MOST_LAYERS} are allowed: "
+                "choose smaller sizes"
             )
         for field in fields(self):
             used_by = _BELONGS_TO.get(field.name, set(Architecture))
             if self.architecture not in used_by and getattr(self, field.name) != field.default:
                 raise SpecError(
-                    f"a {self.architecture} kernel has no {field.name}: leave it out "
-                    f"(it belongs to {', '.join(sorted(used_by))})"
+                    f"a {self.architecture} kernel does not use {field.name}: leave it out "
+                    f"(only these architectures use it: {', '.join(sorted(used_by))})"
                 )
 
     @property
     def features_per_sample(self) -> int:
-        """Return d, the numbers that one sample of g gives."""
+        """Return d, how many numbers one sample of g has."""
         if self.architecture in (Architecture.EXPONENTIAL, Architecture.POLYNOMIAL):
             return 1
         if self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR:
@@ -195,15 +196,15 @@ class KernelSpec:
 
     @property
     def normalising_square(self) -> int:
-        """Return m, or m − 1 as in the thesis: features are divided by its root."""
+        """Return m, or m − 1 as in [FedBNR]: features are divided by its square root."""
         return self.samples - (self.normaliser is Normaliser.THESIS)
 
     @property
     def squared_norm_bound(self) -> float | None:
         """Return a bound on ‖φ(x)‖² that holds for all x and all weights, if there is one.
 
-        cos² + sin² = 1 per sample, so m over the normalising square; None for features that grow
-        with x, whose sensitivity no weight-free bound exists for.
+        cos² + sin² = 1 per sample, so the bound is m divided by the normalising square. None for
+        features that grow with x, which have no bound on their sensitivity for all weights.
         """
         unbounded = self.features_per_sample == 1 or (
             self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR
@@ -211,12 +212,12 @@ class KernelSpec:
         return None if unbounded else self.samples / self.normalising_square
 
     def rows_at_a_time(self, chunk_rows: int) -> int:
-        """Return how many rows to compute together: fewer where each becomes m copies."""
+        """Return how many rows to compute at once: fewer if each row becomes m copies."""
         copies = self.samples if self.architecture is Architecture.REPLICATED else 1
         return max(1, chunk_rows // copies) if chunk_rows > 0 else chunk_rows
 
     def to_json(self) -> str:
-        """Return the one canonical JSON form: sorted keys, only the fields that are in use."""
+        """Return the canonical JSON: sorted keys, only the fields that the architecture uses."""
         used = {
             name: value
             for name, value in dataclasses.asdict(self).items()
@@ -231,11 +232,11 @@ class KernelSpec:
         document = parse_json(text, "the spec", wrong)
         if is_newer(document, VERSION):
             raise NewerSpec(
-                f"this spec is of a later version than {VERSION}, the last that this veilgp reads: "
-                "upgrade veilgp on this machine"
+                f"this spec was written by a newer version of veilgp; this one reads spec version "
+                f"{VERSION}: upgrade veilgp on this machine"
             )
         if wrong or not isinstance(document, dict):
-            raise SpecError("; ".join(wrong) or "a spec is a JSON object")
+            raise SpecError("; ".join(wrong) or "a spec must be a JSON object")
         version = document.pop("version", None)
         if type(version) is not int or version != VERSION:
             raise SpecError(f"version must be {VERSION}, not {version!r}")
@@ -243,7 +244,7 @@ class KernelSpec:
         if unknown:
             raise SpecError(f"unknown fields {sorted(unknown)}: remove them")
         if "inputs" not in document:
-            raise SpecError("inputs is missing: say how many columns x has")
+            raise SpecError("inputs is missing: set it to the number of columns of x")
         return cls(**document)
 
 
@@ -257,7 +258,7 @@ def _member(name: str, value: object, kind: type[StrEnum]) -> StrEnum:
 
 def _whole(name: str, value: object, least: int, most: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise SpecError(f"{name} must be a whole number from {least} to {most}, not {value!r}")
+        raise SpecError(f"{name} must be an integer from {least} to {most}, not {value!r}")
 
 
 def _positive(name: str, value: object) -> float:

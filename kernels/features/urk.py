@@ -1,7 +1,7 @@
-"""The unifying random kernel (004, §3.1): k(x, x') ≈ φ(x)ᵀφ(x') for any g and any p(ω).
+"""The unifying random kernel ([FedBNR] §3.1): k(x, x') ≈ φ(x)ᵀφ(x') for any g and any p(ω).
 
-φ(x) = [g(ω₁, x), …, g(ω_m, x)] / √m (or √(m − 1), eq. 3.2), so the Gram matrix ΦΦᵀ is positive
-semi-definite whatever g is (theorem 6), and a Gaussian process with this kernel is a Bayesian
+φ(x) = [g(ω₁, x), …, g(ω_m, x)] / √m (or √(m − 1), its eq. 3.2), so the Gram matrix ΦΦᵀ is positive
+semi-definite for every g (theorem 6), and a Gaussian process with this kernel is a Bayesian
 linear layer on φ.
 """
 
@@ -26,9 +26,9 @@ from kernels.tables.chunks import chunks
 
 
 def weight_shapes(spec: KernelSpec) -> Shapes:
-    """Return names and shapes of a kernel's weights in the order of the flat vector.
+    """Return the names and shapes of a kernel's weights in the order of the flat vector.
 
-    Each is stored row by row; the flat vector is their concatenation.
+    Each array is stored row by row; the flat vector is their concatenation.
     """
     return RANDOM_FUNCTIONS[spec.architecture].shapes(spec)
 
@@ -39,7 +39,7 @@ def weight_count(spec: KernelSpec) -> int:
 
 
 def starting_weights(spec: KernelSpec) -> Tensor:
-    """Return the flat float64 vector that training starts from, a function of the spec alone."""
+    """Return the flat float64 vector of starting weights, a function of the spec alone."""
     start = RANDOM_FUNCTIONS[spec.architecture].start(spec)
     return torch.cat([start[name].flatten() for name in weight_shapes(spec)])
 
@@ -72,7 +72,7 @@ class URK(Kernel):
         self.to(flat.dtype)
 
     def named_weights(self) -> Mapping[str, Tensor]:
-        """Return views of the flat vector by name, differentiable."""
+        """Return differentiable views of the flat vector, by name."""
         return self._named(self.weights)
 
     def _named(self, flat: Tensor) -> Mapping[str, Tensor]:
@@ -87,24 +87,24 @@ class URK(Kernel):
         return self._at(self.weights)(self._checked_rows(x))[0]
 
     def fixed(self) -> Callable[[Tensor], Tensor]:
-        """Return x ↦ φ(x) at the weights as they are now, without a graph.
+        """Return x ↦ φ(x) at the present weights, without a graph.
 
-        What x has no part in is computed once: of a single row it would be most of the work.
+        What does not depend on x is computed once: for a single row it is most of the work.
         """
         at = self._at(self.weights.detach().clone())
         return lambda x: at(self._checked_rows(x))[0]
 
     def features_at(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Map x to φ(x) at other weights, as a function that `torch.func` can transform.
+        """Map x to φ(x) at the given weights; `torch.func` can transform this function.
 
-        No value is looked at: rows are finite, which `features` would check.
+        Values are not checked: the caller must pass finite rows, which `features` would check.
         """
         return self._at(weights)(x)[0]
 
     def features_and_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return φ(x) without a graph, and the map from ∂/∂φ(x) to the flat ∂/∂weights.
 
-        The map takes the gradient of the first rows of φ(x); of those after them it is zero.
+        The map accepts the gradient of the first rows of φ(x) only; that of the others is then 0.
         """
         features, named_pullback = self._at(self.weights.detach())(self._checked_rows(x))
 
@@ -115,9 +115,10 @@ class URK(Kernel):
         return features, pullback
 
     def features_and_row_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-        """Return φ(x) without a graph, and the map from ∂/∂φ(x) to every row's own ∂/∂weights.
+        """Return φ(x) without a graph, and the map from ∂/∂φ(x) to each row's ∂/∂weights.
 
-        Each row is a table of its own: from (rows, M) to (rows, weights). No value is looked at.
+        Each row is treated as a table: the map is from (rows, M) to (rows, weights). Values are
+        not checked.
         """
         features, named_pullback = self._at(self.weights.detach())(x.unsqueeze(-2))
 
@@ -132,7 +133,7 @@ class URK(Kernel):
         return self._function.features(self.spec, draws, self._named(flat))
 
     def features_in_chunks(self, x: Tensor, *, chunk_rows: int) -> Iterator[tuple[slice, Tensor]]:
-        """Yield φ of consecutive rows, without a graph, in memory bounded by `chunk_rows`."""
+        """Yield slices of rows with their φ, without a graph; `chunk_rows` bounds the memory."""
         features = self.fixed()
         for rows in chunks(len(x), self.spec.rows_at_a_time(chunk_rows)):
             yield rows, features(x[rows])
@@ -140,17 +141,17 @@ class URK(Kernel):
     def _checked_rows(self, x: Tensor) -> Tensor:
         if x.ndim != 2 or x.shape[1] != self.spec.inputs:
             raise WrongShape(
-                f"x has shape {tuple(x.shape)}, the kernel needs (rows, {self.spec.inputs}): "
-                "encode the table with the session's schema"
+                f"x must have shape (rows, {self.spec.inputs}), not {tuple(x.shape)}: encode the "
+                "table with the session's schema"
             )
         if len(x) == 0:
-            raise EmptyTable("x has no rows: features need at least one")
-        # A sum is finite if its terms are: one pass without a temporary.
+            raise EmptyTable("x has no rows: pass at least one")
+        # A finite sum has finite terms: one pass without a temporary array.
         if not math.isfinite(float(x.detach().sum())) and not torch.isfinite(x).all():
             rows = int((~torch.isfinite(x).all(dim=1)).sum())
             raise NotFinite(
-                f"{rows} of {len(x)} rows have NaN or infinite cells: impute or remove them "
-                "before the kernel sees them"
+                f"{rows} of {len(x)} rows contain NaN or infinite cells: impute the cells or "
+                "remove the rows before computing features"
             )
         return x.to(self.weights.dtype)
 
@@ -175,12 +176,14 @@ def _checked(spec: KernelSpec, weights: Tensor) -> Tensor:
     expected = weight_count(spec)
     if weights.ndim != 1 or len(weights) != expected:
         raise WeightsError(
-            f"a {spec.architecture} kernel of this spec has {expected} weights in one flat vector, "
-            f"not shape {tuple(weights.shape)}: were they made for another spec?"
+            f"the weights of this {spec.architecture} kernel must be one flat vector of length "
+            f"{expected}, not of shape {tuple(weights.shape)}: use weights of the same spec"
         )
     if not weights.dtype.is_floating_point:
-        raise WeightsError(f"weights must be floating point, not {weights.dtype}")
+        raise WeightsError(f"weights must be floating-point numbers, not {weights.dtype}")
     if not torch.isfinite(weights).all():
         bad = int((~torch.isfinite(weights)).sum())
-        raise WeightsError(f"{bad} of {expected} weights are not finite: training has diverged")
+        raise WeightsError(
+            f"{bad} of {expected} weights are NaN or infinite: training has diverged"
+        )
     return weights.detach().clone()

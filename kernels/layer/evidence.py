@@ -4,9 +4,9 @@ For one target, with A = σ⁻²S + λ⁻²I and w̄ = σ⁻²A⁻¹b,
 
     G_S = ∂L/∂S = (A⁻¹ + w̄w̄ᵀ)/2σ²,   G_b = ∂L/∂b = −w̄/σ²
 
-so nothing is ever differentiated through a factorisation. G_S and G_b come from *summed*
-statistics; a client that is sent them back-propagates ∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through
-its own features, and the sum of the clients' results is the exact gradient of the pooled evidence.
+so no derivative is taken through a factorisation. G_S and G_b are computed from *summed*
+statistics; each client receives them and back-propagates ∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through its
+own features, and the sum of the clients' results is the exact gradient of the pooled evidence.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from kernels.tables.chunks import CHUNK_ROWS, chunks
 
 @dataclass(frozen=True, eq=False)
 class PooledEvidence:
-    """The pooled negative log evidence, and what a client needs for its part of the gradient.
+    """The pooled negative log evidence, and the matrices that clients need for its gradient.
 
     value: L summed over targets. scatter_gradient: G_S, (M, M), symmetric. cross_gradient: G_b,
     (M, T).
@@ -36,7 +36,7 @@ class PooledEvidence:
 
     @classmethod
     def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
-        """Evaluate at summed statistics and given σ², λ²."""
+        """Return the evidence and its gradients at summed statistics and given σ², λ²."""
         spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
         noise = hyperparameters.noise_variance
         basis, weights = spectrum.eigenvectors, spectrum.posterior_weights(hyperparameters)
@@ -61,18 +61,25 @@ def client_gradient(
 ) -> Tensor:
     """Return ∂/∂θ of ⟨G_S, S_c(θ)⟩ + ⟨G_b, b_c(θ)⟩ at one client: a flat vector like θ.
 
-    Summed over clients it is the gradient of the pooled L. G_S and G_b are what the coordinator
-    broadcast; memory is bounded by `chunk_rows`.
+    The sum over clients is the gradient of the pooled L. G_S and G_b are those that the coordinator
+    broadcast; `chunk_rows` bounds the memory.
     """
     y = targets.unsqueeze(1) if targets.ndim == 1 else targets
     features, columns = kernel.spec.features, y.shape[1]
     expected = (features, features), (features, columns)
     if (shapes := (tuple(scatter_gradient.shape), tuple(cross_gradient.shape))) != expected:
-        raise WrongShape(f"G_S and G_b must have the shapes {expected}, not {shapes}")
+        raise WrongShape(
+            f"scatter_gradient and cross_gradient must have the shapes {expected}, not {shapes}"
+        )
     if len(x) != len(y):
-        raise WrongShape(f"{len(x)} rows of x but {len(y)} of targets")
+        raise WrongShape(
+            f"x and targets must have the same number of rows, not {len(x)} and {len(y)}"
+        )
     if float((scatter_gradient - scatter_gradient.mT).abs().max()) > 0:
-        raise NotSymmetric("G_S differs from its transpose: it is no gradient by a sum of φφᵀ")
+        raise NotSymmetric(
+            "scatter_gradient must be symmetric, as every gradient with respect to S is: the "
+            "broadcast is wrong"
+        )
     gradient = torch.zeros(kernel.weights.shape, dtype=torch.float64)
     for rows in chunks(len(x), kernel.spec.rows_at_a_time(chunk_rows)):
         phi, pullback = kernel.features_and_pullback(x[rows])
@@ -81,7 +88,10 @@ def client_gradient(
         )
         gradient += pullback(backward)
     if not torch.isfinite(gradient).all():
-        raise NotFinite("the gradient is not finite: the broadcast is wrong, or training diverged")
+        raise NotFinite(
+            "the gradient contains NaN or infinite values: the broadcast is wrong, or training has "
+            "diverged"
+        )
     return gradient
 
 
@@ -90,7 +100,7 @@ def feature_gradient(
 ) -> Tensor:
     """Return ∂/∂Φ of ⟨G_S, ΦᵀΦ⟩ + ⟨G_b, Φᵀy⟩ = 2ΦG_S + yG_bᵀ, in the features' type.
 
-    G_S is symmetric: whoever was sent it has checked that, once.
+    G_S must be symmetric; the caller has checked that once for all rows.
     """
     gradient = targets.double() @ cross_gradient.mT
     return gradient.addmm_(features.double(), scatter_gradient, alpha=2).to(features.dtype)

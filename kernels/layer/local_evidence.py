@@ -1,4 +1,4 @@
-"""The negative log evidence L of features and targets in one place, with closed-form gradients.
+"""The negative log evidence L of the features and targets of one site, with closed-form gradients.
 
 For one target, with A = σ⁻²ΦᵀΦ + λ⁻²I (rows of Φ are rows of the table) and w̄ = σ⁻²A⁻¹Φᵀy,
 
@@ -6,8 +6,8 @@ For one target, with A = σ⁻²ΦᵀΦ + λ⁻²I (rows of Φ are rows of the t
     ∂L/∂log σ = n − σ⁻²[‖y − Φw̄‖² + tr(A⁻¹ΦᵀΦ)]
     ∂L/∂log λ = M − λ⁻²[‖w̄‖² + tr A⁻¹]
 
-All of it follows from the eigenvalues Λ of the smaller of ΦᵀΦ and ΦΦᵀ, and r = σ²/λ²: a Cholesky
-factor of A is wrong without a warning once Λ/r exceeds the digits of a float64.
+All of this is computed from the eigenvalues Λ of the smaller of ΦᵀΦ and ΦΦᵀ, and r = σ²/λ²: a
+Cholesky factor of A is wrong without a warning if Λ/r exceeds the precision of float64.
 """
 
 import math
@@ -30,21 +30,29 @@ def negative_log_evidence(
     """
     y = targets.unsqueeze(1) if targets.ndim == 1 else targets
     if features.ndim != 2 or y.ndim != 2 or len(features) != len(y):
-        raise WrongShape(f"{tuple(features.shape)} features do not fit {tuple(y.shape)} targets")
+        raise WrongShape(
+            "features must have shape (rows, M) and targets (rows, T), not "
+            f"{tuple(features.shape)} and {tuple(y.shape)}"
+        )
     if len(features) == 0:
-        raise EmptyTable("no rows: the evidence of nothing has no gradient")
+        raise EmptyTable("features has no rows: the evidence needs at least one")
     if log_noise.shape != (y.shape[1],) or log_prior.shape != (y.shape[1],):
-        raise WrongShape(f"log σ and log λ must both be ({y.shape[1]},), one value per target")
-    for name, value in (("features", features), ("targets", y), ("log σ", log_noise)):
+        raise WrongShape(
+            f"log_noise and log_prior must both have shape ({y.shape[1]},), one value per target"
+        )
+    for name, value in (("features", features), ("targets", y), ("log_noise", log_noise)):
         if not torch.isfinite(value).all():
-            raise NotFinite(f"{name} are not finite: check the table, or training has diverged")
+            raise NotFinite(
+                f"{name} contains NaN or infinite values: check the table; if it is finite, "
+                "training has diverged"
+            )
     evaluate: Callable[..., Tensor] = _NegativeLogEvidence.apply
     per_target = zip(y.unbind(1), log_noise, log_prior, strict=True)
     return torch.stack([evaluate(features, *one) for one in per_target]).sum()
 
 
 class _NegativeLogEvidence(torch.autograd.Function):
-    """L of one target; the gradients are computed on the way, from the same factorisation."""
+    """L of one target; its gradients are computed with it, from the same factorisation."""
 
     @staticmethod
     def forward(
@@ -65,8 +73,8 @@ class _NegativeLogEvidence(torch.autograd.Function):
         else:
             weights, smoothed = inverse @ (phi.mT @ y), phi @ inverse
         residual = y - phi @ weights
-        trace = shrinkage.sum() + (columns - len(eigenvalues)) / ratio  # of A⁻¹/σ²
-        # yᵀ(λ²ΦΦᵀ + σ²I)⁻¹y as misfit and size of the weights, a sum of squares.
+        trace = shrinkage.sum() + (columns - len(eigenvalues)) / ratio  # the trace of A⁻¹/σ²
+        # yᵀ(λ²ΦΦᵀ + σ²I)⁻¹y as the misfit plus the size of the weights: a sum of squares.
         quadratic = residual @ residual / noise + weights @ weights / prior
         log_determinant = torch.log1p(eigenvalues / ratio).sum() + rows * noise.log()
         ctx.save_for_backward(

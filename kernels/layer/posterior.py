@@ -1,17 +1,17 @@
-"""The global Bayesian linear layer (004, §2.1): y = φ(x)ᵀw + ε, w ~ N(0, λ²I), ε ~ N(0, σ²).
+"""The global Bayesian linear layer ([FedBNR] §2.1): y = φ(x)ᵀw + ε, w ~ N(0, λ²I), ε ~ N(0, σ²).
 
 With A = σ⁻²S + λ⁻²I the posterior is w ~ N(w̄, A⁻¹), w̄ = σ⁻²A⁻¹b, and a new target is
-N(φᵀw̄, σ² + φᵀA⁻¹φ) (eq. 2.4, 2.6).
+N(φᵀw̄, σ² + φᵀA⁻¹φ) ([FedBNR] eq. 2.4, 2.6).
 
-All of it is computed in the eigenbasis S = QΛQᵀ, where A is diagonal for every σ and λ, so that
-targets with their own σ and λ share one factorisation. Statistics that went through a fixed-point
-sum are rounded, and may be slightly indefinite, which no Cholesky survives. Negative eigenvalues
-become zero, which moves the mean by the order of τ‖w̄‖λ/σ² predictive standard deviations, τ being
-the rounding of S. Where λ²/σ² amplifies rounding beyond one (τλ² ≥ σ²), eigenvalues below τ are
-noise: the data's word along them is dropped, and the posterior there is the prior. Dropping them
-always would cost one to two digits of accuracy in the ordinary case: a direction of small variance
-still carries Φᵀy. The evidence, which must not be fooled into explaining everything by directions
-of no variance, is that of the eigenvectors above τ alone.
+All of this is computed in the eigenbasis S = QΛQᵀ, where A is diagonal for every σ and λ, so that
+targets with different σ and λ share one factorisation. Statistics from a fixed-point sum are
+rounded and may be slightly indefinite, so that a Cholesky factorisation fails. Negative eigenvalues
+are set to 0, which moves the mean by the order of τ‖w̄‖λ/σ² predictive standard deviations, where τ
+is the rounding of S. If λ²/σ² amplifies the rounding beyond 1 (τλ² ≥ σ²), eigenvalues below τ are
+noise: the data along their eigenvectors are ignored, and the posterior there is the prior. Ignoring
+them always would cost one to two digits of accuracy in the ordinary case, because directions of
+small variance still contribute to Φᵀy. The evidence uses only the eigenvalues above τ, because
+directions without variance would otherwise appear to explain everything.
 """
 
 import math
@@ -33,7 +33,7 @@ from kernels.errors import (
 from kernels.layer.local_evidence import negative_log_evidence
 from kernels.layer.statistics import Statistics
 
-# Below zero by more than this and float64's own error, an undeclared rounding is not credible.
+# An eigenvalue below 0 by more than this, the declared rounding and float64's error is refused.
 _UNDECLARED = 2.0**-20
 _EPSILON = torch.finfo(torch.float64).eps
 
@@ -52,14 +52,16 @@ class Hyperparameters:
             value = getattr(self, name)
             if value.ndim != 1 or value.dtype != torch.float64:
                 raise HyperparameterError(
-                    f"{name} must be a float64 tensor of one value per target"
+                    f"{name} must be a one-dimensional float64 tensor, one value per target"
                 )
             if not (torch.isfinite(value).all() and (value > 0).all()):
                 raise HyperparameterError(
                     f"{name} must be positive and finite, not {value.tolist()}"
                 )
         if len(self.noise_variance) != len(self.prior_variance):
-            raise HyperparameterError("σ² and λ² must both have one value per target")
+            raise HyperparameterError(
+                "noise_variance and prior_variance must have the same length, one value per target"
+            )
 
     @classmethod
     def of(cls, *, noise_variance: float, prior_variance: float, targets: int = 1) -> Self:
@@ -72,7 +74,7 @@ class Hyperparameters:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Statistics in the eigenbasis of S: all that evidence and posterior need, for any σ and λ.
+    """Statistics in the eigenbasis of S, sufficient for evidence and posterior at any σ and λ.
 
     eigenvalues: Λ, (M,), not negative. eigenvectors: Q, (M, M). cross: Qᵀb, (M, T).
     rounding: τ, a bound on the error of Λ.
@@ -87,7 +89,7 @@ class Spectrum:
 
     @classmethod
     def of(cls, statistics: Statistics) -> Self:
-        """Factor S, and refuse it where no rounding explains a negative eigenvalue."""
+        """Factor S; refuse it if rounding cannot explain a negative eigenvalue."""
         scatter = (statistics.scatter + statistics.scatter.mT) / 2
         eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
         least, greatest = float(eigenvalues[0]), float(eigenvalues[-1])
@@ -95,9 +97,9 @@ class Spectrum:
         allowed = statistics.rounding + float_error + _UNDECLARED
         if least < -allowed:
             raise NotPositive(
-                f"S has the eigenvalue {least:.3g} where the largest is {greatest:.3g}, below "
-                f"−{allowed:.3g}, which rounding explains: a contribution is wrong, or more was "
-                "subtracted than was ever added"
+                f"S has the eigenvalue {least:.3g} (the largest is {greatest:.3g}), and rounding "
+                f"explains none below −{allowed:.3g}: a contribution is wrong, or rows were "
+                "subtracted that had not been added"
             )
         _check_cross(statistics)
         return cls(
@@ -111,11 +113,11 @@ class Spectrum:
 
     @property
     def resolved(self) -> Tensor:
-        """Say which eigenvalues are more than rounding, (M,)."""
+        """Return which eigenvalues exceed the rounding, (M,) bool."""
         return self.eigenvalues > self.rounding
 
     def _trusted(self, hyperparameters: Hyperparameters) -> tuple[Tensor, Tensor]:
-        """Return Λ and Qᵀb, (M, T), without what is but amplified rounding."""
+        """Return Λ and Qᵀb, (M, T), with 0 where they are only amplified rounding."""
         noise, prior = self._checked(hyperparameters)
         kept = (self.rounding * prior < noise) | self.resolved.unsqueeze(1)
         return self.eigenvalues.unsqueeze(1) * kept, self.cross * kept
@@ -126,13 +128,13 @@ class Spectrum:
         return noise / (self._trusted(hyperparameters)[0] + noise / prior)
 
     def posterior_weights(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Return w̄ = σ⁻²A⁻¹b, (M, T), in the features' own basis."""
+        """Return w̄ = σ⁻²A⁻¹b, (M, T), in the basis of the features."""
         noise, prior = self._checked(hyperparameters)
         eigenvalues, cross = self._trusted(hyperparameters)
         return self.eigenvectors @ (cross / (eigenvalues + noise / prior))
 
     def log_evidence(self, hyperparameters: Hyperparameters) -> Tensor:
-        """Return log p(y | σ, λ) of each target, (T,), its constant included (eq. 2.8, halved).
+        """Return log p(y | σ, λ) of each target, (T,), with its constant ([FedBNR] eq. 2.8 halved).
 
         −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + (yᵀy − Σ (Qᵀb)²/(Λ + σ²/λ²))/σ²].
         """
@@ -147,18 +149,20 @@ class Spectrum:
         targets, given = self.cross.shape[1], len(hyperparameters.noise_variance)
         if given != targets:
             raise HyperparameterError(
-                f"{targets} targets need {targets} values of σ² and λ², not {given}"
+                f"the statistics have {targets} targets: noise_variance and prior_variance must "
+                f"have one value for each, not {given}"
             )
         return hyperparameters.noise_variance, hyperparameters.prior_variance
 
 
 def _check_cross(statistics: Statistics) -> None:
-    """Refuse b where Cauchy and Schwarz do: b_i² ≤ S_ii · yᵀy."""
+    """Refuse b if it violates the Cauchy–Schwarz inequality b_i² ≤ S_ii · yᵀy."""
     diagonal = statistics.scatter.diagonal().unsqueeze(1) + statistics.rounding + _UNDECLARED
     limit = diagonal.clamp_min(0.0) * (statistics.target_squares + _UNDECLARED) * (1 + 1e-6)
     if (statistics.cross**2 > limit + _UNDECLARED).any():
         raise StatisticsError(
-            "b is larger than S and yᵀy allow (b_i² ≤ S_ii·yᵀy): a contribution is wrong"
+            "b is larger than S and yᵀy allow (b_i² ≤ S_ii·yᵀy): a contribution is wrong, sum the "
+            "statistics again"
         )
 
 
@@ -166,8 +170,8 @@ def rounding_of(*, resolution: float, clients: int, features: int) -> float:
     """Return a bound, exceeded with negligible probability, on the spectral norm of S's rounding.
 
     Each of C clients rounds each entry to a multiple of `resolution`, so an entry's error has
-    variance C·resolution²/12, and a symmetric matrix of such entries has spectral norm
-    2√M times their standard deviation: √(C·M/3)·resolution. Twice that is returned.
+    variance C·resolution²/12, and a symmetric matrix of these errors has spectral norm 2√M times
+    their standard deviation: √(C·M/3)·resolution. The bound is twice that.
     """
     return 2 * resolution * math.sqrt(clients * features / 3)
 
@@ -190,8 +194,8 @@ class Prediction:
 class Posterior:
     """The posterior over the linear layer's weights, for each target.
 
-    weights: w̄, (M, T). eigenvectors: of w's covariance, (M, M), which targets share, or (T, M, M)
-    where each has its own (`kernels.noisy.noise_aware`). variances: its eigenvalues, (M, T).
+    weights: w̄, (M, T). eigenvectors: those of w's covariance, (M, M) if all targets share them, or
+    (T, M, M) if they differ (`kernels.noisy.noise_aware`). variances: its eigenvalues, (M, T).
     log_evidence: (T,).
     """
 
@@ -203,7 +207,7 @@ class Posterior:
 
     @classmethod
     def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
-        """Condition on statistics; with none (n = 0) this is the prior."""
+        """Return the posterior given statistics; without rows (n = 0) it is the prior."""
         spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
         return cls(
             spectrum.posterior_weights(hyperparameters),
@@ -232,7 +236,7 @@ class Posterior:
         return (basis * self.variances[:, target]) @ basis.mT
 
     def sample_weights(self, count: int, *, generator: torch.Generator) -> Tensor:
-        """Draw w ~ N(w̄, A⁻¹), (count, M, T); φ(x)ᵀw is then one function at every x."""
+        """Draw w ~ N(w̄, A⁻¹), (count, M, T); each φ(x)ᵀw is one function, consistent over x."""
         shape = (count, *self.weights.shape)
         noise = torch.randn(shape, generator=generator, dtype=torch.float64)
         scaled = self.variances.sqrt() * noise
@@ -243,13 +247,16 @@ class Posterior:
     def log_density(self, features: Tensor, targets: Tensor) -> Tensor:
         """Return the joint log density of new targets (rows, T) under the predictive, (T,).
 
-        With R = ΦA^{-1/2} it is that of N(Φw̄, RRᵀ + σ²I): the evidence of the residuals under a
-        layer on R with a unit prior.
+        With R = ΦA^{-1/2} it is the density of N(Φw̄, RRᵀ + σ²I): the evidence of the residuals
+        under a layer on R with a unit prior.
         """
         phi = self._checked(features)
         y = targets.unsqueeze(1) if targets.ndim == 1 else targets
         if y.shape != (len(phi), self.weights.shape[1]):
-            raise WrongShape(f"targets must be ({len(phi)}, {self.weights.shape[1]})")
+            raise WrongShape(
+                f"targets must have shape ({len(phi)}, {self.weights.shape[1]}), not "
+                f"{tuple(y.shape)}"
+            )
         residuals = y.double() - phi @ self.weights
         log_noise = self.hyperparameters.noise_variance.log() / 2
         densities = [
@@ -274,12 +281,12 @@ class Posterior:
     def _checked(self, features: Tensor) -> Tensor:
         if features.ndim != 2 or features.shape[1] != len(self.weights):
             raise WrongShape(
-                f"features must be (rows, {len(self.weights)}), not {tuple(features.shape)}"
+                f"features must have shape (rows, {len(self.weights)}), not {tuple(features.shape)}"
             )
         if len(features) == 0:
-            raise EmptyTable("no rows to predict")
+            raise EmptyTable("features has no rows: pass at least one to predict")
         phi = features.detach().double()
-        # A sum is finite if its terms are: one pass without a temporary.
+        # A finite sum has finite terms: one pass without a temporary array.
         if not math.isfinite(float(phi.sum())) and not torch.isfinite(phi).all():
-            raise NotFinite("features are not finite: check the table before predicting")
+            raise NotFinite("features contains NaN or infinite values: check the table")
         return phi

@@ -1,10 +1,10 @@
 """σ and λ re-optimised for given statistics: empirical Bayes from one eigendecomposition.
 
-Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target inside clamps. In the eigenbasis
-an evaluation costs O(M), so a grid over both finds the right mode (noise and signal can trade
-places, which leaves a gradient method started from anywhere stuck), and a bounded quasi-Newton
-search with closed-form gradients and Newton's last steps finish it. It costs no communication:
-the statistics have been summed already.
+Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target within bounds. In the eigenbasis an
+evaluation costs O(M), so a grid over both finds the right mode (noise and signal can be mistaken
+for each other, and a gradient method can stop at the wrong mode). A bounded quasi-Newton search
+with closed-form gradients and a few Newton steps then find the optimum. This needs no
+communication: the statistics have already been summed.
 """
 
 from collections.abc import Callable
@@ -26,9 +26,9 @@ _EPSILON = torch.finfo(torch.float64).eps
 
 @dataclass(frozen=True, kw_only=True)
 class RefitOptions:
-    """Where σ and λ may go, on the scale of standardised targets.
+    """The bounds of σ and λ and the prior of λ, on the scale of standardised targets.
 
-    noise_bounds, prior_bounds: least and greatest σ and λ (standard deviations).
+    noise_bounds, prior_bounds: the smallest and largest σ and λ (standard deviations).
     log_prior_mean, log_prior_scale: the prior log λ ~ N(mean, scale²).
     """
 
@@ -42,17 +42,20 @@ class RefitOptions:
             least, most = getattr(self, name)
             if not (0 < least < most < np.inf):
                 raise HyperparameterError(
-                    f"{name} must satisfy 0 < least < most, not {least}, {most}"
+                    f"{name} must be two finite numbers with 0 < least < most, not {least}, {most}"
                 )
         if not (0 < self.log_prior_scale < np.inf and np.isfinite(self.log_prior_mean)):
-            raise HyperparameterError("the prior on log λ needs a finite mean and a positive scale")
+            raise HyperparameterError(
+                "log_prior_mean must be finite and log_prior_scale positive and finite, not "
+                f"{self.log_prior_mean} and {self.log_prior_scale}"
+            )
 
 
 def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> Hyperparameters:
     """Return the best σ² and λ² of each target."""
     options = options or RefitOptions()
     if spectrum.count == 0:
-        raise EmptyTable("no rows: σ and λ cannot be told from nothing")
+        raise EmptyTable("the statistics have no rows: fitting σ and λ needs at least one")
     found = [_refit_one(spectrum, target, options) for target in range(spectrum.cross.shape[1])]
     noise, prior = torch.tensor(found, dtype=torch.float64).mT.contiguous()
     return Hyperparameters((2 * noise).exp(), (2 * prior).exp())
@@ -60,9 +63,9 @@ def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> Hyperparam
 
 def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[float, float]:
     eigenvalues = spectrum.eigenvalues.numpy()
-    # A direction of no variance would explain any b for a small enough σ, so b counts by how far
-    # its eigenvalue stands out of the rounding: smoothly, because a threshold that an eigenvalue
-    # crosses with the last bit would be a jump that training amplifies.
+    # A direction without variance would explain any b for a small enough σ, so b is weighted by how
+    # far its eigenvalue exceeds the rounding. The weight is smooth: at a threshold, the last bit of
+    # an eigenvalue could cause a jump, which training would amplify.
     float_error = 8 * len(eigenvalues) * _EPSILON * float(eigenvalues.max())
     floor = max(spectrum.rounding, float_error, np.finfo(np.float64).tiny)
     squares = spectrum.cross[:, target].numpy() ** 2 * eigenvalues / (eigenvalues + floor)
@@ -74,7 +77,7 @@ def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[
         """Return the negative log posterior and its derivatives in log σ and log λ."""
         noise, prior = np.exp(2 * log_noise)[..., None], np.exp(2 * log_prior)[..., None]
         variances = 1 / (eigenvalues / noise + 1 / prior)
-        signal = eigenvalues * variances / noise  # the share of each direction that data decides
+        signal = eigenvalues * variances / noise  # how far the data determine each direction
         weights = squares * (variances / noise) ** 2  # w̄² in the eigenbasis
         explained = (squares * variances).sum(-1) / noise[..., 0] ** 2
         misfit = total / noise[..., 0] - explained - weights.sum(-1) / prior[..., 0]
@@ -118,9 +121,9 @@ def _polished(
     point: NDArray[np.float64],
     bounds: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Take Newton's steps to where the gradient vanishes, along coordinates inside their bounds.
+    """Take Newton steps to the zero of the gradient, along coordinates inside their bounds.
 
-    A search that compares values knows the optimum to half of float64's digits only, and where it
+    A search that compares values finds the optimum to only half of float64's digits, and where it
     stops depends on the last bit of its input; federated training would amplify that.
     """
     for _ in range(_NEWTON_STEPS):

@@ -1,7 +1,7 @@
-"""What the Bayesian linear layer needs of a table, and all it needs: S, b, yᵀy and n.
+"""The sufficient statistics of the Bayesian linear layer: S, b, yᵀy and n.
 
-S = Σ φφᵀ, b = Σ φy, yᵀy = Σ y², n = Σ 1 over rows: additive, so those of any split of a table add
-up to the pooled ones, and rows can be taken out again by subtraction. Targets share S.
+S = Σ φφᵀ, b = Σ φy, yᵀy = Σ y², n = Σ 1 over rows: additive, so those of the parts of a table add
+up to those of the whole table, and rows can be removed again by subtraction. Targets share S.
 """
 
 import math
@@ -20,15 +20,15 @@ from kernels.tables.chunks import CHUNK_ROWS
 
 _EPSILON = torch.finfo(torch.float64).eps
 _NOTHING = 2.0**-30
-"""A sum of squared standardised targets this small is no row's."""
+"""A sum of squared standardised targets below this is rounding, not a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """Standard deviations of the Gaussian noise that statistics were released with.
+    """Standard deviations of the Gaussian noise in released statistics.
 
-    scatter: s, of each diagonal element of S; off the diagonal s/√2, and S stays symmetric.
-    cross, target_squares: of each element of b and of yᵀy. count: of n.
+    scatter: s, for each diagonal element of S; s/√2 off the diagonal, where S stays symmetric.
+    cross, target_squares: for each element of b and of yᵀy. count: for n.
     """
 
     STORED_AS: ClassVar[str] = "statistics.noise"
@@ -41,7 +41,10 @@ class Noise:
     def __post_init__(self) -> None:
         for name, deviation in vars(self).items():
             if not (is_number(deviation) and deviation > 0):
-                raise StatisticsError(f"the noise of {name} is a positive number, or there is none")
+                raise StatisticsError(
+                    f"noise.{name} must be a positive finite number, not {deviation!r:.40}; "
+                    "statistics without noise have noise=None"
+                )
 
     def __add__(self, other: "Noise") -> "Noise":
         return Noise(
@@ -56,12 +59,12 @@ class Statistics:
     scatter: S, (M, M), symmetric.
     cross: b, (M, T), a column per target.
     target_squares: yᵀy, (T,).
-    count: n. Not negative; a difference of tables may have fewer rows than features.
-    rounding: a bound on the spectral norm of S's error, 0 for statistics that were never rounded;
-        it adds up, whatever is done with the statistics, and a difference adds float64's own.
-    noise: with differential privacy, what was added to them. S need not be positive then, and n is
-        an estimate; `kernels.noisy.realisable` repairs S, and `kernels.noisy.noise_aware` has the
-        posterior.
+    count: n ≥ 0; a difference of tables may have fewer rows than features.
+    rounding: a bound on the spectral norm of S's error, 0 for statistics that were never rounded.
+        Both sums and differences add their roundings; a difference also adds that of float64.
+    noise: with differential privacy, the noise added to them. Then S need not be positive, and n is
+        an estimate; `kernels.noisy.realisable` repairs S, and `kernels.noisy.noise_aware` computes
+        the posterior.
     """
 
     STORED_AS: ClassVar[str] = "statistics"
@@ -75,39 +78,52 @@ class Statistics:
 
     def __post_init__(self) -> None:
         if self.scatter.ndim != 2 or self.cross.ndim != 2 or 0 in self.cross.shape:
-            raise WrongShape("S and b are matrices of at least one feature and one target")
+            raise WrongShape(
+                "scatter and cross must be matrices for at least one feature and one target"
+            )
         features, targets = self.features, self.targets
         if self.scatter.shape != (features, features):
-            raise WrongShape(f"S must be square, not {tuple(self.scatter.shape)}")
+            raise WrongShape(f"scatter must be square, not {tuple(self.scatter.shape)}")
         if self.cross.shape != (features, targets) or self.target_squares.shape != (targets,):
             raise WrongShape(
-                f"with {features} features b must be ({features}, targets) and yᵀy (targets,), "
-                f"not {tuple(self.cross.shape)} and {tuple(self.target_squares.shape)}"
+                f"with {features} features, cross must have shape ({features}, targets) and "
+                f"target_squares (targets,), not {tuple(self.cross.shape)} and "
+                f"{tuple(self.target_squares.shape)}"
             )
         for name in ("scatter", "cross", "target_squares"):
             value = getattr(self, name)
             if value.dtype != torch.float64:
-                raise StatisticsError(f"{name} must be float64, not {value.dtype}: sums need it")
-            # A sum is finite if its terms are (and overflows only where they are useless).
+                raise StatisticsError(f"{name} must be float64, not {value.dtype}")
+            # A finite sum has finite terms (and it overflows only if they are too large to use).
             if not math.isfinite(float(value.sum())):
                 raise NotFinite(
-                    f"{name} is not finite: the features overflow, or a table had NaN cells"
+                    f"{name} contains NaN or infinite values: the features overflow, or a table "
+                    "has NaN cells"
                 )
         if (self.target_squares < 0).any():
-            raise StatisticsError("yᵀy is negative: more was subtracted than was ever added")
+            raise StatisticsError(
+                "target_squares is negative: rows were subtracted that had not been added"
+            )
         if type(self.count) is not int or self.count < 0:
-            raise StatisticsError(f"n is a count of rows, not {self.count}: was more subtracted?")
+            raise StatisticsError(
+                f"count must be an integer of at least 0, not {self.count}: if it is negative, "
+                "rows were subtracted that had not been added"
+            )
         if not (math.isfinite(self.rounding) and self.rounding >= 0):
-            raise StatisticsError(f"a rounding is finite and not negative, not {self.rounding}")
+            raise StatisticsError(
+                f"rounding must be a finite number of at least 0, not {self.rounding}"
+            )
         if not (self.noise is None or isinstance(self.noise, Noise)):
-            raise StatisticsError("the noise of statistics is a Noise, or None")
+            raise StatisticsError(
+                f"statistics.noise must be a Noise or None, not {type(self.noise).__name__}"
+            )
         if not torch.equal(self.scatter, self.scatter.mT):
             scale = float(self.scatter.diagonal().abs().max())
             asymmetry = float((self.scatter - self.scatter.mT).abs().max())
             if asymmetry > 1e-9 * scale + 2 * self.rounding:
                 raise NotSymmetric(
-                    f"S differs from its transpose by up to {asymmetry:.3g} at a scale of "
-                    f"{scale:.3g}: it is no sum of φφᵀ"
+                    f"scatter must be symmetric; it differs from its transpose by up to "
+                    f"{asymmetry:.3g}, at a scale of {scale:.3g}"
                 )
 
     @property
@@ -122,7 +138,7 @@ class Statistics:
 
     @classmethod
     def zero(cls, *, features: int, targets: int = 1) -> Self:
-        """Return the statistics of no rows."""
+        """Return the statistics of an empty table."""
         return cls(
             torch.zeros(features, features, dtype=torch.float64),
             torch.zeros(features, targets, dtype=torch.float64),
@@ -132,16 +148,18 @@ class Statistics:
 
     @classmethod
     def of_features(cls, features: Tensor, targets: Tensor) -> Self:
-        """Sum over rows of features (n, M) and targets (n,) or (n, T)."""
+        """Return the sums over rows of features (n, M) and targets (n,) or (n, T)."""
         return cls.of_chunks([(features, targets)])
 
     @classmethod
     def of_table(
         cls, kernel: URK, x: Tensor, targets: Tensor, *, chunk_rows: int = CHUNK_ROWS
     ) -> Self:
-        """Sum over the rows of a table; features exist for `chunk_rows` rows at a time only."""
+        """Return the sums over a table's rows, computing features `chunk_rows` rows at a time."""
         if len(x) != len(targets):
-            raise WrongShape(f"{len(x)} rows of x but {len(targets)} of targets")
+            raise WrongShape(
+                f"x and targets must have the same number of rows, not {len(x)} and {len(targets)}"
+            )
         if len(x) == 0:
             columns = 1 if targets.ndim == 1 else targets.shape[1]
             return cls.zero(features=kernel.spec.features, targets=columns)
@@ -152,26 +170,26 @@ class Statistics:
 
     @classmethod
     def of_chunks(cls, chunks: Iterable[tuple[Tensor, Tensor]]) -> Self:
-        """Sum over a stream of (features, targets), in the memory of one chunk."""
+        """Return the sums over a stream of (features, targets), in the memory of one chunk."""
         scatter: Tensor | None = None
         cross = target_squares = torch.empty(0)
         count = 0
         for features, targets in chunks:
             phi, y = _checked_chunk(features, targets)
             if scatter is None:
-                # Stored transposed: BLAS wants columns, and the upper triangle suffices.
+                # Stored transposed: BLAS needs column-major order, and one triangle suffices.
                 scatter = torch.zeros(phi.shape[1], phi.shape[1], dtype=torch.float64)
                 cross = torch.zeros(phi.shape[1], y.shape[1], dtype=torch.float64)
                 target_squares = torch.zeros(y.shape[1], dtype=torch.float64)
             if phi.shape[1] != len(scatter) or y.shape[1] != cross.shape[1]:
-                raise WrongShape("chunks of one table differ in their number of columns")
+                raise WrongShape("all chunks of a table must have the same number of columns")
             dsyrk(1.0, phi.mT.numpy(), beta=1.0, c=scatter.mT.numpy(), overwrite_c=1)
             cross += phi.mT @ y
             target_squares += (y * y).sum(0)
             count += len(y)
         if scatter is None:
-            raise EmptyTable("no chunk of rows: use Statistics.zero for an empty table")
-        # dsyrk wrote the upper triangle of the column-major view, the lower one of ours.
+            raise EmptyTable("there are no chunks: use Statistics.zero for an empty table")
+        # dsyrk wrote the upper triangle of the column-major view, which is our lower triangle.
         scatter = scatter + scatter.mT
         scatter.diagonal().div_(2)
         return cls(scatter, cross, target_squares, count)
@@ -189,7 +207,7 @@ class Statistics:
 
     def __sub__(self, other: Self) -> Self:
         self._check_compatible(other)
-        # What is left of equal numbers is the rounding of float64, and may be below zero.
+        # The difference of equal numbers is float64's rounding, and may be below 0.
         rounding = self.features * _EPSILON * float(self.scatter.diagonal().abs().max())
         squares = self.target_squares - other.target_squares
         squares = squares.masked_fill((squares < 0) & (squares > -_NOTHING), 0.0)
@@ -205,8 +223,9 @@ class Statistics:
     def _check_compatible(self, other: Self) -> None:
         if (self.features, self.targets) != (other.features, other.targets):
             raise WrongShape(
-                f"statistics of {self.features} features and {self.targets} targets do not add to "
-                f"{other.features} and {other.targets}: they are of different kernels or schemas"
+                f"statistics of {self.features} features and {self.targets} targets cannot be "
+                f"combined with those of {other.features} and {other.targets}: use the same kernel "
+                "and schema at all sites"
             )
 
 
@@ -218,7 +237,7 @@ def added(one: Noise | None, other: Noise | None) -> Noise | None:
 def _checked_chunk(features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     if features.ndim != 2 or targets.ndim not in (1, 2) or len(features) != len(targets):
         raise WrongShape(
-            f"features must be (rows, M) and targets (rows,) or (rows, T), "
+            "features must have shape (rows, M) and targets (rows,) or (rows, T), "
             f"not {tuple(features.shape)} and {tuple(targets.shape)}"
         )
     y = targets.unsqueeze(1) if targets.ndim == 1 else targets

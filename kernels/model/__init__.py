@@ -1,1 +1,1 @@
-"""What a program builds, how it predicts and how it is stored; imports nothing of `rounds`."""
+"""The model that a program builds, its predictions and its storage; imports nothing of `rounds`."""

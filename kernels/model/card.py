@@ -1,9 +1,10 @@
-"""The card of a model: what a person or a program should know of it without loading it.
+"""The card of a model: what a person or a program should know about it without loading it.
 
-Pure data, JSON, versioned. It names the bytes that it belongs to by their SHA-256, and the model's
-id is a hash of its own canonical text: one id fixes both, to the last bit (floats keep theirs in
-JSON). A card that is read is not trusted: it has exactly the fields of `Card` and of its sections,
-each of its type, or it is refused. What it says of quality and privacy is the coordinator's word.
+Pure data, JSON, versioned. It identifies its model's bytes by their SHA-256, and the model's id is
+a hash of the card's canonical text: one id determines both, to the last bit (floats keep every bit
+in JSON). A card that is read is not trusted: it is refused unless it has exactly the fields of
+`Card` and of its sections, each with its type. Its statements about quality and privacy are claims
+of the coordinator, which cannot be verified from the card.
 """
 
 import hashlib
@@ -21,20 +22,20 @@ from kernels.tables.schema import Schema
 from kernels.tables.standardiser import Standardiser
 
 ID_DIGITS = 32
-"""Hexadecimal digits of a model's id: no second model with a given id is found in 2¹²⁸ tries."""
+"""Hexadecimal digits of a model's id: finding a second model with the same id takes 2¹²⁸ tries."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Card:
-    """All that is said of a model.
+    """The description of a model.
 
-    created: when, ISO 8601 with its offset. veilgp: the version that wrote it.
+    created: the time, ISO 8601 with an offset. veilgp: the version that wrote the card.
     artifact: SHA-256 of the model's bytes, in hex. parent: the id of the model it started from.
     program: the text of the program that made it, and its SHA-256.
-    members: hospitals. sums: how many secure sums. rows: training rows in all.
-    methods: those that it predicts by, its default first.
+    members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
+    methods: its prediction methods, the default first.
     """
 
     created: str
@@ -60,13 +61,15 @@ class Card:
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):
-            raise ArtifactError("a card names its model's bytes by a SHA-256 of 64 hex digits")
+            raise ArtifactError("the card's artifact must be a SHA-256 of 64 hex digits")
         if not _is_time(self.created):
-            raise ArtifactError("a card was created at a time in ISO 8601, with its offset")
+            raise ArtifactError("the card's created must be a time in ISO 8601 with an offset")
         if digest(self.program.encode(errors="replace")) != self.program_digest:
-            raise DamagedArtifact("the card's program is not the one that its digest is of")
+            raise DamagedArtifact(
+                "the card's program does not match its program_digest: fetch the model again"
+            )
         if not self.methods:
-            raise ArtifactError("a card names at least one method that its model predicts by")
+            raise ArtifactError("the card's methods must list at least one method")
         names = [target.name for target in self.schema.targets]
         evaluation = self.evaluation
         lists: list[Any] = [self.layer, self.recalibration]
@@ -75,15 +78,19 @@ class Card:
             lists += [each.quality for each in evaluation.students]
             judged = [each.method for each in evaluation.students]
             if [each.method for each in self.methods if each.ensemble] != judged and judged:
-                raise ArtifactError("a card judges every student of its model once, in order")
+                raise ArtifactError(
+                    "the card's evaluation.students must list every distilled method once, in order"
+                )
         if any(each is not None and [own.name for own in each] != names for each in lists):
-            raise ArtifactError("a card describes each target of its schema once, in order")
+            raise ArtifactError("a card must describe each target of its schema once, in order")
         if evaluation and evaluation.conformal and len(evaluation.conformal) != len(names):
-            raise ArtifactError("a card has one conformal curve for each target of its schema")
+            raise ArtifactError(
+                "the card's evaluation.conformal must have one curve for each target of its schema"
+            )
 
     @property
     def id(self) -> str:
-        """The model's id: a hash of the card, and by the card's `artifact` of the bytes."""
+        """The model's id: a hash of the card, which includes the hash of the bytes (`artifact`)."""
         return digest(self.to_json().encode())[:ID_DIGITS]
 
     def to_plain(self) -> dict[str, Any]:
@@ -92,16 +99,16 @@ class Card:
         return {"format": self.FORMAT, "version": self.VERSION, **plain}
 
     def to_json(self) -> str:
-        """Return the one canonical JSON form."""
+        """Return the canonical JSON."""
         return encode_json(self.to_plain())
 
     @classmethod
     def from_plain(cls, plain: object) -> Self:
-        """Read a card that came as a JSON object; it is not trusted."""
+        """Read a card from a JSON object, which is not trusted."""
         try:
             text = encode_json(plain)
         except (TypeError, ValueError, RecursionError) as problem:
-            raise ArtifactError("the card is not an object of JSON's own types") from problem
+            raise ArtifactError("the card must be a JSON object") from problem
         return cls.from_json(text)
 
     @classmethod
@@ -110,7 +117,10 @@ class Card:
         wrong: list[str] = []
         plain = parse_json(text, "the card", wrong)
         if wrong or not isinstance(plain, dict) or plain.pop("format", None) != cls.FORMAT:
-            raise ArtifactError("; ".join(wrong) or "this is not the card of a veilgp model")
+            raise ArtifactError(
+                "; ".join(wrong)
+                or f"this is not the card of a veilgp model: its format must be {cls.FORMAT!r}"
+            )
         _check_version(plain.pop("version", None), cls.VERSION)
         card: Self = from_plain(cls, plain, "the card")
         return card
@@ -123,16 +133,16 @@ def digest(data: bytes) -> str:
 
 def _check_version(version: object, here: int) -> None:
     if type(version) is not int:
-        raise ArtifactError("the card does not say which version of the format it has")
+        raise ArtifactError("the card's version must be an integer")
     if version > here:
         raise NewerArtifact(
-            f"this model has format {version}, and the last that this veilgp reads is {here}: "
+            f"this model has format version {version}, and this version of veilgp reads {here}: "
             "upgrade veilgp on this machine"
         )
     if version < here:
         raise OlderArtifact(
-            f"this model has format {version}, and this veilgp reads {here}: upgrade veilgp at "
-            "the coordinator, and fetch the model again"
+            f"this model has format version {version}, and this version of veilgp reads {here}: "
+            "upgrade veilgp at the coordinator, and fetch the model again"
         )
 
 

@@ -15,17 +15,17 @@ from kernels.scores.metrics import LEVELS, Scores
 from kernels.tables.schema import Schema
 
 DISTILLED = "distilled"
-"""An ensemble that is served by a student of what all sites said together."""
+"""An ensemble that is served by a student network of all sites' combined predictions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Privacy:
-    """How the hospitals' numbers were protected, and what that leaves open.
+    """How the hospitals' numbers were protected, and what was not protected.
 
-    unit: whose presence a guarantee is about, "patient" or "row".
-    epsilon, delta: what the session had spent on any one unit; None without differential privacy.
+    unit: what the guarantee protects the presence of, "patient" or "row".
+    epsilon, delta: the session's privacy loss for any one unit; None without differential privacy.
     meaning: the same in words.
-    mechanism, releases: what noise was added to how many sums of the session so far.
+    mechanism, releases: the noise that was added, and to how many sums of the session so far.
     """
 
     differential_privacy: bool
@@ -40,11 +40,17 @@ class Privacy:
 
     def __post_init__(self) -> None:
         if self.unit not in ("patient", "row"):
-            raise ArtifactError("a card's unit of privacy is patient or row")
+            raise ArtifactError("the card's privacy.unit must be 'patient' or 'row'")
         if {self.epsilon is not None, self.delta is not None} != {self.differential_privacy}:
-            raise ArtifactError("a card has ε and δ with differential privacy, and only then")
+            raise ArtifactError(
+                "the card must have privacy.epsilon and privacy.delta with differential privacy, "
+                "and only then"
+            )
         if not self.differential_privacy and (self.mechanism or self.releases is not None):
-            raise ArtifactError("a card has noise with differential privacy, and only then")
+            raise ArtifactError(
+                "the card must have privacy.mechanism and privacy.releases only with differential "
+                "privacy"
+            )
 
     @classmethod
     def of(
@@ -58,7 +64,7 @@ class Privacy:
         mechanism: str | None = None,
         releases: int | None = None,
     ) -> Self:
-        """Describe a session's terms; without ε and δ it had no differential privacy."""
+        """Return the description of a session's terms; no ε and δ means no differential privacy."""
         unit = "row" if schema.patient is None else "patient"
         meaning = explained(unit, min_cohort, max_colluders, epsilon, delta)
         return cls(
@@ -77,7 +83,7 @@ class Privacy:
 def explained(
     unit: str, min_cohort: int, max_colluders: int, epsilon: float | None, delta: float | None
 ) -> str:
-    """Say in words what terms promise and what they leave open."""
+    """Return in words what the terms guarantee and what they do not."""
     colluding = f"even if it colluded with up to {max_colluders} of them"
     sums = (
         f"The coordinator saw sums over at least {min_cohort} hospitals and no hospital's own "
@@ -86,23 +92,25 @@ def explained(
     if epsilon is None or delta is None:
         return (
             f"{sums} There was no differential privacy: the sums and this model are exact, so "
-            f"whoever knows enough of all other {unit}s may learn of one {unit} from them."
+            f"someone who knows enough about all other {unit}s can learn about one {unit} from "
+            "them."
         )
     return (
-        f"{sums} Noise was added, enough if {min_cohort - max_colluders} of them add theirs: "
-        f"whether any one {unit} was in the tables changes the probability of any outcome by a "
-        f"factor of at most e^{epsilon:.4g}, except with probability {delta:g}."
+        f"{sums} Noise was added, and it is sufficient if at least {min_cohort - max_colluders} "
+        f"hospitals add theirs: the presence of any one {unit} in the tables changes the "
+        f"probability of any outcome by a factor of at most e^{epsilon:.4g}, except with "
+        f"probability {delta:g}."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Served:
-    """A method that the model predicts by.
+    """A prediction method of the model.
 
-    ensemble: where many sites' predictions are made into one, how they are served: "distilled", by
-    a student network. None for `fedbnr`, which is no ensemble.
-    divergence: of a student, KL(teacher ‖ student) at the public rows in nats, all targets added.
-    beta: of `beta`, each target's, from 0, the mixture, to 1, the product.
+    ensemble: how the combined predictions of many sites are served: "distilled", by a student
+    network. None for `fedbnr`, which is not an ensemble.
+    divergence: of a student, KL(teacher ‖ student) at the public rows in nats, summed over targets.
+    beta: for the method `beta`, one value per target, from 0 (the mixture) to 1 (the product).
     """
 
     method: str
@@ -112,11 +120,14 @@ class Served:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS or self.ensemble not in (None, DISTILLED):
-            raise ArtifactError(f"a card has methods of {', '.join(METHODS)}, or {DISTILLED} ones")
+            raise ArtifactError(
+                f"a method of a card must be one of {', '.join(METHODS)}, and its ensemble "
+                f"{DISTILLED} or null"
+            )
 
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
-        """Describe every method that a model has."""
+        """Return the description of every method of a model."""
         return tuple(
             cls(method=each) if each == FEDBNR else cls._student(model, Method(each))
             for each in methods_of(model)
@@ -136,7 +147,7 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """One target of the linear layer: σ², λ² and the log evidence of all training rows."""
+    """The linear layer of one target: σ², λ² and the log evidence of all training rows."""
 
     name: str
     noise_variance: float
@@ -145,7 +156,7 @@ class Layer:
 
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
-        """Describe every target."""
+        """Return the description of every target."""
         found = known(model.hyperparameters, "linear")
         columns = found.noise_variance, found.prior_variance, model.posterior.log_evidence
         return tuple(
@@ -158,9 +169,9 @@ class Layer:
 
 @dataclass(frozen=True, kw_only=True)
 class Law:
-    """One target's law of residuals, from held-out rows: Student's t, or Gaussian without ν.
+    """One target's law of residuals, from held-out rows: Student's t, or Gaussian if ν is None.
 
-    fitted: False where the rows were too few, and N(μ, v) stands as it is.
+    fitted: False if there were too few rows, and N(μ, v) is used unchanged.
     """
 
     name: str
@@ -171,7 +182,7 @@ class Law:
 
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...] | None:
-        """Describe every target; None if the program had no recalibration."""
+        """Return the description of every target; None if the program had no recalibration."""
         if model.recalibration is None:
             return None
         return tuple(
@@ -206,7 +217,7 @@ class Quality:
 
     @classmethod
     def of(cls, scores: Scores, model: Model) -> tuple[Self, ...]:
-        """Describe every target."""
+        """Return the scores of every target."""
         scores = in_units(scores, known(model.standardiser, "moments"))
         numbers = ("rmse", "nll", "crps", "ece", "mce", "brier")
         columns = {name: getattr(scores, name)().tolist() for name in numbers}
@@ -224,7 +235,7 @@ class Quality:
 
 @dataclass(frozen=True, kw_only=True)
 class StudentQuality:
-    """Each target's scores by one of the model's further methods."""
+    """Each target's scores for one of the model's other methods."""
 
     method: str
     quality: tuple[Quality, ...]
@@ -232,10 +243,10 @@ class StudentQuality:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """Scores on held-out rows: of N(μ, v), and of the recalibrated law where there is one.
+    """Scores on held-out rows: of N(μ, v), and of the recalibrated law if there is one.
 
     conformal: for each target, the share of rows inside their conformal intervals at each level.
-    students: of the model's further methods, on the same rows.
+    students: scores of the model's other methods, on the same rows.
     """
 
     part: str
@@ -248,15 +259,18 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         if self.levels != LEVELS:
-            raise ArtifactError("a card's calibration curve is at the levels 0.05, 0.10 … 0.95")
+            raise ArtifactError("the card's evaluation.levels must be 0.05, 0.10 … 0.95")
         if self.rows < 1:
-            raise ArtifactError("a card has an evaluation only where a row was held out for it")
+            raise ArtifactError(
+                f"the card's evaluation.rows must be at least 1, not {self.rows}: without "
+                "held-out rows, evaluation is null"
+            )
         for curve in self.conformal or ():
             _check_curve(curve)
 
     @classmethod
     def of(cls, model: Model) -> Self | None:
-        """Describe a model's scores; None if it has none, or there was no row to have any of."""
+        """Return a model's scores; None if it has none, or if no rows were held out."""
         scores = model.scores
         if scores is None or not bool((scores.gaussian.rows >= 0.5).all()):
             return None
@@ -279,4 +293,4 @@ class Evaluation:
 
 def _check_curve(curve: tuple[float, ...]) -> None:
     if len(curve) != len(LEVELS):
-        raise ArtifactError(f"a curve of a card has {len(LEVELS)} numbers, not {len(curve)}")
+        raise ArtifactError(f"a curve of a card must have {len(LEVELS)} numbers, not {len(curve)}")

@@ -1,10 +1,10 @@
-"""The methods that a model predicts by, under the names that users have for them.
+"""The prediction methods of a model, by the names that users know.
 
-    fedbnr                              the global Bayesian linear layer, recalibrated where the
-                                        program says so
+    fedbnr                              the global Bayesian linear layer, recalibrated if the
+                                        program has that stage
     product, mixture, beta, gpoe, rbcm  a student of the sites' committee (`distilled.Method`)
 
-Which of them a model has follows from its parts: nobody has to say it a second time.
+The methods of a model follow from its parts, and are not stored separately.
 """
 
 from kernels.ensembles.distilled import Method
@@ -13,11 +13,11 @@ from kernels.model.model import Model, known
 
 FEDBNR = "fedbnr"
 METHODS: tuple[str, ...] = (FEDBNR, *(method.value for method in Method))
-"""All that there are, in the order in which they are listed everywhere."""
+"""All methods, in the order in which they are always listed."""
 
 
 def methods_of(model: Model) -> tuple[str, ...]:
-    """Give the methods that a model has, its default first."""
+    """Return the methods of a model, its default first."""
     students = model.distilled.students if model.distilled is not None else ()
     found = {student.method.value for student in students}
     if model.statistics is not None:
@@ -26,7 +26,7 @@ def methods_of(model: Model) -> tuple[str, ...]:
 
 
 def method_for(model: Model, name: str | None) -> str:
-    """Give the method of a name, by default the model's first, or say which there are."""
+    """Return the named method, by default the model's first; refuse one that it does not have."""
     there = methods_of(model)
     if not there:
         known(model.statistics, "linear")
@@ -34,17 +34,18 @@ def method_for(model: Model, name: str | None) -> str:
         return there[0]
     if name not in there:
         raise UnknownMethod(
-            f"this model does not predict by the method {name!r:.40}; it has {', '.join(there)}"
+            f"this model does not have the method {name!r:.40}; its methods are: {', '.join(there)}"
         )
     return name
 
 
 def committee_method(name: str | None) -> str:
-    """Give the method of a name by which many sites' predictions become one, by default product."""
+    """Return the named method of combining the sites' predictions, by default `product`."""
     if name is None:
         return Method.PRODUCT.value
     if name not in tuple(Method):
         raise UnknownMethod(
-            f"an ensemble does not predict by the method {name!r:.40}; it has {', '.join(Method)}"
+            f"an ensemble does not have the method {name!r:.40}; its methods are: "
+            f"{', '.join(Method)}"
         )
     return name

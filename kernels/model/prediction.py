@@ -1,22 +1,23 @@
 """Predictions of a finished model, in the targets' units.
 
-N(μ, v) with v = φᵀA⁻¹φ + σ² is what the linear layer predicts. Recalibration replaces it by the law
-μ + s√v·t_ν, whose variance is v·s²ν/(ν − 2): latent and noise variance are both scaled by that
-factor, so that their sum is the variance of the calibrated predictive distribution. Three kinds of
-central intervals, at any level:
+The linear layer predicts N(μ, v) with v = φᵀA⁻¹φ + σ². Recalibration replaces it by the law
+μ + s√v·t_ν, whose variance is v·s²ν/(ν − 2): latent and noise variance are both scaled by this
+factor, so that their sum is the variance of the calibrated predictive distribution. There are three
+kinds of central intervals, at any level:
 
-    gaussian     of N(μ, v), the model's own word, not recalibrated
+    gaussian     of N(μ, v), the model's own distribution, not recalibrated
     student_t    of the calibrated law
-    conformal    μ ± q√v, inside with at least the level's probability whatever the law of residuals
+    conformal    μ ± q√v, which contains a new row with at least the level's probability, for any
+                 law of residuals
 
-A recalibration of few rows is N(μ, v) as it is (`Recalibration.fitted` is None), and its conformal
-intervals are infinite at levels that so few rows cannot promise.
+With few rows, recalibration leaves N(μ, v) unchanged (`Recalibration.fitted` is None), and its
+conformal intervals are infinite at levels that so few rows cannot guarantee.
 
-The other methods (`methods`) are students of the sites' committee: N(μ, v) as the committee would
-say it, with v the variance of a new observation. It has in it what the sites do not know, how far
-they are apart where the method counts that, and their noise, and no student can tell one from the
-other. Recalibration is of the linear layer's residuals, so a student's word stands as it is: its
-intervals are gaussian ones.
+The other methods (`methods`) are students of the sites' committee: they predict the committee's
+N(μ, v), where v is the variance of a new observation. It includes the sites' uncertainty, their
+disagreement (if the method counts it) and their noise, and a student cannot separate these.
+Recalibration uses the residuals of the linear layer, so it does not apply to students: their
+intervals are gaussian.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -41,18 +42,18 @@ from kernels.tables.schema import Target
 INTERVAL_KINDS = "conformal", "student_t", "gaussian"
 
 Committee = Callable[[Method, Tensor], Gaussian]
-"""Predicts standardised targets, (n, T), from standardised features (n, p)."""
+"""A function that predicts standardised targets, (n, T), from standardised features (n, p)."""
 
 
 class Interval(NamedTuple):
-    """Both ends for each row and target, (n, T), in units; conformal ones may be infinite."""
+    """Both ends for each row and target, (n, T), in units; a conformal end may be infinite."""
 
     lower: Tensor
     upper: Tensor
 
 
 class Divided(NamedTuple):
-    """A variance in its two parts, in units: of what is not known, (n, T), and of noise, (T,)."""
+    """The two parts of a variance, in units: latent uncertainty, (n, T), and noise, (T,)."""
 
     latent: Tensor
     noise: Tensor
@@ -60,13 +61,13 @@ class Divided(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions:
-    """n predictions of T targets in their units; its repr shows none.
+    """n predictions of T targets in their units; the repr shows none.
 
-    mean, variance: (n, T), of a new observation; `fedbnr`'s are of the calibrated law.
-    divided: the variance in its parts; None where the method has it as one.
-    extrapolates: (n,) bool, a numeric cell of the row is outside the schema's bounds.
-    recalibration: one for each target, or None where the program had no such stage, or the method
-    has none.
+    mean, variance: (n, T), of a new observation; those of `fedbnr` are of the calibrated law.
+    divided: the two parts of the variance; None if the method has a single variance.
+    extrapolates: (n,) bool, whether a numeric cell of the row is outside the schema's bounds.
+    recalibration: one for each target; None if the program has no recalibration stage, or if it
+    does not apply to the method.
     """
 
     targets: tuple[Target, ...]
@@ -79,25 +80,25 @@ class Predictions:
 
     @property
     def latent_variance(self) -> Tensor:
-        """What of the variance is not noise, (n, T)."""
+        """The part of the variance that is not noise, (n, T)."""
         return self._divided().latent
 
     @property
     def noise_variance(self) -> Tensor:
-        """What of the variance is noise, (T,), the same for every row."""
+        """The part of the variance that is noise, (T,), the same for every row."""
         return self._divided().noise
 
     @property
     def interval_kind(self) -> str:
-        """The kind of interval that is meant where none is named."""
+        """The default kind of interval."""
         return "conformal" if self.method == FEDBNR else "gaussian"
 
     def interval(self, level: float, kind: str | None = None) -> Interval:
-        """Return the interval of a kind that is given by name, one of `INTERVAL_KINDS`."""
+        """Return the interval of a kind, one of `INTERVAL_KINDS`; None for the default kind."""
         kind = self.interval_kind if kind is None else kind
         if kind not in INTERVAL_KINDS:
             raise PredictionError(
-                f"an interval's kind is one of {', '.join(INTERVAL_KINDS)}, not {kind!r:.40}"
+                f"kind must be one of {', '.join(INTERVAL_KINDS)}, not {kind!r:.40}"
             )
         interval: Interval = getattr(self, kind)(level)
         return interval
@@ -117,16 +118,16 @@ class Predictions:
     def _divided(self) -> Divided:
         if self.divided is None:
             raise OneVariance(
-                f"the method {self.method} has one variance, of a new observation, which is not "
-                f"divided into latent and noise variance: only that of {FEDBNR} is"
+                f"the method {self.method} has a single variance, of a new observation, and no "
+                f"latent and noise variance: use variance, or the method {FEDBNR}"
             )
         return self.divided
 
     def _recalibrated(self) -> tuple[Recalibration, ...]:
         if self.method != FEDBNR:
             raise OneVariance(
-                f"the method {self.method} has gaussian intervals only: recalibration is of "
-                f"{FEDBNR}"
+                f"the method {self.method} has only gaussian intervals: recalibrated intervals "
+                f"need the method {FEDBNR}"
             )
         return known(self.recalibration, "recalibration")
 
@@ -150,11 +151,11 @@ def predict(
     committee: Committee | None = None,
     chunk_rows: int = CHUNK_ROWS,
 ) -> Predictions:
-    """Predict every row of a table, or of records read by the model's schema.
+    """Return predictions for every row of a table, or of records read by the model's schema.
 
-    method: one of `methods_of(model)`, by default the first. committee: who says what the sites say
-    together, instead of a student; then any `distilled.Method`. Standardised rows and features
-    exist for `chunk_rows` rows at a time only.
+    method: one of `methods_of(model)`, by default the first. committee: if given, predicts the
+    sites' combination instead of a student; `method` is then any `distilled.Method`. Standardised
+    rows and features are computed for `chunk_rows` rows at a time.
     """
     known(model.standardiser, "moments")
     method = method_for(model, method) if committee is None else committee_method(method)
@@ -183,14 +184,14 @@ def predict(
 def _read(
     model: Model, table: Mapping[str, object] | Records, chunk_rows: int
 ) -> tuple[Iterable[Tensor], Tensor]:
-    """Return standardised features piece by piece, and which rows are outside the bounds."""
+    """Return standardised features in pieces, and a mask of rows outside the bounds."""
     few = None if isinstance(table, Records) else model.few_rows.read(table)
     if few is not None:
         return [few.features], few.extrapolates
     records = table if isinstance(table, Records) else Records.for_prediction(model.schema, table)
     if records.schema != model.schema:
         raise PredictionError(
-            "these records were read by another schema than the model's: read them by model.schema"
+            "these records were read with another schema: read them with model.schema"
         )
     return _standardised(model, records, chunk_rows), records.outside.any(1)
 
@@ -204,7 +205,7 @@ def _standardised(model: Model, records: Records, chunk_rows: int) -> Iterator[T
 def _by_committee(
     model: Model, method: Method, said_by: Committee, pieces: Iterable[Tensor]
 ) -> tuple[Tensor, Tensor]:
-    """Return a committee's, or its student's, means and variances in units, each (n, T)."""
+    """Return means and variances of a committee, or of its student, in units, each (n, T)."""
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
     pairs = [(nothing, nothing)]
     for x in pieces:
@@ -217,7 +218,7 @@ def _by_committee(
 def predict_standardised(
     model: Model, features: Tensor, *, chunk_rows: int = CHUNK_ROWS
 ) -> Prediction:
-    """Predict standardised targets from standardised features (n, p); n may be 0."""
+    """Return predictions of standardised targets from standardised features (n, p); n may be 0."""
     pieces = chunks(len(features), model.kernel.rows_at_a_time(chunk_rows))
     return _joined(
         model, (model.posterior.predict(model.features(features[rows])) for rows in pieces)
@@ -225,12 +226,12 @@ def predict_standardised(
 
 
 def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return means and variances, (n, T), with each row's a function of that row alone, and finite.
+    """Return finite means and variances, (n, T), each a function of its own row alone.
 
-    For statistics with differential privacy. In a batch the last bit of a row's prediction may
-    depend on which other rows are in it, and where a count depends on that bit, one row more could
-    move others. And a hostile broadcast could make the prediction of some rows no number, so that
-    whether a site fails would say whether it has such rows: those get mean 0 and variance 1.
+    For statistics with differential privacy. In a batch, the last bit of a row's prediction may
+    depend on the other rows, and if a count depends on that bit, adding one row could change how
+    others are counted. Also, a hostile broadcast could make the predictions of some rows NaN, so
+    that a site's failure would reveal that it has such rows: they get mean 0 and variance 1.
     """
     posterior, shape = model.posterior, (len(features), model.targets)
     mean, variance = torch.zeros(shape).double(), torch.ones(shape).double()
@@ -242,9 +243,9 @@ def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:
-    """Return predictions of consecutive rows, possibly none, as one."""
+    """Return the predictions of consecutive rows, possibly none, as one."""
     parts = list(parts)
-    if len(parts) == 1:  # as where one row is asked for, and each operation counts
+    if len(parts) == 1:  # as for a request of one row, where every operation counts
         return parts[0]
     nothing = torch.zeros(0, model.targets, dtype=torch.float64)
     pairs = [(nothing, nothing), *((part.mean, part.latent_variance) for part in parts)]

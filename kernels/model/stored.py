@@ -1,4 +1,4 @@
-"""The dataclasses that a stored model is made of."""
+"""The dataclasses that a stored model consists of."""
 
 from kernels.ensembles.committee import Committee
 from kernels.ensembles.distilled import Distilled, Lesson, Opinion, Student
@@ -44,4 +44,4 @@ MODEL_KINDS: tuple[type, ...] = (
     Student,
     StudentSpec,
 )
-"""Each under a short name of its own (`kernels.storage`)."""
+"""Each is stored under its own short name (`kernels.storage`)."""

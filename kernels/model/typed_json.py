@@ -1,8 +1,8 @@
-"""Frozen dataclasses as JSON and back, strictly, by the types that their fields are annotated with.
+"""Strict conversion of frozen dataclasses to JSON and back, by the annotated types of their fields.
 
-A document that is read is not trusted: every object has exactly the fields of its dataclass, every
-value is of its field's type, and what has its own JSON form (schema, kernel, standardiser) is read
-by its own reader.
+A document that is read is not trusted: every object must have exactly the fields of its dataclass,
+and every value the type of its field. A schema, kernel or standardiser is read by its own
+`from_json`.
 """
 
 import json
@@ -26,7 +26,7 @@ _DOCUMENTS = Schema, KernelSpec, Standardiser
 _LEAVES: Mapping[Any, tuple[Callable[[object], bool], str]] = MappingProxyType(
     {
         bool: (is_flag, "true or false"),
-        int: (_is_count, "a whole number that is not negative"),
+        int: (_is_count, "an integer of at least 0"),
         float: (is_number, "a finite number"),
         str: (is_text, "text"),
     }
@@ -34,7 +34,7 @@ _LEAVES: Mapping[Any, tuple[Callable[[object], bool], str]] = MappingProxyType(
 
 
 def to_plain(value: Any) -> Any:
-    """Return JSON's own types for a dataclass, its tuples and its leaves."""
+    """Return a dataclass, with its tuples and leaves, as JSON types."""
     if isinstance(value, _DOCUMENTS):
         return json.loads(value.to_json())
     if is_dataclass(value):
@@ -43,7 +43,7 @@ def to_plain(value: Any) -> Any:
 
 
 def from_plain(kind: Any, plain: Any, where: str) -> Any:
-    """Build what the annotation `kind` says from JSON, or say what is wrong where."""
+    """Build a value of the annotated type `kind` from JSON; `where` locates errors."""
     if kind in _DOCUMENTS:
         return kind.from_json(_text(plain, where))
     if isinstance(kind, UnionType):
@@ -57,7 +57,7 @@ def from_plain(kind: Any, plain: Any, where: str) -> Any:
     if isinstance(kind, type) and is_dataclass(kind):
         types = {field.name: field.type for field in fields(kind)}
         if not isinstance(plain, dict) or plain.keys() != types.keys():
-            raise ArtifactError(f"{where} must be an object of the fields {', '.join(types)}")
+            raise ArtifactError(f"{where} must be an object with the fields {', '.join(types)}")
         return kind(**{n: from_plain(types[n], own, f"{where}.{n}") for n, own in plain.items()})
     fits, what = _LEAVES[kind]
     if not fits(plain):
@@ -68,5 +68,5 @@ def from_plain(kind: Any, plain: Any, where: str) -> Any:
 def _text(plain: object, where: str) -> str:
     try:
         return encode_json(plain)
-    except ValueError as problem:  # NaN, which Python's reader takes for JSON
-        raise ArtifactError(f"{where} has numbers that are none") from problem
+    except ValueError as problem:  # NaN, which Python's reader accepts as JSON
+        raise ArtifactError(f"{where} contains NaN or infinite values") from problem

@@ -1,1 +1,1 @@
-"""The same quantities from sums with differential-privacy noise in them."""
+"""Standardiser, linear layer, recalibration and scores from sums with privacy noise."""

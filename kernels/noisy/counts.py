@@ -1,10 +1,10 @@
-"""Counts that noise was added to, as counts again: none negative, all together what they sum to.
+"""Noisy counts turned back into a histogram: no count negative, and the same sum.
 
 A histogram of n rows is a point of the simplex {x ≥ 0, Σx = n}. Noise of equal deviation in every
-bin moves it off, and of all points of the simplex the likeliest origin is the nearest one: subtract
-one number from all bins so that what is left above zero sums to n. That takes a little from every
-bin, and so removes the many small false counts of empty bins rather than keeping their positive
-half.
+bin moves it off the simplex, and the most likely original is the nearest point of the simplex:
+subtract one number from all bins and set negative results to 0, so that the rest sums to n. This
+takes a little from every bin, and so removes the many small false counts of empty bins instead of
+keeping their positive half.
 """
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 def repaired(counts: Tensor) -> Tensor:
-    """Return the nearest histogram to noisy counts (…, bins), of as many rows, at least one.
+    """Return the histogram nearest to noisy counts (…, bins), with the same sum, at least 1.
 
     >>> repaired(torch.tensor([90.0, -4.0, 12.0, 3.0], dtype=torch.float64)).tolist()
     [88.66666666666667, 0.0, 10.666666666666666, 1.6666666666666667]
@@ -20,6 +20,6 @@ def repaired(counts: Tensor) -> Tensor:
     total = counts.sum(-1, keepdim=True).clamp_min(1.0)
     ordered = counts.sort(dim=-1, descending=True).values
     excess = (ordered.cumsum(-1) - total) / torch.arange(1, counts.shape[-1] + 1).to(counts)
-    # The largest bins stay above zero, as many as are above what would be subtracted for them.
+    # The k largest bins stay above 0: those that exceed what would be subtracted if k were kept.
     kept = (ordered > excess).sum(-1, keepdim=True)
     return (counts - excess.gather(-1, kept - 1)).clamp_min(0.0)

@@ -1,21 +1,21 @@
-"""Scores with differential privacy: few sums, clipped where no good prediction is, and repaired.
+"""Scores with differential privacy: few sums, clipped beyond any good prediction, and repaired.
 
 What one row adds must be small, or noise hides the scores. On the standardised scale, with σ_t the
-noise deviation that the model itself claims, which everyone knows, each row's part ends at
+noise deviation of the model, which all parties know, the contribution of a row is clipped at
 
     squared error      C² with C = 4σ_t
     √v, CRPS           C
     log loss           4 nats from ½ log 2πσ_t² + ½, that of a residual of one σ_t
 
-and of the 19 nested intervals a row only counts in the narrowest that holds it: 20 bins in which it
-is once, instead of 19 counts that it may be in all of. Sums over the row's T targets are blocks of
-their own, so k rows move the bins of one law by at most k√T, squared errors by k‖C²‖, √v and CRPS
-by k‖C‖, log losses by 4k√T.
+and of the 19 nested intervals a row is counted only in the narrowest that contains it: in one of 20
+bins, instead of in up to 19 counts. The sums of the T targets are separate elements of a block, so
+k rows move the bins of one law by at most k√T, squared errors by k‖C²‖, √v and CRPS by k‖C‖, log
+losses by 4k√T.
 
 The number of rows is the sum of all bins. Widths of central intervals are √v times a quantile of
-the law, so Σ√v gives all of them. Interval losses are estimated from the bins, each row in the
-middle of its own. A model that claims far too little noise has its errors cut off here, and is
-known by its calibration.
+the law, so all of them follow from Σ√v. Interval losses are estimated from the bins, as if each row
+were in the middle of its bin. For a model that claims far too little noise the errors are clipped
+here, and its calibration shows the problem.
 """
 
 import math
@@ -39,13 +39,13 @@ _MIDDLES = tuple((k + 0.5) / BINS for k in range(BINS))
 
 @dataclass(frozen=True, eq=False)
 class Clips:
-    """Where a row's part of the scores ends. deviation: σ_t, (T,)."""
+    """The bounds at which a row's contribution to the scores is clipped. deviation: σ_t, (T,)."""
 
     deviation: Tensor
 
     @classmethod
     def of(cls, hyperparameters: Hyperparameters) -> "Clips":
-        """Take what the model claims."""
+        """Return the bounds for the model's noise variance."""
         return cls(hyperparameters.noise_variance.sqrt())
 
     @property
@@ -55,11 +55,11 @@ class Clips:
 
     @property
     def log_centre(self) -> Tensor:
-        """What log losses are counted from, (T,)."""
+        """The centre of the clipped log losses, (T,)."""
         return self.deviation.log() + (math.log(2 * math.pi) + 1) / 2
 
     def sensitivities(self) -> Mapping[str, float]:
-        """Return how far one row moves each kind of sum, in Euclidean norm."""
+        """Return how far one row can move each kind of sum, in Euclidean norm."""
         root = math.sqrt(len(self.deviation))
         return {
             "squared_errors": float(self.residual.square().norm()),
@@ -70,7 +70,7 @@ class Clips:
         }
 
     def of_model(self, residuals: Tensor, variance: Tensor) -> dict[str, Tensor]:
-        """Sum what no law changes over rows, (n, T)."""
+        """Return the sums over rows, (n, T), that do not depend on the law of residuals."""
         r = residuals.clamp(-self.residual, self.residual)
         return {
             "squared_errors": r.square().sum(0),
@@ -80,14 +80,14 @@ class Clips:
     def of_laws(
         self, laws: Sequence[StudentT], residuals: Tensor, variance: Tensor
     ) -> dict[str, Tensor]:
-        """Sum what each target's law makes of residuals with the model's variances, (n, T)."""
+        """Return the sums over rows, (n, T), that depend on the law of each target's residuals."""
         s = variance.sqrt()
         z = residuals / s
 
         def by_law(loss: Callable[[StudentT, Tensor], Tensor]) -> Tensor:
             return torch.stack([loss(*each) for each in zip(laws, z.unbind(1), strict=True)], 1)
 
-        # Far out a loss can be ∞·0 or ∞ − ∞: no less than where it ends.
+        # For extreme residuals a loss can be ∞·0 or ∞ − ∞: count it as the largest loss.
         log_losses = s.log() - by_law(StudentT.log_density) - self.log_centre
         log_losses = log_losses.nan_to_num(nan=_LOG_REACH)
         ranked = (by_law(StudentT.ranked_loss) * s).nan_to_num(nan=_GREATEST)
@@ -99,7 +99,7 @@ class Clips:
         }
 
     def scores(self, laws: Sequence[StudentT], sums: Mapping[str, Tensor], rows: float) -> Scores:
-        """Return valid scores of so many rows from noisy sums of both kinds."""
+        """Return valid scores of `rows` rows from the noisy sums of both kinds."""
         most = self.residual * rows
         deviations = sums["deviations"].clamp(min=0.0).minimum(most)
         shares = inside(sums["bins"])
@@ -118,7 +118,7 @@ class Clips:
 
 
 def bins(z: Tensor, reach: Sequence[Sequence[float]]) -> Tensor:
-    """Count rows (n, T) by the narrowest interval that holds |z|, (T, BINS); `reach` ascends."""
+    """Count rows (n, T) by the narrowest interval with |z|, (T, BINS); `reach` is in order."""
     edges = torch.tensor(reach, dtype=torch.float64)
     counted = [
         torch.bincount(torch.bucketize(own, ends), minlength=BINS)
@@ -138,7 +138,7 @@ def _reach(laws: Sequence[StudentT], levels: Sequence[float]) -> Tensor:
 
 
 def _beyond(shares: Tensor, reach: Tensor, middles: Tensor) -> Tensor:
-    """Return interval losses above the widths, in deviations, of rows in their bins' middles."""
+    """Return interval losses minus widths, in deviations, of rows in the middle of their bins."""
     whole = torch.ones_like(shares[:, :1])
     masses = torch.cat([shares, whole], 1).diff(dim=1, prepend=torch.zeros_like(whole))
     excess = (middles[:, None, :] - reach[:, :, None]).clamp_min(0.0)

@@ -1,14 +1,15 @@
 """A standardiser from moments with noise in them, or from the schema's bounds alone.
 
-u = (x − middle)/(half the distance of the bounds) is within ±1. Before anything is summed, all that
-is known of a column is that: u is taken as uniform, with mean 0 and E u² = 1/3. A standardiser from
-bounds alone is that guess, and is free.
+u = (x − middle)/(half the distance of the bounds) is within ±1. Before anything is summed, nothing
+else is known of a column: u is assumed to be uniform, with mean 0 and E u² = 1/3. A standardiser
+from bounds alone is this guess, and costs no privacy.
 
-Sums with noise of deviation s say that the mean of u is Σ̃u/ñ, to within s/ñ. Both are weighed by
-their variances, as a Gaussian posterior does: 1/3 for the guess of a mean, 4/45 (that of u² for
-uniform u) for the guess of E u². Many rows or little noise leave the sums' word, few rows or much
-noise the guess, and every case a valid standardiser: a mean within the bounds, and a deviation
-that is at most half their distance and no less than the noise lets one see.
+Sums with noise of deviation s give the mean of u as Σ̃u/ñ, with error s/ñ. Guess and sums are
+weighted by their variances, as in a Gaussian posterior: 1/3 for the guess of a mean, 4/45 (the
+variance of u² for uniform u) for the guess of E u². With many rows or little noise the result is
+that of the sums, with few rows or much noise it is the guess. It is always a valid standardiser:
+the mean is within the bounds, and the deviation is at most half their distance and at least the
+smallest that can be seen through the noise.
 """
 
 import math
@@ -22,11 +23,11 @@ from kernels.tables.schema import Numeric, Schema, Target
 from kernels.tables.standardiser import Scale, Shares, Standardiser
 
 _SECOND = 1 / 3
-"""E u² of a uniform u, and the variance of its mean."""
+"""E u² of a uniform u, and the variance of the guess of its mean."""
 _SPREAD = 4 / 45
 """The variance of u²."""
 _LEAST = 2.0**-10
-"""The least deviation of u: below it columns are clipped that bounds do not fit."""
+"""The smallest deviation of u: a smaller one would clip columns whose bounds fit badly."""
 
 
 def check_bounds(schema: Schema) -> None:
@@ -35,13 +36,13 @@ def check_bounds(schema: Schema) -> None:
     lacking = [c.name for c in columns if c.lower is None or c.upper is None]
     if lacking:
         raise UnboundedColumns(
-            f"the columns {', '.join(map(repr, lacking))} need both bounds in the schema: without "
-            "them one row can change a sum by any amount, and no noise covers that"
+            f"the columns {', '.join(map(repr, lacking))} must have lower and upper in the schema: "
+            "without bounds one row can change a sum by any amount, and no noise can hide that"
         )
 
 
 def from_bounds(schema: Schema) -> Standardiser:
-    """Standardise by the bounds: middle, and the deviation of a uniform column.
+    """Return the standardiser of the bounds: their middle, and the deviation of a uniform column.
 
     >>> from kernels.tables.schema import Numeric, Schema, Target
     >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d", 0, 60),))
@@ -60,7 +61,7 @@ def from_bounds(schema: Schema) -> Standardiser:
 
 
 def from_noisy(schema: Schema, moments: Moments, noise: Mapping[str, float]) -> Standardiser:
-    """Standardise by noisy moments; `noise` is the deviation in each element, by field."""
+    """Return the standardiser of noisy moments; `noise`: the deviation per element, by field."""
     rows = max(moments.rows.item(), noise["rows"], 1.0)
     missing = moments.missing.clamp(0.0, rows)
     present = (rows - missing).clamp_min(max(1.0, noise["rows"])).tolist()
@@ -92,12 +93,12 @@ def from_noisy(schema: Schema, moments: Moments, noise: Mapping[str, float]) -> 
 def _weighed(
     total: float, squares: float, count: float, noise: float, squares_noise: float
 ) -> tuple[float, float]:
-    """Return mean and variance of u from noisy sums, weighed against the guess."""
+    """Return mean and variance of u from noisy sums, weighted with the guess."""
     error, squares_error = (noise / count) ** 2, (squares_noise / count) ** 2
     mean = min(max(total / count, -1.0), 1.0) * _SECOND / (_SECOND + error)
     trust = _SPREAD / (_SPREAD + squares_error)
     second = trust * min(max(squares / count, 0.0), 1.0) + (1 - trust) * _SECOND
-    # What the errors of both could have made of a column that does not vary.
+    # The variance that the errors of both could show for a column that does not vary.
     visible = math.sqrt(trust * squares_error + 4 * mean**2 * error)
     variance = max(second - mean**2, min(visible, _SECOND), _LEAST**2)
     return mean, min(variance, 1.0)
@@ -109,6 +110,6 @@ def _scale(column: Numeric | Target, mean: float, variance: float) -> Scale:
 
 
 def _shares(counts: list[float], noise: float) -> tuple[float, ...]:
-    """Return shares of levels; what noise hides goes to all of them alike."""
+    """Return the shares of levels; the noise is added to every count, which evens them out."""
     seen = [max(count, 0.0) + noise for count in counts]
     return tuple(count / math.fsum(seen) for count in seen)

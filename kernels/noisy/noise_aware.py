@@ -1,32 +1,33 @@
-"""The linear layer from statistics with known noise: the posterior knows what privacy added.
+"""The linear layer from statistics with known noise: the posterior takes the noise into account.
 
-Released are S̃ = S + N, b̃ = b + e and ỹ = yᵀy + f, with independent Gaussian noise: e of deviation
-s_b, f of s_y, and N symmetric, of deviation s on the diagonal and s/√2 off it. With b = Sw + Φᵀε,
+The released statistics are S̃ = S + N, b̃ = b + e and ỹ = yᵀy + f, with independent Gaussian noise:
+e of deviation s_b, f of deviation s_y, and N symmetric, of deviation s on the diagonal and s/√2 off
+it. With b = Sw + Φᵀε,
 
     b̃ | w  ~  N(Sw, σ²S + s_b²I),      and with S = S̃ − N, of N w ~ N(0, s²/2·(‖w‖²I + wwᵀ)):
     b̃ | w  ~  N(S̃w, σ²S̃ + (s_b² + s²‖w‖²/2)I + s²/2·wwᵀ).
 
-That the noise grows with w is what a ridge on S̃ and b̃ does not know: it takes noise for data, and
-is the surer of itself the more noise there is. For a given w in the covariance, the posterior is
+A ridge regression on S̃ and b̃ ignores that the noise grows with w: it treats noise as data, and its
+variances are the smaller the more noise there is. For a given w in the covariance, the posterior is
 Gaussian. It is iterated, with w's second moment, E wwᵀ = w̄w̄ᵀ + V, in place of wwᵀ. In the
-eigenbasis of S̃ the covariance is a diagonal plus the rank one of w̄w̄ᵀ (of V, the diagonal is kept).
+eigenbasis of S̃ the covariance is a diagonal plus the rank-one w̄w̄ᵀ (only V's diagonal is used).
 
-**σ and λ** by marginal likelihood. With w ~ N(0, λ²I) integrated out, b̃_i in the eigenbasis is
-normal with the variance λ²Λ_i² + σ²Λ_i + v, v = s_b² + λ²s²(M + 1)/2. Of yᵀy, bᵀS⁻¹b lies in the
-span of the features and the rest is σ²χ² with n − M degrees of freedom, so that ỹ given b̃ has
+**σ and λ** are found by marginal likelihood. With w ~ N(0, λ²I) integrated out, b̃_i in the
+eigenbasis is normal with variance λ²Λ_i² + σ²Λ_i + v, v = s_b² + λ²s²(M + 1)/2. The part bᵀS⁻¹b of
+yᵀy is in the span of the features, and the rest is σ²χ² with n − M degrees of freedom, so that ỹ
+given b̃ has
 
     mean        (n − M)σ² + Σ E[b_i² | b̃_i]/Λ_i
     variance    2(n − M)σ⁴ + Σ Var[b_i² | b̃_i]/Λ_i² + s_y²      (taken as normal)
 
-where b_i | b̃_i ~ N(g b̃_i, g v), g = (λ²Λ_i² + σ²Λ_i)/(λ²Λ_i² + σ²Λ_i + v). Where ỹ is noise the
-likelihood says no more than that σ is small enough, and its maximum would be σ = 0: sure of itself
-for lack of knowledge. So σ² is the posterior mean under a flat prior, and log λ that under the
-prior of `kernels.layer.refit`, by quadrature over both.
+where b_i | b̃_i ~ N(g b̃_i, g v), g = (λ²Λ_i² + σ²Λ_i)/(λ²Λ_i² + σ²Λ_i + v). If ỹ is mostly noise,
+the likelihood shows only that σ is small enough, and its maximum would be σ = 0: overconfidence
+from lack of information. So σ² is the posterior mean under a flat prior, and log λ the posterior
+mean under the prior of `kernels.layer.refit`, both by quadrature.
 
-How a sum's privacy is best divided among S, b and yᵀy is in `kernels.rounds.shared.sufficient`.
+`kernels.rounds.shared.sufficient` explains how a privacy budget is best divided among S, b and yᵀy.
 
-Bernstein and Sheldon (2019), "Differentially private Bayesian linear regression", sample what is
-integrated here.
+[Bernstein19] sample what is integrated here.
 """
 
 import math
@@ -43,7 +44,7 @@ from kernels.layer.statistics import Noise, Statistics
 _GRID = 33
 _ZOOMS = 3
 _DEPTH = 12.0
-"""Hyperparameters whose log density is this far below the best are out of the quadrature."""
+"""The quadrature leaves out hyperparameters whose log density is further below the best."""
 _ITERATIONS = 50
 
 
@@ -62,7 +63,7 @@ class _Noisy:
     def of(cls, statistics: Statistics) -> "_Noisy":
         if statistics.noise is None:
             raise StatisticsError(
-                "these statistics have no noise: kernels.layer.posterior is their posterior"
+                "these statistics have no noise: use kernels.layer.posterior for their posterior"
             )
         values, vectors = torch.linalg.eigh((statistics.scatter + statistics.scatter.mT) / 2)
         return cls(
@@ -76,7 +77,7 @@ class _Noisy:
 
 
 def posterior(statistics: Statistics, hyperparameters: Hyperparameters) -> Posterior:
-    """Return the posterior over w of each target; with nothing but noise it is the prior."""
+    """Return the posterior over w of each target; it is the prior if there is only noise."""
     noisy = _Noisy.of(statistics)
     each = [
         _posterior_of(noisy, target, float(noise), float(prior))
@@ -118,7 +119,7 @@ def _posterior_of(
     for _ in range(_ITERATIONS):
         diagonal = own + half * (weights @ weights + variances.sum() + variances)
         diagonal = diagonal.clamp_min(torch.finfo(torch.float64).tiny)
-        # (D + h w̄w̄ᵀ)⁻¹ = D⁻¹ − h D⁻¹w̄w̄ᵀD⁻¹/(1 + h w̄ᵀD⁻¹w̄): the prior's precision and Λ around it.
+        # Precision: I/λ² + Λ(D + h w̄w̄ᵀ)⁻¹Λ, (D + h w̄w̄ᵀ)⁻¹ = D⁻¹ − h D⁻¹w̄w̄ᵀD⁻¹/(1 + h w̄ᵀD⁻¹w̄).
         scaled = eigenvalues / diagonal
         along = scaled * weights
         less = half / (1 + half * (weights / diagonal) @ weights)
@@ -140,7 +141,7 @@ def refit(statistics: Statistics, options: RefitOptions | None = None) -> Hyperp
     """Return σ² and λ² of each target."""
     options = options or RefitOptions()
     if statistics.count == 0:
-        raise EmptyTable("no rows: σ and λ cannot be told from nothing")
+        raise EmptyTable("the statistics have no rows: fitting σ and λ needs at least one")
     noisy = _Noisy.of(statistics)
     found = [_mean_of(noisy, target, options) for target in range(statistics.targets)]
     noise, prior = torch.tensor(found, dtype=torch.float64).mT.contiguous()
@@ -148,7 +149,7 @@ def refit(statistics: Statistics, options: RefitOptions | None = None) -> Hyperp
 
 
 def _mean_of(noisy: _Noisy, target: int, options: RefitOptions) -> tuple[float, float]:
-    """Return E[σ²] and exp E[log λ²], by a grid that closes in on where the density is."""
+    """Return E[σ²] and exp E[log λ²], on a grid that is narrowed to where the density is."""
     ranges = [options.noise_bounds, options.prior_bounds]
     ends = [(math.log(least), math.log(most)) for least, most in ranges]
     for _ in range(_ZOOMS):
@@ -158,7 +159,7 @@ def _mean_of(noisy: _Noisy, target: int, options: RefitOptions) -> tuple[float, 
         density = _log_evidence(
             noisy, target, (2 * log_noise).exp().flatten(), (2 * log_prior).exp().flatten()
         ).view_as(log_noise)
-        # dσ² = 2σ² d log σ: flat in σ².
+        # dσ² = 2σ² d log σ makes the prior flat in σ².
         density = density - standardised.square() / 2 + 2 * log_noise
         density = density - density.max()
         near = density > -_DEPTH
@@ -169,7 +170,7 @@ def _mean_of(noisy: _Noisy, target: int, options: RefitOptions) -> tuple[float, 
 
 
 def _around(axis: Tensor, near: Tensor) -> tuple[float, float]:
-    """Return the ends of the part of an axis that is near the best, and a step more."""
+    """Return the ends of the part of an axis that is near the best, plus one step on each side."""
     inside = near.nonzero().flatten()
     first, last = int(inside[0]), int(inside[-1])
     return float(axis[max(first - 1, 0)]), float(axis[min(last + 1, len(axis) - 1)])

@@ -1,16 +1,15 @@
-"""Recalibration from a histogram with noise in it: few bins, and a fit that knows of the noise.
+"""Recalibration from a noisy histogram: few bins, and a fit that takes the noise into account.
 
-Noise of deviation s in every bin is noise of s√b in a sum of b bins, so what the histogram of
-`kernels.scores.recalibration` gains by its 898 bins, noise takes back. Here there are EDGES of half
-a
-doubling: enough to tell ν and scale by.
+Noise of deviation s in every bin is noise of s√b in a sum of b bins, which cancels the advantage of
+the 898 bins of `kernels.scores.recalibration`. Here EDGES are half a doubling apart: enough to
+determine ν and the scale.
 
-A bin with c rows expected is c plus the variation of a count, of variance about c, plus noise: the
-law of z is fitted by the Gaussian likelihood of noisy counts, N(n·P(bin), n·P(bin) + s²). Empty
-bins then say what they can, and false counts in a tail that the Gaussian leaves empty are not
-mistaken for heavy tails. Conformal quantiles are those of the nearest true histogram
-(`noisy_counts`), spread evenly within each bin. Their coverage is off by the noise of the counts
-below them, about s√b/n.
+A bin with c expected rows has c, plus the variation of a count, of variance about c, plus noise.
+The law of z is fitted by the Gaussian likelihood of noisy counts, N(n·P(bin), n·P(bin) + s²). Empty
+bins then contribute information too, and false counts in a tail that is empty under the Gaussian
+are not mistaken for heavy tails. Conformal quantiles are those of the nearest valid histogram
+(`kernels.noisy.counts`), spread evenly within each bin. The noise of the counts below them changes
+their coverage by about s√b/n.
 """
 
 import numpy as np
@@ -25,17 +24,17 @@ from kernels.scores.student_t import StudentT
 _STEP = BINS_PER_DOUBLING // 2
 _FIRST, _LAST = 2 * BINS_PER_DOUBLING, len(recalibration.EDGES) - 4 * BINS_PER_DOUBLING
 EDGES = recalibration.EDGES[_FIRST:_LAST:_STEP].clone()
-"""Bins end at 2^(k/2) from 2^-4 to 2^4; the first begins at 0, the last is open."""
+"""Bins end at 2^(k/2) from 2^-4 to 2^4; the first begins at 0, the last has no upper end."""
 BINS = len(EDGES) + 1
 
 
 def histogram(z: Tensor) -> Tensor:
-    """Count |z|, (n,), by bin, (BINS,) float64; one row more or less moves it by 1."""
+    """Count |z|, (n,), by bin, (BINS,) float64; adding or removing one row changes it by 1."""
     return torch.bincount(torch.bucketize(z.abs().contiguous(), EDGES), minlength=BINS).double()
 
 
 def from_noisy(counts: Tensor, *, noise: float, min_rows: int) -> Recalibration:
-    """Return what noisy counts (BINS,) say; nothing is fitted to fewer than `min_rows` rows."""
+    """Return the recalibration of noisy counts (BINS,); no law is fitted below `min_rows` rows."""
     rows = float(counts.sum())
     whole = repaired(counts)
     spread = (_spread(whole) / FOLDS).expand(FOLDS, -1).contiguous()
@@ -57,10 +56,10 @@ def _fit(counts: Tensor, whole: Tensor, noise: float) -> StudentT:
 
 
 def _spread(counts: Tensor) -> Tensor:
-    """Return counts (BINS,) by the bins of `kernels.scores.recalibration`.
+    """Return counts (BINS,) distributed over the bins of `kernels.scores.recalibration`.
 
-    Below the first edge by width, as |z| has a density there; between edges evenly; and beyond the
-    last edge all in the last bin, whose quantiles are infinite.
+    Below the first edge in proportion to width, as |z| has a density there; between edges evenly;
+    beyond the last edge all in the last bin, whose quantiles are infinite.
     """
     fine = torch.zeros(recalibration.BINS, dtype=torch.float64)
     ends = torch.cat([torch.zeros(1, dtype=torch.float64), recalibration.EDGES[: _FIRST + 1]])

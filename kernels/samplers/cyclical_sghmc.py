@@ -1,13 +1,13 @@
-"""Cyclical stochastic gradient Hamiltonian Monte Carlo (Zhang et al. 2020; Chen et al. 2014).
+"""Cyclical stochastic gradient Hamiltonian Monte Carlo ([ZhangR20], [ChenT14]).
 
     v ← (1 − α)v + η_k ∇ log p + √(2αη_kT)·ε,   θ ← θ + v
     η_k = η/2·(cos(πr) + 1),  r = (k mod L)/L
 
-for k = 0, 1, … in cycles of L steps. A cycle begins with large steps that leave the mode it is in,
-without noise, and ends with small ones: noise and samples only in the last `sampling_steps` of each
-cycle. For a constant η the law is that of exp(log p / T) as η → 0.
+for k = 0, 1, … in cycles of L steps. A cycle begins with large steps without noise, which leave the
+current mode, and ends with small steps: noise and samples only in the last `sampling_steps` of each
+cycle. For a constant η the law tends to that of exp(log p / T) as η → 0.
 
-This is the papers' sampler (001, 003); their "momentum term" of 0.9 is α here.
+This is the sampler of [PredBayes], whose "momentum term" of 0.9 is α here.
 """
 
 import math
@@ -31,7 +31,7 @@ from kernels.samplers.sampler import (
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle:
-    """How η varies: L = `steps`, of which the last `sampling_steps` have noise."""
+    """The schedule of η: L = `steps`, of which the last `sampling_steps` have noise."""
 
     steps: int
     sampling_steps: int
@@ -39,11 +39,11 @@ class Cycle:
     def __post_init__(self) -> None:
         if not 1 <= self.sampling_steps <= self.steps:
             raise HyperparameterError(
-                f"a cycle samples in 1 to all {self.steps} of its steps, not {self.sampling_steps}"
+                f"sampling_steps must be from 1 to steps, {self.steps}, not {self.sampling_steps}"
             )
 
     def share(self, step: int) -> float:
-        """Return η_k/η of the step after so many.
+        """Return η_k/η of step k, counted from 0.
 
         >>> [round(Cycle(steps=4, sampling_steps=1).share(k), 3) for k in range(5)]
         [1.0, 0.854, 0.5, 0.146, 1.0]
@@ -51,13 +51,13 @@ class Cycle:
         return (math.cos(math.pi * (step % self.steps) / self.steps) + 1) / 2
 
     def samples(self, step: int) -> bool:
-        """Say whether the step after so many has noise."""
+        """Return whether a step, counted from 0, has noise."""
         return step % self.steps >= self.steps - self.sampling_steps
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a chain is, and its velocity v."""
+    """The parameters of a chain and its velocity v."""
 
     parameters: Tensor
     velocity: Tensor
@@ -72,7 +72,7 @@ def build(
     friction: float = 0.9,
     temperature: float = 1.0,
 ) -> Sampler[State]:
-    """Choose η, L, α and T."""
+    """Return the sampler with these η, L, α and T."""
     check_positive(step_size=step_size, friction=friction, temperature=temperature)
     step = partial(
         update,
@@ -86,7 +86,7 @@ def build(
 
 
 def init(parameters: Tensor) -> State:
-    """Start a chain at rest at each vector."""
+    """Return the start of a chain at each vector, with velocity 0."""
     return State(parameters, torch.zeros_like(parameters))
 
 
@@ -112,7 +112,7 @@ def update(
 
 
 def ends_of_epochs(cycle: Cycle, *, batches: int) -> Callable[[State], bool]:
-    """Keep a chain's parameters after each whole epoch of so many batches with noise."""
+    """Return a rule that keeps parameters after each epoch of `batches` steps with noise."""
 
     def keep(state: State) -> bool:
         return state.step % batches == 0 and cycle.samples(state.step - 1)

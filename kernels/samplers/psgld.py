@@ -1,11 +1,12 @@
-"""Preconditioned SGLD (Li et al. 2016): each coordinate has a step of its own.
+"""Preconditioned SGLD [LiC16]: each coordinate has its own step size.
 
     V ← γV + (1 − γ)(∇ log p)²,  G = 1/(√(V/(1 − γᵗ)) + δ)
     θ ← θ + ηG∇ log p + √(2ηTG)·ε
 
-A G that follows θ would need a further drift, Σ_j ∂G_ij/∂θ_j, which the paper leaves out, at the
-cost of a bias. Here G adapts for `adaptation_steps` and is then held: from there on the chain is
-SGLD in another metric, and its law needs no correction. Keep no sample from before.
+A G that keeps adapting to θ would need an additional drift term, Σ_j ∂G_ij/∂θ_j, which [LiC16]
+leave out, at the cost of a bias. Here G adapts for `adaptation_steps` and is then held constant:
+from then on the chain is SGLD in another metric, and its law needs no correction. Discard the
+samples before.
 """
 
 import math
@@ -27,7 +28,7 @@ from kernels.samplers.sampler import (
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a chain is; squares: V, of the parameters' shape."""
+    """The parameters of a chain; squares: V, of the same shape."""
 
     parameters: Tensor
     squares: Tensor
@@ -43,7 +44,7 @@ def build(
     decay: float = 0.99,
     damping: float = 1e-5,
 ) -> Sampler[State]:
-    """Choose η, T, γ and δ, and how long G adapts."""
+    """Return the sampler with these η, T, γ and δ; G adapts for `adaptation_steps`."""
     check_positive(
         step_size=step_size,
         temperature=temperature,
@@ -63,14 +64,14 @@ def build(
 
 
 def init(parameters: Tensor) -> State:
-    """Start a chain at each vector."""
+    """Return the start of a chain at each vector."""
     return State(parameters, torch.zeros_like(parameters))
 
 
 def preconditioner(
     squares: Tensor, *, steps: int, decay: float = 0.99, damping: float = 1e-5
 ) -> Tensor:
-    """Return G's diagonal after V has taken in so many gradients."""
+    """Return G's diagonal after `steps` updates of V."""
     return 1 / ((squares / (1 - decay**steps)).sqrt() + damping)
 
 

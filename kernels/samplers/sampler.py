@@ -1,4 +1,4 @@
-"""What every sampler is, and how a chain of it is run."""
+"""The interface of all samplers, and running a chain."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -11,25 +11,25 @@ from kernels.tables.chunks import chunks
 
 Batch = tuple[Tensor, ...]
 LogPosterior = Callable[[Tensor, Batch], Tensor]
-"""(…, P) and a batch of rows to (…): a density, up to a constant, for each vector."""
+"""From (…, P) and a batch of rows to (…): a log density, up to a constant, for each vector."""
 
 S = TypeVar("S")
 
 
 class HasParameters(Protocol):
-    """A state of a chain."""
+    """The state of a chain."""
 
     @property
     def parameters(self) -> Tensor:
-        """Where the chain is, (…, P)."""
+        """The present parameters, (…, P)."""
 
     @property
     def step(self) -> int:
-        """How many steps it has taken."""
+        """The number of steps taken."""
 
 
 class Sampler(NamedTuple, Generic[S]):
-    """A sampler whose numbers are chosen."""
+    """A sampler with its settings applied."""
 
     init: Callable[[Tensor], S]
     update: Callable[[S, Batch, torch.Generator], S]
@@ -51,7 +51,7 @@ def noise_like(parameters: Tensor, generator: torch.Generator) -> Tensor:
 def minibatches(
     table: Batch, *, rows: int, epochs: int, generator: torch.Generator
 ) -> Iterator[Batch]:
-    """Yield so many rows at a time, shuffled anew in every epoch."""
+    """Yield batches of at most `rows` rows, shuffled again in every epoch."""
     count = len(table[0])
     for _ in range(epochs):
         order = torch.randperm(count, generator=generator)
@@ -67,7 +67,7 @@ def run(
     keep: Callable[[Any], bool],
     generator: torch.Generator,
 ) -> tuple[Any, Tensor]:
-    """Take a step for each batch; return the last state and the parameters kept, (S, …, P)."""
+    """Take one step per batch; return the last state and the parameters kept, (S, …, P)."""
     state, kept = sampler.init(start), []
     for batch in batches:
         state = sampler.update(state, batch, generator)
@@ -75,14 +75,13 @@ def run(
             kept.append(state.parameters)
     if not bool(torch.isfinite(state.parameters).all()):
         raise WeightsError(
-            f"the chain has diverged within {state.step} steps: lower its step size, or its "
-            "temperature"
+            f"the chain has diverged within {state.step} steps: lower step_size or temperature"
         )
     return state, torch.stack(kept) if kept else start.new_zeros((0, *start.shape))
 
 
 def check_positive(**numbers: float) -> None:
-    """Refuse what is not a positive finite number, by its name."""
+    """Refuse numbers that are not positive and finite; the message names them."""
     for name, number in numbers.items():
         if not 0 < number < float("inf"):
-            raise HyperparameterError(f"{name} is a positive finite number, not {number!r}")
+            raise HyperparameterError(f"{name} must be a positive finite number, not {number!r}")

@@ -1,9 +1,9 @@
-"""Stochastic gradient Langevin dynamics (Welling and Teh 2011).
+"""Stochastic gradient Langevin dynamics [WellingTeh11].
 
     θ ← θ + η∇ log p + √(2ηT)·ε,   ε ~ N(0, I)
 
-Its law is that of exp(log p / T) as η → 0. On a Gaussian with precision A the law at a constant η
-is known: covariance T·(A(I − ηA/2))⁻¹, so η well below 2/‖A‖.
+Its law tends to that of exp(log p / T) as η → 0. For a Gaussian with precision A the law at a
+constant η is known: its covariance is T·(A(I − ηA/2))⁻¹, so η should be well below 2/‖A‖.
 """
 
 import math
@@ -25,7 +25,7 @@ from kernels.samplers.sampler import (
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where a chain is."""
+    """The parameters of a chain."""
 
     parameters: Tensor
     step: int = 0
@@ -34,7 +34,7 @@ class State:
 def build(
     log_posterior: LogPosterior, *, step_size: float, temperature: float = 1.0
 ) -> Sampler[State]:
-    """Choose η and T."""
+    """Return the sampler with these η and T."""
     check_positive(step_size=step_size, temperature=temperature)
     step = partial(
         update, log_posterior=log_posterior, step_size=step_size, temperature=temperature
@@ -43,7 +43,7 @@ def build(
 
 
 def init(parameters: Tensor) -> State:
-    """Start a chain at each vector."""
+    """Return the start of a chain at each vector."""
     return State(parameters)
 
 

@@ -1,12 +1,13 @@
-"""SWAG (Maddox et al. 2019): a Gaussian around the mean of the iterates of plain SGD.
+"""SWAG [Maddox19]: a Gaussian around the mean of the iterates of plain SGD.
 
-    θ ← θ + η∇ log p;  after `burn_in` steps, every `interval`-th iterate enters
-    θ̄ and the mean of θ², and its deviation from θ̄ the last K columns of D
+    θ ← θ + η∇ log p;  after `burn_in` steps, every `interval`-th iterate is added to θ̄
+    and to the mean of θ², and the last K deviations from θ̄ are the columns of D
     θ̃ = θ̄ + √½·diag(mean θ² − θ̄²)^½ ε₁ + √(1/(2(K − 1)))·D ε₂
 
-The spread is that of gradients on batches: on a log p that is a mean over N rows with curvature A,
-in random batches of B, SGD near its mode has the covariance η/(2B)·I where gradients vary as the
-curvature says (Mandt et al. 2017): nearest to the posterior's, (NA)⁻¹, at η = 2B·P/(N·tr A).
+The spread comes from the gradients of batches: for a log p that is a mean over N rows with
+curvature A, and random batches of B rows, SGD near its mode has the covariance η/(2B)·I if the
+gradients' covariance is the curvature [Mandt17]. It is nearest to that of the posterior, (NA)⁻¹, at
+η = 2B·P/(N·tr A).
 """
 
 import math
@@ -22,10 +23,10 @@ from kernels.samplers.sampler import Batch, LogPosterior, Sampler, check_positiv
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where SGD is, and what its iterates say.
+    """The parameters of SGD, and the moments of its iterates.
 
-    mean, squares: of the iterates and of their squares, (…, P). count: how many they are of.
-    deviations: the latest K, (K, …, P).
+    mean, squares: the means of the iterates and of their squares, (…, P). count: the number of
+    iterates. deviations: the latest K, (K, …, P).
     """
 
     parameters: Tensor
@@ -49,7 +50,7 @@ def build(
     interval: int = 1,
     rank: int = 20,
 ) -> Sampler[State]:
-    """Choose η, when and how often iterates are collected, and K."""
+    """Return the sampler with this η; K is `rank`, and iterates are collected as stated above."""
     check_positive(step_size=step_size, interval=interval, rank=rank)
     step = partial(
         update,
@@ -63,7 +64,7 @@ def build(
 
 
 def init(parameters: Tensor) -> State:
-    """Start at each vector, with nothing collected."""
+    """Return the start at each vector, with no iterates collected."""
     nothing = torch.zeros_like(parameters)
     return State(parameters, nothing, nothing, parameters.new_zeros((0, *parameters.shape)))
 
@@ -79,7 +80,7 @@ def update(
     interval: int,
     rank: int,
 ) -> State:
-    """Take one step, and collect where it is time."""
+    """Take one step, and collect the iterate if it is due."""
     slope = gradient(log_posterior, state.parameters, batch)
     moved, step = state.parameters + step_size * slope, state.step + 1
     if step <= burn_in or (step - burn_in) % interval:
@@ -95,11 +96,11 @@ def sample(state: State, count: int, *, generator: torch.Generator) -> Tensor:
     """Draw from the Gaussian, (count, …, P)."""
     rank = len(state.deviations)
     if rank < 2:
-        raise NotFitted(f"SWAG has collected {rank} iterates and needs 2: run it for longer")
+        raise NotFitted(f"SWAG has collected {rank} iterates and needs at least 2: run more steps")
     dtype = state.mean.dtype
     shape = (count, *state.mean.shape)
     own = torch.randn(shape, generator=generator, dtype=dtype) * state.variance.sqrt()
-    # Each chain has draws of its own.
+    # Each chain has its own draws.
     weights = torch.randn(
         (count, rank, *state.mean.shape[:-1], 1), generator=generator, dtype=dtype
     )

@@ -1,1 +1,1 @@
-"""How good a prediction is, and recalibration."""
+"""Scores of predictions, and recalibration."""

@@ -1,12 +1,13 @@
-"""How good a model is on rows that it was not fitted to, as sums with known bounds.
+"""Scores of a model on held-out rows, as sums with known bounds.
 
 `score` is `Scores.of` for any law of z = (y − μ)/√v, on the standardised scale. A secure sum needs
-a bound on what is summed, and an evaluation must not fail a finished training because of one row,
-so each row's losses end where no usable model gets: residuals at ±200 deviations of the target,
-log losses at ±10,000 nats, intervals at a width of 10,000 deviations. A row beyond counts as there.
+a bound on what is summed, and one row must not make a finished training fail in its evaluation. So
+each row's losses are clipped at values that no usable model reaches: residuals at ±200 deviations
+of the target, log losses at ±10,000 nats, intervals at a width of 10,000 deviations.
 
-In a target's unit of size `scale`: errors, CRPS, widths and interval scores times `scale`, squares
-times its square, and the NLL plus log `scale` (a density per unit, not per deviation).
+In a target's unit of size `scale`: errors, CRPS, widths and interval scores are multiplied by
+`scale`, squares by its square, and log `scale` is added to the NLL (a density per unit, not per
+deviation).
 """
 
 import math
@@ -30,7 +31,7 @@ INTERVAL_LOSS_BOUND = WIDTH_BOUND + 2 / (1 - max(LEVELS)) * RESIDUAL_BOUND * (1 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """The scores of one further method on the same rows, by its own N(μ, v)."""
+    """The scores of another method on the same rows, by its own N(μ, v)."""
 
     STORED_AS: ClassVar[str] = "judged"
 
@@ -42,10 +43,11 @@ class Judged:
 class Evaluation:
     """Sums over all sites' rows of one part, on the standardised scale.
 
-    part: which rows. gaussian: of N(μ, v). recalibrated: of the calibrated law. conformal_inside:
-    (T, 19) rows inside their conformal intervals. The latter two None where not asked for; on the
-    part `calibration`, which made them, each fold of rows is judged by what the other fold says.
-    students: of the model's other methods.
+    part: which rows. gaussian: scores of N(μ, v). recalibrated: scores of the calibrated law.
+    conformal_inside: (T, 19) number of rows inside their conformal intervals. The latter two are
+    None if not requested; on the part `calibration`, which they were made from, each fold of rows
+    is scored with the recalibration of the other fold. students: scores of the model's other
+    methods.
     """
 
     STORED_AS: ClassVar[str] = "evaluated"
@@ -57,10 +59,10 @@ class Evaluation:
     students: tuple[Judged, ...] = ()
 
     def check(self, targets: int) -> None:
-        """Refuse what is no evaluation of so many targets; bytes can hold anything."""
+        """Refuse an invalid evaluation of `targets` targets; it may come from untrusted bytes."""
         shapes = Scores.zero(targets)
         if not all(isinstance(each, Judged) for each in self.students):
-            raise StatisticsError("the scores of further methods are no scores")
+            raise StatisticsError("evaluation.students must be a tuple of Judged")
         judged = [self.gaussian, *([] if self.recalibrated is None else [self.recalibrated])]
         judged += [each.scores for each in self.students]
         pairs = [
@@ -71,7 +73,9 @@ class Evaluation:
         if self.conformal_inside is not None:
             pairs.append((self.conformal_inside, shapes.inside))
         if not isinstance(self.part, str) or not all(_fits(*pair) for pair in pairs):
-            raise StatisticsError(f"the scores are no finite sums of {targets} targets")
+            raise StatisticsError(
+                f"the scores of an evaluation must be finite float64 sums for {targets} targets"
+            )
 
     def conformal_curve(self) -> Tensor | None:
         """(T, 19) share of rows inside their conformal intervals of each of `LEVELS`."""
@@ -88,7 +92,7 @@ def _fits(value: object, like: Tensor) -> bool:
 
 
 def score(laws: Sequence[StudentT], residuals: Tensor, variance: Tensor) -> Scores:
-    """Score residuals y − μ with the model's own variances v, (n, T), by a law for each target."""
+    """Score residuals y − μ with the model's variances v, (n, T), by one law per target."""
     s = variance.sqrt()
     r = residuals.clamp(-RESIDUAL_BOUND, RESIDUAL_BOUND)
 
@@ -112,7 +116,7 @@ def score(laws: Sequence[StudentT], residuals: Tensor, variance: Tensor) -> Scor
 
 
 def in_units(scores: Scores, standardiser: Standardiser) -> Scores:
-    """Turn scores of standardised targets into the targets' units."""
+    """Convert scores of standardised targets to the targets' units."""
     scale = torch.tensor([target.scale for target in standardiser.targets], dtype=torch.float64)
     logs = torch.tensor(
         [math.log(target.scale) for target in standardiser.targets], dtype=torch.float64

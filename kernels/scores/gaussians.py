@@ -1,4 +1,4 @@
-"""Gaussian predictions, one for each row and target, and how far one is from another."""
+"""Gaussian predictions, one for each row and target, and the divergence between them."""
 
 import math
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from kernels.errors import PredictionError
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """N(mean, variance) of new observations, any shape that broadcasts, variances positive."""
+    """N(mean, variance) of new observations; any shapes that broadcast; variances positive."""
 
     STORED_AS: ClassVar[str] = "gaussian"
 
@@ -22,11 +22,13 @@ class Gaussian:
     def __post_init__(self) -> None:
         finite = torch.isfinite(self.mean).all() and torch.isfinite(self.variance).all()
         if not (bool(finite) and bool((self.variance > 0).all())):
-            raise PredictionError("a Gaussian has a finite mean and a positive, finite variance")
+            raise PredictionError(
+                "a Gaussian must have a finite mean and a positive, finite variance"
+            )
 
     @classmethod
     def natural(cls, precision: Tensor, shift: Tensor) -> Self:
-        """Make it of 1/variance and mean/variance."""
+        """Return the Gaussian with these 1/variance and mean/variance."""
         return cls(shift / precision, 1 / precision)
 
     @property
@@ -36,7 +38,7 @@ class Gaussian:
 
     @property
     def shift(self) -> Tensor:
-        """mean/variance: precisions and shifts of densities that are multiplied add up."""
+        """mean/variance; in a product of densities, precisions and shifts add up."""
         return self.mean / self.variance
 
     def log_density(self, y: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How good a prediction is, from counts that hospitals can add.
+"""Scores of predictions, from sums that hospitals can add.
 
 Every field of `Scores` is a sum over rows, so the scores of two tables add up to the scores of
 the pooled table, and a federated evaluation is one secure sum. Per row with target y, predictive
@@ -13,10 +13,10 @@ With c(p) the share of rows inside their central p-interval:
     ECE = mean_k |p_k − c(p_k)|    MCE = max_k |p_k − c(p_k)|
     BRI = mean_k mean_i (p_k − 1[i inside])² = mean_k [p_k² − 2 p_k c(p_k) + c(p_k)]
 
-over the ten levels 0.05, 0.15 … 0.95. BRI is not a score of sharpness: any calibrated predictor
-has 0.1675, the worst 0.3325. CRPS, NLL and the interval score are.
+over the ten levels 0.05, 0.15 … 0.95. BRI does not measure sharpness: any calibrated predictor has
+0.1675, the worst 0.3325. CRPS, NLL and the interval score do measure it.
 
-Gneiting and Raftery (2007), "Strictly proper scoring rules, prediction, and estimation".
+The scores are those of [GneitingRaftery07].
 """
 
 import math
@@ -34,7 +34,7 @@ LEVELS = tuple(k / 20 for k in range(1, 20))
 """The 19 levels 0.05, 0.10 … 0.95 of the calibration curve."""
 
 TEN_LEVELS = LEVELS[::2]
-"""The ten of them, 0.05, 0.15 … 0.95, that ECE, MCE and Brier are taken over."""
+"""The ten of `LEVELS`, 0.05, 0.15 … 0.95, over which ECE, MCE and Brier are computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +55,11 @@ class Scores:
     squared_errors: Tensor
     """(T,) Σ r²."""
     log_losses: Tensor
-    """(T,) Σ NLL, in nats of the target's unit, the constant included."""
+    """(T,) Σ NLL, in nats, of a density per unit of the target, including the constant."""
     ranked_losses: Tensor
     """(T,) Σ CRPS, in the target's unit."""
     inside: Tensor
-    """(T, 19) rows inside the central interval of each of `LEVELS`, ends included."""
+    """(T, 19) number of rows inside the central interval of each of `LEVELS`, ends included."""
     widths: Tensor
     """(T, 19) Σ (u − l)."""
     interval_losses: Tensor
@@ -67,16 +67,16 @@ class Scores:
 
     @classmethod
     def zero(cls, targets: int) -> Self:
-        """Return the scores of no rows, neutral for `+`."""
+        """Return the scores of an empty table, the neutral element of `+`."""
         shapes = [(targets,)] * 4 + [(targets, len(LEVELS))] * 3
         return cls(*(torch.zeros(shape, dtype=torch.float64) for shape in shapes))
 
     @classmethod
     def of(cls, mean: Tensor, variance: Tensor, targets: Tensor) -> Self:
-        """Score the Gaussian predictions N(mean, variance), noise included, of `targets`.
+        """Return the scores of the predictions N(mean, variance), noise included, of `targets`.
 
-        All (n, T), or (n,) for a single target; a `variance` of (n,) beside several targets is
-        shared by them. n = 0 gives `zero`: a hospital may hold out nothing.
+        All (n, T), or (n,) for a single target; a `variance` of (n,) with several targets is
+        shared by them. n = 0 gives `zero`: a hospital may hold out no rows.
         """
         y = _columns(targets, "targets")
         mu = _columns(mean, "mean")
@@ -85,13 +85,13 @@ class Scores:
             v = v.expand(-1, y.shape[1])
         if not mu.shape == v.shape == y.shape:
             raise WrongShape(
-                f"mean is {tuple(mean.shape)}, variance {tuple(variance.shape)} and targets "
-                f"{tuple(targets.shape)}; pass one row each for the same rows and targets"
+                f"mean, variance and targets must have the same shape, not {tuple(mean.shape)}, "
+                f"{tuple(variance.shape)} and {tuple(targets.shape)}"
             )
         if not bool((v > 0).all()):
             raise PredictionError(
-                f"the predictive variance is not positive at {int((v <= 0).sum())} of {v.numel()} "
-                "predictions; pass the variance with the noise in it, not the latent one"
+                f"variance is not positive for {int((v <= 0).sum())} of {v.numel()} predictions; "
+                "pass the predictive variance, which includes the noise, not the latent variance"
             )
         s = v.sqrt()
         z = (y - mu) / s
@@ -111,52 +111,53 @@ class Scores:
         )
         if not all(bool(getattr(scores, f.name).isfinite().all()) for f in fields(scores)):
             raise NotFinite(
-                "a sum of losses overflows float64; standardise the targets, or floor the variance"
+                "a sum of losses overflows float64; standardise the targets, or set a lower bound "
+                "for the variance"
             )
         return scores
 
     def __add__(self, other: "Scores") -> "Scores":
         if self.inside.shape != other.inside.shape:
             raise WrongShape(
-                f"scores of {len(self.rows)} and of {len(other.rows)} targets do not add; "
+                f"scores of {len(self.rows)} and of {len(other.rows)} targets cannot be added; "
                 "score the same targets at every site"
             )
         return Scores(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Scores)))
 
     def rmse(self) -> Tensor:
-        """(T,) root mean squared error, in the target's unit."""
+        """Return the root mean squared error, (T,), in the target's unit."""
         return self._mean(self.squared_errors).sqrt()
 
     def nll(self) -> Tensor:
-        """(T,) mean negative log predictive density."""
+        """Return the mean negative log predictive density, (T,)."""
         return self._mean(self.log_losses)
 
     def crps(self) -> Tensor:
-        """(T,) mean continuous ranked probability score; of a point forecast, the mean |r|."""
+        """Return the mean CRPS, continuous ranked probability score, (T,); mean |r| for a point."""
         return self._mean(self.ranked_losses)
 
     def calibration_curve(self) -> Tensor:
-        """(T, 19) share c(p) of rows inside the central interval of each of `LEVELS`."""
+        """Return the share c(p) of rows inside the central interval of each level, (T, 19)."""
         return self._mean(self.inside)
 
     def width(self) -> Tensor:
-        """(T, 19) mean width of the central interval of each of `LEVELS`."""
+        """Return the mean width of the central interval of each of `LEVELS`, (T, 19)."""
         return self._mean(self.widths)
 
     def interval_score(self) -> Tensor:
-        """(T, 19) mean interval score of each of `LEVELS`; lower is better."""
+        """Return the mean interval score of each of `LEVELS`, (T, 19); lower is better."""
         return self._mean(self.interval_losses)
 
     def ece(self) -> Tensor:
-        """(T,) expected calibration error over `TEN_LEVELS`, at most 0.50."""
+        """Return the expected calibration error over `TEN_LEVELS`, (T,), at most 0.50."""
         return self._gaps().mean(1)
 
     def mce(self) -> Tensor:
-        """(T,) maximum calibration error over `TEN_LEVELS`, at most 0.95."""
+        """Return the maximum calibration error over `TEN_LEVELS`, (T,), at most 0.95."""
         return self._gaps().amax(1)
 
     def brier(self) -> Tensor:
-        """(T,) Brier score over `TEN_LEVELS`: 0.1675 if calibrated, at most 0.3325."""
+        """Return the Brier score over `TEN_LEVELS`, (T,): 0.1675 if calibrated, at most 0.3325."""
         p, c = _ten_levels(), self.calibration_curve()[:, ::2]
         return (p.square() - 2 * p * c + c).mean(1)
 
@@ -165,17 +166,17 @@ class Scores:
 
     def _mean(self, total: Tensor) -> Tensor:
         if not bool((self.rows > 0).all()):
-            raise EmptyTable("there is no row to take a mean over; score at least one held-out row")
+            raise EmptyTable("these scores have no rows; score at least one held-out row")
         return total / (self.rows if total.ndim == 1 else self.rows[:, None])
 
 
 def count_intervals(
     interval: Callable[[float], tuple[Tensor, Tensor]], targets: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Count `inside` and sum `widths` and `interval_losses` of any predictive intervals.
+    """Return `inside`, `widths` and `interval_losses` of any predictive intervals.
 
-    `interval(p)` gives (lower, upper) for a level p, each end (n, T), or (n,) for a single target,
-    as `targets` is. It is asked for one of `LEVELS` at a time, which keeps the memory at n × T.
+    `interval(p)` returns (lower, upper) for a level p, each (n, T), or (n,) for a single target,
+    like `targets`. It is called for one of `LEVELS` at a time, which keeps the memory at n × T.
     Returns three (T, 19) tensors: the last three fields of `Scores`.
     """
     y = _columns(targets, "targets")
@@ -185,13 +186,13 @@ def count_intervals(
         low, up = _columns(lower, "lower"), _columns(upper, "upper")
         if not low.shape == up.shape == y.shape:
             raise WrongShape(
-                f"at level {p:.2f} lower is {tuple(lower.shape)}, upper {tuple(upper.shape)} and "
-                f"targets {tuple(targets.shape)}; pass both ends for every row and target"
+                f"at level {p:.2f}, lower and upper must have the shape of targets, "
+                f"{tuple(targets.shape)}, not {tuple(lower.shape)} and {tuple(upper.shape)}"
             )
         if bool((low > up).any()):
             raise PredictionError(
-                f"at level {p:.2f} lower exceeds upper in {int((low > up).sum())} intervals; "
-                "swap the ends, or check the quantiles that they come from"
+                f"at level {p:.2f}, lower exceeds upper in {int((low > up).sum())} intervals; "
+                "swap them, or check the quantiles that they come from"
             )
         inside = ((low <= y) & (y <= up)).to(torch.float64)
         width = up - low
@@ -207,15 +208,17 @@ def _ten_levels() -> Tensor:
 
 
 def _columns(values: Tensor, name: str) -> Tensor:
-    """`values` as finite float64 of shape (n, T)."""
+    """Return `values` as finite float64 of shape (n, T)."""
     if values.ndim not in (1, 2):
-        raise WrongShape(f"{name} is {tuple(values.shape)}; pass (rows,) or (rows, targets)")
+        raise WrongShape(
+            f"{name} must have shape (rows,) or (rows, targets), not {tuple(values.shape)}"
+        )
     columns = values.detach().to(torch.float64)
     if columns.ndim == 1:
         columns = columns[:, None]
     if not bool(columns.isfinite().all()):
         raise NotFinite(
-            f"{name} is not finite in {int((~columns.isfinite()).sum())} of {columns.numel()} "
-            "cells; drop these rows, or find out why the model gave them"
+            f"{name} is NaN or infinite in {int((~columns.isfinite()).sum())} of "
+            f"{columns.numel()} cells; drop these rows, or check the model that predicted them"
         )
     return columns

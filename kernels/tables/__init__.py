@@ -1,1 +1,1 @@
-"""A table as its schema reads it, up to standardised tensors."""
+"""Tables: schemas, reading and checking rows, and standardising them into tensors."""

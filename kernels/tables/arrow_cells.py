@@ -1,12 +1,13 @@
-"""Arrow's columns as the cells that `kernels.tables.cells` reads; nulls become missing.
+"""Arrow columns converted to the cells that `kernels.tables.cells` reads; nulls become missing.
 
 Numbers: integers, floats and decimals as float64. Labels: distinct cells and codes (`Coded`), from
-any type that has labels, dictionaries (categories) included. Dates and times stay recognisable as
-such and are refused by name; lists, structures and binary are neither numbers nor labels.
+any type that has labels, including dictionaries (categories). Dates and times keep a type by which
+they are recognised and refused; lists, structures and binary are neither numbers nor labels.
 
-In CSV every cell is text. There a numeric column's text is read as a number, with a point and
-without separators of thousands; spaces around it do not matter, and MISSING are missing. Text of a
-categorical column is its label as it is: a code 007 stays 007, and only an empty cell is missing.
+In CSV every cell is text. The text of a numeric column is read as a number, with a decimal point
+and without thousands separators; spaces around it are ignored, and the texts in MISSING are missing
+cells. The text of a categorical column is its label, unchanged: a code 007 stays 007, and only an
+empty cell is missing.
 """
 
 from typing import TypeAlias
@@ -19,22 +20,22 @@ from numpy.typing import NDArray
 from kernels.tables.cells import Cells, Coded, as_array
 
 Column: TypeAlias = Cells | pa.Array
-"""Cells as `kernels.tables.cells` reads them, or arrow's, to be turned into such."""
+"""Cells as `kernels.tables.cells` reads them, or an Arrow array to convert to them."""
 
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null", "None")
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _NO_NUMBER = "?"
-"""Stands for any text that is no number: the text itself is of no use, and might be told."""
+"""Replaces any text that is not a number: the text is not needed, and must not leak."""
 
 
 def as_numbers(column: Column, *, text: bool = False) -> Cells:
-    """Return a column for a numeric feature or a target; `text`: numbers are written as text."""
+    """Return the cells of a numeric feature or a target; `text`: numbers are written as text."""
     if not isinstance(column, pa.Array):
         return column
     if pa.types.is_dictionary(column.type):
         if _is_text(column.type.value_type) and not text:
-            return as_labels(column)  # each text once, however many rows refer to it
+            return as_labels(column)  # reads each distinct text once
         column = column.dictionary_decode()
     kind = column.type
     if pa.types.is_null(kind):
@@ -49,7 +50,7 @@ def as_numbers(column: Column, *, text: bool = False) -> Cells:
 
 
 def as_labels(column: Column) -> Cells:
-    """Return a column for a categorical feature or the patients."""
+    """Return the cells of a categorical feature or of the patient column."""
     if not isinstance(column, pa.Array):
         return column
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
@@ -81,7 +82,7 @@ def _to_numpy(column: pa.Array) -> NDArray[np.generic]:
 
 
 def _unreadable(column: pa.Array) -> NDArray[np.generic]:
-    """Return cells without a meaning, whose type says why they are refused."""
+    """Return placeholder cells whose type determines why they are refused."""
     return np.zeros(len(column), "datetime64[s]" if pa.types.is_temporal(column.type) else "V1")
 
 
@@ -91,7 +92,7 @@ def _parsed(column: pa.Array) -> Cells:
     trimmed = pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
     try:
         return _to_numpy(pc.cast(trimmed, pa.float64()))
-    except pa.ArrowInvalid:  # some are no numbers; the exception quotes one
+    except pa.ArrowInvalid:  # some cells are not numbers; the exception quotes one
         are_numbers = pc.match_substring_regex(trimmed, _NUMBER)
         numbers = pc.if_else(are_numbers, trimmed, pa.scalar(None, pa.string()))
         cells = _to_numpy(pc.cast(numbers, pa.float64())).astype(object)

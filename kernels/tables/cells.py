@@ -1,15 +1,15 @@
-"""What may be in a cell of a table, and what it means.
+"""The cells that a table may contain, and what they mean.
 
 **Numbers**, for numeric columns and targets: integers and floats. NaN and None are missing. Text
-and booleans are refused even where they could be converted: whether "7,125" is about seven or
-about seven thousand is not for us to guess, and a yes or no belongs in a categorical column.
+and booleans are refused even if they could be converted: "7,125" can mean about seven or about
+seven thousand, and we do not guess; a yes or no belongs in a categorical column.
 
-**Labels**, for categorical columns and patients: text as it is, capitals and spaces included. A
-whole number is the label of its digits, so that a code 3 matches the level "3", also as 3.0, which
-is what dataframes make of integers beside missing cells. Booleans are the labels "true" and
-"false". None, NaN and empty text are missing.
+**Labels**, for categorical columns and patients: text, unchanged, with its capitals and spaces. An
+integer is read as the label of its digits, so that a code 3 matches the level "3". This includes
+3.0, because dataframes convert integers to floats in columns with missing cells. Booleans are the
+labels "true" and "false". None, NaN and empty text are missing.
 
-Nothing here raises over a cell: an exception of Python's own would quote it.
+Nothing here raises because of a cell: Python's own exceptions would quote the cell.
 """
 
 import math
@@ -26,10 +26,10 @@ _MOST_DIGITS = 100
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coded:
-    """A column as dataframes keep categories: its distinct cells, and each row's position.
+    """A column in the form in which dataframes store categories: distinct cells and codes.
 
-    codes: (n,) positions in `distinct`, −1 where missing. A million rows of five labels are read
-    as fast as five.
+    codes: (n,) positions in `distinct`, −1 where missing. Reading a million rows with five distinct
+    labels is as fast as reading five.
     """
 
     distinct: NDArray[Any]
@@ -54,9 +54,9 @@ Cells = NDArray[Any] | Coded
 
 
 def as_array(values: object) -> Cells:
-    """Take an array as it is and a list as an array of objects; 0 dimensions if it is neither.
+    """Return an array unchanged, a list as an array of objects, anything else as 0-dimensional.
 
-    NumPy would make one type of a mixed list: text of [7, "x"], numbers of [True, 7.5].
+    NumPy would convert a mixed list to one type: [7, "x"] to text, [True, 7.5] to numbers.
     """
     if isinstance(values, Coded):
         return values
@@ -72,7 +72,7 @@ def as_array(values: object) -> Cells:
 
 
 def read_numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Read (n,) cells as float64, NaN where missing, and say which are no numbers.
+    """Return (n,) cells as float64, NaN where missing, and a mask of those that are not numbers.
 
     >>> values, no_number = read_numbers(as_array([1, None, True, "4"]))
     >>> values.tolist(), no_number.tolist()
@@ -80,7 +80,7 @@ def read_numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """
     if isinstance(cells, Coded):
         values, no_number = read_numbers(cells.distinct)
-        # Code −1 is the last position: a missing cell.
+        # Code −1 selects the last position, which is appended for missing cells.
         return np.append(values, np.nan)[cells.codes], np.append(no_number, False)[cells.codes]
     if cells.dtype.kind in "iuf":
         with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
@@ -92,9 +92,9 @@ def read_numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
 
 
 def read_labels(cells: Cells) -> tuple[list[str | None], NDArray[np.int64]]:
-    """Read cells as labels, "" where missing, None where a cell is no label.
+    """Return labels, "" for a missing cell and None for a cell that is not a label, and positions.
 
-    Returns labels and, for each of the n rows, the position of its own among them.
+    The positions are those of the n rows' labels in the returned list.
 
     >>> read_labels(as_array(["F", 3, 3.0, True, float("nan"), 0.5]))[0]
     ['F', '3', '3', 'true', '', None]
@@ -107,12 +107,12 @@ def read_labels(cells: Cells) -> tuple[list[str | None], NDArray[np.int64]]:
 
 
 def are_dates(cells: Cells) -> bool:
-    """Whether these are points or spans of time, which are neither numbers nor labels."""
+    """Return whether cells are dates, times or durations, which are neither numbers nor labels."""
     return (cells.distinct if isinstance(cells, Coded) else cells).dtype.kind in "mM"
 
 
 def read_number(cell: object) -> float | None:
-    """Read one cell as a number: NaN where missing, None where it is none."""
+    """Return a cell as a number: NaN if it is missing, None if it is not a number."""
     if cell is None:
         return math.nan
     if isinstance(cell, bool) or not isinstance(cell, Real):
@@ -124,7 +124,7 @@ def read_number(cell: object) -> float | None:
 
 
 def read_label(cell: object) -> str | None:
-    """Read one cell as a label: "" where missing, None where it is none."""
+    """Return a cell as a label: "" if it is missing, None if it is not a label."""
     if cell is None:
         return ""
     if isinstance(cell, str):
@@ -132,7 +132,7 @@ def read_label(cell: object) -> str | None:
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, Integral):
-        # Python refuses to write out thousands of digits, which are nobody's code either.
+        # Python refuses to print integers of thousands of digits, and no code is that long.
         return str(int(cell)) if abs(int(cell)) < 10**_MOST_DIGITS else None
     if isinstance(cell, Real):
         number = float(cell)

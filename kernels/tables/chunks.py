@@ -1,4 +1,4 @@
-"""Rows in pieces, so that memory is bounded by a piece and not by the table."""
+"""Tables processed in chunks of rows: the size of a chunk, not of the table, bounds the memory."""
 
 from collections.abc import Iterator
 
@@ -8,7 +8,7 @@ CHUNK_ROWS = 8192
 
 
 def chunks(rows: int, chunk_rows: int) -> Iterator[slice]:
-    """Yield consecutive slices that cover so many rows.
+    """Yield consecutive slices of at most `chunk_rows` rows that cover `rows` rows.
 
     >>> list(chunks(5, 2))
     [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]

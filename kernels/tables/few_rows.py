@@ -1,9 +1,9 @@
-"""A few rows of plain lists, read and standardised cell by cell.
+"""A fast path for a few rows in plain lists, read and standardised cell by cell.
 
-`Records` and `Standardiser` read a table column by column. For one row, which is what most callers
-of `/predict` ask for, that is some sixty operations on arrays of one cell, which take longer than
-the prediction. Here the same arithmetic is done on Python's floats, to the same last bit. Only
-what is right is read: whatever is odd about a table, and what to say of it, is known to `Records`.
+`Records` and `Standardiser` process a table column by column. For one row, which is what most
+callers of `/predict` send, that is about sixty operations on arrays of one cell, which take longer
+than the prediction. Here the same arithmetic is done on Python floats, with bit-identical results.
+Only valid tables are read; for all others `Records` finds the problems and reports them.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import CLIP, Scale, Shares, Standardiser, features_of_levels
 
 FEW = 16
-"""How many rows are few: of more than a dozen or so, arrays are faster."""
+"""The largest number of rows read here: for more than about a dozen, arrays are faster."""
 
 
 class _Cell(NamedTuple):
@@ -30,7 +30,7 @@ class _Cell(NamedTuple):
 
 class _Column(Protocol):
     def read(self, cell: object) -> _Cell | None:
-        """Read a cell; None if anything is wrong with it."""
+        """Return the features of a cell; None if the cell is invalid."""
 
 
 class _Number:
@@ -72,16 +72,16 @@ class _Label:
 
 
 class Read(NamedTuple):
-    """n rows as the kernel sees them."""
+    """The input of the kernel for n rows."""
 
     features: Tensor
     """(n, p) float64, as in `Rows`."""
     extrapolates: Tensor
-    """(n,) bool: a numeric cell of the row is outside the schema's bounds."""
+    """(n,) bool: whether a numeric cell of the row is outside the schema's bounds."""
 
 
 class FewRows:
-    """Reads tables of at most `FEW` rows, by the schema and the standardiser of one model.
+    """A reader of tables of at most `FEW` rows, for the schema and standardiser of one model.
 
     >>> from kernels.tables.schema import Target
     >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
@@ -107,7 +107,7 @@ class FewRows:
         ]
 
     def read(self, table: Mapping[str, object]) -> Read | None:
-        """Read a table of few rows in plain lists; None if it is not one, or anything is wrong."""
+        """Return the rows of a table of plain lists; None if it is larger than `FEW` or invalid."""
         rows: list[list[float]] | None = None
         outside: list[bool] = []
         for name, column in self._columns:

@@ -1,9 +1,9 @@
-"""Counts, sums and sums of squares of a table's columns: what hospitals add to standardise alike.
+"""Counts, sums and sums of squares of a table's columns, from which all sites standardise alike.
 
-Sums are of u = (x − origin)/unit, not of x, because the variance Σu²/n − (Σu/n)² loses its digits
-where the mean is large beside the deviation. With both bounds in the schema, origin is their middle
-and unit half their distance, so that |u| ≤ 1, which also bounds what is summed. With one bound,
-origin is that bound; without, 0; and unit is 1. A column that is far from 0 in its own unit, such
+Sums are of u = (x − origin)/unit, not of x, because the variance Σu²/n − (Σu/n)² loses digits if
+the mean is large compared with the deviation. If the schema has both bounds, origin is their middle
+and unit half their distance, so that |u| ≤ 1, which also bounds the sums. With one bound, origin is
+that bound; with none, it is 0; in both cases unit is 1. A column whose values are far from 0, such
 as a year, should have bounds. A deviation of 10⁻ᵏ of the distance between the bounds (or of the
 distance from the origin) is known to about 16 − 2k digits, so bounds need not be tight.
 """
@@ -20,8 +20,9 @@ from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema, Target
 
 RESOLUTION = 2.0**-34
-"""What a variance of u must exceed, times Σu²/n where |u| has no bound, to be more than rounding:
-that of the secure sum, whose fixed-point step it is, or that of the subtraction."""
+"""The smallest variance of u that is more than rounding, if |u| is bounded; otherwise it is
+multiplied by Σu²/n. The rounding is that of the secure sum, whose fixed-point step this is, or that
+of the subtraction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +37,11 @@ class Moments:
     missing: Tensor
     """(K,) missing cells of each numeric feature."""
     sums: Tensor
-    """(K,) Σu over the cells that are there."""
+    """(K,) Σu over the cells that are not missing."""
     squares: Tensor
-    """(K,) Σu² over the cells that are there."""
+    """(K,) Σu² over the cells that are not missing."""
     levels: Tensor
-    """(L,) rows at each level, one categorical feature after the other."""
+    """(L,) number of rows at each level, one categorical feature after another."""
     target_sums: Tensor
     """(T,) Σu of each target."""
     target_squares: Tensor
@@ -48,7 +49,7 @@ class Moments:
 
     @classmethod
     def zero(cls, schema: Schema) -> "Moments":
-        """Return the moments of no rows, neutral for `+`."""
+        """Return the moments of an empty table, the neutral element of `+`."""
         per_feature = torch.zeros(len(schema.numeric), dtype=torch.float64)
         per_target = torch.zeros(len(schema.targets), dtype=torch.float64)
         levels = sum(len(column.levels) for column in schema.categorical)
@@ -64,11 +65,12 @@ class Moments:
 
     @classmethod
     def of(cls, records: Records) -> "Moments":
-        """Sum over rows that were read for training."""
+        """Return the sums over rows that were read for training."""
         schema = records.schema
         if records.targets is None:
             raise WrongShape(
-                "rows that were read for prediction have no targets; read them for training"
+                "these rows were read for prediction and have no targets; read them with "
+                "Records.for_training"
             )
         sums, squares = _sums(schema.numeric, records.numeric, records.missing)
         nowhere = torch.zeros_like(records.targets, dtype=torch.bool)
@@ -89,27 +91,29 @@ class Moments:
 
     def __add__(self, other: "Moments") -> "Moments":
         if self._shapes() != other._shapes():
-            raise WrongShape("moments of different schemas do not add; use one schema everywhere")
+            raise WrongShape(
+                "moments of different schemas cannot be added; use the same schema at all sites"
+            )
         return Moments(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Moments)))
 
     def check(self, schema: Schema) -> None:
-        """Refuse moments that are not those of any table of `schema` with at least one row."""
+        """Refuse moments that no table of `schema` with at least one row can have."""
         if self._shapes() != Moments.zero(schema)._shapes():
-            raise WrongShape("these moments are of another schema; sum those of this one")
+            raise WrongShape("these moments belong to another schema; use those of this schema")
         for field in fields(self):
             sums = getattr(self, field.name)
             signed = field.name in ("sums", "target_sums")
             if not bool(sums.isfinite().all()) or not (signed or bool((sums >= 0).all())):
                 raise StatisticsError(
-                    f"the {field.name} of the moments are negative or not finite, which no table "
-                    "gives; sum the moments again"
+                    f"moments.{field.name} contains negative, NaN or infinite values, which no "
+                    "table can produce; compute and sum the moments again"
                 )
         if self.rows < 1:
-            raise EmptyTable("these are the moments of no rows; let at least one site contribute")
+            raise EmptyTable("these moments are of 0 rows; at least one site must contribute rows")
         if bool((self.missing > self.rows).any()) or bool((self.levels > self.rows).any()):
             raise StatisticsError(
-                "the moments have more missing cells or more rows at a level than rows, which no "
-                "table gives; sum the moments again"
+                "the moments count more missing cells, or more rows at a level, than rows, which "
+                "no table can produce; compute and sum the moments again"
             )
 
     def _shapes(self) -> list[torch.Size]:
@@ -121,9 +125,10 @@ def mean_and_scale(
 ) -> tuple[float, float]:
     """Return mean and population standard deviation in the column's unit, from Σu and Σu².
 
-    The scale of a column that does not vary is 1, or the least deviation that these sums can tell
-    from none, if that is more: then bounds (or narrower ones) are needed to see whether the column
-    varies, and a scale of 1 would clip it if it does. Without any cell the mean is the origin.
+    The scale of a column that does not vary is 1, or the smallest deviation that these sums can
+    distinguish from 0, if that is larger: in that case (narrower) bounds are needed to see whether
+    the column varies, and a scale of 1 would clip a column that does. If all cells are missing, the
+    mean is the origin.
     """
     origin, unit = origin_and_unit(column)
     mean = total / count if count else 0.0
@@ -139,7 +144,7 @@ def mean_and_scale(
 def _sums(
     columns: Sequence[Numeric | Target], values: Tensor, missing: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Sum u and u² of each column of `values`, (n, len(columns)), over cells not `missing`."""
+    """Return Σu and Σu² of each column of `values`, (n, len(columns)), over non-missing cells."""
     references = [origin_and_unit(column) for column in columns]
     origin, unit = torch.tensor(references, dtype=torch.float64).reshape(-1, 2).unbind(1)
     reach = torch.tensor([_reach(column) for column in columns], dtype=torch.float64)
@@ -148,19 +153,19 @@ def _sums(
     for column, square in zip(columns, squares.tolist(), strict=True):
         if not math.isfinite(square):
             raise NotFinite(
-                f"the squares of column {column.name!r} overflow float64; give it bounds in the "
-                "schema, or a larger unit"
+                f"the sum of squares of column {column.name!r} overflows float64; set bounds for "
+                "the column in the schema, or use a larger unit"
             )
     return sums, squares
 
 
 def _reach(column: Numeric | Target) -> float:
-    """Return how far u is from 0: a value at its bound must not be beyond 1 by a rounding."""
+    """Return the largest |u|: rounding must not move a value at its bound beyond 1."""
     return math.inf if column.lower is None or column.upper is None else 1.0
 
 
 def origin_and_unit(column: Numeric | Target) -> tuple[float, float]:
-    """Return what u = (x − origin)/unit of a column is made with."""
+    """Return origin and unit of a column, for u = (x − origin)/unit."""
     lower, upper = column.lower, column.upper
     if lower is not None and upper is not None:
         return lower / 2 + upper / 2, upper / 2 - lower / 2

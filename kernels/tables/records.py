@@ -1,15 +1,15 @@
-"""A table as its schema reads it: checked, in raw units, without a NaN.
+"""A table read and checked by its schema: in raw units, without NaN.
 
 A table is a mapping from column names to one-dimensional arrays or lists; `kernels.tables.cells`
-says what may be in them. A missing label is missing, never `other`.
+defines the cells that they may contain. A missing label is missing, never `other`.
 
-Columns that the schema does not name are ignored: a hospital's export is wider than a study, and a
-misspelt column is noticed as a missing one. Every column of the schema must be there, also where
-all its cells may be missing: leaving one out by accident must not look like having no data.
+Columns that the schema does not name are ignored: a hospital's export has more columns than a study
+needs, and a misspelt column is reported as missing. Every column of the schema must be present,
+even if all its cells may be missing: a forgotten column must not look like a column without data.
 
-All problems of a table are found before it is refused (`TableRefused`), also where it comes in
-pieces. Messages name columns, bounds and levels of the schema and a few row numbers, never what is
-in a cell. With differential privacy no cell is a reason to refuse
+All problems of a table are found before it is refused (`TableRefused`), even if it is read in
+pieces. Messages contain columns, bounds and levels of the schema and a few row numbers, never the
+content of a cell. With differential privacy, no cell is a reason to refuse a table
 (`kernels.tables.problems.RowByRow`).
 """
 
@@ -42,14 +42,14 @@ from kernels.tables.problems import Problems
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
 
 LEVELS_SHOWN = 12
-"""How many levels of the schema a message has at most."""
+"""The most levels of the schema that a message lists."""
 
-_ADVICE_ON_MISSING = "fill them in, drop the rows, or let the schema allow missing cells"
+_ADVICE_ON_MISSING = "fill them in, drop the rows, or set may_be_missing in the schema"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Records:
-    """n rows with K numeric and C categorical columns and T targets; its repr shows no cell.
+    """n rows with K numeric and C categorical columns and T targets; the repr shows no cell.
 
     >>> schema = Schema((Numeric("age", "a", upper=120),), (Target("stay", "d"),))
     >>> Records.for_training(schema, {"age": [61, 47], "stay": [3.5, 1], "ward": ["A", "B"]})
@@ -58,8 +58,8 @@ class Records:
     [[False], [True]]
     >>> Records.for_training(schema, {"age": [None, 147]})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    kernels.errors.TableRefused: the table does not fit its schema:
-      - column 'stay': the table does not have it; add it, or correct its spelling
+    kernels.errors.TableRefused: the table does not match its schema:
+      - column 'stay': it is not in the table; add it, or correct its spelling
       - column 'age': 1 of 2 cells are missing (row 0, counted from 0); fill them in, ...
       - column 'age': 1 of 2 cells are not within (−∞, 120] a (row 1, counted from 0); ...
     """
@@ -68,36 +68,36 @@ class Records:
     numeric: Tensor
     """(n, K) float64, raw; 0 where missing."""
     missing: Tensor
-    """(n, K) bool: which cells of `numeric` are missing."""
+    """(n, K) bool: whether a cell of `numeric` is missing."""
     outside: Tensor
-    """(n, K) bool: which cells of `numeric` are out of bounds; in training none are."""
+    """(n, K) bool: whether a cell of `numeric` is out of bounds; never in training."""
     levels: Tensor
-    """(n, C) int64, the position of the level in the schema; −1 where missing."""
+    """(n, C) int64, the positions of levels in the schema; −1 where missing."""
     targets: Tensor | None
     """(n, T) float64, raw; None if read for prediction."""
     patients: tuple[str, ...] | None
-    """n labels, equal for the rows of one patient; None without a patient column, and if read for
-    prediction."""
+    """n labels, equal for the rows of one patient; None if the schema has no patient column, or if
+    read for prediction."""
 
     @classmethod
     def for_training(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
         """Read features, targets and the patient column; numbers out of bounds are refused.
 
-        A model must not be shaped by a body temperature of 370, and the bounds are what noise
-        and encoding are later sized by.
+        A body temperature of 370 must not influence a model, and the bounds later determine the
+        size of the noise and of the encoding.
         """
         (records,) = read_in_pieces(schema, [table])
         return records
 
     @classmethod
     def for_prediction(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
-        """Read the features and nothing else; numbers out of bounds are flagged in `outside`."""
+        """Read the features only; numbers out of bounds are marked in `outside`."""
         (records,) = read_in_pieces(schema, [table], training=False)
         return records
 
     @classmethod
     def none(cls, schema: Schema) -> "Records":
-        """Return no rows, as if read for training."""
+        """Return an empty table, as if read for training."""
         return cls(
             schema,
             numeric=torch.zeros(0, len(schema.numeric), dtype=torch.float64),
@@ -109,7 +109,7 @@ class Records:
         )
 
     def take(self, chosen: Tensor) -> "Records":
-        """Return the rows that are chosen, a bool for each; possibly none."""
+        """Return the chosen rows, possibly none; `chosen` is a bool for each row."""
         patients = self.patients
         if patients is not None:
             patients = tuple(p for p, own in zip(patients, chosen.tolist(), strict=True) if own)
@@ -124,7 +124,7 @@ class Records:
         )
 
     def between(self, rows: slice) -> "Records":
-        """Return consecutive rows, without copying cells."""
+        """Return a slice of rows, without copying cells."""
         if rows == slice(0, len(self)):
             return self
         return Records(
@@ -138,13 +138,13 @@ class Records:
         )
 
     def in_pieces(self, rows: int) -> Iterator["Records"]:
-        """Yield consecutive pieces of at most so many rows."""
+        """Yield consecutive pieces of at most `rows` rows."""
         for piece in chunks(len(self), rows):
             yield self.between(piece)
 
     @classmethod
     def concatenate(cls, parts: Sequence["Records"]) -> "Records":
-        """Return the rows of several records of one schema, one after the other."""
+        """Return the rows of several records of one schema, one after another."""
         targets = [part.targets for part in parts if part.targets is not None]
         patients = [part.patients for part in parts if part.patients is not None]
         return cls(
@@ -171,12 +171,12 @@ def read_in_pieces(
     training: bool = True,
     problems: Problems | None = None,
 ) -> Iterator[Records]:
-    """Yield the records of each piece of a table; refuse the table at its end, if it is to be.
+    """Yield the records of each piece of a table; refuse an invalid table after its last piece.
 
-    From the first problem on nothing is yielded, and the rest is read for its problems only. The
-    end must be reached: what was yielded before it is of a table that may yet be refused.
-    problems: what is to be done about them, by default to refuse; at least one piece is yielded by
-    one that needs no rows.
+    After the first problem nothing is yielded, and the rest is read only to find its problems. Read
+    to the end: until then the table may still be refused.
+    problems: how problems are handled, by default by refusing the table. If it does not need rows,
+    at least one piece is yielded.
     """
     problems = Problems() if problems is None else problems
     lengths: set[int] = set()
@@ -186,7 +186,7 @@ def read_in_pieces(
         if records is not None:
             yield records
     if problems.needs_rows and (lengths == {0} or not (lengths or problems)):
-        problems.add(EmptyTable("the table has no rows; pass at least one"))
+        problems.add(EmptyTable("the table has no rows; at least one is needed"))
     elif not (lengths or problems):
         yield Records.none(schema)
     problems.refuse()
@@ -195,7 +195,7 @@ def read_in_pieces(
 def _read(
     schema: Schema, table: Mapping[str, object], problems: Problems, *, training: bool
 ) -> tuple[Records | None, set[int]]:
-    """Read one piece, None if there is any problem so far; and say how long its columns are."""
+    """Return one piece, None after any problem so far, and the set of its columns' lengths."""
     targets = schema.targets if training else ()
     patient = schema.patient if training else None
     names = [column.name for column in (*schema.features, *targets)]
@@ -242,23 +242,23 @@ def _read(
 def _side_by_side(
     columns: Sequence[NDArray[Any]], rows: int, kind: type[np.generic]
 ) -> NDArray[Any]:
-    """Stack columns as (rows, columns), also where there are none."""
+    """Stack columns as (rows, columns), even if there are none."""
     return np.array(columns, kind).reshape(len(columns), rows).T.copy()
 
 
 def _columns(table: Mapping[str, object], names: list[str], problems: Problems) -> dict[str, Cells]:
-    """Take those of the columns `names` that are there and one-dimensional."""
+    """Return the columns `names` that are present and one-dimensional."""
     columns: dict[str, Cells] = {}
     for name in names:
         if name not in table:
-            sentence = "the table does not have it; add it, or correct its spelling"
+            sentence = "it is not in the table; add it, or correct its spelling"
             problems.add(MissingColumn(name, sentence))
             continue
         cells = as_array(table[name])
         if cells.ndim == 1:
             columns[name] = cells
         else:
-            sentence = f"it has {cells.ndim} dimensions; pass a list or an array with one"
+            sentence = f"it has {cells.ndim} dimensions; pass a list or a one-dimensional array"
             problems.add(WrongLength(name, sentence))
     usual = _usual_length(columns)
     for name, cells in columns.items():
@@ -266,8 +266,8 @@ def _columns(table: Mapping[str, object], names: list[str], problems: Problems) 
             problems.add(
                 WrongLength(
                     name,
-                    f"it has {len(cells)} rows where most columns have {usual}; pass a cell for "
-                    "every row",
+                    f"it has {len(cells)} rows, and most columns have {usual}; pass one cell for "
+                    "each row",
                 )
             )
     return columns
@@ -281,7 +281,7 @@ def _usual_length(columns: Mapping[str, Cells]) -> int:
 def _numbers(
     column: Numeric | Target, cells: Cells, problems: Problems, *, refuse_outside: bool
 ) -> NDArray[np.float64]:
-    """Read numbers as float64, NaN where missing; what is out of bounds is noted and clipped."""
+    """Read numbers as float64, NaN where missing; values out of bounds are noted and clipped."""
     values, no_number = read_numbers(cells)
     problems.count(column.name, len(values))
     outside = _outside([column], values[:, None])[:, 0] if refuse_outside else None
@@ -292,19 +292,19 @@ def _numbers(
         problems.note(kind, column.name, bad, what, advice)
 
     if are_dates(cells):
-        advice = "turn them into a number, such as the days since admission"
+        advice = "convert them to numbers, such as the days since admission"
         note(NotNumeric, no_number, "are dates or times", advice)
     else:
         note(
             NotNumeric,
             no_number,
-            "are no numbers",
-            "convert text and booleans to numbers, or let the schema have a categorical column",
+            "are not numbers",
+            "convert text and booleans to numbers, or make the column categorical in the schema",
         )
     note(InfiniteValue, np.isinf(values), "are infinite", "correct them, or mark them as missing")
     missing = np.isnan(values) & ~no_number
     if isinstance(column, Target):
-        note(MissingValue, missing, "are missing", "drop the rows: there is nothing to learn there")
+        note(MissingValue, missing, "are missing", "drop the rows: training needs every target")
     elif not column.may_be_missing:
         note(MissingValue, missing, "are missing", _ADVICE_ON_MISSING)
     if outside is not None:
@@ -341,8 +341,8 @@ def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np
         UnknownLevel,
         column.name,
         codes == -2,
-        f"are none of the levels {shown}{more}",
-        "correct their spelling, or let the schema have a level for others",
+        f"match none of the levels {shown}{more}",
+        "correct their spelling, or set `other` in the schema, the level of all other labels",
     )
     return codes
 
@@ -351,7 +351,7 @@ def _patients(column: str, cells: Cells, problems: Problems) -> tuple[str, ...]:
     labels, own = read_labels(cells)
     problems.count(column, len(own))
     _note_labels(column, cells, labels, own, problems)
-    advice = "say whose rows they are, or let the schema have no patient column"
+    advice = "fill in the patients, or remove the patient column from the schema"
     problems.note(MissingValue, column, _where(labels, own, ""), "are missing", advice)
     return tuple(labels[position] or "" for position in own.tolist())
 
@@ -363,10 +363,10 @@ def _note_labels(
     own: NDArray[np.int64],
     problems: Problems,
 ) -> None:
-    """Note cells that are no labels."""
-    what, advice = "are neither text nor whole numbers", "convert fractions and objects to text"
+    """Note cells that are not labels."""
+    what, advice = "are neither text nor integers", "convert fractions and objects to text"
     if are_dates(cells):
-        what, advice = "are dates or times", "turn them into text, such as the month's name"
+        what, advice = "are dates or times", "convert them to text, such as the month's name"
     problems.note(NotALabel, column, _where(labels, own, None), what, advice)
 
 
@@ -377,7 +377,7 @@ def _where(
 
 
 def _outside(columns: Sequence[Numeric | Target], values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Say which of (n, K) values are out of the bounds of their columns."""
+    """Return a mask of the (n, K) values that are outside the bounds of their columns."""
     lower, upper = [*map(_lower, columns)], [*map(_upper, columns)]
     return (values < lower) | (values > upper)
 

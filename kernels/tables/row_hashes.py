@@ -1,11 +1,12 @@
-"""Rows told apart by what is in them, whatever their order and whatever files they came in.
+"""Rows identified by their content, regardless of their order and of the files they came from.
 
-A row's hash is of its cells as the schema reads them (raw numbers, which are missing, positions of
-levels, targets, the patient's hash): 32 bytes from BLAKE2b. A row's key is the patient's hash, so
-that a patient's rows have one key, or the row's own where the schema names no patient.
+A row's hash is computed from its cells as the schema reads them (raw numbers, the mask of missing
+ones, positions of levels, targets, the patient's hash): 32 bytes from BLAKE2b. A row's key is the
+patient's hash, so that a patient's rows have one key, or the row's hash if the schema has no
+patient column.
 
 The digest of a table is SHA-256 of (the number of its rows, Σ of their hashes modulo 2²⁵⁶): it
-does not depend on their order, and two equal rows are two. All of this stays at the site.
+does not depend on their order, and two equal rows count twice. All of this stays at the site.
 """
 
 import hashlib
@@ -25,20 +26,21 @@ def row_keys(records: Records) -> list[bytes]:
 
 
 def keys_and_hashes(records: Records) -> tuple[list[bytes], list[bytes]]:
-    """Return `row_keys`, and 32 bytes for each row, equal for equal rows."""
+    """Return `row_keys` and the row hashes: 32 bytes for each row, equal for equal rows."""
     keys = row_keys(records)
     return keys, keys if records.patients is None else _cells(records, keys)
 
 
 def words(keys: list[bytes]) -> NDArray[np.uint64]:
-    """Return hashes as (n, 4) words."""
+    """Return hashes as (n, 4) words of 64 bits."""
     return np.frombuffer(b"".join(keys), dtype="<u8").reshape(-1, 4)
 
 
 def mixed(word: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
-    """Return words of hashes mixed with one of a seed, in a pass over arrays.
+    """Return words of hashes mixed with a seed, vectorised.
 
-    A bijection, the finaliser of SplitMix64: what different seeds make of one word is independent.
+    A bijection, [SplitMix14]'s finaliser: the results of one word for different seeds are
+    independent.
     """
     word = word ^ seed
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
@@ -48,14 +50,14 @@ def mixed(word: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The sum of hashes of rows; `+` adds other rows."""
+    """The sum of the hashes of rows; `+` adds further rows."""
 
     rows: int = 0
     total: int = 0
 
     @classmethod
     def of(cls, hashes: list[bytes]) -> "Fingerprint":
-        """Add up hashes of rows."""
+        """Return the sum of these row hashes."""
         halves = words(hashes).view("<u4").astype(np.uint64).sum(0, dtype=np.uint64)
         return cls(len(hashes), sum(int(half) << (32 * i) for i, half in enumerate(halves)))
 
@@ -63,7 +65,7 @@ class Fingerprint:
         return Fingerprint(self.rows + other.rows, self.total + other.total)
 
     def digest(self) -> bytes:
-        """Return the table's 32 bytes."""
+        """Return the table's digest, 32 bytes."""
         total = (self.total % 2**256).to_bytes(32, "big")
         return hashlib.sha256(b"veilgp/table/1" + self.rows.to_bytes(8, "big") + total).digest()
 
@@ -71,12 +73,12 @@ class Fingerprint:
 def _cells(records: Records, patients: list[bytes] | None = None) -> list[bytes]:
     columns = [records.numeric, records.missing, records.levels]
     columns += [] if records.targets is None else [records.targets]
-    # −0 and 0 are one number.
+    # Adding 0.0 turns −0 into 0: they are the same number.
     cells = np.concatenate([column.numpy().astype("<f8") + 0.0 for column in columns], axis=1)
     packed = cells.view(np.uint8)
     if patients is not None:
         packed = np.concatenate([packed, words(patients).view(np.uint8)], axis=1)
-    # One bytes object a row, made in C: slicing them in Python would take longer than hashing.
+    # One bytes object per row, made in C: slicing in Python would take longer than hashing.
     rows = np.ascontiguousarray(packed).view(f"V{packed.shape[1]}")[:, 0].tolist()
     hashed = hashlib.blake2b
     return [hashed(row, digest_size=32, person=_ROW).digest() for row in rows]

@@ -1,9 +1,9 @@
-"""What a session's table looks like: plain data that hospitals and the coordinator agree on.
+"""The schema of a session's tables: plain data that hospitals and the coordinator agree on.
 
-A schema names the columns that become features (numeric or categorical), the targets, and perhaps
-a column that says which rows are one patient's, which is never a feature. It is versioned, turns
-into JSON and back, and a schema that exists is valid: building a wrong one, in Python or from
-JSON, raises `SchemaRefused` with every problem in it.
+A schema names the columns that become features (numeric or categorical), the targets, and
+optionally a column that identifies patients, which is never a feature. It is versioned and converts
+to JSON and back. A `Schema` object is always valid: building an invalid one, in Python or from
+JSON, raises `SchemaRefused` with all its problems.
 
 >>> schema = Schema(
 ...     features=(
@@ -50,17 +50,17 @@ from kernels.strict_json import (
 
 @dataclass(frozen=True)
 class Numeric:
-    """A number in a unit; one feature, and an indicator if cells may be missing.
+    """A number with a unit; one feature, and an indicator if cells may be missing.
 
-    Bounds are inclusive. They say which values are possible: a training table that exceeds them is
-    refused, a row to predict is flagged. They also keep federated moments exact (`Moments`).
+    Bounds are inclusive and define which values are possible: a training table that exceeds them is
+    refused, and a row to predict is marked. They also keep federated moments exact (`Moments`).
     """
 
     STORED_AS: ClassVar[str] = "numeric"
 
     name: str
     unit: str
-    """As in "mmHg"; "1" for a number without a dimension."""
+    """For example "mmHg"; "1" for a dimensionless number."""
     lower: float | None = None
     upper: float | None = None
     may_be_missing: bool = False
@@ -73,19 +73,19 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of several levels; a feature for each, and an indicator if cells may be missing."""
+    """One of several levels; one feature per level, and an indicator if cells may be missing."""
 
     STORED_AS: ClassVar[str] = "categorical"
 
     name: str
     levels: tuple[str, ...]
     other: str | None = None
-    """The level that absorbs labels which are none of `levels`; without it they are refused."""
+    """The level for labels that are not in `levels`; if None, these labels are refused."""
     may_be_missing: bool = False
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """Each level's position among them."""
+        """The position of each level in `levels`."""
         return {level: position for position, level in enumerate(self.levels)}
 
     @property
@@ -96,7 +96,7 @@ class Categorical:
 
 @dataclass(frozen=True)
 class Target:
-    """A number to predict, in a unit, with inclusive bounds; never missing in training."""
+    """A number to predict, with a unit and inclusive bounds; never missing in training."""
 
     STORED_AS: ClassVar[str] = "target"
 
@@ -118,20 +118,25 @@ class Schema:
     features: tuple[Feature, ...]
     targets: tuple[Target, ...]
     patient: str | None = None
-    """The column whose equal entries are one patient's rows; not a feature."""
+    """The column with equal entries in the rows of one patient; not a feature."""
 
     VERSION: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not (_is_tuple_of(Feature, self.features) and _is_tuple_of(Target, self.targets)):
             raise SchemaRefused(
-                [WrongField("features is a tuple of Numeric and Categorical, targets of Target")]
+                [
+                    WrongField(
+                        "features must be a tuple of Numeric and Categorical, and targets a tuple "
+                        "of Target"
+                    )
+                ]
             )
         problems = _problems(self.features, self.targets, self.patient)
         if not self.features:
-            problems.append(NothingToLearn("there is no feature; name at least one column"))
+            problems.append(NothingToLearn("features is empty; name at least one column"))
         if not self.targets:
-            problems.append(NothingToLearn("there is no target; name at least one column"))
+            problems.append(NothingToLearn("targets is empty; name at least one column"))
         if problems:
             raise SchemaRefused(problems)
 
@@ -147,7 +152,7 @@ class Schema:
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """The p features that rows have, in order."""
+        """The names of the p features, in order."""
         return tuple(name for column in self.features for name in column.feature_names)
 
     def to_json(self) -> str:
@@ -163,16 +168,16 @@ class Schema:
 
     @classmethod
     def from_json(cls, text: str) -> "Schema":
-        """Read a schema; columns may leave out fields with a default.
+        """Read a schema; fields of columns that have a default may be omitted.
 
-        `text` is not trusted: unknown fields, wrong types and impossible values are refused.
+        `text` is not trusted: unknown fields, wrong types and invalid values are refused.
         """
         wrong: list[str] = []
         plain = parse_json(text, "the schema", wrong)
         if is_newer(plain, cls.VERSION):
             raise NewerSchema(
-                f"this schema is of a later version than {cls.VERSION}, the last that this "
-                "program knows; upgrade veilgp"
+                "this schema was written by a newer version of veilgp; this one reads schema "
+                f"version {cls.VERSION}: upgrade veilgp on this machine"
             )
         document = None if wrong else decode_object(_Document, plain, "the schema", wrong)
         if document is None:
@@ -223,7 +228,7 @@ def _column_to_dict(column: Feature | Target) -> dict[str, object]:
     plain = asdict(column)
     for end in ("lower", "upper"):
         if plain.get(end) is not None:
-            plain[end] = float(plain[end])  # 0 and 0.0 are equal, so they give equal text
+            plain[end] = float(plain[end])  # 0 and 0.0 are equal, so their text must be equal
     return {"kind": kinds[0], **plain} if kinds else plain
 
 
@@ -234,17 +239,17 @@ def _indicator(column: Feature) -> tuple[str, ...]:
 def _problems(
     features: Sequence[Feature], targets: Sequence[Target], patient: object
 ) -> list[SchemaError]:
-    """List everything that is wrong with these columns, alone and together."""
+    """Return everything that is wrong with these columns, individually and together."""
     problems: list[SchemaError] = []
     for column in (*features, *targets):
         problems += _column_problems(column)
     if patient is not None and not is_text(patient):
-        problems.append(WrongField("patient must be the name of a column, or absent"))
+        problems.append(WrongField("patient must be the name of a column, or omitted"))
     names = [*(column.name for column in (*features, *targets)), patient]
     problems += [
         DuplicateName(
-            f"{name!r} names {count} columns; a column is a feature, a target or the patient's, "
-            "and only once"
+            f"{count} columns are named {name!r}; a column must appear only once, as a feature, as "
+            "a target or as the patient column"
         )
         for name, count in _repeated(names).items()
     ]
@@ -261,19 +266,23 @@ def _column_problems(column: Feature | Target) -> list[SchemaError]:
     where = f"column {column.name!r}"
     problems: list[SchemaError] = []
     if not is_text(column.name):
-        problems.append(WrongField(f"{where}: its name must be text that is not blank"))
+        problems.append(WrongField(f"{where}: name must be text that is not blank"))
     if isinstance(column, Categorical):
         problems += _level_problems(column, where)
     else:
         if not is_text(column.unit):
-            problems.append(WrongField(f"{where}: its unit must be text; '1' if it has none"))
+            problems.append(
+                WrongField(f"{where}: unit must be text; use '1' if the column has no unit")
+            )
         ends = [end for end in (column.lower, column.upper) if end is not None]
         if not all(is_number(end) for end in ends):
-            problems.append(WrongBounds(f"{where}: bounds must be finite numbers, or absent"))
+            problems.append(
+                WrongBounds(f"{where}: lower and upper must be finite numbers, or omitted")
+            )
         elif len(ends) == 2 and not ends[0] < ends[1]:
             problems.append(
                 WrongBounds(
-                    f"{where}: its lower bound {ends[0]} must be below its upper bound {ends[1]}"
+                    f"{where}: lower must be below upper, but they are {ends[0]} and {ends[1]}"
                 )
             )
     if not isinstance(column, Target) and not is_flag(column.may_be_missing):
@@ -284,13 +293,17 @@ def _column_problems(column: Feature | Target) -> list[SchemaError]:
 def _level_problems(column: Categorical, where: str) -> list[SchemaError]:
     texts = _is_tuple_of(str, column.levels) and all(map(is_text, column.levels))
     if not texts or not column.levels:
-        return [WrongLevels(f"{where}: its levels must be texts, at least one, none of them blank")]
+        return [
+            WrongLevels(f"{where}: levels must be a list of at least one text, none of them blank")
+        ]
     problems: list[SchemaError] = [
-        WrongLevels(f"{where}: the level {level!r} is there {count} times; keep one")
+        WrongLevels(f"{where}: the level {level!r} is listed {count} times; list it once")
         for level, count in _repeated(column.levels).items()
     ]
     if column.other is not None and column.other not in column.levels:
-        problems.append(WrongLevels(f"{where}: other, {column.other!r}, must be one of its levels"))
+        problems.append(
+            WrongLevels(f"{where}: other must be one of the levels, not {column.other!r}")
+        )
     return problems
 
 

@@ -1,13 +1,13 @@
-"""What the kernel sees: features and targets on one scale, the same at every site.
+"""The kernel's input: features and targets on one scale, the same at every site.
 
-A numeric feature becomes (x − mean)/scale, clipped to ±5, and 0 where it is missing (the mean is
-imputed), followed by an indicator that is 1 where it was missing, if the schema allows that. A
-categorical column becomes a feature for each level, 1 for the row's own and 0 for the others, or
-each level's share of the rows where it is missing (again the mean), and an indicator likewise.
+A numeric feature becomes (x − mean)/scale, clipped to ±5, and 0 if it is missing (the mean is
+imputed). If the schema allows missing cells, an indicator follows, 1 where the cell is missing. A
+categorical column becomes one feature per level, 1 for the row's level and 0 for the others; if the
+cell is missing, each level's share of the rows (again the mean). An indicator follows likewise.
 
-These 0s and 1s are not standardised. They are on the scale of one already, and dividing by the
-deviation of a level that one row in a thousand has would put its rows 30 deviations from all
-others. Targets become (y − mean)/scale and are not clipped: that would change what is asked.
+These 0s and 1s are not standardised. Their scale is 1 already, and dividing by the deviation of a
+level that one row in a thousand has would put its rows 30 deviations away from all others. Targets
+become (y − mean)/scale and are not clipped: clipping would change the question that is answered.
 """
 
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema, Target
 
 CLIP = 5.0
-"""How many scales a standardised numeric feature is from its mean at most."""
+"""The largest distance of a standardised numeric feature from its mean, in scales."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rows:
-    """n rows as the kernel sees them: p features and T targets, all finite; its repr shows none."""
+    """The kernel's input: n rows of p features and T targets, all finite; the repr shows none."""
 
     features: Tensor
     """(n, p) float64, named by `feature_names`."""
@@ -47,7 +47,7 @@ class Rows:
     patients: tuple[str, ...] | None
     """As in `Records`."""
     outside: Tensor
-    """(n, K) bool: which numeric cells are out of the schema's bounds."""
+    """(n, K) bool: whether a numeric cell is outside the schema's bounds."""
     feature_names: tuple[str, ...]
 
     def __len__(self) -> int:
@@ -80,7 +80,9 @@ class Shares:
 
 @dataclass(frozen=True)
 class Standardiser:
-    """Plain data, a part of the model that turns `Records` into `Rows` at every site alike.
+    """The part of a model that turns `Records` into `Rows`, in the same way at every site.
+
+    Plain data.
 
     >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
     >>> records = Records.for_training(schema, {"age": [40, 60], "stay": [1, 7]})
@@ -106,9 +108,9 @@ class Standardiser:
 
     @classmethod
     def of(cls, schema: Schema, moments: Moments) -> "Standardiser":
-        """Standardise by the summed moments of all sites (`mean_and_scale`).
+        """Return the standardiser for the summed moments of all sites (`mean_and_scale`).
 
-        A categorical feature that every row lacks gets equal shares.
+        A categorical feature that is missing in every row gets equal shares.
         """
         moments.check(schema)
         rows = moments.rows.item()
@@ -130,7 +132,7 @@ class Standardiser:
         )
 
     def apply(self, records: Records) -> Rows:
-        """Standardise, impute and lay out features in the order of `Schema.feature_names`."""
+        """Return rows standardised and imputed, with features ordered as `Schema.feature_names`."""
         schema = records.schema
         self.check(schema)
         mean, scale = self._numeric_columns
@@ -161,12 +163,12 @@ class Standardiser:
         )
 
     def in_units(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Turn predictions of standardised targets, each (n, T), into the targets' units."""
+        """Convert predictions of standardised targets, each (n, T), to the targets' units."""
         expected = (len(mean), len(self.targets))
         if not mean.shape == variance.shape == expected:
             raise WrongShape(
-                f"mean is {tuple(mean.shape)} and variance {tuple(variance.shape)}; pass one row "
-                f"each for every prediction, with {len(self.targets)} columns"
+                f"mean and variance must both have shape (n, {len(self.targets)}), not "
+                f"{tuple(mean.shape)} and {tuple(variance.shape)}"
             )
         target_mean, target_scale = self.target_columns
         return mean * target_scale + target_mean, variance * target_scale.square()
@@ -193,7 +195,7 @@ class Standardiser:
         return tuple(map(features_of_levels, self.categorical))
 
     def to_json(self) -> str:
-        """Return the canonical JSON; floats survive it to the last bit."""
+        """Return the canonical JSON; floats keep every bit."""
         return encode_json({"version": self.VERSION, **asdict(self)})
 
     @classmethod
@@ -203,8 +205,8 @@ class Standardiser:
         plain = parse_json(text, "the standardiser", wrong)
         if is_newer(plain, cls.VERSION):
             raise NewerStandardiser(
-                f"this standardiser is of a later version than {cls.VERSION}, the last that this "
-                "program knows; upgrade veilgp"
+                "this standardiser was written by a newer version of veilgp; this one reads "
+                f"standardiser version {cls.VERSION}: upgrade veilgp on this machine"
             )
         document = None if wrong else decode_object(_Document, plain, "the standardiser", wrong)
         if document is None:
@@ -219,7 +221,7 @@ class Standardiser:
         return cls(numeric, categorical, targets)
 
     def check(self, schema: Schema) -> None:
-        """Refuse a schema of other columns than this standardiser was made for."""
+        """Refuse a schema whose columns differ from those of this standardiser."""
         theirs = (
             [column.name for column in schema.numeric],
             [(column.name, len(column.levels)) for column in schema.categorical],
@@ -227,8 +229,8 @@ class Standardiser:
         )
         if self._made_for != theirs:
             raise StandardiserError(
-                "this standardiser was made for other columns, or in another order, than the "
-                "schema has; use the one of the same model"
+                "the columns of this standardiser, or their order, differ from those of the "
+                "schema; use the standardiser of the same model"
             )
 
 
@@ -258,9 +260,9 @@ def _shares(counts: Tensor) -> tuple[float, ...]:
 
 
 def features_of_levels(column: Shares) -> Tensor:
-    """Return a row of features for each level, and a last one for missing cells.
+    """Return a row of features for each level, and a last row for missing cells.
 
-    Their last column is the indicator, which rows have only if cells may be missing.
+    The last column is the indicator, which is used only if cells may be missing.
     """
     table = torch.eye(len(column.shares) + 1, dtype=torch.float64)
     table[-1, :-1] = torch.tensor(column.shares, dtype=torch.float64)
@@ -268,7 +270,7 @@ def features_of_levels(column: Shares) -> Tensor:
 
 
 def _columns(scales: Sequence[Scale]) -> tuple[Tensor, Tensor]:
-    """Means and scales, each (len(scales),)."""
+    """Return means and scales, each (len(scales),)."""
     pairs = [(column.mean, column.scale) for column in scales]
     mean, scale = torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2).unbind(1)
     return mean, scale

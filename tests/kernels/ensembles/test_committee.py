@@ -61,7 +61,7 @@ def close(left: Gaussian, right: Gaussian) -> bool:
 
 
 def in_one_place(opinions: Opinions) -> dict[str, Gaussian]:
-    """Every method written out over all sites' predictions, as the papers have them."""
+    """Every method written out over all sites' predictions, as [PredBayes] has them."""
     mu, v, n = opinions.means, opinions.variances, opinions.rows[:, None, None].double()
     mu_p, v_p, sites = PRIOR.mean, PRIOR.variance, len(mu)
     v_product = 1 / ((1 / v).sum(0) - (sites - 1) / v_p)
@@ -122,7 +122,7 @@ def test_one_site_alone_is_believed() -> None:
 
 
 def test_sites_that_know_nothing_say_the_prior() -> None:
-    """And would not by eq. 4 of 003, which adds the prior's shift instead of taking it away."""
+    """Not by [PredOneRound] eq. 4, which adds the prior's shift instead of taking it away."""
     nothing = Gaussian(PRIOR.mean.expand(5, 4, 2), PRIOR.variance.expand(5, 4, 2))
     committee = Committee.of(nothing, rows=torch.tensor([3, 1, 4, 1, 5]), prior=PRIOR)
     expected = Gaussian(PRIOR.mean.expand(4, 2), PRIOR.variance.expand(4, 2))
@@ -191,7 +191,7 @@ def test_beta_goes_from_the_mixture_to_the_product_by_precisions() -> None:
     precision = 0.3 / ends[0].variance + 0.7 / ends[1].variance
     shift = 0.3 * ends[0].mean / ends[0].variance + 0.7 * ends[1].mean / ends[1].variance
     assert close(third, Gaussian(shift / precision, 1 / precision))
-    # Eq. 4.8: the log density is that of both, interpolated, up to a constant in y.
+    # [PredBayes] eq. 4.8: the log density is that of both, interpolated, up to a constant in y.
     y = torch.linspace(-3, 3, 7).double()[:, None, None]
     apart = third.log_density(y) - 0.3 * ends[0].log_density(y) - 0.7 * ends[1].log_density(y)
     assert torch.allclose(apart, apart[:1].expand_as(apart))
@@ -213,7 +213,7 @@ def test_beta_outside_of_its_range_is_refused(beta: float) -> None:
         interpolated(product(committee, PRIOR), mixture(committee), beta)
 
 
-# -- theorems 2 to 5 of 001, with Gaussian processes at the sites
+# -- theorems 2 to 5 of [PredBayes], with Gaussian processes at the sites
 
 NOISE, SCALE = 0.2, 1.5
 """σ_o² and k(x, x)."""
@@ -228,7 +228,7 @@ def _truth(x: Tensor) -> Tensor:
 
 
 def _gp(x: Tensor, y: Tensor, queries: Tensor) -> Gaussian:
-    """Eq. 4.3 and 4.4 with a squared exponential kernel."""
+    """[PredBayes] eq. 4.3 and 4.4 with a squared exponential kernel."""
 
     def kernel(a: Tensor, b: Tensor) -> Tensor:
         return SCALE * torch.exp(-((a[:, None] - b) ** 2) / 2)
@@ -295,7 +295,7 @@ def test_theorem_4_the_mixture_is_right_where_sites_know_the_same() -> None:
 
 
 def test_theorem_5_the_mixture_is_too_unsure_where_sites_know_different_things() -> None:
-    """The thesis has the excess k(x, x)(1 − w), w the share of the rows that are near.
+    """[PredBayes] has the excess k(x, x)(1 − w), w the share of the rows that are near.
 
     Its proof takes μ_mix² for w·f², and it is w²f²: there is w(1 − w)f² more.
     """

@@ -1,4 +1,4 @@
-"""β between mixture and product, by eq. 4.11 and from sums over sites."""
+"""β between mixture and product, by [PredBayes] eq. 4.11 and from sums over sites."""
 
 import pytest
 import torch

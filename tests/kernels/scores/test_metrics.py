@@ -1,4 +1,4 @@
-"""Scores are sums over rows, and what is computed from them is what PROTOCOLS.md defines."""
+"""Scores are sums over rows, and what is computed from them is what the module defines."""
 
 import math
 
