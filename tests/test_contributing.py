@@ -45,6 +45,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_the_page_adds_an_algorithm_that_works_and_keeps_all_promises(tree: Path) -> None:
     declarations = "tests/conformance/test_declarations.py"
     done = subprocess.run(
@@ -52,6 +53,7 @@ def test_the_page_adds_an_algorithm_that_works_and_keeps_all_promises(tree: Path
             *(sys.executable, "-m", "pytest", "-q", "--noconftest", "-p", "no:cacheprovider"),
             "tests/added_algorithm.py",
             "tests/kernels/rounds/columns/test_correlations.py",
+            "tests/kernels/rounds/test_shape.py",
             f"{declarations}::test_an_algorithm_keeps_to_what_it_declares[correlations]",
             f"{declarations}::test_every_installed_algorithm_is_held_to_its_declaration",
         ],
