@@ -22,7 +22,7 @@ PLACES = {
 def apply(diff: str, tree: Path) -> None:
     """Apply the hunks of a diff, each of which must fit in exactly one place."""
     names, *hunks = re.split(r"^@@\n", diff, flags=re.MULTILINE)
-    file = tree / names.split()[1].removeprefix("a/")
+    file = tree / names.split()[1]
     for hunk in hunks:
         lines = hunk.splitlines(keepends=True)
         before = "".join(line[1:] for line in lines if line[0] in " -")
