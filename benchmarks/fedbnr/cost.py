@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.datasets import Dataset, Split
-from benchmarks.fedbnr.phase1_exact import kernel_of
+from benchmarks.fedbnr.phase1.exact import kernel_of
 from benchmarks.fedbnr.programs import program_of
 from client_sdk.simulation import simulate
 from kernels import adam

@@ -10,17 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.datasets import FILES
-from benchmarks.fedbnr import (
-    alone,
-    central,
-    experts,
-    networks,
-    personal,
-    phase1_averaging,
-    phase1_distillation,
-    phase1_exact,
-)
+from benchmarks.fedbnr import alone, central, experts, networks, personal
 from benchmarks.fedbnr.kept import Result, fingerprint
+from benchmarks.fedbnr.phase1 import averaging, distillation, exact
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Tables
 
 ROOT = Path(__file__).parent.parent.parent
@@ -56,14 +48,14 @@ _LOCAL = (
     "kernels/rounds/shared/local_training.py",
 )
 _EXACT = (
-    "benchmarks/fedbnr/phase1_exact.py",
+    "benchmarks/fedbnr/phase1/exact.py",
     "kernels/layer/evidence.py",
     "kernels/rounds/kernel/exact.py",
     "kernels/rounds/shared/evidence_step.py",
     "kernels/rounds/shared/grid.py",
 )
-_AVERAGING = "benchmarks/fedbnr/phase1_averaging.py", "kernels/rounds/kernel/fedavg.py"
-_DISTILLATION = "benchmarks/fedbnr/phase1_distillation.py", "kernels/rounds/kernel/distillation.py"
+_AVERAGING = "benchmarks/fedbnr/phase1/averaging.py", "kernels/rounds/kernel/fedavg.py"
+_DISTILLATION = "benchmarks/fedbnr/phase1/distillation.py", "kernels/rounds/kernel/distillation.py"
 
 
 @dataclass(frozen=True)
@@ -98,26 +90,26 @@ def _central_gp(column: Column, data: Path) -> Result:
 
 
 def _central_urk(column: Column, data: Path) -> Result:
-    return phase1_exact.measure_central(column.split(data), column)
+    return exact.measure_central(column.split(data), column)
 
 
 def _exact(column: Column, data: Path) -> Result:
-    return phase1_exact.measure(column.split(data), column)
+    return exact.measure(column.split(data), column)
 
 
 def _exact_quickly(column: Column, data: Path) -> Result:
-    return phase1_exact.measure(column.split(data), column, most_steps=QUICK_STEPS)
+    return exact.measure(column.split(data), column, most_steps=QUICK_STEPS)
 
 
 def _averaging(column: Column, data: Path) -> Result:
     local = column.seed < BASELINE_SEEDS
-    return phase1_averaging.measure(column.split(data), column, with_local=local)
+    return averaging.measure(column.split(data), column, with_local=local)
 
 
 def _distillation(column: Column, data: Path) -> Result:
     local = column.seed < BASELINE_SEEDS
-    split = column.split(data, public=phase1_distillation.PUBLIC)
-    return phase1_distillation.measure(split, column, with_local=local)
+    split = column.split(data, public=distillation.PUBLIC)
+    return distillation.measure(split, column, with_local=local)
 
 
 def _alone(column: Column, data: Path) -> Result:
