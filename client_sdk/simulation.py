@@ -164,7 +164,7 @@ def _summed(
         broadcast=broadcast,
     )
     if outcome.total is None:
-        raise KeysMissing("The sum did not complete.")
+        raise KeysMissing("The sum did not complete.", ranks=())
     return simulation.coordinator.slot.total()
 
 

@@ -274,7 +274,7 @@ class Simulation:
             broadcast=broadcast,
         )
         if outcome.total is None:
-            raise KeysMissing("The sum did not complete.")
+            raise KeysMissing("The sum did not complete.", ranks=())
         return self.coordinator.slot.total()
 
     def sum(
