@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import httpx
-
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.offer import Offer, OfferReview
 from client_sdk.conversation.rosters import read_roster
@@ -21,7 +19,7 @@ from client_sdk.home.home import Home, OpenHome
 from client_sdk.model.model import GlobalModel
 from client_sdk.network.exchange import Clock, Effects, Exchange, Patience
 from client_sdk.network.links import Link
-from client_sdk.network.transport import run, run_async
+from client_sdk.network.transport import AsyncTransport, Transport, run, run_async
 from client_sdk.progress import watching
 from client_sdk.tables.hospital_table import Changes
 from privacy.requests import host_of
@@ -46,7 +44,7 @@ def join(
     outage_s: float = 3600.0,
     ca: PathLike | None = None,
     allow_http: bool = False,
-    transport: httpx.BaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> GlobalModel:
     """Take part in a session's next run, or the one under way, and return the global model.
 
@@ -90,7 +88,7 @@ async def join_async(
     outage_s: float = 3600.0,
     ca: PathLike | None = None,
     allow_http: bool = False,
-    transport: httpx.AsyncBaseTransport | None = None,
+    transport: AsyncTransport | None = None,
 ) -> GlobalModel:
     """Do as `join` does, in an event loop: requests are awaited, computing runs in a thread."""
     link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
@@ -107,7 +105,7 @@ def offered(
     deadline_s: float | None = None,
     ca: PathLike | None = None,
     allow_http: bool = False,
-    transport: httpx.BaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> Offer:
     """Enrol if it is a join link, and return what the session asks for; nothing else is sent."""
     link = Link.parse(session, allow_http=allow_http)

@@ -8,13 +8,11 @@ are gone from every prediction from then on. Asked again it is the same.
 
 import os
 
-import httpx
-
 from client_sdk.errors import SessionError
 from client_sdk.home.home import Home
 from client_sdk.network.exchange import Clock, Exchange, Patience
 from client_sdk.network.links import Link
-from client_sdk.network.transport import run
+from client_sdk.network.transport import Transport, run
 from privacy.requests import host_of
 
 
@@ -25,7 +23,7 @@ def withdraw(
     outage_s: float = 60.0,
     ca: str | os.PathLike[str] | None = None,
     allow_http: bool = False,
-    transport: httpx.BaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> int:
     """Withdraw from the open ensembles of a session's runs so far; return how many had samples.
 

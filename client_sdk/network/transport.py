@@ -18,6 +18,10 @@ from client_sdk.errors import AnswerTooLarge, CertificateRefused
 from client_sdk.network.exchange import Call, Effects, Lost, Pause, Reply
 
 T = TypeVar("T")
+Transport = httpx.BaseTransport
+"""What carries requests: httpx's own, unless a test gives another."""
+AsyncTransport = httpx.AsyncBaseTransport
+"""The same in an event loop."""
 _PIECE = 1 << 20
 _CONNECT_S = 20.0
 
@@ -27,7 +31,7 @@ def run(
     origin: str,
     *,
     ca: str | os.PathLike[str] | None = None,
-    transport: httpx.BaseTransport | None = None,
+    transport: Transport | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
     """Do what a generator asks for, one thing after the other, and give its result."""
@@ -53,7 +57,7 @@ async def run_async(
     origin: str,
     *,
     ca: str | os.PathLike[str] | None = None,
-    transport: httpx.AsyncBaseTransport | None = None,
+    transport: AsyncTransport | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
     """Do the same in an event loop; what is computed between requests runs in a thread."""

@@ -12,8 +12,6 @@ from email.utils import parsedate_to_datetime
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx
-
 from client_sdk.errors import (
     CertificateRefused,
     ClientError,
@@ -36,7 +34,7 @@ from client_sdk.network.exchange import (
     plain_object,
 )
 from client_sdk.network.links import Link
-from client_sdk.network.transport import run
+from client_sdk.network.transport import Transport, run
 from client_sdk.readable import printable
 from privacy.errors import PrivacyError
 from privacy.health_check import Check
@@ -133,7 +131,7 @@ def of_coordinator(
     ca: Path | None,
     allow_http: bool,
     clock: Clock,
-    transport: httpx.BaseTransport | None = None,
+    transport: Transport | None = None,
 ) -> Iterator[Check]:
     """Check that the coordinator is reached, is trusted, speaks our protocol and knows the time."""
     try:

@@ -23,7 +23,7 @@ from client_sdk.gate.refusal_report import (
 )
 from kernels.errors import ColumnError, KernelsError, SchemaRefused, TableRefused
 from privacy.errors import PrivacyError
-from privacy.securesum.errors import SecureSumError
+from privacy.securesum.errors import AboutMembers, SecureSumError
 
 OF_A_PATIENT = "4711-erythema"
 ROOTS = {KernelsError, PrivacyError}
@@ -52,6 +52,8 @@ def made(kind: type[Reportable]) -> Reportable:
         return kind([])
     if issubclass(kind, ColumnError):
         return kind(OF_A_PATIENT, OF_A_PATIENT, rows=4711)
+    if issubclass(kind, AboutMembers):
+        return kind(OF_A_PATIENT, ranks=(4711,))
     return kind(OF_A_PATIENT)
 
 
