@@ -8,9 +8,12 @@ by the same code.
 import json
 import sys
 from dataclasses import MISSING, fields
-from typing import TypeGuard, TypeVar
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T", bound="DataclassInstance")
 
 
 def encode_json(plain: object) -> str:
@@ -51,7 +54,7 @@ def decode_object(kind: type[T], plain: object, where: str, problems: list[str])
     if not isinstance(plain, dict):
         problems.append(f"{where} must be an object")
         return None
-    declared = fields(kind)  # type: ignore[arg-type]
+    declared = fields(kind)
     allowed = [field.name for field in declared]
     required = [field.name for field in declared if field.default is MISSING]
     found = [f"{where} lacks {name!r}" for name in required if name not in plain]

@@ -248,9 +248,9 @@ class KernelSpec:
         return cls(**document)
 
 
-def _member(name: str, value: object, kind: type[StrEnum]) -> StrEnum:
+def _member(name: str, value: str, kind: type[StrEnum]) -> StrEnum:
     try:
-        return kind(value)  # type: ignore[arg-type]
+        return kind(value)
     except ValueError:
         error = UnknownArchitecture if kind is Architecture else SpecError
         raise error(f"{name} {value!r} is unknown: choose one of {', '.join(kind)}") from None

@@ -94,13 +94,6 @@ class URK(Kernel):
         at = self._at(self.weights.detach().clone())
         return lambda x: at(self._checked_rows(x))[0]
 
-    def features_at(self, weights: Tensor, x: Tensor) -> Tensor:
-        """Map x to φ(x) at the given weights; `torch.func` can transform this function.
-
-        Values are not checked: the caller must pass finite rows, which `features` would check.
-        """
-        return self._at(weights)(x)[0]
-
     def features_and_pullback(self, x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         """Return φ(x) without a graph, and the map from ∂/∂φ(x) to the flat ∂/∂weights.
 

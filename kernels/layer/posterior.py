@@ -226,23 +226,10 @@ class Posterior:
             latent = torch.stack([(root**2).sum(1) for root in self._roots(phi)], 1)
         return Prediction(phi @ self.weights, latent, self.hyperparameters.noise_variance)
 
-    def latent_covariance(self, features: Tensor) -> Tensor:
-        """Return ΦA⁻¹Φᵀ of each target, (T, rows, rows)."""
-        return torch.stack([root @ root.mT for root in self._roots(self._checked(features))])
-
     def covariance(self, target: int) -> Tensor:
         """Return w's covariance for one target, (M, M)."""
         basis = self._basis(target)
         return (basis * self.variances[:, target]) @ basis.mT
-
-    def sample_weights(self, count: int, *, generator: torch.Generator) -> Tensor:
-        """Draw w ~ N(w̄, A⁻¹), (count, M, T); each φ(x)ᵀw is one function, consistent over x."""
-        shape = (count, *self.weights.shape)
-        noise = torch.randn(shape, generator=generator, dtype=torch.float64)
-        scaled = self.variances.sqrt() * noise
-        if self.eigenvectors.ndim == 2:
-            return self.weights + self.eigenvectors @ scaled
-        return self.weights + torch.einsum("tij,ktj->kit", self.eigenvectors, scaled.mT)
 
     def log_density(self, features: Tensor, targets: Tensor) -> Tensor:
         """Return the joint log density of new targets (rows, T) under the predictive, (T,).

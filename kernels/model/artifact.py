@@ -138,7 +138,7 @@ def _finished(model: object) -> Model:
         raise StateError("these bytes are a part of a model, not a model")
     known(model.standardiser, "moments")
     try:
-        model.posterior  # noqa: B018
+        known(model.posterior, "linear")
     except KernelsError:
         raise
     except RuntimeError as problem:  # LAPACK's, of numbers that no table gives

@@ -1,7 +1,7 @@
 """The interface of all samplers, and running a chain."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -14,18 +14,6 @@ LogPosterior = Callable[[Tensor, Batch], Tensor]
 """From (…, P) and a batch of rows to (…): a log density, up to a constant, for each vector."""
 
 S = TypeVar("S")
-
-
-class HasParameters(Protocol):
-    """The state of a chain."""
-
-    @property
-    def parameters(self) -> Tensor:
-        """The present parameters, (…, P)."""
-
-    @property
-    def step(self) -> int:
-        """The number of steps taken."""
 
 
 class Sampler(NamedTuple, Generic[S]):

@@ -72,7 +72,7 @@ def init(parameters: Tensor) -> State:
 def update(
     state: State,
     batch: Batch,
-    generator: torch.Generator,  # noqa: ARG001 (the noise is that of the batches)
+    _generator: torch.Generator,
     *,
     log_posterior: LogPosterior,
     step_size: float,
@@ -80,7 +80,7 @@ def update(
     interval: int,
     rank: int,
 ) -> State:
-    """Take one step, and collect the iterate if it is due."""
+    """Take one step, and collect the iterate if it is due; the noise is that of the batches."""
     slope = gradient(log_posterior, state.parameters, batch)
     moved, step = state.parameters + step_size * slope, state.step + 1
     if step <= burn_in or (step - burn_in) % interval:

@@ -34,6 +34,17 @@ _ORDER = (NotNumeric, NotALabel, InfiniteValue, MissingValue, OutOfBounds, Unkno
 """Kinds of bad cells, in the order in which those of one column are said."""
 
 
+@dataclass(frozen=True, eq=False)
+class BadCells:
+    """Which cells of a column's piece, (rows,), are bad in one way, and what to say of them."""
+
+    kind: type[ColumnError]
+    column: str
+    bad: NDArray[np.bool_]
+    what: str
+    advice: str
+
+
 @dataclass
 class _Tally:
     """One kind of bad cell in one column, so far."""
@@ -71,19 +82,14 @@ class Problems:
         """Count the cells of a column's next piece, good and bad."""
         self._cells[column] = self._cells.get(column, 0) + cells
 
-    def note(
-        self,
-        kind: type[ColumnError],
-        column: str,
-        bad: NDArray[np.bool_],
-        what: str,
-        advice: str,
-    ) -> None:
+    def note(self, found: BadCells) -> None:
         """Note which cells of a column's next piece are bad, possibly none; after `count`."""
-        rows = np.flatnonzero(bad)
+        rows = np.flatnonzero(found.bad)
         if not len(rows):
             return
-        tally = self._tallies.setdefault((column, kind), _Tally(what, advice))
+        tally = self._tallies.setdefault(
+            (found.column, found.kind), _Tally(found.what, found.advice)
+        )
         tally.bad += len(rows)
         tally.rows += (self.rows + rows[: ROWS_SHOWN - len(tally.rows)]).tolist()
 
@@ -125,19 +131,12 @@ class RowByRow(Problems):
         """Rows so far that were left out."""
         self._bad: list[NDArray[np.bool_]] = []
 
-    def note(
-        self,
-        kind: type[ColumnError],
-        column: str,  # noqa: ARG002
-        bad: NDArray[np.bool_],
-        what: str,  # noqa: ARG002
-        advice: str,  # noqa: ARG002
-    ) -> None:
+    def note(self, found: BadCells) -> None:
         """Count cells that are clipped; remember the rows of all others."""
-        if kind is OutOfBounds:
-            self.clipped += int(bad.sum())
+        if found.kind is OutOfBounds:
+            self.clipped += int(found.bad.sum())
         else:
-            self._bad.append(bad)
+            self._bad.append(found.bad)
 
     def take_bad_rows(self) -> NDArray[np.bool_] | None:
         """Return which rows of the piece that was read last are left out, if any are."""

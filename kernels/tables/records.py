@@ -38,7 +38,7 @@ from kernels.errors import (
 )
 from kernels.tables.cells import Cells, are_dates, as_array, read_labels, read_numbers
 from kernels.tables.chunks import chunks
-from kernels.tables.problems import Problems
+from kernels.tables.problems import BadCells, Problems
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
 
 LEVELS_SHOWN = 12
@@ -289,7 +289,7 @@ def _numbers(
         return values
 
     def note(kind: type[ColumnError], bad: NDArray[np.bool_], what: str, advice: str) -> None:
-        problems.note(kind, column.name, bad, what, advice)
+        problems.note(BadCells(kind, column.name, bad, what, advice))
 
     if are_dates(cells):
         advice = "convert them to numbers, such as the days since admission"
@@ -333,17 +333,14 @@ def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np
 
     _note_labels(column.name, cells, labels, own, problems)
     if not column.may_be_missing:
-        missing = _where(labels, own, "")
-        problems.note(MissingValue, column.name, missing, "are missing", _ADVICE_ON_MISSING)
+        bad = _where(labels, own, "")
+        advice = _ADVICE_ON_MISSING
+        problems.note(BadCells(MissingValue, column.name, bad, "are missing", advice))
     shown = ", ".join(map(repr, column.levels[:LEVELS_SHOWN]))
     more = "" if len(column.levels) <= LEVELS_SHOWN else f" … ({len(column.levels)} in all)"
-    problems.note(
-        UnknownLevel,
-        column.name,
-        codes == -2,
-        f"match none of the levels {shown}{more}",
-        "correct their spelling, or set `other` in the schema, the level of all other labels",
-    )
+    what = f"match none of the levels {shown}{more}"
+    advice = "correct their spelling, or set `other` in the schema, the level of all other labels"
+    problems.note(BadCells(UnknownLevel, column.name, codes == -2, what, advice))
     return codes
 
 
@@ -352,7 +349,8 @@ def _patients(column: str, cells: Cells, problems: Problems) -> tuple[str, ...]:
     problems.count(column, len(own))
     _note_labels(column, cells, labels, own, problems)
     advice = "fill in the patients, or remove the patient column from the schema"
-    problems.note(MissingValue, column, _where(labels, own, ""), "are missing", advice)
+    bad = _where(labels, own, "")
+    problems.note(BadCells(MissingValue, column, bad, "are missing", advice))
     return tuple(labels[position] or "" for position in own.tolist())
 
 
@@ -367,7 +365,7 @@ def _note_labels(
     what, advice = "are neither text nor integers", "convert fractions and objects to text"
     if are_dates(cells):
         what, advice = "are dates or times", "convert them to text, such as the month's name"
-    problems.note(NotALabel, column, _where(labels, own, None), what, advice)
+    problems.note(BadCells(NotALabel, column, _where(labels, own, None), what, advice))
 
 
 def _where(

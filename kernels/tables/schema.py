@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import UnionType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from kernels.errors import (
     DuplicateName,
@@ -189,7 +189,7 @@ class Schema:
         if wrong:
             problems: list[SchemaError] = [WrongField(sentence) for sentence in wrong]
             raise SchemaRefused(problems + _problems(features, targets, document.patient))
-        return cls(features, targets, document.patient)  # type: ignore[arg-type]
+        return cls(features, targets, document.patient)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class _Document:
     version: object
     features: object
     targets: object
-    patient: object = None
+    patient: Any = None
 
 
 _KINDS: dict[str, type[Feature]] = {"numeric": Numeric, "categorical": Categorical}

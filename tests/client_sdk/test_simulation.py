@@ -101,7 +101,7 @@ def test_a_program_can_go_on_from_an_earlier_ones_model() -> None:
     after = simulate(more, changed, 1, secure=False, model=first).model
     added = sum(len(site.records[Part.ADDED]) for site in changed)
     assert after.statistics.count == first.statistics.count + added
-    trained = [len(site.updated().records[Part.TRAINING]) for site in changed]
+    trained = [len(tables.updated(site).records[Part.TRAINING]) for site in changed]
     assert sum(trained) == after.statistics.count
 
 

@@ -25,6 +25,7 @@ from service.app import create_app
 from service.http import tokens
 from service.settings import Settings
 from tests.e2e import sessions
+from tests.kernels.rounds.tables import updated as updated_site
 
 NAMES = [*sessions.TABLES]
 
@@ -145,7 +146,7 @@ async def whole_study(folder: Path) -> None:
         sites[0].parts[Part.ADDED] = added.parts[Part.TRAINING]
         refitted = simulate(
             Program(schema, program.kernel, program.stages[2:3], program.max_rows, 0.2),
-            [site.updated() for site in sites],
+            [updated_site(site) for site in sites],
             sessions.SEED,
             secure=False,
             model=trained,

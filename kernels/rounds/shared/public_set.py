@@ -1,7 +1,7 @@
 """A public set: rows that are nobody's secret, labelled or not, as plain data in a program."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -90,8 +90,9 @@ def checked(public: object) -> Columns:
 
 
 def _as_columns(public: object) -> Columns:
+    pairs = public if isinstance(public, Iterable) else ()
     try:
-        columns = tuple((name, tuple(cells)) for name, cells in public)  # type: ignore[attr-defined]
+        columns = tuple((name, tuple(cells)) for name, cells in pairs)
     except (TypeError, ValueError):
         columns = ()
     if not columns or not all(isinstance(name, str) for name, _ in columns):

@@ -262,22 +262,6 @@ class Site:
         kept, self._kept = self._kept, None
         return kept[1] if kept is not None and kept[0].has_features_of(model) else None
 
-    def updated(self) -> "Site":
-        """Return the site after an update: what was added is trained on, what was removed not.
-
-        Of a streamed site that is not for us to make: its operator changes the table.
-        """
-        records = self.records
-        if len(records) < len(self.parts):
-            raise TooManyRows("this site's table is read from where it is: change it there")
-        training = records[Part.TRAINING]
-        if removed := records.pop(Part.REMOVED, None):
-            gone = set(row_keys(removed))
-            training = training.take(torch.tensor([key not in gone for key in row_keys(training)]))
-        added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
-        records[Part.TRAINING] = Records.concatenate([training, *added])
-        return Site(records, consents=self.consents, seed=self._seed, randomness=self._randomness)
-
     def _own(self, part: Part, model: Model) -> Records | Streamed | None:
         """Return the rows of a part that the model's sums read; the choice is made once."""
         own = self.parts.get(part)

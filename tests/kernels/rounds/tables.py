@@ -11,7 +11,7 @@ from kernels.model.model import Model
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.rounds.site.site import Site
+from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
 
@@ -88,3 +88,11 @@ def fitted(sites: list[Site], *stages: object) -> Model:
     """Return the model after standardisation and the given stages, over plain sums."""
     only = Program(SCHEMA, KERNEL, (moments.Spec(), *stages), max_rows=1000, held_out=0.25)
     return simulate(only, sites, 1, secure=False).model
+
+
+def updated(site: Site) -> Site:
+    """Return the site after an update that added rows: they are trained on as any others."""
+    records = dict(site.records)
+    added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
+    records[Part.TRAINING] = Records.concatenate([records[Part.TRAINING], *added])
+    return Site(records, consents=site.consents)

@@ -55,7 +55,7 @@ def test_rows_gradients_are_opacus_grad_samples(kernel: KernelSpec) -> None:
             self.weights = torch.nn.Parameter(urk.weights.detach().clone())
 
         def forward(self, rows: Tensor) -> Tensor:
-            return urk.features_at(self.weights, rows)
+            return urk._at(self.weights)(rows)[0]
 
     module = Features()
     wrapped = GradSampleModule(module, loss_reduction="sum")
@@ -129,7 +129,7 @@ def test_the_gradient_of_the_elbo_is_autograds() -> None:
     theta, mean, log_deviation, log_noise = elbo._split(model, flat)
     x, y = sites[0].table(Part.TRAINING, model)
     shape = (model.kernel.features, model.targets)
-    phi = model.urk.features_at(theta, x)
+    phi = model.urk._at(theta)(x)[0]
     y = sufficient.trained_on(y, model)
     expected = torch.distributions.Normal(phi @ mean.view(shape), log_noise.exp())
     spread = phi.square() @ (2 * log_deviation.view(shape)).exp() / (2 * (2 * log_noise).exp())

@@ -108,8 +108,6 @@ def test_an_update_reads_streamed_rows_too(held: Model) -> None:
     one, other = update.contribute(state, plain), update.contribute(state, read)
     for name in one:
         np.testing.assert_allclose(one[name], other[name], rtol=1e-9, atol=1e-9)
-    with pytest.raises(TooManyRows, match="change it there"):
-        read.updated()
 
 
 @settings(max_examples=25, deadline=None)
