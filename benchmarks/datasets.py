@@ -1,4 +1,4 @@
-"""The thesis's five regression sets, split and dealt to clients as 004 §3.2.2 is read.
+"""The five regression sets of [FedBNR], split and dealt to clients as its §3.2.2 is read.
 
 Files are `NAME.csv.gz` in the folder of `--data`: a header, numbers only, the target last. They
 are public UCI sets (the README has their names) and never part of this repository.
@@ -28,7 +28,7 @@ FILES: Mapping[str, str] = {
     "ccpp": "ccpp",
 }
 STANDARDISED_TARGET = {"bike"}
-"""The thesis reports Bike on z-scored counts, the others in their units."""
+"""[FedBNR] reports Bike on z-scored counts, the others in their units."""
 
 
 @dataclass(frozen=True, eq=False)

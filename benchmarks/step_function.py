@@ -1,4 +1,4 @@
-"""A step function learnt by the shifted and the replicated kernel (004, fig. 3.2)."""
+"""A step function learnt by the shifted and the replicated kernel ([FedBNR] fig. 3.2)."""
 
 from argparse import Namespace
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Two clients with disjoint ranges, and a third that joins them (004, §3.2.1, fig. 3.4).
+"""Two clients with disjoint ranges, and a third that joins them ([FedBNR] §3.2.1, fig. 3.4).
 
 200 inputs on [−5, 5], noise 0.5, the kernel learnt in one place and then fixed; the inputs below 0
 go to client 1, the others to client 2. Each sends only its sums S_c, b_c, y_cᵀy_c, n_c. Above: what

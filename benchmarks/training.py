@@ -1,7 +1,7 @@
 """Training one kernel on one table by its pooled evidence: what the pictures' kernels come from.
 
 The federated way to the same weights (sums of statistics, sums of gradients) is
-`kernels.rounds`; here the table is in one place, as the thesis does for its synthetic experiment.
+`kernels.rounds`; here the table is in one place, as [FedBNR] does for its synthetic experiment.
 """
 
 import torch

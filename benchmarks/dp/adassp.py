@@ -1,4 +1,4 @@
-"""AdaSSP: Wang (2018), "Revisiting differentially private linear regression", algorithm 2.
+"""AdaSSP: [WangY18] algorithm 2.
 
 On standardised inputs and a constant, rows scaled to a norm of at most √(p + 1).
 """

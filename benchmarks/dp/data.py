@@ -86,7 +86,7 @@ DICTIONARY: Mapping[str, Bounds] = {
         "season_winter": _FLAG,
         "holiday": _FLAG,
         "functioning_day": _FLAG,
-        "target": (-1.1, 5.2),  # 0 to about 4,000 bikes in the thesis's unit
+        "target": (-1.1, 5.2),  # 0 to about 4,000 bikes in [FedBNR]'s unit
     },
 }
 

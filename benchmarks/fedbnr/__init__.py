@@ -1,6 +1,6 @@
-"""FedBNR and what it is measured against, on the thesis's five sets with 10 and 100 clients.
+"""FedBNR and what it is measured against, on [FedBNR]'s five sets with 10 and 100 clients.
 
-The protocol of 004 §3.2.2 (`protocol`), all rows of its tables (`families`), its metrics with its
+Its protocol of §3.2.2 (`protocol`), all rows of its tables (`families`), its metrics with its
 own numbers beside ours (`tables`) and whether we hold what we claim (`claims`). Results are kept
 cell by cell in `benchmarks/results/fedbnr.cells.json`: a run that was stopped goes on, and a row is
 measured again only when the code that decides its numbers has changed. `--anew`: all of them.
@@ -9,7 +9,7 @@ of what clients cost; with a TEXT that no name has, tables and pictures of what 
 FedBNR exact alone, two seeds of at most 100 steps.
 
 `rmse_SET_CLIENTS`, `ece_SET_CLIENTS` …: of FedBNR exact, means over seeds, test error in the
-thesis's units at the weights chosen by held-out error, and the calibration error of the
+[FedBNR]'s units at the weights chosen by held-out error, and the calibration error of the
 recalibrated predictive on the ten levels. `exact_over_pooled_cpu_CLIENTS`: CPU seconds of the same
 number of steps through sums of encoded contributions, over those on pooled rows in one place.
 `max_prediction_gap_clients`: the largest difference of the test means of 1, 10 and 100 clients, in

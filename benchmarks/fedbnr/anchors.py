@@ -1,4 +1,4 @@
-"""The thesis's printed numbers, read from the folder `anchors` beside the data, where there is one.
+"""[FedBNR]'s printed numbers, read from the folder `anchors` beside the data, where there is one.
 
 They are not part of this repository; without them the tables have only what was measured here.
 """
@@ -15,7 +15,7 @@ Anchors = Mapping[tuple[str, str, str, int], float]
 METRICS = "rmse", "ece", "mce", "brier"
 
 _ROWS = {"Central GP": "Central URK"}
-"""What the thesis calls its central process is one with a URK."""
+"""What [FedBNR] calls its central process is one with a URK."""
 
 
 def read_anchors(folder: Path) -> Anchors:

@@ -1,6 +1,6 @@
 """One place that holds all rows: what federation is measured against.
 
-Central GP: gpytorch, Matérn-5/2 with a lengthscale for each input; above EXACT_ROWS rows Titsias's
+Central GP: gpytorch, Matérn-5/2, a lengthscale for each input; above EXACT_ROWS rows [Titsias09]'s
 sparse bound with learnt inducing points. Central URK: the program of FedBNR exact over one site.
 
 A sparse bound is slow to fit: on seed 100, which is not reported, 40 steps leave SML at an RMSE of

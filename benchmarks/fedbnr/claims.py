@@ -12,7 +12,7 @@ from benchmarks.fedbnr.tables import COLUMNS, Results, number
 MOST_RMSE = {"skillcraft": 0.95, "sml": 0.20, "parkinsons": 2.0, "bike": 0.37, "ccpp": 4.0}
 MOST_ECE, MOST_MEAN_ECE = 0.035, 0.025
 WITHIN = 1.1
-"""Of the thesis's RMSE: it trained networks of 2,000 to 5,000 units."""
+"""Of [FedBNR]'s RMSE: it trained networks of 2,000 to 5,000 units."""
 ENOUGH_COLUMNS = 5
 
 

@@ -1,11 +1,11 @@
-"""FedLoc (Yin et al. 2020): hyperparameters by proximal ADMM, predictions by a product of experts.
+"""FedLoc [Yin20]: hyperparameters by proximal ADMM, predictions by a product of experts.
 
 All clients are to agree on z, a Gaussian kernel's lengthscales and variance and the noise (as what
 gpytorch's softplus makes them of). With l_c the negative log evidence of client c's rows, by
-INDUCING of them as inducing points, one iteration of proximal ADMM (Xie et al. 2019) is
+INDUCING of them as inducing points, one iteration of proximal ADMM [Xie19] is
 
     z    ← mean_c (θ_c + η_c/ρ)
-    θ_c  ← z − (∇l_c(z) + η_c)/(ρ + L),   L = 10ρ as in the thesis
+    θ_c  ← z − (∇l_c(z) + η_c)/(ρ + L),   L = 10ρ as in [FedBNR]
     η_c  ← η_c + ρ(θ_c − z)
 
 so a client sends θ_c + η_c/ρ and keeps its dual η_c. The global model is the generalised product
@@ -41,7 +41,7 @@ RHO = {
     ("ccpp", 10): 1e5,
     ("ccpp", 100): 1e5,
 }
-"""ρ as the thesis found it by grid search (table A.1)."""
+"""ρ as [FedBNR] found it by grid search (table A.1)."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """What the Gaussian-process baselines share: a gpytorch regression with inducing points.
 
-Titsias's bound (`InducingPointKernel`) where there are more rows than inducing points, the exact
+[Titsias09]'s bound (`InducingPointKernel`) if there are more rows than inducing points, the exact
 process otherwise; for one table (n, p), or for a batch of clients (K, n, p) with a kernel and a
 likelihood of their own each.
 """

@@ -20,7 +20,7 @@ from kernels.model.model import known
 
 
 def kernel_of_inputs(inputs: int) -> KernelSpec:
-    """Return the kernel of the rows that train at the clients: 50 samples, as in the thesis."""
+    """Return the kernel of the rows that train at the clients: 50 samples, as in [FedBNR]."""
     return KernelSpec(inputs=inputs, samples=50, latent=8, frequency_scale=1.0, seed=1)
 
 

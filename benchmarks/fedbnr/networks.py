@@ -1,4 +1,4 @@
-"""FedAvg and FedProx on plain networks (McMahan et al. 2017; Li et al. 2020): no uncertainty.
+"""FedAvg and FedProx on plain networks ([McMahan17], [LiT20]): no uncertainty.
 
 Each client trains a copy of the broadcast network on its own rows, full batch, by Adam on
 
@@ -43,7 +43,7 @@ PROXIMAL = {
     ("ccpp", 10): 0.001,
     ("ccpp", 100): 1.0,
 }
-"""FedProx's μ as the thesis found it by grid search (table A.1)."""
+"""FedProx's μ as [FedBNR] found it by grid search (table A.1)."""
 
 
 @dataclass(frozen=True)

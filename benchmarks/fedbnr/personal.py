@@ -1,4 +1,4 @@
-"""pFedGP (Achituve et al. 2021): a shared deep kernel, a Gaussian process of each client's own.
+"""pFedGP [Achituve21]: a shared deep kernel, a Gaussian process of each client's own.
 
 The network f and the Gaussian kernel's scales are averaged as in FedAvg; each client trains them
 from the broadcast on its own evidence with INDUCING inducing points, which stay with it, as its

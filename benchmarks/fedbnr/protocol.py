@@ -1,9 +1,9 @@
-"""The thesis's protocol (004, §3.2.2): what is trained on, when to stop, and which round counts.
+"""The protocol of [FedBNR] §3.2.2: what is trained on, when to stop, and which round counts.
 
 A method trains in rounds and is judged after each: on validation rows, which decide, and on test
 rows, which do not. It stops after PATIENCE rounds without a lower validation error. Two numbers are
 reported: the test error at the best validation round, and the least test error of any round, which
-is what the thesis prints although it peeks at the test rows. A method without a global model is a
+is what [FedBNR] prints although it peeks at the test rows. A method without a global model is a
 model of each client, and its error is the mean of theirs, each over all test rows.
 """
 
@@ -29,7 +29,7 @@ VALIDATION = Part.STOPPING, Part.CALIBRATION
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the thesis's tables, and a seed of its split."""
+    """One column of [FedBNR]'s tables, and a seed of its split."""
 
     dataset: str
     clients: int

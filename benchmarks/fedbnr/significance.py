@@ -1,4 +1,4 @@
-"""The thesis's arrows: one-tailed Wilcoxon signed-rank tests over seeds.
+"""[FedBNR]'s arrows: one-tailed signed-rank tests [Wilcoxon45] over seeds.
 
 A row is compared with a reference, seed by seed in the same column: ↑ significantly higher (worse),
 ↓ significantly lower (better), doubled where p < 0.01, single where p < 0.05. With three seeds the

@@ -1,4 +1,4 @@
-"""The tables: one for each metric, ours with the thesis's number in brackets, as Markdown."""
+"""The tables: one for each metric, ours with [FedBNR]'s number in brackets, as Markdown."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ TITLES = {
 }
 _ANCHORED = {"rmse": "rmse", "rmse_min": "rmse", "ece": "ece", "mce": "mce", "brier": "brier"}
 _REFERENCE = {"rmse": "FedBNR", "rmse_min": "FedBNR"}
-"""What a metric's arrows compare with: the thesis's choice; FedBNR-KD for the others."""
+"""What a metric's arrows compare with: [FedBNR]'s choice; FedBNR-KD for the others."""
 
 COLUMNS = [(dataset, clients) for dataset in FILES for clients in CLIENTS]
 

@@ -1,4 +1,4 @@
-"""Predictive-space committees on the five sets of 001: NLL and MSE beside FedBNR exact.
+"""Predictive-space committees on the five sets of [PredBayes]: NLL and MSE beside FedBNR exact.
 
 Five clients, homogeneous and sorted, five seeds (`data`). `nll_SET_SPLIT_METHOD`,
 `mse_SET_SPLIT_METHOD`: of test rows, per row, in standardised units; students (`d_…`) beside the
@@ -14,7 +14,7 @@ predicting (`cost`).
 The seeds are 10 to 14: defaults of the product were chosen on seeds 0 and 1 (the prior's variance,
 the guard) and on 100 and 101 (the extra rows, FedBNR's kernel).
 
-`--as-printed`: with the papers' data, metric and numbers (`printed`, `printed_tables`).
+`--as-printed`: with [PredBayes]'s data, metric and numbers (`printed`, `printed_tables`).
 """
 
 from benchmarks.predictive.command import run

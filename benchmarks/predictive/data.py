@@ -1,4 +1,4 @@
-"""The five regression sets of 001 and 003, split honestly, or as their tables were made.
+"""The five regression sets of [PredBayes], split honestly, or as their tables were made.
 
 Files are `NAME.csv.gz` in the folder of `--data`, as for `datasets`. Honestly: a random fifth is
 for testing, bike is without its leak, -200 is missing, and nothing is standardised here: that is
@@ -33,7 +33,7 @@ FILES: Mapping[str, tuple[str, str]] = {
     "estate": ("real_estate", "real_estate"),
     "forest": ("forest_fires", "forest_fires"),
 }
-"""Each set's file, and the one that the papers' tables were made from."""
+"""Each set's file, and the one that [PredBayes]'s tables were made from."""
 SPLITS = ("homogeneous", "sorted")
 
 _MISSING = -200.0
@@ -109,7 +109,7 @@ class Printed:
 
 
 def as_printed(name: str, data: Path, *, split: str, seed: int) -> Printed:
-    """Split as the papers' code does.
+    """Split as the code of [PredBayes] does.
 
     sorted: by the column with the largest variance of the clients' rows after the z-score.
     """

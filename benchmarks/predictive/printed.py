@@ -1,10 +1,10 @@
-"""Product, mixture and β with the papers' data, metric and numbers: one set, one split, one seed.
+"""Product, mixture and β with [PredBayes]'s data, metric and numbers: one set, split and seed.
 
 The first 80 % of the file are for training, columns are z-scored over the whole file, leaks are
 left in, the "MSE" and the "NLL" are sums over batches of 100 test rows, and a constant is added by
 hand to the ensemble's variance (`data`). The sampler's numbers are those of table B.4.
-β is fitted on the server's labelled rows (eq. 4.11), exactly rather than by ten epochs of Adam, and
-the student minimises KL(student ‖ teacher), as the papers' code does.
+β is fitted on the server's labelled rows (its eq. 4.11), exactly and not by ten epochs of Adam, and
+the student minimises KL(student ‖ teacher), as its code does.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ TUNED: Mapping[str, Tuned] = {
 
 
 def measure(name: str, data: Path, split: str, seed: int) -> dict[str, dict[str, float]]:
-    """Return "mse" and "nll" of each method, in the papers' metric."""
+    """Return "mse" and "nll" of each method, in [PredBayes]'s metric."""
     rows = as_printed(name, data, split=split, seed=seed)
     (public, labels), (x, y) = _tensors(rows.server), _tensors(rows.test)
     # The BCM's code adds 1 to the ensemble's variance, that of β 2.
@@ -140,7 +140,7 @@ def _tensors(rows: Matrix) -> tuple[Tensor, Tensor]:
 
 
 def summed(losses: Tensor) -> float:
-    """Add up the means of batches of 100 rows, as the papers' code does."""
+    """Add up the means of batches of 100 rows, as the code of [PredBayes] does."""
     return float(sum(losses[rows].mean() for rows in chunks(len(losses), BATCH)))
 
 

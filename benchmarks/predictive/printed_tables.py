@@ -1,8 +1,8 @@
-"""Tables 3.2 and 4.2 of 001 with our numbers beside the papers'.
+"""Tables 3.2 and 4.2 of [PredBayes] with our numbers beside its own.
 
 `mse_SET_…` against table 3.2 (homogeneous), `nll_SET_…` against table 4.2 (sorted).
 `product_and_beta_as_printed`: sets on which the product's MSE and the β model's NLL are both within
-the papers' ± 2 standard errors, or better.
+its ± 2 standard errors, or better.
 """
 
 import csv
@@ -48,7 +48,7 @@ than table 3.2's own (.32, .17, .59, .32, 1.40). Why, the papers do not say."""
 
 
 def run(cells: Cells, options: Namespace) -> tuple[Figures, str]:
-    """Return the figures, and a table with the papers' numbers beside."""
+    """Return the figures, and a table with [PredBayes]'s numbers beside."""
     anchors = options.data.parent / "anchors"
     figures: dict[str, float] = {}
     good = dict.fromkeys(FILES, True)
@@ -88,7 +88,7 @@ def _line(cells: list[str]) -> str:
 
 
 def _anchor(path: Path, dataset: str, method: str) -> tuple[float, float]:
-    """Return what a table of 001 has, and its standard error."""
+    """Return what a table of [PredBayes] has, and its standard error."""
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if (row["seed"], row["dataset"], row["method"]) == ("001", dataset, method):

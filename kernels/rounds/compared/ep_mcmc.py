@@ -1,6 +1,6 @@
-"""Embarrassingly parallel MCMC (Neiswanger et al. 2014) with diagonal Gaussians: for comparison.
+"""Embarrassingly parallel MCMC [Neiswanger14] with diagonal Gaussians: for comparison.
 
-    p(θ | all rows) ∝ p(θ)^{1 − |S|} Π_c p(θ | rows of c)       (001, eq. 2.13)
+    p(θ | all rows) ∝ p(θ)^{1 − |S|} Π_c p(θ | rows of c)       ([PredBayes] eq. 2.13)
 
 with each factor taken for a Gaussian whose coordinates are independent: precisions and precision
 times mean add up, and the prior's are taken away for each site but one.

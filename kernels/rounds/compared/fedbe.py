@@ -1,4 +1,4 @@
-"""FedBE (Chen and Chao 2021): an ensemble of networks drawn around the sites', for comparison.
+"""FedBE [ChenChao21]: an ensemble of networks drawn around the sites', for comparison.
 
 The ensemble is the sites' networks, their mean θ̄, and `draws` networks from N(θ̄, s²), coordinate
 by coordinate, with s² the sites' variance. It teaches a student at public rows, as in `one_shot`.

@@ -1,4 +1,4 @@
-"""FedPA (Al-Shedivat et al. 2021), posterior averaging of a network: for comparison (001).
+"""FedPA [AlShedivat21], posterior averaging of a network: for comparison.
 
 The product of Gaussians N(μ_c, Σ_c) has its mode where Σ_c Σ_c⁻¹(θ − μ_c) = 0, so that is the
 gradient the server follows. Site c estimates μ_c and Σ_c from ℓ samples, each the mean of a window

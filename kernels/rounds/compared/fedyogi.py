@@ -1,4 +1,4 @@
-"""FedYogi (Reddi et al. 2021), a network and an adaptive server: for comparison (001, AdaptFL).
+"""FedYogi [Reddi21], a network and an adaptive server: for comparison ([PredBayes]'s AdaptFL).
 
     Δ = Σ_c (θ_c − θ) / |S|;  m ← β₁m + (1 − β₁)Δ;  V ← V − (1 − β₂)Δ²·sign(V − Δ²)
     θ ← θ + η·m/(√V + τ)

@@ -1,4 +1,4 @@
-"""One-shot federated learning (Guha et al. 2019): an ensemble of trained networks, for comparison.
+"""One-shot federated learning [Guha19]: an ensemble of trained networks, for comparison.
 
 Each site trains a network on its own rows. Their mean, and their spread with σ² for the variance,
 teach a student at public rows.

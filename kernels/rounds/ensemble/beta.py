@@ -1,8 +1,8 @@
 """β between mixture and product from the sites' held-out rows, without labelled public ones.
 
-Eq. 4.11 of 001 asks for a β that makes labelled rows likely, and such rows are with the sites. The
+[PredBayes] eq. 4.11 asks for a β that makes labelled rows likely; such rows are at the sites. The
 likelihood is convex in β (`kernels.ensembles.interpolation`), so sums of its slope at a few β show
-where its minimum is. The thesis names such gradients as future work (§5.1).
+where its minimum is. [PredBayes] names such gradients as future work (§5.1).
 
 broadcast  the students of product and mixture, and the range that each target's β is in
 local      at `points` β across that range, Σ ℓ' and Σ ℓ'' over the site's rows for stopping, as the

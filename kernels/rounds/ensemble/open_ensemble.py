@@ -1,4 +1,4 @@
-"""The open way: sites that show their samples are one ensemble, which predicts at any row (001).
+"""The open way: sites that show their samples are an ensemble that predicts at any row [PredBayes].
 
 What a secure sum says of a committee it says at the public rows, and a student carries it further.
 Here the coordinator has the samples of those sites that agreed to that, and makes their committee

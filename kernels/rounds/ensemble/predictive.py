@@ -1,4 +1,4 @@
-"""Local posteriors made into one in predictive space: one sum of moments at public rows (001, 003).
+"""Local posteriors as one in predictive space: one sum of moments at public rows [PredBayes].
 
 Site c predicts N(μ_c, v_c) at every public row, from its own posterior of a network
 (`local_posterior`) or of the linear layer on the model's kernel.
@@ -78,7 +78,7 @@ class Spec(OfSampling, OfPublicRows):
     """The public rows, the sites' experts, and how students are distilled.
 
     prior_variance: of what is predicted without any rows. guard: see `committee.Guard`. methods:
-    those to distil a student of; beta among them is fitted to the labels of the public rows (001,
+    those to distil a student of; beta is fitted to the labels of the public rows ([PredBayes]
     eq. 4.11), and where they have none is a stage of its own (`beta`). open: sites whose policies
     allow it are also asked for their samples, which no sum hides.
     """

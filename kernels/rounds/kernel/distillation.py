@@ -1,9 +1,9 @@
-"""Phase 1 by kernel distillation on a labelled public set (004, §3.1.3, eq. 3.4).
+"""Phase 1 by kernel distillation on a labelled public set ([FedBNR] §3.1.3, eq. 3.4).
 
     L^KD(θ, σ, λ) = L_kd/K + α·mean (Φ_kd Φ_kdᵀ − T)²,   T = Σ_c Φ_c Φ_cᵀ / |S|
 
 where Φ_c (K, M) are the features of the K public rows X_kd under site c's trained kernel and L_kd
-is the negative log evidence of (X_kd, y_kd). The thesis adds up rows and has twice L: its α is 2K
+is the negative log evidence of (X_kd, y_kd). [FedBNR] adds up rows and has twice L: its α is 2K
 of ours, which means the same for public sets of any size.
 
 broadcast  θ, σ, λ, and the public rows, which are part of the program; w̄ after a sum of statistics

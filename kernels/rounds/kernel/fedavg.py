@@ -1,10 +1,10 @@
-"""Phase 1 by federated averaging (004, §3.1.3, Algorithm 1; McMahan et al. 2017).
+"""Phase 1 by federated averaging ([FedBNR] §3.1.3, algorithm 1; [McMahan17]).
 
 θ ← θ + Σ_c ω_c(θ_c − θ) / Σ_c ω_c, with θ_c trained from θ at site c (`local_training`) and ω_c = 1
-as in the thesis, or n_c; a site without training rows has ω_c = 0. log σ_c and log λ_c are trained
+as in [FedBNR], or n_c; a site without training rows has ω_c = 0. log σ_c and log λ_c are trained
 with θ_c and averaged with it. That is what training goes on from; what the model is judged by and
-leaves with is either the same (the thesis) or, by default, refitted by the coordinator to the
-pooled statistics, which is far better calibrated (findings) and costs no sum.
+leaves with is either the same ([FedBNR]) or, by default, refitted by the coordinator to the
+pooled statistics, which is far better calibrated (docs/results.md) and costs no sum.
 
 broadcast  θ, σ, λ; w̄ after a sum of statistics
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_steps`, ω_c(θ_c − θ), the
@@ -78,7 +78,7 @@ class Scales(StrEnum):
     REFITTED = "refitted"
     """Fitted to the pooled statistics by the coordinator."""
     AVERAGED = "averaged"
-    """The mean of those that sites trained, in the logarithm, as in the thesis."""
+    """The mean of those that sites trained, in the logarithm, as in [FedBNR]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Spec:
     """How to train and how to average.
 
     rounds: at most so many. local_steps, learning_rate: of Adam at each site, full batch.
-    proximal: μ of FedProx, 0 for none. patience: rounds worse than the one kept to stop after; 0
+    proximal: μ of [LiT20], 0 for none. patience: rounds worse than the one kept to stop after; 0
     never does, and without `validate` none is worse.
     """
 

@@ -1,11 +1,11 @@
-"""Phase 2, fused: the global Bayesian linear layer in one sum (004, §3.1.3).
+"""Phase 2, fused: the global Bayesian linear layer in one sum ([FedBNR] §3.1.3).
 
 A = σ⁻² Σ_c S_c + λ⁻²I, w̄ = σ⁻²A⁻¹ Σ_c b_c.
 
 broadcast  the standardiser, the kernel and its weights θ
 local      S_c = Σ φφᵀ, b_c = Σ φy, y_cᵀy_c, n_c over the training rows
 sum        (S, b, yᵀy, n): what the coordinator sees, of all rows together
-update     σ and λ from the sums (or kept, as the thesis does), and with them the posterior
+update     σ and λ from the sums (or kept, as in [FedBNR]), and with them the posterior
 
 With differential privacy the sums are noisy, and stay stored with their noise's deviations: σ, λ
 and the posterior are those of `kernels.noisy.noise_aware`.

@@ -1,4 +1,4 @@
-"""Phase 2 in two sums: Algorithm 1 of the thesis to the letter (004, §3.1.3, eq. 3.5 and 3.6).
+"""Phase 2 in two sums: [FedBNR]'s algorithm 1 to the letter (§3.1.3, eq. 3.5 and 3.6).
 
 A = σ⁻² Σ_c S_c + λ⁻²I; then w̄ = Σ_c w̄_c with w̄_c = σ⁻²A⁻¹Φ_c y_c. The posterior is that of
 `linear`, which needs one sum, sends no A⁻¹ and is the one to use; this is the reference.
@@ -8,7 +8,7 @@ local      S_c, y_cᵀy_c, n_c over the training rows; then w̄_c and n_c
 sum        S, yᵀy, n; then w̄: as much as `linear` shows of all rows together, and sites see A⁻¹
 update     A⁻¹; then b = σ²Aw̄, so that the model has the statistics that `linear` leaves
 
-σ and λ must be chosen before b is known. They are those of phase 1, as in the thesis, or START if
+σ and λ must be chosen before b is known. They are those of phase 1, as in [FedBNR], or START if
 there are none. But b is the same whatever they are, and the sums are then complete: by default
 both are refitted to them at the end, as in `linear`, without asking again.
 

@@ -1,7 +1,7 @@
 """Gradients clipped per unit, as a block of a sum: what one unit can change is the clip.
 
 Each unit's gradient is that of a loss summed over its rows, scaled down to the norm C where it is
-longer (Abadi et al. 2016, "Deep learning with differential privacy"); a sum over units then changes
+longer [Abadi16]; a sum over units then changes
 by at most C when one is added or removed, however many rows it has.
 
 Gradients of single rows are written out (`URK.features_and_row_pullback`): the bookkeeping of

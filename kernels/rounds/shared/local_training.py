@@ -1,4 +1,4 @@
-"""Training at one site: a few steps of Adam on the site's own negative log evidence (eq. 3.3).
+"""Training at one site: some steps of Adam on its own negative log evidence ([FedBNR] eq. 3.3).
 
     minimise  L_c(θ_c, σ_c, λ_c)/n_c + μ/2 ‖θ_c − θ‖²   from the broadcast θ, σ, λ, full batch
 
@@ -7,7 +7,7 @@ round from the σ and λ that fit all rows, was tried with them fixed and with t
 after ten rounds (one seed, a small kernel) is then 8.6 against 5.3 on Parkinsons with 10 sites, 9.5
 against 7.7 with 100, 1.0 to 1.1 against .84 on SML with 100, but .54 against .63 on SML with 10.
 
-μ > 0 is FedProx's proximal term, on the scale of one row's evidence. It is not left to Adam, which
+μ > 0 is [LiT20]'s proximal term, on the scale of one row's evidence. It is not left to Adam, which
 would divide its gradient by its own size and let rounding, along directions that the evidence does
 not depend on, grow into steps of η. Each step of Adam, by η·m̂/d with d = √v̂ + ε, is followed by
 the proximal step in the same metric, θ_c ← θ + (θ_c − θ)/(1 + ημ/d): both together rest where the

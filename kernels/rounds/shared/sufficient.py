@@ -50,7 +50,7 @@ TARGET_BOUND = 100.0
 FEATURE_BOUND = 100.0
 """The same for the features of kernels that have no bound of their own."""
 RESOLUTION = 2.0**-30
-"""The coarsest step of S and b: 2e-5 predictive deviations in the mean (findings)."""
+"""The coarsest step of S and b: 2e-5 predictive deviations in the mean, the worst of five sets."""
 SQUARES_RESOLUTION = 2.0**-16
 """The coarsest step of sums of squared targets or errors, of which only means are used."""
 WEIGHT_NORM = 3.0

@@ -1,4 +1,4 @@
-"""Phase 2 in two sums: Algorithm 1 to the letter."""
+"""Phase 2 in two sums: [FedBNR]'s algorithm 1 to the letter."""
 
 from dataclasses import replace
 from typing import Any
