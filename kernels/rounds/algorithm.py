@@ -51,9 +51,9 @@ def accepted(total: SecureTotal, layout: Layout) -> SecureTotal:
     The type says so already; at run time an individual's vector must not pass by accident either.
     """
     if not isinstance(total, SecureTotal):
-        raise StatisticsError("an update takes a SecureTotal, never one site's contribution")
+        raise StatisticsError("update() takes a SecureTotal, never one site's contribution")
     if total.layout != layout:
-        raise StatisticsError("this total is of another sum than the one that was asked for")
+        raise StatisticsError("this total belongs to another sum than the one requested")
     return total
 
 

@@ -28,7 +28,7 @@ def received(data: bytes, program: Program, stage: int) -> Any:
     algorithm = algorithm_of(spec)
     restored = restore(data)
     if type(restored) is not algorithm.State:
-        raise StateError(f"this broadcast is no state of {algorithm.NAME}, the program's stage")
+        raise StateError(f"this broadcast is not a state of {algorithm.NAME}, the program's stage")
     state: Any = restored
     check_model(state.model)
     for name in ("schema", "kernel", "max_rows", "privacy"):
@@ -45,6 +45,6 @@ def _check_features(model: Model) -> None:
     """Refuse weights at which one row more could move other rows' features too, or overflow."""
     if model.standardiser is not None and not feature_rounding(model.urk) <= MOST_ROUNDING:
         raise StateError(
-            "the weights of this broadcast are so large that features would be made of rounding: "
-            "no noise is sized for that"
+            "the weights of this broadcast are so large that features would be mostly rounding "
+            "errors, which the noise does not cover"
         )

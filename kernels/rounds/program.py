@@ -56,7 +56,7 @@ class Program:
     def _check_privacy(self, privacy: Privacy) -> None:
         if len(privacy.multipliers) != len(self.stages):
             raise ProgramError(
-                f"{len(self.stages)} stages need as many noise multipliers, not "
+                f"{len(self.stages)} stages need {len(self.stages)} noise multipliers, not "
                 f"{len(privacy.multipliers)}"
             )
         if self.schema.patient is None and privacy.max_rows_per_patient != 1:
@@ -110,7 +110,7 @@ class Program:
         plain = parse_json(text, "the program", wrong)
         if is_newer(plain, cls.VERSION):
             raise NewerProgram(
-                f"this program is of a later version than {cls.VERSION}, the last that this veilgp "
+                f"this program has a later version than {cls.VERSION}, the latest that this veilgp "
                 "reads: upgrade veilgp on this machine"
             )
         document = None if wrong else decode_object(_Document, plain, "the program", wrong)
@@ -149,7 +149,7 @@ class _Stage:
 
 def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
-        raise ProgramError(f"{where} must be the JSON text of one")
+        raise ProgramError(f"{where} must be a string with its JSON text")
     return value
 
 

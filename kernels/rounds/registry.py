@@ -46,10 +46,10 @@ def installed(name: str, version: int) -> Algorithm:
     algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
     if algorithm is None:
         raise UnknownAlgorithm(
-            f"no algorithm {name!r} is installed here; there are {', '.join(sorted(ALGORITHMS))}"
+            f"no algorithm {name!r} is installed here; installed: {', '.join(sorted(ALGORITHMS))}"
         )
     if type(version) is not int:
-        raise UnknownAlgorithm(f"the version of {name} is a whole number, not {version!r}")
+        raise UnknownAlgorithm(f"the version of {name} must be an integer, not {version!r}")
     if version != algorithm.VERSION:
         older = "upgrade veilgp here" if version > algorithm.VERSION else "upgrade the other side"
         raise UnknownAlgorithm(
@@ -63,7 +63,7 @@ def algorithm_of(spec: object) -> Algorithm:
     for algorithm in _INSTALLED:
         if type(spec) is algorithm.Spec:
             return algorithm
-    raise UnknownAlgorithm(f"{type(spec).__name__} are not the parameters of any algorithm here")
+    raise UnknownAlgorithm(f"{type(spec).__name__} is not the Spec of any algorithm installed here")
 
 
 def restore(data: bytes) -> Any:

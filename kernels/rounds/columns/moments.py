@@ -94,7 +94,7 @@ class State:
         schema = self.model.schema
         if self.bounded is None:
             if not _unbounded(schema):
-                raise StateError("the schema has all bounds, and this state asks for them")
+                raise StateError("this state requests bounds that the schema already has")
             return
         filled = {column.name: column for column in _numbers(self.bounded)}
         try:
@@ -179,8 +179,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="how many rows there are, sums and sums of squares of each column, counts of missing "
-        "cells and of each level",
+        words="the number of rows; for each column its sum and sum of squares; counts of missing "
+        "cells and of each level of a category",
         sums=0 if finished(start) else 1 if start.bounded is not None else 2,
         numbers=max(layout(start).length, layout_of_moments(model).length),
         reads=frozenset({Part.TRAINING}),
@@ -299,15 +299,15 @@ def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
     for column in _unbounded(schema):
         if largest[column.name] > _reach(column, filled[column.name]):
             raise StateError(
-                f"column {column.name!r} has larger values here than the broadcast says that any "
-                "site has: its bounds are not those of the sites' sum"
+                f"column {column.name!r} has larger values here than the broadcast allows for any "
+                "site: its bounds do not come from the sites' sum"
             )
 
 
 def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
     columns = _unbounded(schema)
     if not (sites.sum(axis=1) >= 0.5).all():
-        raise StatisticsError("a column's size is known of no site: sum again")
+        raise StatisticsError("no site reported the size of a column: repeat the sum")
     reach = {
         column.name: 2.0 ** (int(np.flatnonzero(own > 0.5).max()) + _LARGEST - EXPONENTS + 1)
         for column, own in zip(columns, sites, strict=True)

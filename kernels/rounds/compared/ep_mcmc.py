@@ -126,8 +126,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "ep_mcmc sums locally trained networks, of which no row's part is bounded: "
-    "with differential privacy leave it out"
+    "ep_mcmc sums locally trained networks, and the effect of one row on them is not bounded: "
+    "leave it out of a program with differential privacy"
 )
 
 
@@ -140,7 +140,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="mean and precision of a network's parameters after training on the local rows",
+        words="mean and precision of a network's parameters after training on the local rows, and "
+        "the error on held-out rows",
         sums=1,
         numbers=2 * spec.network(model).parameters + model.targets + 2,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

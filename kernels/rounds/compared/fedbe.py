@@ -137,8 +137,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "fedbe sums locally trained networks, of which no row's part is bounded: "
-    "with differential privacy leave it out"
+    "fedbe sums locally trained networks, and the effect of one row on them is not bounded: leave"
+    " it out of a program with differential privacy"
 )
 
 
@@ -150,8 +150,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="how training on the local rows changes a network's parameters, and what the network "
-        "predicts at rows of a public table",
+        words="how training on the local rows changes a network's parameters, what that network "
+        "predicts for the rows of a public table, and its error on held-out rows",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

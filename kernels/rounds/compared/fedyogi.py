@@ -134,8 +134,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "fedyogi sums locally trained networks, of which no row's part is bounded: "
-    "with differential privacy leave it out"
+    "fedyogi sums locally trained networks, and the effect of one row on them is not bounded: "
+    "leave it out of a program with differential privacy"
 )
 
 
@@ -148,7 +148,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="how training on the local rows changes a network's parameters",
+        words="how training on the local rows changes a network's parameters, and the error on "
+        "held-out rows",
         sums=spec.rounds,
         numbers=spec.network(model).parameters + model.targets + 2,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

@@ -111,8 +111,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "one_shot sums what locally trained networks predict, of which no row's part is bounded: "
-    "with differential privacy leave it out"
+    "one_shot sums what locally trained networks predict, and the effect of one row on them is "
+    "not bounded: leave it out of a program with differential privacy"
 )
 
 
@@ -124,7 +124,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="what a network trained on the local rows predicts at rows of a public table",
+        words="what a network trained on the local rows predicts for the rows of a public table, "
+        "and its error on held-out rows",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),

@@ -81,10 +81,10 @@ class State:
         for name, value in (("low", self.low), ("high", self.high)):
             check_tensor(name, value, (self.model.targets,))
         if not bool(((self.low >= 0) & (self.low <= self.high) & (self.high <= 1)).all()):
-            raise StateError("β is between 0 and 1, and so is the range that it is sought in")
+            raise StateError("β and the range in which it is searched must lie between 0 and 1")
         if type(self.asked) is not int or not 0 <= self.asked <= self.spec.sums:
             raise StateError(
-                f"sum {self.asked!r:.40} is beyond the {self.spec.sums} of the program"
+                f"sum {self.asked!r:.40} is beyond the program's {self.spec.sums} sums"
             )
 
     @property
@@ -133,7 +133,7 @@ def update(state: State, total: SecureTotal) -> State:
     total = accepted(total, layout(state))
     if float(total["rows"]) < 0.5:
         raise StatisticsError(
-            "no site holds out rows that β could be chosen by: let the program hold out some"
+            "β is chosen on held-out rows, and no site has any: set the program's held_out above 0"
         )
     betas, slope = state.betas, torch.tensor(total["slope"])
     low, high = narrowed(betas, slope)
@@ -153,8 +153,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "beta sums likelihoods of held-out rows, of which no row's part is bounded: "
-    "with differential privacy leave it out"
+    "beta sums likelihoods of held-out rows, and the effect of one row on them is not bounded: "
+    "leave it out of a program with differential privacy"
 )
 
 

@@ -70,11 +70,13 @@ class OpenSamples:
             value = getattr(self, name)
             check_tensor(name, value, tuple(getattr(value, "shape", ())))
         if self.samples.ndim != 2 or len(self.samples) < 2 or self.noise_variance.ndim != 1:
-            raise StateError("samples are (S, P) with two at least, and have a noise (T,)")
+            raise StateError(
+                "samples must have shape (S, P), S at least 2, and noise_variance shape (T,)"
+            )
         if float(self.samples.abs().max()) > MOST_PARAMETER:
-            raise StateError(f"a parameter of a sample is beyond ±{MOST_PARAMETER:g}")
+            raise StateError(f"every parameter of a sample must be within ±{MOST_PARAMETER:g}")
         if not bool(((self.noise_variance > 0) & (self.noise_variance <= VARIANCES[1])).all()):
-            raise StateError(f"a noise variance is above 0 and at most {VARIANCES[1]:g}")
+            raise StateError(f"noise_variance must be above 0 and at most {VARIANCES[1]:g}")
 
     def to_bytes(self) -> bytes:
         """Return the safetensors file."""
@@ -86,16 +88,20 @@ class OpenSamples:
         spec, network = asked(program)
         found = storage.decode(data, kinds_of(cls))
         if not isinstance(found, cls):
-            raise StateError("these bytes are no samples")
+            raise StateError("these bytes are not samples")
         if found.rows > program.max_rows:
-            raise StateError(f"samples are of at most {program.max_rows} rows in this program")
+            raise StateError(
+                f"rows must be at most {program.max_rows} in this program, not {found.rows}"
+            )
         if len(found.samples) > spec.most_samples or found.samples.shape[1] != network.parameters:
             raise StateError(
-                f"this program has at most {spec.most_samples} samples of {network.parameters} "
-                f"parameters, and these are {tuple(found.samples.shape)}"
+                f"samples must be at most {spec.most_samples} vectors of {network.parameters} "
+                f"parameters in this program, not {tuple(found.samples.shape)}"
             )
         if len(found.noise_variance) != network.outputs:
-            raise StateError(f"samples have a noise for each of {network.outputs} targets")
+            raise StateError(
+                f"noise_variance must have one value for each of {network.outputs} targets"
+            )
         return found
 
     def __repr__(self) -> str:
@@ -115,13 +121,13 @@ def asked(program: Program) -> tuple[Spec, NetworkSpec]:
     """Return the stage whose samples a program asks for, and of which network they are."""
     stage = open_stage(program)
     if stage is None or program.privacy is not None:
-        raise ProgramError("this program asks nobody for samples")
+        raise ProgramError("this program does not request samples")
     spec: Spec = program.stages[stage]
     network = spec.network(program.start())
     if spec.most_samples * network.parameters > MOST_NUMBERS:
         raise ProgramError(
             f"open: {spec.most_samples} samples of {network.parameters} parameters are more than "
-            f"{MOST_NUMBERS} numbers: take fewer samples or narrower layers"
+            f"{MOST_NUMBERS} numbers: use fewer samples or narrower layers"
         )
     return spec, network
 
@@ -177,7 +183,9 @@ class OpenEnsemble:
         β is the one that the program found, over all of its sites.
         """
         if not self.members:
-            raise NotFitted("no site shows its samples: ask for a student instead")
+            raise NotFitted(
+                "no site has sent its samples: predict with a distilled student instead"
+            )
         distilled = self.model.distilled
         beta = None if distilled is None else distilled.beta
         pieces = chunks(max(1, len(x)), max(1, _OUTPUTS // len(self._stack)))

@@ -99,9 +99,11 @@ class Spec(OfSampling, OfPublicRows):
         try:
             object.__setattr__(self, "methods", tuple(Method(each) for each in self.methods))
         except (TypeError, ValueError):
-            raise ProgramError(f"methods must be of {', '.join(Method)}") from None
+            raise ProgramError(f"methods must be a list of {', '.join(Method)}") from None
         if not is_flag(self.open) or (self.open and self.expert is not Expert.NETWORK):
-            raise ProgramError("open is true or false, and true for experts that are networks only")
+            raise ProgramError(
+                "open must be true or false, and can be true only where expert is network"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +187,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "predictive sums what models of single sites predict, of which no row's part is bounded: "
-    "with differential privacy leave it out"
+    "predictive sums what models of single sites predict, and the effect of one row on them is "
+    "not bounded: leave it out of a program with differential privacy"
 )
 
 
@@ -199,7 +201,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=frozenset(spec.methods),
-        words="what the site's own model predicts at rows of a public table, with variances",
+        words="what a model trained on the local rows alone predicts for the rows of a public "
+        "table, with variances",
         sums=1,
         numbers=7 * spec.public_rows * before.model.targets + 2,
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if networks else [])}),

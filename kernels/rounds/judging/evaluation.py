@@ -207,7 +207,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="sums of scores of held-out rows, by every method that the model has",
+        words="sums of scores of the predictions for held-out rows, for every method that the model"
+        " has",
         sums=1,
         numbers=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
         reads=frozenset({spec.part}),

@@ -125,7 +125,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="counts of held-out rows by the size of their error",
+        words="counts of held-out rows by the size of their prediction error",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         reads=frozenset({Part.CALIBRATION}),

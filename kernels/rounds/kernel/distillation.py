@@ -116,7 +116,7 @@ class Spec:
         object.__setattr__(self, "alphas", choices(alphas=self.alphas))
         if len(self.alphas) > 1 and not self.validate:
             raise ProgramError(
-                "several alphas are chosen from by validation: validate, or give one"
+                "choosing among several alphas needs validation: set validate to true, or give one"
             )
 
     @property
@@ -169,7 +169,7 @@ class State:
         check_scales(self.scales, self.model.targets)
         check_whole(0, run=self.run, round=self.round)
         if self.run > len(self.spec.alphas) or self.round > self.spec.rounds:
-            raise StateError(f"round {self.round} of run {self.run} is beyond the program's")
+            raise StateError(f"round {self.round} of run {self.run} is beyond what the program has")
         if self.posterior_weights is not None:
             shape = (self.model.kernel.features, self.model.targets)
             check_tensor("w̄", self.posterior_weights, shape)
@@ -241,8 +241,9 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "distillation sums locally trained kernels, of which no row's part is bounded: with "
-    "differential privacy leave phase 1 out, or train with `private_exact` or `elbo`"
+    "distillation sums locally trained kernels, and the effect of one row on them is not bounded:"
+    " in a program with differential privacy leave phase 1 out, or train with `private_exact` or "
+    "`elbo`"
 )
 
 
@@ -256,9 +257,9 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="the locally trained kernel's similarities of rows of a public table; if it "
-        "validates, in turn with sums of products of features (S, b, yᵀy, n), and the error "
-        "on held-out rows",
+        words="similarities between the rows of a public table, by a kernel trained on the local "
+        "rows; with validation also sums of products of features (S, b, yᵀy, n) and the error"
+        " on held-out rows",
         sums=2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds,
         numbers=max(statistics_length(model), gram + 2) if spec.validate else gram,
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),

@@ -103,11 +103,11 @@ class State:
         check_tensor("parameters", self.parameters, (sum(_sizes(self.model)),))
         theta, mean, _, log_noise = _split(self.model, self.parameters)
         if not torch.equal(theta, known(self.model.weights, NAME)):
-            raise StateError("the parameters of this state have other weights than its model")
+            raise StateError("the weights in this state's parameters differ from its model's")
         least, most = _LOG_NOISE
         within = (log_noise >= least - 1e-9) & (log_noise <= most + 1e-9)
         if not bool(within.all()) or not bool((mean.abs() <= _MOST_WEIGHT).all()):
-            raise StateError("m or σ of this state are beyond what training gives")
+            raise StateError("m or σ of this state are larger than training can make them")
 
 
 def layout(state: State) -> Layout:
@@ -204,8 +204,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="the gradient of a bound on the evidence over a random sample of rows, each unit's "
-        "part of it clipped, and how many rows were in the sample",
+        words="the gradient of a bound on the evidence over a random sample of the rows, to which "
+        "each unit contributes a clipped part, and the number of rows in the sample",
         sums=spec.steps,
         numbers=layout(initial(spec, before.model)).length,
         reads=frozenset({Part.TRAINING}),

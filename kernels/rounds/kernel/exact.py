@@ -142,12 +142,14 @@ class State:
         check_model(self.model)
         check_whole(0, run=self.run, step=self.step)
         if self.run > len(self.spec.penalties):
-            raise StateError(f"run {self.run} is beyond the program's {len(self.spec.penalties)}")
+            raise StateError(
+                f"run {self.run} is beyond the program's {len(self.spec.penalties)} penalties"
+            )
         if self.pooled is not None:
             features, targets = self.model.kernel.features, self.model.targets
             check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
             if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
-                raise StateError("G_S differs from its transpose: it is no gradient of an evidence")
+                raise StateError("G_S is not symmetric, so it is not the gradient of an evidence")
             check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
             check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
             check_rows(self.pooled.rows)
@@ -227,8 +229,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "exact sums gradients of which no row's part is bounded, and chooses by held-out rows: with "
-    "differential privacy use `private_exact`"
+    "exact sums gradients, on which the effect of one row is not bounded, and chooses by held-out "
+    "rows: with differential privacy use `private_exact`"
 )
 
 
@@ -241,8 +243,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, in "
-        "turn, and the error on held-out rows",
+        words="in turn, sums of products of features (S, b, yᵀy, n) and the gradient of the "
+        "evidence with the error on held-out rows",
         sums=2 * spec.steps * len(spec.penalties),
         numbers=max(statistics_length(model), weight_count(model.kernel) + 3),
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
@@ -299,7 +301,7 @@ def _after_step(state: State, total: SecureTotal) -> State:
     weights = known(state.model.weights, NAME)
     if round(float(total["rows"])) != pooled.rows:
         raise StatisticsError(
-            "the two sums of a step are of different rows: a site's table has changed in between"
+            "the two sums of a step cover different rows: a site's table changed in between"
         )
     error = held_out_error(total)
     judged.check_choice(len(spec.penalties), error, "penalties")

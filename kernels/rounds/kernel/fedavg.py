@@ -218,8 +218,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "fedavg sums locally trained weights, of which no row's part is bounded: with differential "
-    "privacy leave phase 1 out, or train with `private_exact` or `elbo`"
+    "fedavg sums locally trained weights, and the effect of one row on them is not bounded: in a "
+    "program with differential privacy leave phase 1 out, or train with `private_exact` or `elbo`"
 )
 
 
@@ -232,9 +232,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="how training on the local rows changes the kernel's weights; if it validates, in "
-        "turn with sums of products of features (S, b, yᵀy, n), and the error on held-out "
-        "rows",
+        words="how training on the local rows changes the kernel's weights; with validation also "
+        "sums of products of features (S, b, yᵀy, n) and the error on held-out rows",
         sums=2 * (spec.rounds + 1) if spec.validate else spec.rounds,
         numbers=max(statistics_length(model), weight_count(model.kernel) + 2 * model.targets + 3),
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),

@@ -126,12 +126,12 @@ class State:
         check_model(self.model)
         check_whole(0, step=self.step)
         if self.step > self.spec.steps:
-            raise StateError(f"step {self.step} is beyond the program's {self.spec.steps}")
+            raise StateError(f"step {self.step} is beyond the program's {self.spec.steps} steps")
         if self.pooled is not None:
             features, targets = self.model.kernel.features, self.model.targets
             check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
             if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
-                raise StateError("G_S differs from its transpose: it is no gradient of an evidence")
+                raise StateError("G_S is not symmetric, so it is not the gradient of an evidence")
             check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
             check_rows(self.pooled.rows)
             self._check_gradients(self.pooled)
@@ -145,7 +145,9 @@ class State:
         most = _MOST_GRADIENT * self.spec.unit_clip
         for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
             if not float(own.abs().max()) <= most:
-                raise StateError(f"{name} is beyond {most:g}: units' gradients would be rounding")
+                raise StateError(
+                    f"{name} exceeds {most:g}: the units' gradients would be rounding errors"
+                )
 
 
 def layout(state: State) -> Layout:
@@ -161,7 +163,7 @@ def initial(spec: Spec, model: Model) -> State:
     """Start at the model's weights: a warm-up's, or the kernel's own."""
     if model.privacy is None:
         raise NotPrivate(
-            "private_exact takes few steps to save noise, and this program has none: use `exact`"
+            "private_exact needs a program with differential privacy: use `exact` in this one"
         )
     start = starting_weights(model.kernel) if model.weights is None else model.weights
     model = model.advanced(weights=start)
@@ -215,8 +217,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="sums of products of features (S, b, yᵀy, n) and the gradient of the evidence, each "
-        "unit's part of it clipped, in turn",
+        words="in turn, sums of products of features (S, b, yᵀy, n) and the gradient of the "
+        "evidence, to which each unit contributes a clipped part",
         sums=2 * spec.steps,
         numbers=max(statistics_length(model), weight_count(model.kernel)),
         reads=frozenset({Part.TRAINING}),

@@ -145,8 +145,8 @@ def finished(state: State) -> bool:
 
 
 check_private = without_private_form(
-    "linear_two_sums would pay for a second sum that says nothing new: with differential "
-    "privacy run `linear`"
+    "linear_two_sums would spend budget on a second sum that adds no information: with "
+    "differential privacy use `linear`"
 )
 
 
@@ -158,7 +158,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="sums of products of features (S, yᵀy, n), then the linear layer's weights",
+        words="sums of products of features (S, yᵀy, n), then sums of the linear layer's weights",
         sums=2,
         numbers=statistics_length(before.model),
         reads=frozenset({Part.TRAINING}),
@@ -199,8 +199,8 @@ def _complete(state: State, inverse: Inverse, total: SecureTotal) -> State:
     first, rows = known(state.first, NAME), round(float(total["rows"]))
     if rows != first.count:
         raise StatisticsError(
-            f"the second sum is of {rows} rows and the first of {first.count}: sum again over the "
-            "sites of the first, or run the stage `linear`, which needs one sum"
+            f"the second sum covers {rows} rows and the first {first.count}: repeat it over the "
+            "sites of the first, or use the stage `linear`, which needs one sum"
         )
     basis, used = inverse.eigenvectors, inverse.hyperparameters
     rotated = basis.mT @ torch.tensor(np.asarray(total["posterior_weights"]))

@@ -209,8 +209,8 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="sums of products of features with clipped errors of the model so far; if no sum had "
-        "them, products of features (S) too",
+        words="sums of products of features with the model's clipped errors; also sums of products "
+        "of features (S) if no earlier sum had them",
         sums=1,
         numbers=statistics_length(before.model),
         reads=frozenset({Part.TRAINING}),
@@ -227,7 +227,7 @@ STORED = (Spec, State)
 def _privacy(model: Model) -> Privacy:
     if model.privacy is None:
         raise NotPrivate(
-            "refinement saves noise, and this program has none: `linear` alone is exact"
+            "refinement needs a program with differential privacy: in this one `linear` is exact"
         )
     return model.privacy
 

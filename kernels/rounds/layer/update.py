@@ -101,8 +101,8 @@ def contribute(state: State, site: Site) -> Contribution:
     new, removed = (site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED))
     if new.count + removed.count and NAME not in site.consents:
         raise ConsentNeeded(
-            "this site has rows to add or remove, and where it alone has, the sum shows their "
-            f"statistics: its operator must consent to {NAME!r} by name first"
+            "this site has rows to add or remove. If no other site has any, the sum shows the "
+            f"statistics of these rows: the site's operator must first consent to {NAME!r} by name"
         )
     plus, minus = (contribution_of(own, state.model) for own in (new, removed))
     return {name: plus[name] - minus[name] for name in plus}
@@ -151,7 +151,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_held_out=False,
         makes=MAKES,
         students=before.students,
-        words="what added and removed rows change in the sums of products of features",
+        words="how rows that were added or removed change the sums of products of features",
         sums=1,
         numbers=statistics_length(before.model),
         reads=frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED}),
@@ -168,7 +168,7 @@ STORED = (Spec, State)
 def _new_rows(state: State, site: Site) -> Contribution:
     if Part.REMOVED in site.parts:
         raise NotPrivate(
-            "with differential privacy rows are added and not removed: run `linear` again over the "
-            "table without them"
+            "with differential privacy rows can be added but not removed: run `linear` again over "
+            "the table without them"
         )
     return contribution_of(site_statistics(state.model, site, Part.ADDED), state.model)

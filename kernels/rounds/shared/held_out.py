@@ -69,7 +69,7 @@ def held_out_error(total: SecureTotal) -> float | None:
     """Return the mean absolute error, summed over targets; None if no site has such rows."""
     rows = float(total["held_out_rows"])
     if float(total["held_out_errors"]) < -total.rounding("held_out_errors"):
-        raise StatisticsError("absolute errors sum to less than nothing: a contribution is wrong")
+        raise StatisticsError("the summed absolute error is negative: a contribution is wrong")
     return float(total["held_out_errors"]) / rows if rows >= 0.5 else None
 
 

@@ -95,6 +95,6 @@ def check_choice(candidates: int, error: float | None, what: str) -> None:
     """Refuse several passes to choose from where no rows are held out to choose by."""
     if error is None and candidates > 1:
         raise ProgramError(
-            f"several {what} are chosen from by held-out rows, and no site holds any out: give "
-            "one, or let the program hold out rows"
+            f"choosing among several {what} needs held-out rows, and no site has any: give only "
+            "one, or set the program's held_out above 0"
         )

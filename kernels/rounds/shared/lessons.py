@@ -36,7 +36,7 @@ class OfPublicRows(OfNetworks):
         check_learning_rate(distillation_rate=self.distillation_rate)
         if self.public_rows > MOST_PUBLIC_ROWS:
             raise ProgramError(
-                f"extra_rows and the public rows are at most {MOST_PUBLIC_ROWS} together, not "
+                f"extra_rows plus the public rows must be at most {MOST_PUBLIC_ROWS}, not "
                 f"{self.public_rows}"
             )
 

@@ -111,8 +111,8 @@ class OfSampling(OfNetworks):
         check_at_least(1e-12, **numbers)
         if not self.cycles * self.cycle_samples >= 2 or self.cycle_samples > self.cycle_epochs:
             raise ProgramError(
-                f"cycle_samples must be at most cycle_epochs, {self.cycle_epochs}, and with "
-                f"{self.cycles} cycles give 2 samples, not {self.cycle_samples}"
+                f"cycle_samples must be at most cycle_epochs ({self.cycle_epochs}), and the "
+                f"{self.cycles} cycles must give at least 2 samples; it is {self.cycle_samples}"
             )
 
     @property

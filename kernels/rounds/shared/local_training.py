@@ -119,7 +119,7 @@ def minimise(
             gradients = torch.autograd.grad(loss(urk, log_noise, log_prior), trained)
         except torch.linalg.LinAlgError as problem:  # type: ignore[attr-defined]
             raise WeightsError(
-                f"training has diverged in step {time} of {steps}: lower the learning rate of "
+                f"training diverged in step {time} of {steps}: lower the learning rate, now "
                 f"{learning_rate}"
             ) from problem
         with torch.no_grad():

@@ -23,7 +23,7 @@ class Weighting(StrEnum):
     """What a site counts for in the mean."""
 
     SITES = "sites"
-    """Each as much as any other, as in the thesis."""
+    """Every site counts the same, as in [FedBNR]."""
     ROWS = "rows"
     """As much as it has training rows."""
 
@@ -41,5 +41,5 @@ def total_weight(total: SecureTotal, block: str = SITES.name) -> float:
     """Return what to divide by; refuse a sum of sites without training rows."""
     weight = float(total[block])
     if weight < 0.5:
-        raise StatisticsError("no site has rows to train on: let the program hold out fewer")
+        raise StatisticsError("no site has rows to train on: lower the program's held_out")
     return weight

@@ -96,7 +96,7 @@ class Site:
         randomness: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if not records:
-            raise EmptyTable("a site has at least one part, be it without rows")
+            raise EmptyTable("a site needs at least one part, even one without rows")
         self.parts = dict(records)
         self.consents = frozenset(consents)
         self._digest = digest
@@ -293,17 +293,17 @@ class Site:
             return own
         if model.privacy is None and len(own) > ROWS_IN_MEMORY:
             raise TooManyRows(
-                f"this algorithm needs all {len(own)} rows for {part} in memory, and at most "
-                f"{ROWS_IN_MEMORY} are held: train with `exact`, which reads them in pieces, or "
-                "take a sample of the table"
+                f"this algorithm needs all {len(own)} rows for {part} in memory, and the limit is "
+                f"{ROWS_IN_MEMORY}: train with `exact`, which reads them in pieces, or use a "
+                "sample of the table"
             )
         return Records.concatenate([Records.none(own.schema), *own.in_pieces(CHUNK_ROWS)])
 
     def _check_count(self, part: Part, model: Model) -> None:
         if model.privacy is None and self.count(part) > model.max_rows:
             raise TooManyRows(
-                f"{self.count(part)} rows for {part}, and this session allows {model.max_rows} a "
-                "site: ask for a session with a larger max_rows"
+                f"this site has {self.count(part)} rows for {part}, and this session allows "
+                f"{model.max_rows} per site: ask for a session with a larger max_rows"
             )
 
     def __repr__(self) -> str:
@@ -331,5 +331,5 @@ def _check_scales(clipped: Tensor, rows: int) -> None:
     if rows >= _FEW and bool((clipped > _MOST_CLIPPED * rows).any()):
         raise StateError(
             f"a column of this site is more than {CLIP:g} deviations from the broadcast's mean in "
-            f"over {_MOST_CLIPPED:.0%} of its rows: the standardiser is not that of the sites' sum"
+            f"over {_MOST_CLIPPED:.0%} of its rows: the standardiser is not from the sites' sum"
         )

@@ -86,7 +86,7 @@ def test_scales_that_single_out_a_patient_are_refused() -> None:
     assert standardiser is not None
     scales = (Scale("age", age, 1e-6), *standardiser.numeric[1:])
     crafted = replace(FIRST.model, standardiser=replace(standardiser, numeric=scales))
-    with pytest.raises(StateError, match="not that of the sites' sum"):
+    with pytest.raises(StateError, match="not from the sites' sum"):
         exact.contribute(replace(FIRST, model=crafted), site)
 
 
@@ -121,7 +121,7 @@ def test_the_unit_that_a_column_is_summed_in_is_not_the_coordinators_to_choose(h
 
 def test_the_stage_is_the_programs_not_the_coordinators_choice() -> None:
     data = storage.encode(FIRST, broadcast=True)
-    with pytest.raises(StateError, match="no state of moments"):
+    with pytest.raises(StateError, match="not a state of moments"):
         received(data, PROGRAM, 0)
     other = Program(tables.SCHEMA, tables.KERNEL, (moments.Spec(), exact.Spec(steps=4)), 1000)
     with pytest.raises(StateError, match="other parameters"):

@@ -92,7 +92,7 @@ def test_a_row_that_nobody_foresaw_does_not_decide_alone() -> None:
 def test_without_held_out_rows_or_students_it_says_what_is_missing() -> None:
     sites, model = _sites_and_model()
     bare = [Site({Part.TRAINING: site.records[Part.TRAINING]}) for site in sites]
-    with pytest.raises(StatisticsError, match="hold out"):
+    with pytest.raises(StatisticsError, match="held_out above 0"):
         sums.after_all(beta, SPEC, model, bare)
     with pytest.raises(NotFitted, match="predictive"):
         beta.initial(SPEC, replace(model, distilled=None))

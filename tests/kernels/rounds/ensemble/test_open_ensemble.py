@@ -156,7 +156,7 @@ def test_without_a_member_it_is_as_if_that_one_had_never_shown_anything() -> Non
 
 
 def test_an_ensemble_of_nobody_predicts_nothing_and_one_of_one_is_that_sites_model() -> None:
-    with pytest.raises(NotFitted, match="no site shows"):
+    with pytest.raises(NotFitted, match="no site has sent"):
         ensemble().predict(Method.MIXTURE, rows())
     alone = ensemble(finished()[2][0])
     for method in (Method.PRODUCT, Method.MIXTURE, Method.GPOE):
@@ -181,7 +181,7 @@ def test_samples_are_asked_for_by_the_last_stage_that_distils_and_by_no_other() 
     assert open_stage(tables.program(SPEC)) is None
     assert open_stage(tables.program(OPEN, SPEC)) is None
     assert open_stage(tables.program(SPEC, OPEN)) == 2
-    with pytest.raises(ProgramError, match="nobody"):
+    with pytest.raises(ProgramError, match="does not request"):
         asked(tables.program(SPEC))
     assert len(finished()[2][0].to_bytes()) <= most_octets(PROGRAM)
 

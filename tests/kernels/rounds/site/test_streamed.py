@@ -195,7 +195,7 @@ def test_all_problems_of_all_pieces_are_those_of_the_whole() -> None:
             streamed_site(bad, *sizes)
         messages.append(str(raised.value))
     assert len(set(messages)) == 1
-    assert "4 of 90 cells are none of the levels" in messages[0]
+    assert "4 of 90 cells match none of the levels" in messages[0]
     assert "(rows 3, 70, 71 …, counted from 0)" in messages[0]
     assert "2 of 90 cells are missing (rows 41, 80, counted from 0)" in messages[0]
 
@@ -227,7 +227,7 @@ def test_scales_that_no_honest_sum_gives_are_refused_by_a_stream_too(held: Model
     forged = replace(held.standardiser, numeric=(Scale(age.name, age.mean, 1e-3), lactate))
     state = linear.initial(linear.Spec(), replace(held, standardiser=forged))
     for own in (in_memory(tables.table(ROWS)), streamed_site(tables.table(ROWS), 50)):
-        with pytest.raises(StateError, match="not that of the sites' sum"):
+        with pytest.raises(StateError, match="not from the sites' sum"):
             linear.contribute(state, own)
 
 
@@ -240,7 +240,7 @@ def test_local_training_refuses_more_rows_than_are_held(
     same = fedavg.contribute(state, in_memory(tables.table(ROWS)))
     np.testing.assert_allclose(fewer["change"], same["change"], atol=1e-9)
     monkeypatch.setattr(site, "ROWS_IN_MEMORY", 40)
-    with pytest.raises(TooManyRows, match="in memory, and at most 40"):
+    with pytest.raises(TooManyRows, match="and the limit is 40"):
         fedavg.contribute(state, streamed_site(tables.table(ROWS), 50))
 
 
