@@ -329,5 +329,5 @@ def test_shares_of_two_sums_are_not_sealed_under_one_key():
 def test_an_opening_is_for_a_session_that_was_joined():
     attacker = Attacker()
     other = replace(attacker.terms, session=OTHER_SESSION)
-    with pytest.raises(ValueError, match="has not been joined"):
+    with pytest.raises(ValueError, match="has not joined"):
         attacker.hospitals[0].client.advertise(Opening(other, RUN, 0, ()), "table")

@@ -183,7 +183,7 @@ def test_one_that_missed_its_boxes_and_the_first_sums_gets_them_later(private, m
         simulation.restart_coordinator()
     site = simulation.sites[4]
     site.persist(site.client.receive(simulation.coordinator.delivery(4)))
-    with pytest.raises(OutOfOrder, match="has opened its boxes"):
+    with pytest.raises(OutOfOrder, match="has opened them already"):
         simulation.coordinator.delivery(3)
     vectors = markers.vectors(N)
     markers.check(simulation.sum(vectors), vectors)

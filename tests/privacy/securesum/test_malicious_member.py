@@ -134,7 +134,7 @@ def test_a_returner_of_a_wrong_share_is_named_and_the_others_suffice(six, marker
     repair = six.sites[3].client.repair(slot.repair_request(3)).message
     lie = signed_again(six, 3, repair, shares=(bytes(66),))
     before = six.coordinator.save()
-    with pytest.raises(WrongShare, match="Rank 3 returned another share than rank 0 dealt"):
+    with pytest.raises(WrongShare, match=r"Rank 3 returned a share other than .* rank 0 declared"):
         slot.add_repair(lie)
     assert six.coordinator.save() == before
     for site in (1, 2, 4, 5):
@@ -189,7 +189,7 @@ def test_a_member_answers_once_for_each_who_is_silent(six, markers):
         ((1,), (7,)),
         ((1,), (3,)),
     ]:
-        with pytest.raises(OutOfOrder, match="Rank 3 answers for"):
+        with pytest.raises(OutOfOrder, match="Rank 3 also answers for"):
             slot.add_repair(said(silent, unreadable))
     assert six.coordinator.save() == before
     assert slot.add_repair(said((1,), ()))
