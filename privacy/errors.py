@@ -36,15 +36,15 @@
     └── SecureSumError            securesum (its own tree: privacy/securesum/errors.py)
 
 A message says what is wrong with which value and what to do; it never carries a patient's value,
-nor key material. `public_detail` is what a hospital tells the coordinator of an error: a constant,
-the same for a whole branch unless a class has one of its own.
+nor key material. `public_detail` is what a hospital tells the coordinator about an error: a
+constant, the same for a whole branch of the tree unless a class sets its own.
 """
 
 from typing import ClassVar
 
 
 class PrivacyError(ValueError):
-    """Root of the tree; `code` is stable across versions and travels over HTTP."""
+    """Root of the tree; `code` is stable across versions and is sent over HTTP."""
 
     code: ClassVar[str] = "privacy"
     public_detail: ClassVar[str] = "the site refuses; the code says why"
@@ -54,14 +54,14 @@ class LayoutError(PrivacyError):
     """A layout, or its canonical form, has a missing, unknown or invalid part."""
 
     code = "layout.invalid"
-    public_detail = "the layout of the sum is not one that can be summed"
+    public_detail = "the layout of the sum is invalid"
 
 
 class TotalError(PrivacyError):
     """A total was not made by the secure sum, or does not fit its layout and encoding."""
 
     code = "total.invalid"
-    public_detail = "the total is not one of this sum"
+    public_detail = "the total does not belong to this sum"
 
 
 class TotalOutOfBound(TotalError):
@@ -129,14 +129,14 @@ class NoiseError(PrivacyError):
     """Noise is missing, not expected, used twice, or from a broken source."""
 
     code = "noise.invalid"
-    public_detail = "the site cannot draw the noise that the sum asks for"
+    public_detail = "the site cannot draw the noise that the sum requires"
 
 
 class AccountingError(PrivacyError):
     """A release, a budget or a plan has a missing, unknown or invalid part."""
 
     code = "accounting.invalid"
-    public_detail = "the cost of the sum cannot be accounted for at this site"
+    public_detail = "the site cannot compute the privacy cost of the sum"
 
 
 class UnknownRelease(AccountingError):
@@ -250,4 +250,4 @@ class SharingError(PrivacyError):
     """A secret cannot be split into shares, or recovered from them, in this way."""
 
     code = "sharing.invalid"
-    public_detail = "the site cannot share or recover a key as asked"
+    public_detail = "the site cannot share or recover a key as requested"

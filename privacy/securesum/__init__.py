@@ -1,5 +1,5 @@
-"""The secure sum: the coordinator learns a sum of integer vectors, and nothing else about any.
+"""The secure sum: the coordinator learns the sum of integer vectors, and nothing else about them.
 
-`client.Client` is a member's half and `coordinator.Coordinator` the coordinator's; messages.py is
-what they say to each other. protocol.md is the specification, and says why.
+`client.Client` is the member's side, `coordinator.Coordinator` the coordinator's, and messages.py
+holds the messages between them. docs/protocol.md is the specification and gives the reasons.
 """

@@ -1,10 +1,10 @@
-"""The two statements that close a slot, and when a quorum of signatures proves one of them.
+"""The two statements that can close a slot, and the quorum of signatures that proves one of them.
 
     CERTIFY  session, run, epoch, slot, context, active, survivors    signed by survivors
     ABANDON  session, run, epoch, slot                                signed by any member
 
-A member signs one of them, once per slot. Two quorums of an epoch share an honest member, so a
-slot has one certified set of survivors, or a proof of abandonment, and never two of these.
+A member signs one of them, once per slot. Any two quorums of an epoch share an honest member, so a
+slot has either one certified set of survivors or a proof of abandonment, and never two of these.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ Proof = Certificate | AbandonProof
 
 
 def certify_parts(epoch: Epoch, claim: Proposal | Certificate) -> tuple[bytes, ...]:
-    """Give what a survivor signs under `Label.CERTIFY`."""
+    """Return what a survivor signs under `Label.CERTIFY`."""
     ranks = Ranks()
     return (
         epoch.terms.session,
@@ -42,16 +42,16 @@ def certify_parts(epoch: Epoch, claim: Proposal | Certificate) -> tuple[bytes, .
 
 
 def abandon_parts(epoch: Epoch, slot: int) -> tuple[bytes, ...]:
-    """Give what a member signs under `Label.ABANDON`."""
+    """Return what a member signs under `Label.ABANDON`."""
     return (epoch.terms.session, epoch.run, epoch.epoch_id, slot_bytes(slot))
 
 
 def check_certificate(
     epoch: Epoch, certificate: Certificate, own: Mapping[int, bytes] | None = None
 ) -> None:
-    """Accept a certificate only with a quorum of distinct survivors' signatures.
+    """Refuse a certificate without a quorum of signatures by distinct survivors.
 
-    `own` is the caller's signature on this very statement, by its rank, if it has made one.
+    `own` is the caller's own signature on this statement, by rank, if it has made one.
     """
     _check_epoch(epoch, certificate.epoch_id)
     epoch.check_ranks(certificate.active)
@@ -67,14 +67,14 @@ def check_certificate(
 
 
 def check_abandoned(epoch: Epoch, proof: AbandonProof) -> None:
-    """Accept a proof of abandonment only with a quorum of distinct members' signatures."""
+    """Refuse a proof of abandonment without a quorum of signatures by distinct members."""
     _check_epoch(epoch, proof.epoch_id)
     parts = abandon_parts(epoch, proof.slot)
     _check_signed(epoch, proof, epoch.everyone, Label.ABANDON, parts, {})
 
 
 def check_closed(epoch: Epoch, slot: int, proof: bytes) -> Proof:
-    """Accept bytes as the proof that this slot is closed, in either way."""
+    """Return the proof that this slot is closed, in either way; refuse any other bytes."""
     closing = decode_proof(proof)
     if closing.slot != slot:
         raise SlotNotClosed(f"A proof for slot {closing.slot} does not close slot {slot}.")
@@ -88,7 +88,7 @@ def check_closed(epoch: Epoch, slot: int, proof: bytes) -> Proof:
 def decode_proof(proof: bytes) -> Proof:
     """Read a certificate or a proof of abandonment."""
     if not proof:
-        raise SlotNotClosed("The proof that the slot before is closed is missing.")
+        raise SlotNotClosed("The proof that the previous slot is closed is missing.")
     if proof[1:2] == bytes((Certificate.kind,)):
         return Certificate.decode(proof)
     return AbandonProof.decode(proof)
@@ -97,7 +97,9 @@ def decode_proof(proof: bytes) -> Proof:
 def check_survivors_active(claim: Proposal | Certificate) -> None:
     """Refuse survivors that were not active."""
     if not set(claim.survivors) <= set(claim.active):
-        raise UnknownSurvivor(f"Slot {claim.slot}: a survivor was not among the active members.")
+        raise UnknownSurvivor(
+            f"Slot {claim.slot}: a listed survivor is not one of the active members."
+        )
 
 
 def _check_epoch(epoch: Epoch, epoch_id: bytes) -> None:
@@ -119,11 +121,11 @@ def _check_signed(
 
 
 def check_quorum(epoch: Epoch, proof: Proof) -> None:
-    """Refuse fewer signers than the quorum; a message lists each of them once."""
+    """Refuse fewer signers than the quorum; a message lists each signer once."""
     if len(proof.signers) < epoch.quorum:
         raise TooFewSigners(
-            f"Slot {proof.slot}: {len(proof.signers)} members have signed, {epoch.quorum} of "
-            f"{epoch.size} are needed."
+            f"Slot {proof.slot}: {len(proof.signers)} members have signed, but {epoch.quorum} of "
+            f"{epoch.size} are required."
         )
 
 
@@ -140,7 +142,7 @@ def check_signatures(
     """Refuse a signature that is not by its signer, or not on this statement."""
     for rank, signature in zip(proof.signers, proof.signatures, strict=True):
         if own.get(rank) == signature:
-            continue  # the caller has made it itself
+            continue  # the caller made this signature itself
         try:
             verify_framed(epoch.members[rank], signature, statement)
         except BadSignature as error:

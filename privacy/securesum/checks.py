@@ -1,7 +1,7 @@
-"""What a client checks before it uploads, signs or reveals: one rule a function, one error a rule.
+"""The checks before a client uploads, signs or reveals: one function per rule, one error per rule.
 
-`Client` calls these in order before it writes or says anything; steady.py holds the rule that
-spans sums, epoch.py and certificates.py the checks of signatures.
+`Client` calls them in order before it stores or sends anything. The rule that spans several sums is
+in steady.py, the checks of signatures are in epoch.py and certificates.py.
 """
 
 import hmac
@@ -42,63 +42,74 @@ from privacy.securesum.terms import Terms
 
 
 def check_opening(journal: Journal, own: bytes, opening: Opening, terms: Terms) -> None:
-    """Open an epoch only under the terms that were joined, with a journal, in ascending order."""
+    """Refuse an epoch under changed terms, without the journal, or with an old number."""
     check_same_terms(opening, terms)
     check_journal_kept(journal, own, opening)
     check_new_number(journal, opening)
 
 
 def check_same_terms(opening: Opening, terms: Terms) -> None:
-    """Refuse terms that changed after the session was joined."""
+    """Refuse terms that changed after this client joined the session."""
     if opening.terms != terms:
-        raise TermsChanged("The session's terms are not those under which this client joined it.")
+        raise TermsChanged(
+            "The session's terms have changed since this client joined it. The client answers only "
+            "under the terms it accepted; changed terms need a new session."
+        )
 
 
 def check_journal_kept(journal: Journal, own: bytes, opening: Opening) -> None:
-    """Refuse a session that others have seen this client in, if its journal has not."""
+    """Refuse a session that this client took part in, if its journal does not contain it."""
     if own in opening.seen and not journal.of_session(opening.terms.session):
         raise JournalLost(
-            "This client has taken part in the session before, and its journal does not know. "
-            "Without it the client cannot tell what it has answered, and refuses for ever."
+            "This client took part in the session before, but its journal does not contain it. "
+            "Without its journal the client cannot know what it has answered, so it refuses this "
+            "session permanently."
         )
 
 
 def check_new_number(journal: Journal, opening: Opening) -> None:
-    """Refuse an epoch number that is not above all earlier ones of the run."""
+    """Refuse an epoch number that is not larger than all earlier ones of the run."""
     for session, run, number in journal.epochs:
         if (session, run) == (opening.terms.session, opening.run) and number >= opening.number:
-            raise StaleEpoch(f"Epoch {number} of this run is not older than {opening.number}.")
+            raise StaleEpoch(
+                f"This client has already entered epoch {number} of the run; the number of a new "
+                f"epoch must be larger, not {opening.number}."
+            )
 
 
 def check_open(entry: EpochEntry) -> None:
     """Refuse an epoch that has ended here."""
     if entry.ended:
-        raise EpochEnded(f"Epoch {entry.name[2]} has ended here, and its secrets are erased.")
+        raise EpochEnded(f"Epoch {entry.name[2]} has ended at this client; its secrets are erased.")
 
 
 def check_same_task(slot: SlotEntry | None, context: bytes) -> None:
-    """Refuse a second task for a slot: two answers under one slot would share masks."""
+    """Refuse a second task for a slot: two answers in one slot would share masks."""
     if slot is not None and slot.uploaded is not None and slot.uploaded.context != context:
-        raise SecondTask("This slot was answered for another task; it is answered once.")
+        raise SecondTask(
+            "This client has already answered another task in this slot; a slot is answered once."
+        )
 
 
 def check_not_given_up(slot: SlotEntry | None) -> None:
     """Refuse to upload to a slot that the client has helped to abandon, or that is closed."""
     if slot is not None and (slot.abandon is not None or slot.closed):
-        raise SlotAbandoned("This slot was given up or closed, here or by a quorum.")
+        raise SlotAbandoned(
+            "This slot was abandoned or closed, by this client or by a quorum; it takes no uploads."
+        )
 
 
 def check_not_behind(entry: EpochEntry, slot: int) -> None:
-    """Refuse to touch a slot that this client has left behind."""
+    """Refuse a slot that is older than this client's newest slot."""
     if slot < entry.newest:
-        raise StaleSlot(f"Slot {slot} lies behind: this client is at slot {entry.newest}.")
+        raise StaleSlot(f"Slot {slot} is over: this client is at slot {entry.newest}.")
 
 
 def check_before_closed(entry: EpochEntry, epoch: Epoch, slot: int, proof: bytes) -> Proof | None:
-    """Enter a slot only with proof that the one before it is closed; give that proof, if new.
+    """Refuse a slot without proof that the previous one is closed; return that proof, if new.
 
-    Every quorum holds an honest member, who checked the same when it signed, so by induction
-    all slots before a closed one are closed too.
+    Every quorum contains an honest member, who made the same check before it signed. So, by
+    induction, all slots before a closed one are closed too.
     """
     if slot == entry.newest or slot == 0:
         return None
@@ -109,33 +120,34 @@ def check_before_closed(entry: EpochEntry, epoch: Epoch, slot: int, proof: bytes
 
 
 def check_broadcast(task: Task, broadcast: bytes) -> None:
-    """Refuse a broadcast that is not the one in the task: the answer would be to another."""
+    """Refuse a broadcast other than the task's: the answer would belong to another task."""
     if not hmac.compare_digest(digest(Label.BROADCAST, broadcast), task.broadcast):
-        raise WrongBroadcast("The broadcast is not the one that the task names.")
+        raise WrongBroadcast("The broadcast's digest is not the one in the task.")
 
 
 def check_active(entry: EpochEntry, epoch: Epoch, own: int, task: Task) -> None:
-    """Upload only among enough pinned members of the epoch, and only as one of them."""
+    """Refuse a task with too few active pinned members, or without this client among them."""
     epoch.check_ranks(task.active)
     if own not in task.active:
-        raise NotActive(f"Slot {task.slot} does not list this client as active.")
+        raise NotActive(f"The task of slot {task.slot} does not list this client as active.")
     pinned = len(entry.trusted.intersection(task.active))
     least = max(epoch.quorum, epoch.terms.min_cohort)
     if pinned < least:
-        raise TooFewActive(f"{pinned} pinned members are active; the least is {least}.")
+        raise TooFewActive(f"{pinned} pinned members are active; at least {least} are required.")
 
 
 def check_encoding(task: Task, terms: Terms) -> None:
     """Refuse an encoding of another length, or whose sum over the active members can overflow.
 
-    With differential privacy it has noise, without it has none.
+    With differential privacy it must have noise, without it must not.
     """
     if not task.encoding:
         return
     length, clients, noisy = _capacity(task.encoding)
     if noisy != terms.differential_privacy:
         raise WrongEncoding(
-            "The task's encoding adds noise exactly if the session has differential privacy."
+            "The task's encoding must add noise if the session has differential privacy, and must "
+            f"not otherwise. Noise: {noisy}, differential privacy: {terms.differential_privacy}."
         )
     if length != task.length or clients < len(task.active):
         raise WrongEncoding(
@@ -146,78 +158,97 @@ def check_encoding(task: Task, terms: Terms) -> None:
 
 @lru_cache(maxsize=8)
 def _capacity(encoding: bytes) -> tuple[int, int, bool]:
-    """Length, clients and noise of an encoding: the same in every sum of a stage, read once."""
+    """Return length, clients and noise of an encoding; cached, as all sums of a stage share it."""
     read = Encoding.from_bytes(encoding)
     return read.layout.length, read.max_clients, bool(read.share_deviations)
 
 
 def check_noise(journal: Journal, terms: Terms, noise: bytes) -> None:
-    """With differential privacy every upload is covered by a draw of its own, and charged.
+    """Refuse an upload with differential privacy that has no new, charged draw of noise.
 
-    That the draw is what the task's noise plan asks for is checked where it is drawn.
+    Whether the draw follows the task's noise plan is checked where it is drawn.
     """
     if terms.differential_privacy != bool(noise):
         raise NoiseMissing(
-            "An upload names its charged draw of noise exactly if the session has differential "
-            "privacy."
+            "An upload must name its charged draw of noise if the session has differential "
+            "privacy, and must not otherwise."
         )
     if noise and noise in journal.noise:
-        raise NoiseReused("This draw of noise has covered another upload; draw and charge again.")
+        raise NoiseReused(
+            "This draw of noise was used for another upload; draw new noise and charge for it."
+        )
 
 
 def own_upload(slot: SlotEntry | None, claim: Proposal | Certificate) -> Uploaded:
-    """Give the client's own upload, if the claim is about it: same task, same active members."""
+    """Return the client's own upload; refuse a claim about another task or active members."""
     if slot is None or slot.uploaded is None:
         raise NotUploaded(f"This client has not uploaded to slot {claim.slot}.")
     if (claim.context, claim.active) != (slot.uploaded.context, slot.uploaded.active):
-        raise DifferentTask(f"Slot {claim.slot} is claimed for another task than was answered.")
+        raise DifferentTask(
+            f"Slot {claim.slot}: this client answered another task, or other active members."
+        )
     return slot.uploaded
 
 
 def check_survivors(
     entry: EpochEntry, epoch: Epoch, own: int, claim: Proposal | Certificate
 ) -> None:
-    """Accept survivors that include the client, were active, and are enough."""
+    """Refuse survivors that do not include the client, were not active, or are too few."""
     check_survivors_active(claim)
     if own not in claim.survivors:
         raise NotSurvivor(f"Slot {claim.slot}: this client is not among the survivors.")
     pinned = len(entry.trusted.intersection(claim.survivors))
     if pinned < epoch.terms.min_cohort or len(claim.survivors) < epoch.quorum:
         raise TooFewSurvivors(
-            f"Slot {claim.slot}: {len(claim.survivors)} survivors, {pinned} of them pinned; the "
-            f"least are {epoch.quorum} and {epoch.terms.min_cohort}."
+            f"Slot {claim.slot}: {len(claim.survivors)} survivors, {pinned} of them pinned; at "
+            f"least {epoch.quorum} survivors and {epoch.terms.min_cohort} pinned ones are required."
         )
 
 
 def check_may_certify(slot: SlotEntry, survivors: tuple[int, ...]) -> None:
-    """Sign one statement per slot, and never beside an abandonment."""
+    """Refuse to sign survivors after an abandonment, or a second set of survivors."""
     if slot.abandon is not None:
-        raise AlreadySigned("This client has signed the abandonment of the slot.")
+        raise AlreadySigned(
+            "This client has already signed the abandonment of this slot; it signs one statement "
+            "per slot."
+        )
     if slot.certify is not None and slot.certify.survivors != survivors:
-        raise AlreadySigned("This client has signed another set of survivors for the slot.")
+        raise AlreadySigned(
+            "This client has already signed another set of survivors for this slot; it signs one "
+            "statement per slot."
+        )
 
 
 def check_may_abandon(slot: SlotEntry | None) -> None:
-    """Sign one statement per slot, and never beside a certificate."""
+    """Refuse to sign an abandonment after survivors were signed or certified."""
     if slot is not None and (slot.certify is not None or slot.certified is not None):
-        raise AlreadySigned("This client has signed or seen the certificate of the slot.")
+        raise AlreadySigned(
+            "This client has already signed the survivors of this slot or seen its certificate; it "
+            "signs one statement per slot."
+        )
 
 
 def check_one_certificate(slot: SlotEntry, certificate: Certificate) -> None:
     """Refuse a second set of survivors, and a certificate of an abandoned slot."""
     if slot.abandoned:
-        raise ClosedOtherwise(f"Slot {certificate.slot} is proved abandoned.")
+        raise ClosedOtherwise(
+            f"Slot {certificate.slot} was abandoned, as a proof shows; it cannot be certified."
+        )
     known = slot.certified
     if known is not None and known.survivors != certificate.survivors:
-        raise SecondCertificate(f"Slot {certificate.slot} has another certified set already.")
+        raise SecondCertificate(
+            f"Slot {certificate.slot} is already certified with another set of survivors."
+        )
 
 
 def check_repair(slot: SlotEntry | None, request: RepairRequest, own: int) -> Certified:
-    """Open shares only under the certificate of this very sum, and of its survivors only."""
+    """Refuse to open shares without this sum's certificate, or of members that it does not list."""
     if slot is None or slot.uploaded is None or slot.certified is None:
         raise NotCertified(f"This client has accepted no certificate for slot {request.slot}.")
     if request.context != slot.certified.context:
-        raise DifferentTask(f"Slot {request.slot}: shares of another task are not opened.")
+        raise DifferentTask(
+            f"Slot {request.slot}: the request is for another task than the certified one."
+        )
     for rank in request.silent:
         if rank not in slot.certified.survivors or rank == own:
             raise ShareOfOutsider(f"Rank {rank} is not another certified survivor of this slot.")

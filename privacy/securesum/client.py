@@ -1,14 +1,14 @@
-"""A member's half of the protocol, as a machine that takes messages and gives steps.
+"""A member's side of the protocol: a state machine that takes messages and returns steps.
 
-Every call checks first, then decides what to write, then changes its memory, and returns a `Step`:
-records and vault entries to make durable, then messages to send. An error changes nothing. Calls
-may be repeated: whoever lost the answer gets the same bytes again. After a crash `Client.restore`
-goes on from what is durable.
+Every call first makes its checks, then decides what to store, then changes its memory, and returns
+a `Step`: records and vault entries to make durable, and then a message to send. An error changes
+nothing. Calls may be repeated: a caller that lost the answer gets the same bytes again. After a
+crash, `Client.restore` continues from what is durable.
 
     begin · join                                      once, by the operator
     advertise → agree → receive                       an epoch
     upload → certify → reveal → repair                a sum
-    abandon · close                                   a sum that is given up
+    abandon · close                                   a sum that is abandoned
     consent · change_cohort · approve_table           what an operator may allow
     end                                               secrets are erased
 """
@@ -115,7 +115,7 @@ class Client:
     def begin(
         cls, identity: Identity, random: Randomness = os.urandom
     ) -> tuple["Client", Step[None]]:
-        """Begin the journal of an identity that has just been made; once in its life."""
+        """Start the journal of a newly made identity; once per identity."""
         client = cls(identity, Memory(Journal(), {}), random)
         return client, client._commit(None, [Begun(identity.key)])
 
@@ -127,7 +127,7 @@ class Client:
         vault: Vault,
         random: Randomness = os.urandom,
     ) -> "Client":
-        """Go on from what is durable; refuse an empty, foreign or rolled-back journal."""
+        """Continue from what is durable; refuse an empty, foreign or rolled-back journal."""
         return cls(identity, Memory.restore(identity.key, records, vault), random)
 
     def __repr__(self) -> str:
@@ -135,7 +135,7 @@ class Client:
 
     @property
     def journal(self) -> Journal:
-        """What this client knows of its own past; to be read, not changed."""
+        """What this client has done so far; read-only for callers."""
         return self._journal
 
     # -- sessions and epochs
@@ -144,11 +144,14 @@ class Client:
         """Accept a session's terms; they are then fixed for this client."""
         known = self._journal.sessions.get(terms.session)
         if known is not None and known != terms:
-            raise TermsChanged("This session was joined under other terms.")
+            raise TermsChanged(
+                "This client joined the session under other terms; changed terms need a new "
+                "session."
+            )
         return Step(None) if known is not None else self._commit(None, [Joined(terms)])
 
     def advertise(self, opening: Opening, source: str) -> Step[Advert]:
-        """Enter an epoch with one data source: a fresh key for others to seal to.
+        """Enter an epoch with one data source, and a fresh key for other members to seal to.
 
         A newer epoch of a run ends the older ones.
         """
@@ -158,7 +161,10 @@ class Client:
         if entry is not None:
             checks.check_open(entry)
             if entry.source != source:
-                raise StaleEpoch(f"Epoch {opening.number} was entered with another data source.")
+                raise StaleEpoch(
+                    f"This client entered epoch {opening.number} with another data source; use "
+                    "that one, or a new epoch."
+                )
             return Step(Advert.decode(entry.advert))
         checks.check_opening(self._journal, self._identity.key, opening, terms)
         secret = self._random(KEM_SECRET_BYTES)
@@ -181,7 +187,7 @@ class Client:
         return self._commit(advert, records, vault)
 
     def agree(self, adverts: Adverts, roster: Roster, pins: Pins) -> Step[Boxes | None]:
-        """Check every member's advert, derive the epoch, and seal a seed to each other member."""
+        """Check all adverts, derive the epoch, and seal a seed to each other member."""
         name, entry = self._advertised(adverts)
         terms = self._journal.terms(name[0])
         for advert in adverts.adverts:
@@ -212,7 +218,7 @@ class Client:
         return self._commit(boxes, [record], {epoch_entry(name): secrets.encode()})
 
     def receive(self, delivery: Delivery) -> Step[None]:
-        """Open the boxes of all others; from here on the epoch can sum."""
+        """Open the boxes of all other members; from then on the epoch can sum."""
         entry, epoch = self._journal.entry(delivery.epoch_id)
         checks.check_open(entry)
         if self._memory.holds(epoch_entry(entry.name), PairsSecrets):
@@ -233,10 +239,10 @@ class Client:
         return self._commit(None, [], {epoch_entry(entry.name): kept.encode()})
 
     def end(self, name: EpochName) -> Step[None]:
-        """End an epoch and erase its secrets; slots that are still open count as released."""
+        """End an epoch and erase its secrets; its open slots count as released."""
         entry = self._journal.epochs.get(name)
         if entry is None:
-            raise UnknownEpoch("This client has not advertised for this epoch.")
+            raise UnknownEpoch("This client has not entered this epoch, so it cannot end it.")
         if entry.ended:
             return Step(None)
         return self._commit(None, [Ended(*entry.name)], epoch_erased(entry.name))
@@ -254,8 +260,8 @@ class Client:
     ) -> UploadStep:
         """Answer a slot, once: mask the vector, share the self key, sign.
 
-        `table` is the digest of the table that the vector was computed from; `noise` names the
-        charged draw of noise inside it, where the session has differential privacy.
+        `table` is the digest of the table that the vector was computed from. `noise` names the
+        charged draw of noise in the vector, if the session has differential privacy.
         """
         entry, epoch = self._journal.entry(task.epoch_id)
         checks.check_open(entry)
@@ -289,7 +295,7 @@ class Client:
         return UploadStep(step.message, step.records, step.vault, made.body)
 
     def certify(self, proposal: Proposal) -> Step[Certification]:
-        """Sign that these are the survivors of the slot, once."""
+        """Sign, once, that these are the survivors of the slot."""
         entry, epoch = self._journal.entry(proposal.epoch_id)
         checks.check_open(entry)
         checks.check_not_behind(entry, proposal.slot)
@@ -310,7 +316,7 @@ class Client:
         return self._commit(Certification(epoch.epoch_id, proposal.slot, own, signature), records)
 
     def reveal(self, certificate: Certificate) -> Step[Reveal]:
-        """Give the keys of this sum's masks that its certified survivors leave over."""
+        """Reveal this member's keys of the masks that remain in the certified survivors' sum."""
         entry, epoch = self._journal.entry(certificate.epoch_id)
         checks.check_open(entry)
         checks.check_not_behind(entry, certificate.slot)
@@ -340,7 +346,7 @@ class Client:
         return self._commit(reveal, _closed(certificate), {body_entry(entry.name): None})
 
     def repair(self, request: RepairRequest) -> Step[Repair]:
-        """Open this member's shares of silent survivors' self keys."""
+        """Open this member's shares of the self keys of silent survivors."""
         entry, epoch = self._journal.entry(request.epoch_id)
         checks.check_open(entry)
         checks.check_not_behind(entry, request.slot)
@@ -369,10 +375,10 @@ class Client:
         )
         return Step(repair)
 
-    # -- sums that are given up
+    # -- sums that are abandoned
 
     def abandon(self, request: AbandonRequest) -> Step[Abandonment]:
-        """Sign that a slot is given up: then it is never certified with this client's help."""
+        """Sign that a slot is abandoned; after that this client never certifies it."""
         entry, epoch = self._journal.entry(request.epoch_id)
         checks.check_not_behind(entry, request.slot)
         closing = checks.check_before_closed(entry, epoch, request.slot, request.proof)
@@ -387,12 +393,15 @@ class Client:
         return self._commit(Abandonment(epoch.epoch_id, request.slot, own, signature), records)
 
     def close(self, proof: AbandonProof) -> Step[None]:
-        """Take note of a proof that a slot was abandoned, also after its epoch has ended."""
+        """Record a proof that a slot was abandoned, also after its epoch has ended."""
         entry, epoch = self._journal.entry(proof.epoch_id)
         check_abandoned(epoch, proof)
         slot = entry.slots.get(proof.slot)
         if slot is not None and slot.certified is not None:
-            raise ClosedOtherwise(f"Slot {proof.slot} has a certificate: it counts as released.")
+            raise ClosedOtherwise(
+                f"Slot {proof.slot} has a certificate and counts as released; it cannot be closed "
+                "as abandoned."
+            )
         if slot is not None and slot.abandoned:
             return Step(None)
         erased = slot_erased(entry.name) if proof.slot == entry.newest else {}
@@ -401,7 +410,10 @@ class Client:
     # -- what an operator may allow
 
     def consent(self, session: bytes, old: Iterable[bytes], new: Iterable[bytes]) -> Consent:
-        """Sign, for the operator, that sums over both sets may become known in this session."""
+        """Return this member's signed consent that sums over both sets may become known.
+
+        It is made for the operator, and valid in this session only.
+        """
         return Consent.signed(
             self._identity,
             session=session,
@@ -419,7 +431,7 @@ class Client:
         *,
         approved_by: str,
     ) -> Step[None]:
-        """Allow a data source other members, if all whom that exposes have signed it."""
+        """Allow a data source other members, if every member that this exposes has consented."""
         record = steady.approve_cohort(
             self._journal, source, session, members, consents, approved_by
         )
@@ -434,7 +446,10 @@ class Client:
 
     def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
         if self._memory.holds(epoch_entry(entry.name), SealSecrets):
-            raise EpochNotReady("The boxes of all other members have not arrived yet.")
+            raise EpochNotReady(
+                "This client has not received the boxes of the other members yet; fetch the "
+                "delivery first."
+            )
         kept = self._memory.secret(epoch_entry(entry.name), PairsSecrets)
         return {
             rank: PairSecrets(seed, channel)
@@ -444,22 +459,27 @@ class Client:
     def _slot_secrets(self, entry: EpochEntry, slot: int) -> SlotSecrets:
         secrets = self._memory.secret(slot_entry(entry.name), SlotSecrets)
         if secrets.slot != slot:
-            raise SecretsLost(f"The vault holds the secrets of another slot than {slot}.")
+            raise SecretsLost(
+                f"The vault contains the secrets of slot {secrets.slot}, not of slot {slot}."
+            )
         return secrets
 
     def _advertised(self, adverts: Adverts) -> tuple[EpochName, EpochEntry]:
-        """Find the epoch that a list of adverts is about, if this client has advertised for it."""
+        """Return the epoch of a list of adverts; refuse one that this client has not entered."""
         for advert in adverts.adverts[:1]:
             name: EpochName = (advert.session, advert.run, advert.number)
             entry = self._journal.epochs.get(name)
             if entry is not None:
                 checks.check_open(entry)
                 return name, entry
-        raise UnknownEpoch("This client has not advertised for this epoch.")
+        raise UnknownEpoch("This client has not entered this epoch, so it cannot agree to it.")
 
     def _boxes_again(self, entry: EpochEntry, epoch: Epoch) -> Step[Boxes | None]:
         if entry.epoch is None or entry.epoch.epoch_id != epoch.epoch_id:
-            raise SecondEpoch("This client has agreed to another list of members for the epoch.")
+            raise SecondEpoch(
+                "This client has already agreed to another list of members for this epoch; it "
+                "agrees to one."
+            )
         if self._memory.holds(epoch_entry(entry.name), PairsSecrets):
             return Step(None)
         secrets = self._memory.secret(epoch_entry(entry.name), SealSecrets)
@@ -471,7 +491,7 @@ class Client:
 
 
 def _closed(proof: Proof | None) -> list[Message]:
-    """Give the record of a verified proof."""
+    """Return the records of a verified proof."""
     match proof:
         case None:
             return []

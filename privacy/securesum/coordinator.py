@@ -1,8 +1,8 @@
-"""The coordinator's half of an epoch: collect adverts, carry boxes, number the slots.
+"""The coordinator's side of an epoch: collect adverts, deliver boxes, number the slots.
 
-It routes and adds; it holds no secret and is believed nothing. All of its memory is plain data:
-`save` after any message, `restore` and go on. An epoch that lost a member before it could sum is
-restarted with a new number and new keys (`restart`).
+It routes messages and adds vectors. It holds no secrets, and members do not trust it. All of its
+memory is plain data: `save` it after any message, and continue from it with `restore`. If an epoch
+loses a member before it can sum, `restart` opens another one with a new number and new keys.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from privacy.securesum.wire import Counter, Flag, Key, Keys, Many, Message, One,
 
 @dataclass(frozen=True)
 class MemberState(Message):
-    """A line of the roster as it is saved."""
+    """The saved form of one member of the roster."""
 
     kind = 113
 
@@ -38,7 +38,7 @@ class MemberState(Message):
 
 @dataclass(frozen=True)
 class CoordinatorState(Message):
-    """An epoch at the coordinator as it is saved."""
+    """The saved form of a coordinator's epoch."""
 
     kind = 114
 
@@ -55,7 +55,7 @@ class CoordinatorState(Message):
 
 
 class Coordinator:
-    """One epoch of a run, and the sum that is under way in it."""
+    """One epoch of a run, and its current sum."""
 
     def __init__(
         self,
@@ -80,41 +80,49 @@ class Coordinator:
     # -- epoch
 
     def opening(self) -> Opening:
-        """Invite everyone on the roster."""
+        """Return the invitation for everyone on the roster."""
         return Opening(self.terms, self.run, self.number, tuple(sorted(self.seen)))
 
     def add_advert(self, advert: Advert) -> bool:
-        """Take a member's advert, until the list is closed; say whether it is new."""
+        """Accept a member's advert, until the list is closed; return whether it is new."""
         known = self._adverts.get(advert.identity)
         if known is not None and known == advert:
             return False
         if self.epoch is not None:
-            raise OutOfOrder("The members of this epoch are settled; the next one is open to all.")
+            raise OutOfOrder(
+                "The list of this epoch's members is closed; this member can join the next epoch."
+            )
         check_advert(advert, self.terms.session, self.run, self.number, self.roster)
         check_kem_key(advert.kem_key)
         if known is not None:
-            raise Conflict("This member has advertised another key for this epoch.")
+            raise Conflict(
+                "This member has already advertised another key for this epoch; it advertises one."
+            )
         self._adverts[advert.identity] = advert
         return True
 
     @property
     def advertised(self) -> frozenset[bytes]:
-        """Who is there."""
+        """The members whose adverts have arrived."""
         return frozenset(self._adverts)
 
     def close_adverts(self) -> Adverts:
-        """Settle the members of the epoch: those who are there."""
+        """Close the list of the epoch's members: those whose adverts have arrived."""
         adverts = Adverts(tuple(self._adverts[key] for key in sorted(self._adverts)))
         if len(adverts.adverts) < self.terms.min_cohort:
             raise TooFewPinned(
-                f"{len(adverts.adverts)} members are there; the least is {self.terms.min_cohort}."
+                f"{len(adverts.adverts)} members have advertised; at least "
+                f"{self.terms.min_cohort} are required."
             )
         if self.epoch is None:
             self.epoch = epoch_from(self.terms, self.run, self.number, self.roster, adverts)
         return adverts
 
     def add_boxes(self, message: Boxes) -> bool:
-        """Take a member's boxes, one for each other member, who will check its own."""
+        """Accept a member's boxes, one for each other member; each receiver checks its own box.
+
+        Return whether they are new.
+        """
         epoch = self._need_epoch(message.epoch_id)
         if message.sender >= epoch.size:
             raise NotAMember(f"Rank {message.sender} is not a member of the epoch.")
@@ -125,40 +133,45 @@ class Coordinator:
         if [box.receiver for box in message.boxes] != [
             rank for rank in epoch.everyone if rank != message.sender
         ] or any(box.sender != message.sender for box in message.boxes):
-            raise MissingBox(f"Rank {message.sender} has not sealed one box to each other member.")
+            raise MissingBox(
+                f"Rank {message.sender} must send exactly one box to each other member, in order."
+            )
         message.check_signed_by(
             epoch.members[message.sender], ForgedMessage, f"Rank {message.sender}"
         )
         if known is not None:
-            raise Conflict(f"Rank {message.sender} has sent other boxes for this epoch.")
+            raise Conflict(f"Rank {message.sender} has already sent other boxes for this epoch.")
         self._boxes[message.sender] = boxes
         return True
 
     @property
     def missing_boxes(self) -> tuple[int, ...]:
-        """Members whose boxes are not here; without them the epoch cannot sum."""
+        """The members whose boxes have not arrived; without them the epoch cannot sum."""
         if self.epoch is None:
-            raise OutOfOrder("The members of this epoch are not settled yet.")
+            raise OutOfOrder("The list of this epoch's members is not closed yet.")
         if self._ready:
             return ()
         return tuple(rank for rank in self.epoch.everyone if rank not in self._boxes)
 
     def holds_boxes_for(self, rank: int) -> bool:
-        """Whether a member's boxes are still here: it has not uploaded in this epoch."""
+        """Whether the boxes for a member are still kept: it has not uploaded in this epoch."""
         return any(rank in sent for sent in self._boxes.values())
 
     def delivery(self, rank: int) -> Delivery:
-        """All others' boxes to one member."""
+        """Return the boxes of all other members for one member."""
         if self.missing_boxes:
-            raise OutOfOrder(f"Boxes of {len(self.missing_boxes)} members are missing.")
+            raise OutOfOrder(f"The boxes of {len(self.missing_boxes)} members are still missing.")
         epoch = self._need_epoch()
         boxes = tuple(sent[rank] for _, sent in sorted(self._boxes.items()) if rank in sent)
         if len(boxes) != epoch.size - 1:
-            raise OutOfOrder(f"Rank {rank} has opened its boxes, or is not a member.")
+            raise OutOfOrder(
+                f"There are no boxes for rank {rank}: it has opened them already, or is not a "
+                "member of the epoch."
+            )
         return Delivery(epoch.epoch_id, rank, boxes)
 
     def restart(self) -> "Coordinator":
-        """Open the next epoch of the run, with whoever is there then."""
+        """Return the next epoch of the run, open to everyone on the roster."""
         return Coordinator(
             self.terms,
             run=self.run,
@@ -180,9 +193,9 @@ class Coordinator:
         noise: bytes = b"",
         active: tuple[int, ...] | None = None,
     ) -> Task:
-        """Begin the next sum, over `active` members (by default all), after the last is closed."""
+        """Begin the next sum, over `active` members (default: all); the last must be closed."""
         if self.missing_boxes:
-            raise OutOfOrder(f"Boxes of {len(self.missing_boxes)} members are missing.")
+            raise OutOfOrder(f"The boxes of {len(self.missing_boxes)} members are still missing.")
         epoch = self._need_epoch()
         self._ready = True
         slot, proof = 0, b""
@@ -213,13 +226,13 @@ class Coordinator:
 
     @property
     def slot(self) -> Summation:
-        """The sum under way, or the last one."""
+        """The current sum, or the last one."""
         if self._summation is None:
-            raise OutOfOrder("No sum has begun.")
+            raise OutOfOrder("No sum has begun in this epoch yet.")
         return self._summation
 
     def _forget_boxes(self, ranks: tuple[int, ...]) -> None:
-        """Drop the boxes of those who have uploaded, and so must have opened theirs."""
+        """Drop the boxes for members who have uploaded, and so must have opened them."""
         for sent in self._boxes.values():
             for rank in ranks:
                 sent.pop(rank, None)
@@ -228,14 +241,15 @@ class Coordinator:
         proof = summation.certificate or summation.abandon_proof
         if proof is None:
             raise OutOfOrder(
-                f"Slot {summation.task.slot} is neither certified nor abandoned. If too few are "
-                "left for either, it counts as released and the epoch ends: restart."
+                f"Slot {summation.task.slot} is neither certified nor abandoned. If too few "
+                "members are left for either, it counts as released and the epoch must be "
+                "restarted."
             )
         return proof.encode()
 
     def _need_epoch(self, epoch_id: bytes | None = None) -> Epoch:
         if self.epoch is None:
-            raise OutOfOrder("The members of this epoch are not settled yet.")
+            raise OutOfOrder("The list of this epoch's members is not closed yet.")
         if epoch_id is not None and epoch_id != self.epoch.epoch_id:
             raise OutOfOrder("This message belongs to another epoch.")
         return self.epoch
@@ -243,7 +257,7 @@ class Coordinator:
     # -- memory
 
     def state(self) -> CoordinatorState:
-        """Give everything as plain data, after any message."""
+        """Return everything as plain data; possible after any message."""
         return CoordinatorState(
             terms=self.terms,
             run=self.run,
@@ -258,17 +272,17 @@ class Coordinator:
         )
 
     def save(self) -> bytes:
-        """Give everything as bytes."""
+        """Return everything as bytes."""
         return self.state().encode()
 
     @classmethod
     def restore(cls, data: bytes) -> "Coordinator":
-        """Go on from saved bytes."""
+        """Continue from saved bytes."""
         return cls.restored(CoordinatorState.decode(data))
 
     @classmethod
     def restored(cls, state: CoordinatorState) -> "Coordinator":
-        """Go on from plain data."""
+        """Continue from plain data."""
         coordinator = cls(
             state.terms,
             run=state.run,

@@ -1,9 +1,10 @@
-"""An epoch: members that hold pairwise secrets for many sums.
+"""An epoch: a set of members that share pairwise secrets for many sums.
 
-Advertise, agree, seal. Every member derives the same identifier from all adverts, the roster and
-the terms, or it is in another epoch. For each pair two members seal 32 random bytes to each
-other, and from both (in order of identity) come the pair seed r_ij, from which masks are derived,
-and the channel key c_ij, under which shares travel. Nobody alone decides on either.
+Advertise, agree, seal. Every member derives the epoch's identifier from all adverts, the roster and
+the terms; members with different identifiers are in different epochs. The two members of each pair
+seal 32 random bytes to each other. Both values together, in order of identity, give the pair seed
+r_ij, from which masks are derived, and the channel key c_ij, under which shares are sent. No member
+determines either of them alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,7 @@ from privacy.securesum.wire import VERSION
 
 @dataclass(frozen=True)
 class Epoch:
-    """The public facts of an epoch. Members are identities in ascending order; rank = place."""
+    """The public facts of an epoch. Members are identities in ascending order; rank = index."""
 
     terms: Terms
     run: bytes
@@ -44,12 +45,12 @@ class Epoch:
 
     @property
     def size(self) -> int:
-        """The number of members, n; it does not shrink."""
+        """The number of members, n; it does not change."""
         return len(self.members)
 
     @cached_property
     def quorum(self) -> int:
-        """Signatures that close a slot; also the threshold of shares."""
+        """The number of signatures that close a slot; also the threshold of shares."""
         return self.terms.quorum(self.size)
 
     @cached_property
@@ -58,25 +59,27 @@ class Epoch:
         return tuple(range(self.size))
 
     def rank(self, identity: bytes) -> int:
-        """Give the place of a member."""
+        """Return the rank of a member."""
         return self.members.index(identity)
 
     def check_ranks(self, ranks: Sequence[int]) -> None:
-        """Refuse ranks that no member of the epoch has; `ranks` ascend."""
+        """Refuse ranks that no member of the epoch has; `ranks` must be ascending."""
         if ranks and ranks[-1] >= self.size:
-            raise UnknownRank(f"Rank {ranks[-1]} is not a member: the epoch has {self.size}.")
+            raise UnknownRank(
+                f"Rank {ranks[-1]} is not a member: the epoch has {self.size} members."
+            )
 
 
 @dataclass(frozen=True, repr=False)
 class PairSecrets:
-    """What a member shares with one other: the pair seed and the channel key."""
+    """What a member shares with one other member: the pair seed and the channel key."""
 
     seed: bytes
     channel: bytes
 
 
 def epoch_from(terms: Terms, run: bytes, number: int, roster: Roster, adverts: Adverts) -> Epoch:
-    """Derive the epoch that a list of checked adverts makes."""
+    """Return the epoch of a list of checked adverts."""
     epoch_id = digest(
         Label.EPOCH,
         bytes((VERSION,)),
@@ -91,21 +94,21 @@ def epoch_from(terms: Terms, run: bytes, number: int, roster: Roster, adverts: A
 
 
 def check_advert(advert: Advert, session: bytes, run: bytes, number: int, roster: Roster) -> None:
-    """Accept an advert of a roster's member, made and signed for this epoch."""
+    """Refuse an advert that is not by a member of the roster, or not signed for this epoch."""
     if (advert.session, advert.run, advert.number) != (session, run, number):
         raise AdvertForAnotherEpoch(
-            f"An advert made for another session or run, or for epoch {advert.number}, does not "
-            f"serve epoch {number}."
+            f"The advert is for another session or run, or for epoch {advert.number}; it is not "
+            f"valid for epoch {number} of this run."
         )
     if advert.identity not in roster.keys:
-        raise NotOnRoster("An advert is by someone who is not on the session's roster.")
+        raise NotOnRoster("The advert's sender is not on the session's roster.")
     advert.check_signed_by(advert.identity, ForgedAdvert, "Advert")
 
 
 def check_own_advert(own: bytes, adverts: Adverts) -> None:
-    """Make sure that the client's own advert is in the list as it was sent."""
+    """Refuse a list of adverts without the client's own, exactly as it was sent."""
     if not any(advert.encode() == own for advert in adverts.adverts):
-        raise OwnAdvertMissing("The epoch's list does not hold this client's own advert.")
+        raise OwnAdvertMissing("The epoch's list of adverts lacks this client's own advert.")
 
 
 def check_pinned(terms: Terms, members: Sequence[bytes], trusted: frozenset[bytes]) -> None:
@@ -114,19 +117,21 @@ def check_pinned(terms: Terms, members: Sequence[bytes], trusted: frozenset[byte
     unpinned = len(members) - pinned
     if unpinned > terms.max_colluders:
         raise TooManyUnpinned(
-            f"{unpinned} members have keys that nobody here has confirmed, and at most "
-            f"{terms.max_colluders} may collude. Compare fingerprints by phone and confirm them."
+            f"{unpinned} members have keys that this site has not confirmed; at most "
+            f"{terms.max_colluders} are allowed, the number of tolerated colluders. Compare "
+            "fingerprints by phone and confirm them."
         )
     if pinned < terms.min_cohort:
         raise TooFewPinned(
-            f"The epoch has {pinned} members with confirmed keys; the least is {terms.min_cohort}."
+            f"The epoch has {pinned} members with confirmed keys; at least {terms.min_cohort} are "
+            "required."
         )
 
 
 def seal_boxes(
     epoch: Epoch, identity: Identity, adverts: Adverts, seeds: Mapping[int, bytes]
 ) -> tuple[Box, ...]:
-    """Seal this member's seed for each other member, and sign each box."""
+    """Return this member's signed boxes: one sealed seed for each other member."""
     own = epoch.rank(identity.key)
     boxes = []
     for rank, seed in sorted(seeds.items()):
@@ -141,7 +146,7 @@ def seal_boxes(
 
 
 def check_box(epoch: Epoch, box: Box) -> None:
-    """Accept a box that its sender has signed for this epoch and receiver."""
+    """Refuse a box that its sender has not signed for this epoch and receiver."""
     try:
         verify(epoch.members[box.sender], box.signature, Label.BOX, *box.statement(epoch.epoch_id))
     except BadSignature as error:
@@ -151,10 +156,10 @@ def check_box(epoch: Epoch, box: Box) -> None:
 def open_boxes(
     epoch: Epoch, own: int, boxes: Sequence[Box], kem_secret: bytes, seeds: Mapping[int, bytes]
 ) -> dict[int, PairSecrets]:
-    """Open the boxes of all others and derive what each pair shares."""
+    """Open the boxes of all other members; return the pair secrets by rank."""
     senders = [rank for rank in epoch.everyone if rank != own]
     if [(box.sender, box.receiver) for box in boxes] != [(rank, own) for rank in senders]:
-        raise MissingBox("A delivery has exactly one box from every other member, in order.")
+        raise MissingBox("A delivery must have exactly one box from every other member, in order.")
     pairs, key = {}, private_key(kem_secret)
     for box in boxes:
         check_box(epoch, box)

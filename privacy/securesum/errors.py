@@ -93,9 +93,9 @@ from privacy.errors import PrivacyError
 
 
 class AboutMembers(Exception):
-    """What a sum fails by because of members, whom it knows by their ranks in the epoch.
+    """An error that is caused by members of the epoch.
 
-    Whoever knows their names looks them up by `ranks`, not in the sentence.
+    Code that needs to know which members uses `ranks`, not the message.
     """
 
     def __init__(self, detail: str, *, ranks: Iterable[int]) -> None:
@@ -107,31 +107,31 @@ class SecureSumError(PrivacyError):
     """Root of the secure sum's errors."""
 
     code = "securesum"
-    public_detail = "the site does not go on with the secure sum"
+    public_detail = "the site does not continue with the secure sum"
 
 
 class MalformedMessage(SecureSumError):
-    """Bytes or fields that are not a message in its one canonical form."""
+    """Bytes or fields that are not a message in its canonical form."""
 
     code = "securesum.malformed"
-    public_detail = "a message is not in its one canonical form"
+    public_detail = "a message is not in its canonical form"
 
 
 class WrongVersion(MalformedMessage):
     """A message of another version of the protocol."""
 
     code = "securesum.version"
-    public_detail = "a message is of another version of the protocol"
+    public_detail = "a message has another version of the protocol"
 
 
 class WrongKind(MalformedMessage):
-    """A message of another kind than the one expected here."""
+    """A message of a kind that is not expected here."""
 
     code = "securesum.kind"
 
 
 class Truncated(MalformedMessage):
-    """A message that ends before its last field does."""
+    """A message that ends before its last field is complete."""
 
     code = "securesum.truncated"
 
@@ -168,41 +168,41 @@ class SessionNotJoined(TermsError):
 
 
 class TermsChanged(TermsError):
-    """Other terms than those under which the client joined the session."""
+    """Terms other than those under which the client joined the session."""
 
     code = "terms.changed"
-    public_detail = "the terms are not those under which the site joined the session"
+    public_detail = "the session's terms have changed since the site joined it"
 
 
 class JournalError(SecureSumError):
-    """The client's own memory is missing, inconsistent or not its own."""
+    """The client's memory is missing, inconsistent or belongs to another identity."""
 
     code = "journal.invalid"
-    public_detail = "the site's journal does not allow it to go on"
+    public_detail = "the state of the site's journal does not allow it to continue"
 
 
 class JournalLost(JournalError):
-    """The client took part in this session and no longer knows how: it refuses for ever."""
+    """The client took part in this session and has lost its journal: it refuses permanently."""
 
     code = "journal.lost"
-    public_detail = "the site has lost the journal with which it took part: it refuses for ever"
+    public_detail = "the site took part before and has lost its journal: it refuses permanently"
 
 
 class JournalRolledBack(JournalError):
-    """The journal is older than the secrets beside it: it came from a backup."""
+    """The journal is older than the vault: it was restored from a backup."""
 
     code = "journal.rolled_back"
-    public_detail = "the site's journal came from a backup: it refuses for ever"
+    public_detail = "the site's journal was restored from a backup: it refuses permanently"
 
 
 class VaultLost(JournalError):
-    """A journal without the vault beside it: it came from a backup."""
+    """A journal without its vault: it was restored from a backup."""
 
     code = "journal.vault_lost"
 
 
 class SecretsLost(JournalError):
-    """The secrets of an epoch or a slot are gone; it cannot go on, only be abandoned."""
+    """The secrets of an epoch or a slot are lost; it cannot continue, only be abandoned."""
 
     code = "journal.secrets_lost"
 
@@ -215,25 +215,25 @@ class EpochError(SecureSumError):
 
 
 class UnknownEpoch(EpochError):
-    """An epoch whose advert is not in the client's journal, or that it has not agreed to."""
+    """An epoch that the client has not entered, or not agreed to, according to its journal."""
 
     code = "epoch.unknown"
 
 
 class StaleEpoch(EpochError):
-    """An epoch number that is not above all earlier ones of its run."""
+    """An epoch number that is not larger than all earlier ones of its run."""
 
     code = "epoch.stale"
 
 
 class EpochEnded(EpochError):
-    """An epoch that has ended here; its secrets are erased."""
+    """An epoch that has ended at this client; its secrets are erased."""
 
     code = "epoch.ended"
 
 
 class EpochNotReady(EpochError):
-    """An epoch in which the boxes of some members are still missing."""
+    """An epoch in which boxes of some members are still missing."""
 
     code = "epoch.not_ready"
 
@@ -263,33 +263,33 @@ class ForgedAdvert(EpochError):
 
 
 class OwnAdvertMissing(EpochError):
-    """A list of adverts without this client's own, byte for byte."""
+    """A list of adverts without this client's own advert, byte for byte."""
 
     code = "epoch.own_advert"
 
 
 class TooManyUnpinned(EpochError):
-    """More members with unconfirmed keys than colluders tolerated."""
+    """More members with unconfirmed keys than tolerated colluders."""
 
     code = "epoch.unpinned"
-    public_detail = "more members have unconfirmed keys than the terms tolerate colluders"
+    public_detail = "more members have unconfirmed keys than the terms allow colluders"
 
 
 class TooFewPinned(EpochError):
     """Fewer pinned members than the least cohort."""
 
     code = "epoch.too_few"
-    public_detail = "fewer members have confirmed keys than the least cohort"
+    public_detail = "fewer members have confirmed keys than the least cohort requires"
 
 
 class BadKemKey(EpochError):
-    """A key that nothing can be sealed to: malformed, or of low order."""
+    """A key to which nothing can be sealed: malformed, or of low order."""
 
     code = "epoch.kem_key"
 
 
 class MissingBox(EpochError):
-    """Boxes that are not exactly one from every other member."""
+    """A list of boxes that does not have exactly one box per other member."""
 
     code = "epoch.missing_box"
 
@@ -301,7 +301,7 @@ class ForgedBox(EpochError):
 
 
 class UnreadableBox(EpochError):
-    """A signed box that does not open: its sender is at fault."""
+    """A signed box that cannot be opened: its sender is at fault."""
 
     code = "epoch.unreadable_box"
 
@@ -314,13 +314,13 @@ class TaskError(SecureSumError):
 
 
 class StaleSlot(TaskError):
-    """A slot that the epoch has left behind."""
+    """A slot that is older than the client's newest slot."""
 
     code = "task.stale"
 
 
 class SlotNotClosed(TaskError):
-    """A slot whose predecessor is not proved to be closed."""
+    """A slot without proof that the previous slot is closed."""
 
     code = "task.not_closed"
 
@@ -332,13 +332,13 @@ class SlotAbandoned(TaskError):
 
 
 class SecondTask(TaskError):
-    """Another task for a slot that the client has already uploaded to."""
+    """A second task for a slot to which the client has already uploaded."""
 
     code = "task.second"
 
 
 class WrongBroadcast(TaskError):
-    """A broadcast that is not the one the task names."""
+    """A broadcast whose digest is not the one in the task."""
 
     code = "task.broadcast"
 
@@ -362,7 +362,7 @@ class TooFewActive(TaskError):
 
 
 class WrongVector(TaskError):
-    """A vector of another length or type than the task's."""
+    """A vector whose length or type does not match the task."""
 
     code = "task.vector"
 
@@ -374,13 +374,13 @@ class WrongEncoding(TaskError):
 
 
 class NoiseMissing(TaskError):
-    """A sum with differential privacy and no charged draw of noise, or the reverse."""
+    """An upload without a charged draw of noise under differential privacy, or the reverse."""
 
     code = "task.noise_missing"
 
 
 class NoiseReused(TaskError):
-    """A draw of noise that has already covered another upload."""
+    """A draw of noise that was already used for another upload."""
 
     code = "task.noise_reused"
 
@@ -399,7 +399,7 @@ class NotUploaded(CertificateError):
 
 
 class DifferentTask(CertificateError):
-    """Another task, or other active members, than those of the client's own upload."""
+    """A task, or active members, other than those of the client's own upload."""
 
     code = "certificate.different_task"
 
@@ -423,7 +423,7 @@ class TooFewSurvivors(CertificateError):
 
 
 class AlreadySigned(CertificateError):
-    """A second statement on a slot: a client signs one, once."""
+    """A second statement about a slot: a client signs only one."""
 
     code = "certificate.already_signed"
 
@@ -435,19 +435,19 @@ class TooFewSigners(CertificateError):
 
 
 class SignerOutside(CertificateError):
-    """A signer who is not among those that may sign."""
+    """A signer who may not sign this statement."""
 
     code = "certificate.signer_outside"
 
 
 class ForgedSignature(CertificateError):
-    """A signature that is not by the member it names, or not on this statement."""
+    """A signature that is not by the named member, or not on this statement."""
 
     code = "certificate.forged"
 
 
 class SecondCertificate(CertificateError):
-    """A second set of survivors for a slot that has one."""
+    """A second certified set of survivors for a slot."""
 
     code = "certificate.second"
 
@@ -459,10 +459,10 @@ class ClosedOtherwise(CertificateError):
 
 
 class RepairError(SecureSumError):
-    """Shares that the client does not open."""
+    """A request for shares that the client does not open."""
 
     code = "repair.invalid"
-    public_detail = "the site does not open the shares that were asked for"
+    public_detail = "the site does not open the requested shares"
 
 
 class NotCertified(RepairError):
@@ -472,48 +472,48 @@ class NotCertified(RepairError):
 
 
 class ShareOfOutsider(RepairError):
-    """A share of the key of someone outside the certified set."""
+    """A share of the key of a member that is not in the certified set."""
 
     code = "repair.outsider"
 
 
 class SteadyCohortError(SecureSumError):
-    """An answer whose difference to an earlier one would expose a member or a patient."""
+    """A sum whose difference from an earlier one could expose a member or a patient."""
 
     code = "cohort.invalid"
-    public_detail = "the difference to an earlier sum could expose a member or a patient"
+    public_detail = "the difference from an earlier sum could expose a member or a patient"
 
 
 class EpochStillOpen(SteadyCohortError):
-    """The data source has uploads in another epoch that is still open."""
+    """A data source with uploads in another epoch that is still open."""
 
     code = "cohort.epoch_open"
 
 
 class PartialCohort(SteadyCohortError):
-    """A sum over some members of the epoch only."""
+    """A sum over only some members of the epoch."""
 
     code = "cohort.partial"
 
 
 class CohortChanged(SteadyCohortError):
-    """Other members than those with whom the data source was summed before."""
+    """Members other than those with whom the data source was summed before."""
 
     code = "cohort.changed"
-    public_detail = "the members are not those with whom the site's data source was summed before"
+    public_detail = "the site's data source was summed with other members before"
 
 
 class RuleChanged(SteadyCohortError):
-    """A data source under the steady-cohort rule in a session that gives it up, or the reverse."""
+    """A data source under the steady-cohort rule in a session without it, or the reverse."""
 
     code = "cohort.rule_changed"
 
 
 class TableChanged(SteadyCohortError):
-    """Another table than the one that was summed before, without the operator's approval."""
+    """A table other than the one summed before, without the operator's approval."""
 
     code = "cohort.table"
-    public_detail = "the site's table changed since it was summed, and nobody there approved that"
+    public_detail = "the site's table has changed since it was summed, without its approval"
 
 
 class SameTable(SteadyCohortError):
@@ -524,7 +524,7 @@ class SameTable(SteadyCohortError):
 
 
 class ConsentMissing(SteadyCohortError):
-    """A member whom a change would expose has not signed it."""
+    """A change of members without the consent of a member that it would expose."""
 
     code = "cohort.consent_missing"
 
@@ -536,32 +536,32 @@ class ForgedConsent(SteadyCohortError):
 
 
 class ApprovalMissing(SteadyCohortError):
-    """A change that no operator of this site has approved by name."""
+    """A change without the approval of a named operator of this site."""
 
     code = "cohort.approval_missing"
 
 
 class CollectionError(SecureSumError):
-    """What the coordinator does not accept from a member, or cannot do yet."""
+    """A message that the coordinator does not accept, or an action that it cannot take yet."""
 
     code = "collection.invalid"
-    public_detail = "a message does not belong to the present stage of the sum"
+    public_detail = "a message does not belong to the current stage of the sum"
 
 
 class OutOfOrder(CollectionError):
-    """A message or a request that does not belong to the present stage."""
+    """A message or a request that does not belong to the current stage."""
 
     code = "collection.out_of_order"
 
 
 class Conflict(CollectionError):
-    """A second message of a member that differs from its first."""
+    """A second message by a member that differs from its first."""
 
     code = "collection.conflict"
 
 
 class NotAMember(CollectionError):
-    """A message by someone who is not, or not yet, part of it."""
+    """A message by someone who is not a member, or may not send it at this stage."""
 
     code = "collection.not_a_member"
 
@@ -573,7 +573,7 @@ class WrongReceivers(CollectionError):
 
 
 class WrongBody(CollectionError):
-    """A masked vector of another size than the task's."""
+    """A masked vector whose size does not match the task."""
 
     code = "collection.body"
 
@@ -585,13 +585,13 @@ class ForgedMessage(CollectionError):
 
 
 class WrongSelfKey(CollectionError):
-    """A revealed key that is not the one its member committed to."""
+    """A revealed key that is not the one that its member committed to."""
 
     code = "collection.self_key"
 
 
 class WrongShare(CollectionError):
-    """A returned share that is not the one its dealer declared: the returner is at fault."""
+    """A returned share that is not the one that its dealer declared: the returner is at fault."""
 
     code = "collection.share"
 
@@ -609,12 +609,12 @@ class KeysMissing(AboutMembers, CollectionError):
 
 
 class PairKeysOwed(AboutMembers, CollectionError):
-    """A silent survivor still owes the pair keys of a dropped member: the sum waits."""
+    """A silent survivor has not revealed its pair keys with a dropped member: the sum waits."""
 
     code = "collection.pair_keys"
 
 
 class InconsistentMasks(CollectionError):
-    """The constant of the sum is not the number of survivors: masks did not cancel."""
+    """The sum of the constants is not the number of survivors: masks did not cancel."""
 
     code = "collection.inconsistent"

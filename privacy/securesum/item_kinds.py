@@ -1,26 +1,26 @@
-"""What a member of a run can be asked for next; coordinator and hospital name it by these words."""
+"""The kinds of requests to a member of a run, as named by both coordinator and hospital."""
 
 from enum import StrEnum
 
 
 class ItemKind(StrEnum):
-    """What a member is asked for next; all but `ended` come with the message that asks for it."""
+    """The next request to a member; all except `ended` come with the requesting message."""
 
     OPENING = "opening"
     """An epoch begins: answered by an `Advert`."""
     ADVERTS = "adverts"
-    """Who takes part: answered by `Boxes`."""
+    """The members of the epoch: answered by `Boxes`."""
     TASK = "task"
     """A sum: answered by an `Upload` and its vector."""
     PROPOSAL = "proposal"
-    """Whose vectors would be summed: answered by a `Certification`."""
+    """The members whose vectors would be summed: answered by a `Certification`."""
     CERTIFICATE = "certificate"
-    """Whose vectors are summed: answered by a `Reveal`."""
+    """The members whose vectors are summed: answered by a `Reveal`."""
     REPAIR = "repair"
-    """Shares of a member that fell silent: answered by a `Repair`."""
+    """Shares of a silent member: answered by a `Repair`."""
     ABANDON = "abandon"
-    """A slot is to be given up: answered by an `Abandonment`."""
+    """A slot to abandon: answered by an `Abandonment`."""
     ABANDONED = "abandoned"
-    """A slot was given up; there is nothing to answer."""
+    """A slot was abandoned; there is nothing to answer."""
     ENDED = "ended"
     """The run is over; there is nothing to answer."""

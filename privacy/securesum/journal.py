@@ -1,7 +1,8 @@
-"""A client's memory, folded from its journal records in order.
+"""A client's memory, built from its journal records in order.
 
-`Journal.apply` is the only place where this memory changes, and it runs alike when a record is
-new and when it is read back after a crash: a restored client *is* the client that crashed.
+`Journal.apply` is the only place where this memory changes. It runs in the same way for a new
+record and for one that is read back after a crash, so a restored client is in exactly the state of
+the client that crashed.
 """
 
 from collections.abc import Iterable
@@ -31,12 +32,12 @@ from privacy.securesum.terms import Terms
 from privacy.securesum.wire import Message
 
 EpochName = tuple[bytes, bytes, int]
-"""Session, run and number: what an epoch is called before its members are known."""
+"""Session, run and number: the name of an epoch before its members are known."""
 
 
 @dataclass
 class SlotEntry:
-    """What the client did about one slot, and how it ended."""
+    """What the client did in one slot, and how the slot ended."""
 
     uploaded: Uploaded | None = None
     certify: SignedCertify | None = None
@@ -52,7 +53,7 @@ class SlotEntry:
 
 @dataclass
 class EpochEntry:
-    """What the client did about one epoch. `epoch` is None until it has agreed to the members."""
+    """What the client did in one epoch. `epoch` is None until it has agreed to the members."""
 
     name: EpochName
     source: str
@@ -62,17 +63,17 @@ class EpochEntry:
     ended: bool = False
     slots: dict[int, SlotEntry] = field(default_factory=dict)
     newest: int = -1
-    """The newest slot that the client has done anything about."""
+    """The newest slot in which the client has done anything."""
 
     @property
     def uploads(self) -> bool:
-        """Whether anything was uploaded in this epoch."""
+        """Whether the client has uploaded anything in this epoch."""
         return any(slot.uploaded for slot in self.slots.values())
 
 
 @dataclass
 class Binding:
-    """One set of members and the slots in which a data source was summed with them."""
+    """One set of members, and the slots in which a data source was summed with them."""
 
     members: frozenset[bytes]
     session: bytes
@@ -81,13 +82,13 @@ class Binding:
 
     @property
     def released(self) -> bool:
-        """Whether any sum may have become known: every slot that is not proved abandoned."""
+        """Whether any sum may have become known: there is a slot not proved to be abandoned."""
         return any(not slot.abandoned for slot in self.slots)
 
 
 @dataclass
 class SourceEntry:
-    """What a data source has been used for, over all sessions. The last of each is in force."""
+    """What a data source was used for, over all sessions. The last of each list is in force."""
 
     tables: list[bytes]
     bindings: list[Binding] = field(default_factory=list)
@@ -95,7 +96,7 @@ class SourceEntry:
 
 
 class Journal:
-    """The fold of all records."""
+    """The state that all records of a client lead to."""
 
     def __init__(self) -> None:
         self.identity: bytes | None = None
@@ -117,42 +118,47 @@ class Journal:
                 journal.apply(_decode(data), data)
             except (KeyError, IndexError) as error:
                 raise JournalError(
-                    f"Record {journal.count} speaks of something that no earlier record made."
+                    f"The journal is damaged: record {journal.count} refers to something that no "
+                    "earlier record made."
                 ) from error
             if journal.count == head.count:
                 passed_head = journal.chain == head.chain
         if not passed_head:
             raise JournalRolledBack(
-                f"The vault was written beside a journal of {head.count} records "
-                f"that this one, of {journal.count}, does not continue: it is from a backup. "
-                "Make a new identity and have it confirmed."
+                f"The vault belongs to a journal of {head.count} records, which this journal of "
+                f"{journal.count} records does not continue: it was restored from a backup. Make "
+                "a new identity and have it confirmed."
             )
         return journal
 
     def terms(self, session: bytes) -> Terms:
-        """Give the terms under which a session was joined."""
+        """Return the terms under which this client joined a session."""
         if session not in self.sessions:
-            raise SessionNotJoined(f"Session {session.hex()} has not been joined by this client.")
+            raise SessionNotJoined(
+                f"This client has not joined the session {session.hex()}; join it first."
+            )
         return self.sessions[session]
 
     def entry(self, epoch_id: bytes) -> tuple[EpochEntry, Epoch]:
-        """Find an epoch that this client has agreed to: one whose advert is in the journal."""
+        """Return an epoch that this client has agreed to; refuse any other."""
         entry = self.agreed.get(epoch_id)
         if entry is None or entry.epoch is None:
             raise UnknownEpoch(
-                "This client has not agreed to this epoch, or has lost the journal in which it "
-                "did; it signs nothing for it."
+                "This client has not agreed to this epoch, or has lost the journal that says so; "
+                "it signs nothing for this epoch."
             )
         return entry, entry.epoch
 
     def of_session(self, session: bytes) -> list[EpochEntry]:
-        """All epochs of a session, in the order in which they were advertised."""
+        """Return all epochs of a session, in the order in which this client entered them."""
         return [entry for name, entry in self.epochs.items() if name[0] == session]
 
     def apply(self, record: Message, data: bytes) -> None:
-        """Take one record into account."""
+        """Change the memory by one record."""
         if (self.identity is None) != isinstance(record, Begun):
-            raise JournalError("A journal starts with whose it is, and says so once.")
+            raise JournalError(
+                "The journal is damaged: its first record, and no other, must name its identity."
+            )
         self.count += 1
         self.chain = digest(Label.JOURNAL, self.chain, data)
         match record:
@@ -204,7 +210,7 @@ class Journal:
         elif entry.source in self.sources:
             source = self.sources[entry.source]
             source.bindings[-1].slots.append(slot)
-            source.approved = None  # it was given for what had been released then
+            source.approved = None  # the approval was for what had been released until then
 
     def _slot(self, epoch_id: bytes, slot: int) -> SlotEntry:
         entry = self.agreed[epoch_id]
@@ -215,5 +221,5 @@ class Journal:
 def _decode(data: bytes) -> Message:
     kind = RECORDS.get(data[1]) if len(data) > 1 else None
     if kind is None:
-        raise JournalError("The journal holds bytes that are not one of its records.")
+        raise JournalError("The journal is damaged: it contains bytes that are not a record.")
     return kind.decode(data)

@@ -1,9 +1,9 @@
-"""One client's half of a sum: the masked vector, the shares of its self key, and what unmasks it.
+"""One client's part in a sum: the masked vector, the shares of its self key, and the mask keys.
 
     y_i = x_i + PRG(k_i) + Σ_{j>i} PRG(p_ij) − Σ_{j<i} PRG(p_ij)   over the active members j
 
 with a fresh self key k_i and p_ij = HKDF(r_ij, context). In the sum over all active members the
-pair masks cancel; the self masks go when their keys are revealed, or put together from shares.
+pair masks cancel. The self masks are removed once their keys are revealed or recovered from shares.
 """
 
 import hmac
@@ -24,14 +24,14 @@ from privacy.securesum.messages import Task, Upload, rank_bytes
 from privacy.shamir import split
 
 CONSTANT = 1
-"""Appended to every vector: its sum must come out as the number of survivors."""
+"""Appended to every vector: its sum must be the number of survivors."""
 _NONCE = bytes(12)
 """Every AES-GCM key here is derived for one message only."""
 
 
 @dataclass(frozen=True)
 class MaskedUpload:
-    """A header to sign for, the vector beside it, and the key that stays at home."""
+    """A signed header, the masked vector to send with it, and the key that the client keeps."""
 
     header: Upload
     body: memoryview = field(repr=False)
@@ -83,56 +83,56 @@ def make_upload(
 
 
 def check_vector(task: Task, vector: NDArray[np.uint64]) -> None:
-    """Refuse a vector that is not what the task asks for."""
+    """Refuse a vector whose type or length does not match the task."""
     if not isinstance(vector, np.ndarray) or vector.dtype != np.uint64 or vector.ndim != 1:
-        raise WrongVector("A vector to be summed is a one-dimensional numpy array of uint64.")
+        raise WrongVector("The vector must be a one-dimensional numpy array of uint64.")
     if vector.size != task.length:
         raise WrongVector(
-            f"The task asks for {task.length} elements, the vector has {vector.size}."
+            f"The vector must have {task.length} elements, as the task says, not {vector.size}."
         )
 
 
 def body_bytes(length: int) -> int:
-    """Give the size of a masked vector of `length` elements and the constant."""
+    """Return the size in bytes of a masked vector of `length` elements and the constant."""
     return 8 * (length + 1)
 
 
 def pair_key(pair: PairSecrets, context: bytes) -> bytes:
-    """Give the key of a pair's mask in one sum."""
+    """Return the key of a pair's mask in one sum."""
     return derive(pair.seed, Label.PAIR_MASK, context)
 
 
 def commitment(self_key: bytes, context: bytes, rank: int) -> bytes:
-    """Give what a client says about its self key when it uploads."""
+    """Return the commitment to its self key that a client sends with its upload."""
     return digest(Label.COMMITMENT, context, rank_bytes(rank), self_key)
 
 
 def check_commitment(self_key: bytes, context: bytes, rank: int, committed: bytes) -> bool:
-    """Whether a key is the one that was committed to."""
+    """Return whether a key is the one that was committed to."""
     return hmac.compare_digest(commitment(self_key, context, rank), committed)
 
 
 def share_point(rank: int) -> int:
-    """Where on the polynomial a member's shares are: its rank + 1."""
+    """Return the point of a member's shares on the polynomial: its rank + 1."""
     return rank + 1
 
 
 def share_hash(share: bytes, context: bytes, dealer: int, receiver: int) -> bytes:
-    """Give what a dealer says about each share when it uploads."""
+    """Return the hash of a share that its dealer sends with its upload."""
     return digest(Label.SHARE_HASH, context, rank_bytes(dealer), rank_bytes(receiver), share)
 
 
 def seal_share(
     share: bytes, pair: PairSecrets, context: bytes, dealer: int, receiver: int
 ) -> bytes:
-    """Encrypt a share to its receiver, under a key for this share alone."""
+    """Return a share encrypted to its receiver, under a key for this share alone."""
     return AESGCM(_share_key(pair, context, dealer, receiver)).encrypt(_NONCE, share, None)
 
 
 def open_share(
     sealed: bytes, hashed: bytes, pair: PairSecrets, context: bytes, dealer: int, receiver: int
 ) -> bytes | None:
-    """Decrypt a share; None if it is not what its dealer declared."""
+    """Return a decrypted share; None if it is not the one that its dealer declared."""
     try:
         share = AESGCM(_share_key(pair, context, dealer, receiver)).decrypt(_NONCE, sealed, None)
     except InvalidTag:
@@ -144,13 +144,14 @@ def open_share(
 def check_body(header: Upload, length: int, size: int) -> None:
     """Refuse a vector of another size than the task's.
 
-    The header does not hash the vector: that would cost the coordinator more than the sum
-    itself, and protect nothing that the transport does not. A member may add any vector anyway,
-    the coordinator may change any total, and vectors under exchanged headers add up to the same.
+    The header does not contain a hash of the vector. Hashing would cost the coordinator more than
+    the sum itself, and would protect nothing that the transport does not: a member may send any
+    vector anyway, the coordinator may change any total, and vectors under exchanged headers have
+    the same sum.
     """
     if size != body_bytes(length):
         raise WrongBody(
-            f"Rank {header.rank}: a vector of {length} elements and the constant has "
+            f"Rank {header.rank}: a vector of {length} elements and the constant must have "
             f"{body_bytes(length)} bytes, not {size}."
         )
 

@@ -1,8 +1,8 @@
-"""What a client remembers: its journal, for ever, and its vault, until it is erased.
+"""A client's memory: its journal, which is permanent, and its vault, whose entries are erased.
 
-`commit` is the only way to change either, and says what must be durable before a message goes
-out. The vault's entry `head` pins the journal: one that came from a backup is refused, because it
-may have forgotten what was signed.
+`commit` is the only way to change either, and returns what must be durable before a message is
+sent. The vault's entry `head` pins the journal: a journal restored from a backup is refused,
+because it may lack what was signed later.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,18 +25,21 @@ class Memory:
         self.journal = journal
         self._vault: dict[str, bytes | memoryview] = dict(vault)
         self._read: dict[str, Message] = {}
-        """Entries of the vault that have been decoded, until they change."""
+        """Decoded entries of the vault, kept until they change."""
 
     @classmethod
     def restore(cls, owner: bytes, records: Iterable[bytes], vault: Vault) -> "Memory":
         """Read both back; refuse a journal that is empty, foreign or from a backup."""
         listed = list(records)
         if not listed:
-            raise JournalLost("The journal is empty. An identity without its journal is lost.")
+            raise JournalLost(
+                "The journal is empty. An identity cannot be used without its journal; make a new "
+                "identity."
+            )
         if HEAD not in vault:
             raise VaultLost(
-                "There is no vault beside this journal. A vault is in no backup, so the journal "
-                "is from one and may have forgotten what was signed. Make a new identity."
+                "There is no vault for this journal. Vaults are not in backups, so the journal "
+                "comes from a backup and may lack what was signed later. Make a new identity."
             )
         journal = Journal.replay(listed, Head.decode(bytes(vault[HEAD])))
         if journal.identity != owner:
@@ -46,7 +49,7 @@ class Memory:
     def commit(
         self, message: Sent, records: Iterable[Message], vault: VaultChanges | None = None
     ) -> Step[Sent]:
-        """Change the memory, and say what of it must be durable before the message goes out."""
+        """Change the memory; return what must be durable before the message is sent."""
         encoded = []
         for record in records:
             data = record.encode()
@@ -64,49 +67,49 @@ class Memory:
         return Step(message, tuple(encoded), changes)
 
     def entries(self) -> Vault:
-        """Give a copy of the vault."""
+        """Return a copy of the vault."""
         return dict(self._vault)
 
     def holds(self, name: str, kind: type[Message]) -> bool:
-        """Say whether an entry is there and of this kind."""
+        """Return whether there is an entry with this name and kind."""
         content = self._vault.get(name)
         return content is not None and content[1] == kind.kind
 
     def secret(self, name: str, kind: type[Stored]) -> Stored:
-        """Read an entry."""
+        """Return a decoded entry."""
         if not self.holds(name, kind):
-            raise SecretsLost("The secrets of this epoch or slot are gone from the vault.")
+            raise SecretsLost("The secrets of this epoch or slot are not in the vault.")
         if name not in self._read:
             self._read[name] = kind.decode(bytes(self._vault[name]))
         return cast(Stored, self._read[name])
 
     def body(self, name: str) -> memoryview:
-        """Read an entry that is a masked vector."""
+        """Return an entry that is a masked vector."""
         if name not in self._vault:
-            raise SecretsLost("The masked vector of this slot is gone from the vault.")
+            raise SecretsLost("The masked vector of this slot is not in the vault.")
         return memoryview(self._vault[name])
 
 
 def epoch_entry(name: EpochName) -> str:
-    """Name the entry of what an epoch's members share."""
+    """Return the name of the entry with an epoch's secrets."""
     return f"epoch/{name[0].hex()}/{name[1].hex()}/{name[2]}"
 
 
 def slot_entry(name: EpochName) -> str:
-    """Name the entry of the open slot's self key and header."""
+    """Return the name of the entry with the open slot's self key and header."""
     return f"slot/{name[0].hex()}/{name[1].hex()}/{name[2]}"
 
 
 def body_entry(name: EpochName) -> str:
-    """Name the entry of the open slot's masked vector."""
+    """Return the name of the entry with the open slot's masked vector."""
     return f"body/{name[0].hex()}/{name[1].hex()}/{name[2]}"
 
 
 def slot_erased(name: EpochName) -> VaultChanges:
-    """Give the change that erases the open slot's secrets."""
+    """Return the change that erases the open slot's secrets."""
     return {slot_entry(name): None, body_entry(name): None}
 
 
 def epoch_erased(name: EpochName) -> VaultChanges:
-    """Give the change that erases all secrets of an epoch."""
+    """Return the change that erases all secrets of an epoch."""
     return {epoch_entry(name): None, **slot_erased(name)}

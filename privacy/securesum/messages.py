@@ -1,14 +1,14 @@
-"""What coordinator and clients say to each other, in the order in which they say it.
+"""The messages between coordinator and clients, in the order in which they are sent.
 
     epoch    Opening →   ← Advert   Adverts →   ← Boxes   Delivery →
     sum      Task →   ← Upload and its vector   Proposal →   ← Certification   Certificate →
              ← Reveal   RepairRequest →   ← Repair
     instead  AbandonRequest →   ← Abandonment   AbandonProof →
 
-(→ to the clients.) Whatever a member says is signed under a label of its own, but for a key that
-proves itself. The coordinator signs nothing: clients believe only what members have signed, and
-what all of them hash alike.
-Members are named by rank, their place among the epoch's adverts sorted by identity.
+(→ to the clients.) Every message of a member is signed under its own label, except `Reveal`, whose
+key is checked against a signed commitment. The coordinator signs nothing: clients trust only what
+members have signed, and what all members hash to the same value.
+Members are named by rank, their index among the epoch's adverts sorted by identity.
 """
 
 import itertools
@@ -48,9 +48,10 @@ MAX_PROOF_BYTES = 1 << 16
 
 @dataclass(frozen=True)
 class Opening(Message):
-    """The coordinator opens an epoch of a run, and says who has advertised in the session before.
+    """The coordinator opens an epoch of a run.
 
-    `seen` helps a member that has lost its journal to find out: it would otherwise begin anew.
+    `seen` lists who has advertised in the session before, so that a member that has lost its
+    journal notices it instead of starting again.
     """
 
     kind = 2
@@ -63,7 +64,7 @@ class Opening(Message):
 
 @dataclass(frozen=True)
 class Advert(SignedMessage):
-    """A member is there, with a fresh key to seal to, for this epoch and no other."""
+    """A member takes part, with a fresh key to seal to, in this epoch and no other."""
 
     kind = 3
     label = Label.ADVERT
@@ -78,7 +79,7 @@ class Advert(SignedMessage):
 
 @dataclass(frozen=True)
 class Adverts(Message):
-    """All adverts of an epoch, ascending by identity: position is rank."""
+    """All adverts of an epoch, ascending by identity: the index is the rank."""
 
     kind = 4
 
@@ -88,7 +89,7 @@ class Adverts(Message):
         """Refuse a member listed twice, or out of order."""
         members = [advert.identity for advert in self.adverts]
         if any(a >= b for a, b in itertools.pairwise(members)):
-            raise NotAscending("adverts are listed once each, in ascending order of identity")
+            raise NotAscending("adverts must be unique and in ascending order of identity")
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Box(Message):
     signature: Signature
 
     def statement(self, epoch_id: bytes) -> tuple[bytes, bytes, bytes, bytes]:
-        """Give what the sender signs under `Label.BOX`."""
+        """Return what the sender signs under `Label.BOX`."""
         return (
             epoch_id,
             rank_bytes(self.sender),
@@ -114,7 +115,7 @@ class Box(Message):
 
 @dataclass(frozen=True)
 class Boxes(SignedMessage):
-    """A member's boxes to all others; signed once more as a whole, for the coordinator."""
+    """A member's boxes to all other members; also signed as a whole, for the coordinator."""
 
     kind = 6
     label = Label.BOXES
@@ -127,7 +128,7 @@ class Boxes(SignedMessage):
 
 @dataclass(frozen=True)
 class Delivery(Message):
-    """All others' boxes to one member."""
+    """The boxes of all other members to one member."""
 
     kind = 7
 
@@ -138,9 +139,9 @@ class Delivery(Message):
 
 @dataclass(frozen=True)
 class Task(Message):
-    """What is to be summed in slot `slot`, over whom, and the proof that the last slot is closed.
+    """What to sum in slot `slot`, over which members; and the proof that the last slot is closed.
 
-    Everything but the proof is hashed into the context of every mask, so clients that were sent
+    Everything except the proof is hashed into the context of every mask, so clients that were sent
     different tasks use masks that do not cancel.
     """
 
@@ -158,16 +159,16 @@ class Task(Message):
     proof: Annotated[bytes, Blob(MAX_PROOF_BYTES)]
 
     def context(self) -> bytes:
-        """Give the hash that every mask, share and statement of this sum is bound to."""
+        """Return the hash to which every mask, share and statement of this sum is bound."""
         return digest(Label.CONTEXT, self.fields_encoded(but="proof"))
 
 
 @dataclass(frozen=True)
 class Upload(SignedMessage):
-    """The signed header of a masked vector; the vector itself travels beside it.
+    """The signed header of a masked vector, which is sent next to it.
 
-    `receivers` are the active members but the sender; the j-th sealed share is for the j-th of
-    them, and `share_hashes` tells a bad dealer from a bad returner.
+    `receivers` are the active members without the sender; the j-th sealed share is for the j-th of
+    them. `share_hashes` distinguish a bad dealer of a share from a bad returner.
     """
 
     kind = 9
@@ -186,12 +187,12 @@ class Upload(SignedMessage):
     def check(self) -> None:
         """Refuse a header that does not have one share per receiver."""
         if not len(self.receivers) == len(self.sealed_shares) == len(self.share_hashes):
-            raise BadField("an upload has one sealed share and one share hash per receiver")
+            raise BadField("an upload must have one sealed share and one share hash per receiver")
 
 
 @dataclass(frozen=True)
 class Proposal(Message):
-    """The coordinator has these survivors' vectors and asks for signatures on that."""
+    """The coordinator has the vectors of these survivors, and requests signatures on that."""
 
     kind = 10
 
@@ -204,7 +205,7 @@ class Proposal(Message):
 
 @dataclass(frozen=True)
 class Certification(Message):
-    """A member's one signature on a slot's survivors (`certificates.certify_parts`)."""
+    """A member's only signature on a slot's survivors (`certificates.certify_parts`)."""
 
     kind = 11
 
@@ -216,7 +217,7 @@ class Certification(Message):
 
 @dataclass(frozen=True)
 class Certificate(Message):
-    """A quorum of the survivors has signed that they are the survivors."""
+    """The proof that a quorum of the survivors has signed the list of survivors."""
 
     kind = 12
 
@@ -231,12 +232,12 @@ class Certificate(Message):
     def check(self) -> None:
         """Refuse a certificate without one signature per signer."""
         if len(self.signers) != len(self.signatures):
-            raise BadField("a certificate has one signature per signer")
+            raise BadField("a certificate must have one signature per signer")
 
 
 @dataclass(frozen=True)
 class AbandonRequest(Message):
-    """The coordinator gives a slot up; the proof shows that the slot before it is closed."""
+    """The coordinator abandons a slot; the proof shows that the previous slot is closed."""
 
     kind = 13
 
@@ -247,7 +248,7 @@ class AbandonRequest(Message):
 
 @dataclass(frozen=True)
 class Abandonment(Message):
-    """A member's one signature on giving a slot up (`certificates.abandon_parts`)."""
+    """A member's only signature on abandoning a slot (`certificates.abandon_parts`)."""
 
     kind = 14
 
@@ -259,7 +260,7 @@ class Abandonment(Message):
 
 @dataclass(frozen=True)
 class AbandonProof(Message):
-    """A quorum of the epoch has given a slot up, so no certificate of it can exist."""
+    """The proof that a quorum of the epoch has abandoned a slot: it can have no certificate."""
 
     kind = 15
 
@@ -271,15 +272,15 @@ class AbandonProof(Message):
     def check(self) -> None:
         """Refuse a proof without one signature per signer."""
         if len(self.signers) != len(self.signatures):
-            raise BadField("a proof of abandonment has one signature per signer")
+            raise BadField("a proof of abandonment must have one signature per signer")
 
 
 @dataclass(frozen=True)
 class Reveal(Message):
-    """A survivor's self key of one sum, and its pair keys of that sum with those who dropped.
+    """A survivor's self key of one sum, and its pair keys in that sum with the dropped members.
 
-    It needs no signature: until it is said nobody else knows the self key, to which the signed
-    header committed.
+    It needs no signature: nobody else knows the self key before this message, and the signed
+    header has committed to it.
     """
 
     kind = 16
@@ -295,7 +296,7 @@ class Reveal(Message):
     def check(self) -> None:
         """Refuse a reveal without one pair key per dropped member."""
         if len(self.dropped) != len(self.pair_keys):
-            raise BadField("a reveal has one pair key per dropped member")
+            raise BadField("a reveal must have one pair key per dropped member")
 
 
 @dataclass(frozen=True)
@@ -314,12 +315,14 @@ class RepairRequest(Message):
     def check(self) -> None:
         """Refuse a request without one share and one hash per silent member."""
         if not len(self.silent) == len(self.sealed_shares) == len(self.share_hashes):
-            raise BadField("a repair has one sealed share and one share hash per silent member")
+            raise BadField(
+                "a repair request must have one sealed share and one share hash per silent member"
+            )
 
 
 @dataclass(frozen=True)
 class Repair(SignedMessage):
-    """A member's opened shares; `unreadable` names dealers whose share was not what they said."""
+    """A member's opened shares; `unreadable` lists dealers whose share is not as declared."""
 
     kind = 18
     label = Label.REPAIR
@@ -336,17 +339,17 @@ class Repair(SignedMessage):
     def check(self) -> None:
         """Refuse a repair without one share per silent member it answers for."""
         if len(self.silent) != len(self.shares):
-            raise BadField("a repair has one share per silent member")
+            raise BadField("a repair must have one share per silent member")
 
 
 @dataclass(frozen=True)
 class Consent(SignedMessage):
     """A member agrees that sums over `old` and over `new` may both become known.
 
-    Their difference is a sum over those in one set and not in the other: the signer, if it is
-    one of few. The statement serves one session, the one in which `new` will be summed. It speaks
-    of two sets: what three and more sums together say about their members no pair of them shows,
-    and it covers all of the signer's data sources.
+    Their difference is a sum over the members in one set and not in the other, which exposes the
+    signer if they are few. The consent is valid for one session, in which `new` will be summed, and
+    covers all of the signer's data sources. It is about two sets: what three or more sums together
+    reveal cannot be seen from any pair of them.
     """
 
     kind = 19
@@ -359,17 +362,17 @@ class Consent(SignedMessage):
     signature: Signature
 
     def check(self) -> None:
-        """Refuse sets that are not in their one order."""
+        """Refuse sets that are not in ascending order."""
         for members in (self.old, self.new):
             if any(a >= b for a, b in itertools.pairwise(members)):
-                raise NotAscending("members are listed once each, in ascending order")
+                raise NotAscending("members must be unique and in ascending order")
 
 
 def rank_bytes(rank: int) -> bytes:
-    """Give a rank as it enters hashes and signatures."""
+    """Return a rank as bytes for hashes and signatures."""
     return rank.to_bytes(2, "big")
 
 
 def slot_bytes(slot: int) -> bytes:
-    """Give a slot number as it enters hashes and signatures."""
+    """Return a slot number as bytes for hashes and signatures."""
     return slot.to_bytes(4, "big")

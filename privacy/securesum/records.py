@@ -1,8 +1,8 @@
-"""What a client writes down before it acts on it: journal records, and secrets that are erased.
+"""What a client stores before it acts: permanent journal records, and secrets that are erased.
 
-Records are permanent, hold no key material, and span data sources, runs, sessions and
-coordinators: they are what keeps a client from answering twice. Secrets live in the *vault*, an
-entry per epoch and slot, which is erased when it is no longer needed and enters no backup.
+Records are permanent, contain no key material, and span data sources, runs, sessions and
+coordinators: they keep a client from answering twice. Secrets are in the *vault*, with an entry per
+epoch and slot, which is erased when it is no longer needed and must not be in any backup.
 """
 
 from collections.abc import Mapping
@@ -41,11 +41,11 @@ Sent = TypeVar("Sent")
 
 @dataclass(frozen=True)
 class Step(Generic[Sent]):
-    """What one call asks of its caller: make this durable, in one transaction; then send that.
+    """What the caller must do after a call: make this durable in one transaction, then send it.
 
-    `vault` maps names of entries to their new content, or to None where they are to be erased.
-    If the caller cannot make the step durable it must send nothing, drop the client and restore
-    it from what it has.
+    `vault` maps names of entries to their new content, or to None to erase them. If the caller
+    cannot make the step durable, it must send nothing, drop the client and restore it from what is
+    durable.
     """
 
     message: Sent
@@ -55,14 +55,14 @@ class Step(Generic[Sent]):
 
 @dataclass(frozen=True)
 class UploadStep(Step[Upload]):
-    """A step whose message is the header of a masked vector, `body`, to be sent beside it."""
+    """A step whose message is the header of a masked vector, `body`, to be sent with it."""
 
     body: memoryview = field(default_factory=lambda: memoryview(b""), repr=False)
 
 
 @dataclass(frozen=True)
 class Begun(Message):
-    """The first record: whose journal this is."""
+    """The first record: the identity that the journal belongs to."""
 
     kind = 64
 
@@ -80,7 +80,7 @@ class Joined(Message):
 
 @dataclass(frozen=True)
 class Advertised(Message):
-    """An advert was made for an epoch, with one data source to answer from."""
+    """The client made an advert for an epoch, with the data source it will answer from."""
 
     kind = 66
 
@@ -118,9 +118,9 @@ class Ended(Message):
 
 @dataclass(frozen=True)
 class Bound(Message):
-    """From here on a data source is summed with these members and this table only.
+    """From here on a data source is summed only with these members and this table.
 
-    `session` names the session inside which the rule is given up (`shrinking`), if it is.
+    With `shrinking`, `session` is the session inside which the steady-cohort rule does not apply.
     """
 
     kind = 69
@@ -134,7 +134,7 @@ class Bound(Message):
 
 @dataclass(frozen=True)
 class CohortApproved(Message):
-    """Those whom it exposes, and the operator, allow a data source another set of members."""
+    """The exposed members and the operator allow another set of members for a data source."""
 
     kind = 70
 
@@ -146,7 +146,7 @@ class CohortApproved(Message):
 
 @dataclass(frozen=True)
 class TableApproved(Message):
-    """The operator allows a data source another table."""
+    """The operator allows another table for a data source."""
 
     kind = 71
 
@@ -157,7 +157,7 @@ class TableApproved(Message):
 
 @dataclass(frozen=True)
 class Uploaded(Message):
-    """The client answers a slot, once, with these bytes (kept in the vault while they matter)."""
+    """The client answered a slot; the bytes are in the vault as long as they are needed."""
 
     kind = 72
 
@@ -171,7 +171,7 @@ class Uploaded(Message):
 
 @dataclass(frozen=True)
 class SignedCertify(Message):
-    """The client's one statement on a slot: these are the survivors."""
+    """The client's only statement on a slot: these are the survivors."""
 
     kind = 73
 
@@ -183,7 +183,7 @@ class SignedCertify(Message):
 
 @dataclass(frozen=True)
 class SignedAbandon(Message):
-    """The client's one statement on a slot: it is given up."""
+    """The client's only statement on a slot: it is abandoned."""
 
     kind = 74
 
@@ -217,7 +217,7 @@ class Abandoned(Message):
 
 @dataclass(frozen=True)
 class AdvertSecrets(Message):
-    """Vault: the key that others seal to."""
+    """Vault: the secret key of the key that other members seal to."""
 
     kind = 96
 
@@ -226,7 +226,7 @@ class AdvertSecrets(Message):
 
 @dataclass(frozen=True)
 class SealSecrets(Message):
-    """Vault: that key, the seeds sealed to the others by rank, and the boxes as they were sent."""
+    """Vault: the secret key, the seeds sealed to the other members, and the boxes as sent."""
 
     kind = 97
 
@@ -238,7 +238,7 @@ class SealSecrets(Message):
 
 @dataclass(frozen=True)
 class PairsSecrets(Message):
-    """Vault: what this member shares with each other, for the rest of the epoch."""
+    """Vault: what this member shares with each other member, for the rest of the epoch."""
 
     kind = 98
 
@@ -260,7 +260,7 @@ class SlotSecrets(Message):
 
 @dataclass(frozen=True)
 class Head(Message):
-    """Vault: how long the journal was, and its chained hash, when the vault was last written."""
+    """Vault: the journal's length and chained hash when the vault was last written."""
 
     kind = 100
 

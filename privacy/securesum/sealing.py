@@ -1,8 +1,9 @@
 """Sealing 32 bytes from member to member through the coordinator: HPKE with a hybrid KEM.
 
-ML-KEM-768 + X25519, HKDF-SHA256, AES-256-GCM: what is recorded today stays closed to a quantum
-computer later, and to whoever breaks only one of the two. Base mode does not say who sealed, so
-every box is signed by its sender (`messages.Box`). `info` binds epoch, sender and receiver.
+ML-KEM-768 + X25519 [XWing], HKDF-SHA256, AES-256-GCM [RFC9180]: what is recorded today stays secret
+from a later quantum computer, and from an attacker who breaks only one of the two KEMs. Base mode
+does not authenticate the sender, so every box is signed (`messages.Box`). `info` binds epoch,
+sender and receiver.
 """
 
 from cryptography.exceptions import InvalidTag
@@ -33,18 +34,18 @@ def _suite() -> Suite:
 
 
 def public_key(secret: bytes) -> bytes:
-    """Give the public key (ML-KEM, then X25519, raw) of `KEM_SECRET_BYTES` random bytes."""
+    """Return the public key (ML-KEM, then X25519, raw) of `KEM_SECRET_BYTES` random bytes."""
     mlkem, x25519 = _private_parts(secret)
     return mlkem.public_key().public_bytes_raw() + x25519.public_key().public_bytes_raw()
 
 
 def check_kem_key(kem_key: bytes) -> None:
-    """Refuse a public key that nothing can be sealed to, by trying."""
+    """Refuse a public key to which nothing can be sealed, by trying it."""
     seal(bytes(KEY_BYTES), kem_key, b"")
 
 
 def seal(seed: bytes, kem_key: bytes, info: bytes) -> bytes:
-    """Seal 32 bytes to a public key; refuse keys that are malformed or of low order."""
+    """Return 32 bytes sealed to a public key; refuse keys that are malformed or of low order."""
     try:
         key = MLKEM768X25519PublicKey(
             MLKEM768PublicKey.from_public_bytes(kem_key[:_MLKEM_PUBLIC_BYTES]),
@@ -52,22 +53,24 @@ def seal(seed: bytes, kem_key: bytes, info: bytes) -> bytes:
         )
         return _suite().encrypt(seed, key, info)
     except ValueError as error:
-        raise BadKemKey("Nothing can be sealed to this key: malformed, or of low order.") from error
+        raise BadKemKey(
+            "Nothing can be sealed to this key: it is malformed or of low order."
+        ) from error
 
 
 def private_key(secret: bytes) -> MLKEM768X25519PrivateKey:
-    """Expand `KEM_SECRET_BYTES` to the key that opens boxes; worth doing once for many."""
+    """Return the key that opens boxes, expanded from `KEM_SECRET_BYTES`; do it once for many."""
     return MLKEM768X25519PrivateKey(*_private_parts(secret))
 
 
 def unseal(box: bytes, key: MLKEM768X25519PrivateKey, info: bytes) -> bytes:
-    """Open a box; refuse one that was sealed to another key, or under another `info`."""
+    """Return the content of a box; refuse one sealed to another key, or under another `info`."""
     try:
         seed = _suite().decrypt(box, key, info)
     except (InvalidTag, ValueError) as error:
-        raise UnreadableBox("The box does not open with this epoch's key.") from error
+        raise UnreadableBox("The box cannot be opened with this epoch's key.") from error
     if len(seed) != KEY_BYTES:
-        raise UnreadableBox(f"The box holds {len(seed)} bytes, not {KEY_BYTES}.")
+        raise UnreadableBox(f"The box must contain {KEY_BYTES} bytes, not {len(seed)}.")
     return seed
 
 

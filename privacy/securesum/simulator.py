@@ -1,8 +1,8 @@
 """n clients and a coordinator in one process, with scripted faults; for tests and benchmarks.
 
-Nothing is simulated but the network and the disks: the machines are the real ones, every message
-crosses as bytes, every step is made durable before anything is sent, and a crash loses all that
-was not. Without faults:
+Only the network and the disks are simulated: clients and coordinator are the real classes, every
+message is sent as bytes, every step is made durable before anything is sent, and a crash loses
+everything that was not durable. Without faults:
 
 >>> simulation = Simulation(5)
 >>> simulation.open_epoch()
@@ -10,7 +10,7 @@ was not. Without faults:
 >>> outcome.total
 array([10, 10, 10], dtype=uint64)
 
-A fault names a site, a point of the protocol and what happens there:
+A fault is given by a site, a point of the protocol and what happens there:
 
 >>> simulation.faults[2, Point.REVEAL] = Fault.GONE
 >>> outcome = simulation.sum([np.full(3, i, dtype=np.uint64) for i in range(5)])
@@ -68,13 +68,13 @@ from privacy.securesum.terms import Terms, default_terms
 from privacy.securesum.wire import Message
 
 TABLE = bytes(32)
-"""The digest of every site's table, unless a test gives it another one."""
+"""The digest of every site's table, unless a test uses another one."""
 SOURCE = "table"
-"""What every site calls its data source."""
+"""The name of every site's data source."""
 
 
 class Point(Enum):
-    """Where in the protocol a client is asked for something."""
+    """The points of the protocol at which a client gets a request."""
 
     ADVERT = auto()
     BOXES = auto()
@@ -87,27 +87,27 @@ class Point(Enum):
 
 
 class Fault(Enum):
-    """What happens there, once."""
+    """What happens at a point, once."""
 
     GONE = auto()
-    """The site falls silent before it answers, and stays silent until it is woken."""
+    """The site stops answering before it answers, and stays silent until `wake`."""
     LATE = auto()
     """The request is lost; the site answers the next one."""
     CRASH_BEFORE = auto()
     """The site crashes before the request, and is restored."""
     CRASH_AFTER = auto()
-    """The site crashes between making its step durable and sending, and is asked again."""
+    """The site crashes after its step is durable, before sending; the request is repeated."""
     ANSWER_LOST = auto()
-    """The answer is lost on its way, and the site is asked again."""
+    """The answer is lost on its way; the request is repeated."""
     ANSWER_TWICE = auto()
     """The answer arrives twice."""
     COORDINATOR_CRASH = auto()
-    """The coordinator takes the answer, loses its acknowledgement, crashes, and is restored."""
+    """The coordinator takes the answer, crashes before acknowledging it, and is restored."""
 
 
 @dataclass
 class Site:
-    """A hospital: its machine, and the disk that outlives it."""
+    """A hospital: its machine, and its disk, which survives a crash."""
 
     identity: Identity
     random: Randomness
@@ -132,7 +132,7 @@ class Site:
                 self.vault[name] = content
 
     def answer(self, data: bytes, ask: Callable[[Client, bytes], Step[Any]]) -> Step[Any]:
-        """Take a message, and make the step durable before its answer is sent."""
+        """Return the step for a message, after making it durable."""
         began = time.process_time()
         step = ask(self.client, data)
         self.persist(step)
@@ -141,7 +141,7 @@ class Site:
         return step
 
     def crash(self) -> None:
-        """Lose the machine; go on from the disk."""
+        """Lose the machine's memory; continue from the disk."""
         self.client = Client.restore(self.identity, self.records, self.vault, self.random)
 
 
@@ -156,7 +156,7 @@ class Outcome:
 
 
 class Simulation:
-    """A session of some sites, new ones or old, and one coordinator; sites ascend by key."""
+    """A session of some sites, new or existing, and one coordinator; sites ascend by key."""
 
     def __init__(
         self,
@@ -184,18 +184,18 @@ class Simulation:
             site.persist(site.client.join(self.terms))
 
     def wake(self) -> None:
-        """Let everyone who fell silent come back."""
+        """Let all silent sites answer again."""
         self.gone.clear()
 
     @property
     def epoch(self) -> Epoch:
-        """The present epoch."""
+        """The current epoch."""
         if self.coordinator.epoch is None:
-            raise OutOfOrder("No epoch is open.")
+            raise OutOfOrder("No epoch is open; call `open_epoch` first.")
         return self.coordinator.epoch
 
     def rank(self, site: int) -> int:
-        """Give a site's rank in the present epoch."""
+        """Return a site's rank in the current epoch."""
         return self.epoch.rank(self.sites[site].identity.key)
 
     # -- epoch
@@ -223,7 +223,7 @@ class Simulation:
             )
 
     def agree(self) -> None:
-        """Settle the members and collect their boxes."""
+        """Close the list of members and collect their boxes."""
         with self._coordinating():
             adverts = self.coordinator.close_adverts()
         for site in self._in_order(self._sites(self.epoch.everyone)):
@@ -258,9 +258,9 @@ class Simulation:
         broadcast: bytes = b"",
         source: Source = exact,
     ) -> SecureTotal:
-        """Sum one contribution per site, decoded; raise if the sum does not complete.
+        """Return the decoded sum of one contribution per site; raise if it does not complete.
 
-        Where the encoding has noise, each site draws its own from `source`.
+        If the encoding has noise, each site draws its own from `source`.
         """
         noisy = bool(encoding.share_deviations)
         noises = [draw(encoding, source=source).once() if noisy else None for _ in contributions]
@@ -287,7 +287,7 @@ class Simulation:
         broadcast: bytes = b"",
         noise: bytes = b"",
     ) -> Outcome:
-        """Sum one vector per site over the active sites, by default the epoch's members."""
+        """Sum one vector per site over the active sites, by default all the epoch's members."""
         with self._coordinating():
             task = self.coordinator.begin(
                 statistic=statistic,
@@ -324,7 +324,7 @@ class Simulation:
             )
 
     def finish(self, proposal: Proposal) -> Outcome:
-        """Certify, reveal, repair and unmask; or give the slot up if too few certify."""
+        """Certify, reveal, repair and unmask; or abandon the slot if too few certify."""
         for site in self._in_order(self._sites(proposal.survivors)):
             self._exchange(
                 site,
@@ -337,7 +337,7 @@ class Simulation:
         return self.abandon() if certificate is None else self.unmask(certificate)
 
     def unmask(self, certificate: Certificate) -> Outcome:
-        """Collect keys, from shares where their owner is silent, and remove the masks."""
+        """Collect keys, from shares if their owner is silent, and remove the masks."""
         survivors = self._sites(certificate.survivors)
         for site in self._in_order(survivors):
             self._exchange(
@@ -372,7 +372,7 @@ class Simulation:
             )
 
     def abandon(self) -> Outcome:
-        """Give the sum under way up, and tell everyone who can be reached."""
+        """Abandon the current sum, and tell all sites that are not silent."""
         with self._coordinating():
             request = self.coordinator.slot.abandon_request()
         everyone = self._sites(self.epoch.everyone)
@@ -392,7 +392,7 @@ class Simulation:
         return Outcome(None, proof=proof)
 
     def restart_coordinator(self) -> None:
-        """Lose the coordinator's machine; go on from what it saved."""
+        """Lose the coordinator's memory; continue from what it saved."""
         self.coordinator = Coordinator.restore(self.coordinator.save())
 
     # -- the network
@@ -405,7 +405,7 @@ class Simulation:
         ask: Callable[[Client, bytes], Step[Any]],
         take: Callable[[bytes, memoryview], object] | None = None,
     ) -> None:
-        """Ask a site, and give its answer to the coordinator; unless a fault says otherwise."""
+        """Send a request to a site and its answer to the coordinator, with the scripted fault."""
         fault = None if site in self.gone else self.faults.pop((site, point), None)
         if fault is Fault.GONE:
             self.gone.add(site)
@@ -442,12 +442,12 @@ class Simulation:
             self.coordinator_cpu_s += time.process_time() - began
 
     def _sites(self, ranks: Sequence[int]) -> tuple[int, ...]:
-        """Give the sites of ranks of the present epoch."""
+        """Return the sites with these ranks in the current epoch."""
         places = {site.identity.key: i for i, site in enumerate(self.sites)}
         return tuple(places[self.epoch.members[rank]] for rank in ranks)
 
     def _in_order(self, sites: Iterable[int]) -> list[int]:
-        """Give sites in the order in which the network serves them."""
+        """Return sites in the order in which the network serves them."""
         listed = list(sites)
         if self._order is not None:
             self._order.shuffle(listed)
@@ -463,5 +463,5 @@ def _upload(
 def _abandon(client: Client, data: bytes) -> Step[Abandonment | None]:
     try:
         return cast(Step[Abandonment | None], client.abandon(AbandonRequest.decode(data)))
-    except AlreadySigned:  # it has certified the slot: an honest refusal
+    except AlreadySigned:  # it has certified the slot, so it rightly refuses
         return Step(None)

@@ -1,10 +1,10 @@
 """One sum at the coordinator: uploads → survivors → certificate → keys → total.
 
-The coordinator adds vectors to one running total as they arrive, and keeps no vector of anyone.
-Who is in the total is who it proposes as survivors. It is not trusted with anything, so its checks
-serve to name who is at fault, and to lose nothing: a message that is refused changes nothing, and
-one that is repeated counts once. Whoever keeps messages learns from each `add_…` whether this one
-is new: with the new ones, in order, a sum can be restored.
+The coordinator adds vectors to one running total as they arrive, and keeps no single vector. The
+members in the total are the survivors that it proposes. The coordinator is not trusted, so its
+checks are not for security: they name the member at fault, and they keep the state consistent. A
+message that is refused changes nothing, and a repeated one counts once. Each `add_…` returns
+whether the message is new: from the new messages, in order, a caller can restore the sum.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -57,7 +57,7 @@ from privacy.shamir import combine, weights_at_zero
 
 @dataclass(frozen=True)
 class SummationState(Message):
-    """A sum as it is saved. The running total is masked until all keys are there."""
+    """The saved form of a sum. The running total is masked until all keys have arrived."""
 
     kind = 112
 
@@ -97,7 +97,7 @@ class Summation:
 
     @property
     def uploaded(self) -> tuple[int, ...]:
-        """Whose vectors are in the running total."""
+        """The members whose vectors are in the running total."""
         return tuple(sorted(self._uploads))
 
     def add_upload(self, header: Upload, body: memoryview | bytes) -> bool:
@@ -112,11 +112,11 @@ class Summation:
     def add_in_pieces(
         self, header: Upload, size: int, read: Callable[[int], bytes], *, piece: int
     ) -> Iterator[memoryview]:
-        """Do the same with a vector of `size` bytes that is read `piece` bytes at a time.
+        """Do the same as `add_upload` for a vector of `size` bytes, read `piece` bytes at a time.
 
-        Yields the running total's pieces as they are afterwards, to be stored. Its sender counts
-        as a survivor when all are taken; who stops before that has a total that is worthless, and
-        goes on from what was stored.
+        Yield the updated pieces of the running total, to be stored. The sender counts as a survivor
+        once all pieces are taken. A caller that stops earlier has an unusable total, and must
+        continue from what was stored before.
         """
         if not self.check_header(header):
             return
@@ -125,30 +125,32 @@ class Summation:
             part = self._total[start : start + piece // 8]
             data = read(part.nbytes)
             if len(data) != part.nbytes:
-                raise EOFError("a vector ended before its size")
+                raise EOFError("the vector is shorter than its declared size")
             part += np.frombuffer(data, dtype="<u8")
             yield memoryview(part.data).cast("B").toreadonly()
         self._uploads[header.rank] = header
 
     def check_header(self, header: Upload) -> bool:
-        """Refuse an upload before its vector is read; or say whether that is still to be added."""
+        """Refuse an upload before its vector is read; return whether it is still to be added."""
         known = self._uploads.get(header.rank)
         if known is not None and known == header:
             return False
         self._check_sender(header, self.task.active)
         if header.receivers != tuple(r for r in self.task.active if r != header.rank):
-            raise WrongReceivers(f"Rank {header.rank}: shares are not for the other active ones.")
+            raise WrongReceivers(
+                f"Rank {header.rank}: the receivers of its shares must be the other active members."
+            )
         header.check_signed_by(self._key(header.rank), ForgedMessage, f"Rank {header.rank}")
         if known is not None:
-            raise Conflict(f"Rank {header.rank} has uploaded something else to this slot.")
+            raise Conflict(f"Rank {header.rank} has already uploaded something else to this slot.")
         if self._proposal is not None or self._abandoning:
-            raise OutOfOrder(f"Rank {header.rank} is too late: the survivors are settled.")
+            raise OutOfOrder(f"Rank {header.rank} is too late: this slot takes no more uploads.")
         return True
 
     # -- certificate
 
     def propose(self) -> Proposal:
-        """Settle the survivors: those in the running total."""
+        """Fix the survivors, the members in the running total, and return the proposal."""
         if self._proposal is not None:
             return self._proposal
         if self._abandoning:
@@ -156,7 +158,9 @@ class Summation:
         survivors = self.uploaded
         least = max(self.epoch.quorum, self.epoch.terms.min_cohort)
         if len(survivors) < least:
-            raise TooFewSurvivors(f"{len(survivors)} members have uploaded; the least is {least}.")
+            raise TooFewSurvivors(
+                f"{len(survivors)} members have uploaded; at least {least} are required."
+            )
         self._proposal = Proposal(
             self.epoch.epoch_id, self.task.slot, self.context, self.task.active, survivors
         )
@@ -164,13 +168,13 @@ class Summation:
 
     @property
     def proposal(self) -> Proposal | None:
-        """What was proposed, once it is."""
+        """The proposal, once it is made."""
         return self._proposal
 
     def add_certification(self, message: Certification) -> bool:
-        """Count a survivor's signature on the proposal; those beyond the quorum are not needed."""
+        """Count a survivor's signature on the proposal; more than a quorum are not needed."""
         if self._proposal is None:
-            raise OutOfOrder("Nothing has been proposed yet.")
+            raise OutOfOrder("No survivors have been proposed in this slot yet.")
         self._check_slot(message, self._proposal.survivors)
         if self._certificate is not None:
             return False
@@ -184,7 +188,7 @@ class Summation:
 
     @property
     def certified_by(self) -> frozenset[int]:
-        """Who has signed the proposal."""
+        """The members who have signed the proposal."""
         return frozenset(self._certifications)
 
     @property
@@ -207,26 +211,26 @@ class Summation:
     # -- abandonment
 
     def abandon_request(self) -> AbandonRequest:
-        """Give the slot up; from here on no vector is taken."""
+        """Start to abandon the slot, and return the request; no vector is accepted any more."""
         if self.certificate is not None:
-            raise OutOfOrder("The slot has a certificate; it cannot be given up.")
+            raise OutOfOrder("The slot has a certificate; it cannot be abandoned.")
         self._abandoning = True
         return AbandonRequest(self.epoch.epoch_id, self.task.slot, self.task.proof)
 
     @property
     def abandoning(self) -> bool:
-        """Whether the slot is being given up."""
+        """Whether the slot is being abandoned."""
         return self._abandoning
 
     @property
     def abandoned_by(self) -> frozenset[int]:
-        """Who has signed that the slot is given up."""
+        """The members who have signed that the slot is abandoned."""
         return frozenset(self._abandonments)
 
     def add_abandonment(self, message: Abandonment) -> bool:
-        """Count a member's signature on giving the slot up."""
+        """Count a member's signature on abandoning the slot."""
         if not self._abandoning:
-            raise OutOfOrder("Nobody was asked to give the slot up.")
+            raise OutOfOrder("The coordinator has not requested to abandon this slot.")
         self._check_slot(message, self.epoch.everyone)
         self._check_signature(message, Label.ABANDON, abandon_parts(self.epoch, self.task.slot))
         if message.rank in self._abandonments:
@@ -250,19 +254,23 @@ class Summation:
     # -- keys
 
     def add_reveal(self, message: Reveal) -> bool:
-        """Take a survivor's self key, and its pair keys with those who dropped."""
+        """Accept a survivor's self key, and its pair keys with the dropped members."""
         certificate = self._need_certificate()
         known = self._reveals.get(message.rank)
         if known is not None and known == message:
             return False
         self._check_sender(message, certificate.survivors)
         if known is not None:
-            raise Conflict(f"Rank {message.rank} has revealed something else.")
+            raise Conflict(f"Rank {message.rank} has already revealed something else in this slot.")
         if message.dropped != self.dropped:
-            raise Conflict(f"Rank {message.rank} reveals pair keys of others than the dropped.")
+            raise Conflict(
+                f"Rank {message.rank} must reveal its pair keys with exactly the dropped members."
+            )
         upload = self._uploads[message.rank]
         if not check_commitment(message.self_key, self.context, message.rank, upload.commitment):
-            raise WrongSelfKey(f"Rank {message.rank} revealed another key than it committed to.")
+            raise WrongSelfKey(
+                f"Rank {message.rank} revealed a self key other than the one it committed to."
+            )
         self._reveals[message.rank] = message
         return True
 
@@ -273,7 +281,7 @@ class Summation:
 
     @property
     def revealed(self) -> tuple[int, ...]:
-        """Survivors whose keys are here."""
+        """Survivors whose keys have been revealed."""
         return tuple(sorted(self._reveals))
 
     @property
@@ -282,7 +290,7 @@ class Summation:
         return tuple(rank for rank in self.uploaded if rank not in self._reveals)
 
     def repair_request(self, rank: int) -> RepairRequest:
-        """Ask one survivor to open its shares of the silent ones' self keys."""
+        """Return the request to one survivor to open its shares of silent survivors' self keys."""
         self._need_certificate()
         if rank not in self._uploads:
             raise NotAMember(f"Rank {rank} is not a survivor of this slot.")
@@ -299,11 +307,11 @@ class Summation:
         )
 
     def has_repaired(self, rank: int) -> bool:
-        """Whether a survivor has answered for its shares of all who are silent but itself."""
+        """Return whether a survivor has answered for all silent survivors other than itself."""
         return not self._unanswered(rank)
 
     def _unanswered(self, rank: int) -> set[int]:
-        """Whom a survivor can still answer for: each silent one once, and not itself."""
+        """Return the silent survivors, other than itself, that a survivor has not answered for."""
         answered = {
             dealer
             for repair in self._repairs.values()
@@ -314,17 +322,17 @@ class Summation:
 
     @property
     def has_all_keys(self) -> bool:
-        """Whether every mask can be removed: keys revealed, or a quorum of their shares here."""
+        """Whether every mask can be removed: each key is revealed, or a quorum of its shares is."""
         silent = self.silent
         if self._certificate is None or (silent and self.dropped):
             return False
         return all(len(self._shares.get(rank, {})) >= self.epoch.quorum for rank in silent)
 
     def add_repair(self, message: Repair) -> bool:
-        """Take opened shares; one that its dealer did not declare is its returner's fault.
+        """Accept opened shares; a share that its dealer did not declare is its returner's fault.
 
-        A survivor answers for each silent one once, so what it says does not grow without end: an
-        answer that adds nothing is not kept, one that says more than it was asked for is refused.
+        A survivor answers once for each silent survivor, so that its answers are bounded: an answer
+        that adds nothing is not kept, and one that answers for others as well is refused.
         """
         certificate = self._need_certificate()
         if self._repairs.get(_answered(message)) == message:
@@ -338,8 +346,9 @@ class Summation:
             return False
         if not said <= wanted:
             raise OutOfOrder(
-                f"Rank {message.rank} answers for ranks {_few(tuple(sorted(said - wanted)))} too, "
-                "who have spoken since, or for whom it has answered: it may ask what is next."
+                f"Rank {message.rank} also answers for ranks {_few(tuple(sorted(said - wanted)))}, "
+                "which have revealed their keys since, or for which it has answered before: fetch "
+                "the current request and answer that."
             )
         self._take_repair(message)
         return True
@@ -347,10 +356,12 @@ class Summation:
     def _check_share(self, dealer: int, returner: int, share: bytes) -> None:
         upload = self._uploads.get(dealer)
         if upload is None or returner not in upload.receivers:
-            raise NotAMember(f"Rank {returner} returned a share that nobody dealt to it.")
+            raise NotAMember(f"Rank {returner} returned a share that no member dealt to it.")
         declared = upload.share_hashes[upload.receivers.index(returner)]
         if share_hash(share, self.context, dealer, returner) != declared:
-            raise WrongShare(f"Rank {returner} returned another share than rank {dealer} dealt.")
+            raise WrongShare(
+                f"Rank {returner} returned a share other than the one that rank {dealer} declared."
+            )
 
     def _take_repair(self, message: Repair) -> None:
         self._repairs[_answered(message)] = message
@@ -359,7 +370,7 @@ class Summation:
 
     @property
     def accused(self) -> dict[int, tuple[int, ...]]:
-        """Dealers whose shares were unreadable, and the receivers who say so."""
+        """Dealers whose shares were reported as unreadable, and the receivers who report it."""
         repairs = self._repairs.values()
         return {
             dealer: tuple(sorted(r.rank for r in repairs if dealer in r.unreadable))
@@ -369,7 +380,7 @@ class Summation:
     # -- total
 
     def ring_total(self) -> NDArray[np.uint64]:
-        """Remove the masks, check the constant, and give the sum of the survivors' vectors."""
+        """Return the sum of the survivors' vectors: remove the masks and check the constant."""
         self._need_certificate()
         if not self._unmasked:
             add, subtract = self._masks()
@@ -378,21 +389,23 @@ class Summation:
         if int(self._total[-1]) != len(self._uploads):
             raise InconsistentMasks(
                 f"The constant sums to {int(self._total[-1])} over {len(self._uploads)} survivors: "
-                "someone's masks, task or keys differ from the others'. The total is noise."
+                "at least one member's masks, task or keys differ from the others'. The total is "
+                "unusable."
             )
         return self._total[:-1]
 
     def total(self) -> SecureTotal:
-        """Give the sum decoded, as the task's encoding says."""
+        """Return the sum, decoded by the task's encoding."""
         encoding = Encoding.from_bytes(self.task.encoding)
         return encoding.decode(self.ring_total(), contributors=len(self._uploads))
 
     def _masks(self) -> tuple[list[bytes], list[bytes]]:
-        """Keys of the masks to be added and to be subtracted, so that none is left."""
+        """Return the keys of the masks to add and to subtract, so that no mask is left."""
         silent, dropped = self.silent, self.dropped
         if silent and dropped:
             raise PairKeysOwed(
-                f"Silent ranks {_few(silent)} owe pair keys for the dropped {_few(dropped)}.",
+                f"Silent ranks {_few(silent)} have not revealed their pair keys with the dropped "
+                f"ranks {_few(dropped)}; the sum waits for them.",
                 ranks=silent,
             )
         subtract = [self._self_key(rank) for rank in silent]
@@ -404,17 +417,18 @@ class Summation:
         return add, subtract
 
     def _self_key(self, dealer: int) -> bytes:
-        """Put a silent survivor's self key together from a quorum of its shares."""
+        """Return a silent survivor's self key, recovered from a quorum of its shares."""
         shares = sorted(self._shares.get(dealer, {}).items())[: self.epoch.quorum]
         if len(shares) < self.epoch.quorum:
             raise KeysMissing(
-                f"Rank {dealer} is silent, and {len(shares)} of {self.epoch.quorum} shares of its "
-                f"key are here. Dealers of unreadable shares: {_few(tuple(self.accused))}.",
+                f"Rank {dealer} is silent, and only {len(shares)} of {self.epoch.quorum} shares of "
+                "its key have arrived. Dealers of unreadable shares: "
+                f"{_few(tuple(self.accused))}.",
                 ranks=sorted({dealer, *self.accused}),
             )
         by_point = {share_point(rank): share for rank, share in shares}
         points = tuple(by_point)
-        if points not in self._weights:  # mostly the same members answer for all dealers
+        if points not in self._weights:  # usually the same members answer for all dealers
             self._weights[points] = weights_at_zero(points)
         try:
             key = combine(by_point, self._weights[points])
@@ -422,7 +436,7 @@ class Summation:
             key = b""
         if not check_commitment(key, self.context, dealer, self._uploads[dealer].commitment):
             raise BadDealer(
-                f"The shares that rank {dealer} dealt do not give its committed key.",
+                f"The shares that rank {dealer} dealt do not give the key it committed to.",
                 ranks=(dealer,),
             )
         return key
@@ -438,7 +452,7 @@ class Summation:
     def _check_sender(self, message: Upload | Reveal | Repair, allowed: Iterable[int]) -> None:
         self._check_slot(message, allowed)
         if message.context != self.context:
-            raise DifferentTask(f"Rank {message.rank} answers another task than was asked.")
+            raise DifferentTask(f"Rank {message.rank} answers a task other than this slot's.")
 
     def _check_slot(
         self,
@@ -446,9 +460,9 @@ class Summation:
         allowed: Iterable[int],
     ) -> None:
         if (message.epoch_id, message.slot) != (self.epoch.epoch_id, self.task.slot):
-            raise OutOfOrder(f"Rank {message.rank} speaks of another epoch or slot.")
+            raise OutOfOrder(f"The message of rank {message.rank} is for another epoch or slot.")
         if message.rank not in allowed:
-            raise NotAMember(f"Rank {message.rank} is not one of those who may say this.")
+            raise NotAMember(f"Rank {message.rank} may not send this message in this slot.")
 
     def _check_signature(
         self, message: Certification | Abandonment, label: Label, parts: tuple[bytes, ...]
@@ -464,7 +478,7 @@ class Summation:
     # -- memory
 
     def state(self) -> SummationState:
-        """Give all of it as plain data."""
+        """Return everything as plain data."""
         return SummationState(
             task=self.task,
             uploads=tuple(self._uploads.values()),
@@ -480,7 +494,7 @@ class Summation:
 
     @classmethod
     def restored(cls, epoch: Epoch, state: SummationState) -> "Summation":
-        """Go on from plain data."""
+        """Continue from plain data."""
         summation = cls(epoch, state.task)
         summation._total = np.frombuffer(state.total, dtype="<u8").copy()
         summation._uploads = {header.rank: header for header in state.uploads}
@@ -502,7 +516,7 @@ _Answered = tuple[int, tuple[int, ...], tuple[int, ...]]
 
 
 def _answered(repair: Repair) -> _Answered:
-    """Give who answers for whom: what no two repairs of a slot have in common."""
+    """Return who answers for whom, which identifies a repair within its slot."""
     return repair.rank, repair.silent, repair.unreadable
 
 

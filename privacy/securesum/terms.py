@@ -1,10 +1,10 @@
-"""A session's terms: the parameters that every member accepts, inside every epoch's identifier.
+"""A session's terms: parameters that every member accepts, part of every epoch's identifier.
 
-    m            colluders tolerated, an absolute number over the roster
+    m            number of colluders tolerated, over the whole roster
     min_cohort   least number of members in a sum, at least m + 2 (and 3)
     q            quorum of an epoch of n members, ⌊(n + m)/2⌋ + 1; also the threshold of shares
 
-Two quorums of one epoch share at least 2q − n ≥ m + 1 members, so at least one honest one.
+Any two quorums of one epoch share at least 2q − n ≥ m + 1 members, so at least one honest member.
 
 >>> [default_terms(bytes(16), n).quorum(n) for n in (5, 10, 100)]
 [4, 7, 67]
@@ -36,22 +36,22 @@ class Terms(Message):
         least = max(LEAST_COHORT, self.max_colluders + 2)
         if self.min_cohort < least:
             raise TermsError(
-                f"With {self.max_colluders} colluders the least cohort is {least}, "
-                f"not {self.min_cohort}: fewer than two honest members would add up to one."
+                f"`min_cohort` must be at least {least} with {self.max_colluders} colluders, not "
+                f"{self.min_cohort}: otherwise colluders could see the vector of a single member."
             )
         if self.allow_shrinking and self.differential_privacy:
             raise TermsError(
-                "allow_shrinking gives up the steady-cohort rule, which does not bind with "
-                "differential privacy; leave it off."
+                "`allow_shrinking` must be off with differential privacy: it switches off the "
+                "steady-cohort rule, which does not apply then."
             )
 
     @property
     def honest(self) -> int:
-        """Members of the smallest sum that do not collude: whose noise is counted on."""
+        """The number of honest members in the smallest sum: their noise is relied on."""
         return self.min_cohort - self.max_colluders
 
     def quorum(self, members: int) -> int:
-        """Signatures that close a slot, and shares that give a key, among `members`."""
+        """Return the number of signatures that close a slot, and of shares that give a key."""
         return (members + self.max_colluders) // 2 + 1
 
 
@@ -62,7 +62,10 @@ def default_terms(
     allow_shrinking: bool = False,
     differential_privacy: bool = False,
 ) -> Terms:
-    """Tolerate a third of the roster as colluders; at least five members, or all, in a sum."""
+    """Return terms that tolerate a third of the roster, with at least five members in a sum.
+
+    With fewer than five on the roster, all of them must be in a sum.
+    """
     colluders = (roster_size - 1) // 3
     cohort = max(5, colluders + 3)
     return Terms(

@@ -1,13 +1,13 @@
 """One canonical binary form for every message, journal record and saved state.
 
-A message is a frozen dataclass whose annotations say how each field travels:
+A message is a frozen dataclass whose annotations say how each field is encoded:
 
     version (1 byte) | kind (1 byte) | fields in order, big-endian, lengths first
 
 There is exactly one encoding of a value, and decoding accepts nothing else: a wrong version or
-kind, a field out of range, a list that is not ascending, a missing or a spare byte is an error of
-its own. The same checks run when a message is made in the program, so a message that exists is
-well-formed.
+kind, a field out of range, a list that is not ascending, a missing byte and an extra byte are
+separate errors. The same checks run when a message is made in the program, so every message object
+is well-formed.
 """
 
 import struct
@@ -33,29 +33,32 @@ VERSION = 1
 
 
 class Reader:
-    """Takes bytes from the front of a buffer, and never more than there are."""
+    """Reads bytes from the front of a buffer, and never beyond its end."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def take(self, count: int) -> bytes:
-        """Give the next `count` bytes."""
+        """Return the next `count` bytes."""
         end = self._at + count
         if end > len(self._data):
-            raise Truncated(f"{count} more bytes were expected at byte {self._at}.")
+            raise Truncated(f"The message ends too early: {count} bytes expected at {self._at}.")
         piece = self._data[self._at : end]
         self._at = end
         return piece
 
     def number(self, count: int) -> int:
-        """Give the next `count` bytes as an unsigned number."""
+        """Return the next `count` bytes as an unsigned integer."""
         return int.from_bytes(self.take(count), "big")
 
     def finish(self) -> None:
-        """Make sure that nothing is left."""
+        """Refuse bytes that are left over."""
         if self._at != len(self._data):
-            raise TrailingBytes(f"{len(self._data) - self._at} bytes follow the last field.")
+            raise TrailingBytes(
+                f"The message must end after its last field; {len(self._data) - self._at} bytes "
+                "follow."
+            )
 
 
 class Codec(ABC):
@@ -83,7 +86,7 @@ class Uint(Codec):
     def check(self, value: Any) -> None:
         """Accept 0 to 2^(8 size) − 1."""
         if type(value) is not int or not 0 <= value < 1 << (8 * self.size):
-            raise BadField(f"not a number of {self.size} bytes")
+            raise BadField(f"must be an unsigned integer of {self.size} bytes")
 
     def write(self, value: Any) -> bytes:
         """Big-endian."""
@@ -101,7 +104,7 @@ class Flag(Codec):
     def check(self, value: Any) -> None:
         """Accept True and False."""
         if type(value) is not bool:
-            raise BadField("not a truth value")
+            raise BadField("must be True or False")
 
     def write(self, value: Any) -> bytes:
         """One byte."""
@@ -111,7 +114,7 @@ class Flag(Codec):
         """One byte, 0 or 1."""
         byte = reader.take(1)
         if byte not in (b"\0", b"\1"):
-            raise BadField("a truth value is the byte 0 or 1")
+            raise BadField("a flag must be the byte 0 or 1")
         return byte == b"\1"
 
 
@@ -124,7 +127,7 @@ class Fixed(Codec):
     def check(self, value: Any) -> None:
         """Accept that many bytes."""
         if type(value) is not bytes or len(value) != self.size:
-            raise BadField(f"not {self.size} bytes")
+            raise BadField(f"must be {self.size} bytes")
 
     def write(self, value: Any) -> bytes:
         """As they are."""
@@ -144,7 +147,7 @@ class Blob(Codec):
     def check(self, value: Any) -> None:
         """Accept bytes up to the limit."""
         if type(value) is not bytes or len(value) > self.limit:
-            raise BadField(f"not bytes, or more than {self.limit}")
+            raise BadField(f"must be bytes, at most {self.limit} of them")
 
     def write(self, value: Any) -> bytes:
         """Length in eight bytes, then the bytes."""
@@ -167,13 +170,13 @@ class Text(Codec):
     def check(self, value: Any) -> None:
         """Accept text that UTF-8 can carry within the limit."""
         if type(value) is not str:
-            raise BadField("not text")
+            raise BadField("must be a string")
         try:
             length = len(value.encode())
         except UnicodeEncodeError as error:
-            raise BadField("text with lone surrogates") from error
+            raise BadField("must not contain lone surrogates") from error
         if length > self.limit:
-            raise BadField(f"text of more than {self.limit} bytes")
+            raise BadField(f"must have at most {self.limit} bytes in UTF-8, not {length}")
 
     def write(self, value: Any) -> bytes:
         """Length, then UTF-8."""
@@ -184,7 +187,7 @@ class Text(Codec):
         try:
             return cast(bytes, Blob(self.limit).read(reader)).decode()
         except UnicodeDecodeError as error:
-            raise BadField("not UTF-8") from error
+            raise BadField("text must be valid UTF-8") from error
 
 
 @dataclass(frozen=True)
@@ -194,13 +197,13 @@ class Ranks(Codec):
     def check(self, value: Any) -> None:
         """Accept a strictly ascending tuple of ranks."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
-            raise BadField(f"not a tuple of at most {MAX_MEMBERS} ranks")
+            raise BadField(f"must be a tuple of at most {MAX_MEMBERS} ranks")
         last = -1
         for rank in value:
             if type(rank) is not int or not 0 <= rank < MAX_MEMBERS:
-                raise BadField(f"a rank is a number below {MAX_MEMBERS}")
+                raise BadField(f"a rank must be an integer from 0 to {MAX_MEMBERS - 1}")
             if rank <= last:
-                raise NotAscending("ranks are listed once each, in ascending order")
+                raise NotAscending("ranks must be unique and in ascending order")
             last = rank
 
     def write(self, value: Any) -> bytes:
@@ -222,10 +225,10 @@ class Rows(Codec):
     def check(self, value: Any) -> None:
         """Accept a tuple of such strings."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
-            raise BadField(f"not a tuple of at most {MAX_MEMBERS} rows")
+            raise BadField(f"must be a tuple of at most {MAX_MEMBERS} rows")
         for row in value:
             if type(row) is not bytes or len(row) != self.size:
-                raise BadField(f"a row has {self.size} bytes")
+                raise BadField(f"a row must be {self.size} bytes")
 
     def write(self, value: Any) -> bytes:
         """Count, then the rows."""
@@ -248,10 +251,10 @@ class Many(Codec):
     def check(self, value: Any) -> None:
         """Accept a tuple of such messages."""
         if type(value) is not tuple or len(value) > self.limit:
-            raise BadField(f"not a tuple of at most {self.limit} messages")
+            raise BadField(f"must be a tuple of at most {self.limit} messages")
         for item in value:
             if type(item) is not self.message:
-                raise BadField(f"an item is not a {self.message.__name__}")
+                raise BadField(f"an item must be of type {self.message.__name__}")
 
     def write(self, value: Any) -> bytes:
         """Count in four bytes, then the items."""
@@ -274,7 +277,7 @@ class One(Codec):
     def check(self, value: Any) -> None:
         """Accept a message of that kind."""
         if type(value) is not self.message:
-            raise BadField(f"not a {self.message.__name__}")
+            raise BadField(f"must be of type {self.message.__name__}")
 
     def write(self, value: Any) -> bytes:
         """Its fields."""
@@ -296,7 +299,7 @@ Keys = Annotated[tuple[bytes, ...], Rows(IDENTITY_BYTES)]
 Signatures = Annotated[tuple[bytes, ...], Rows(SIGNATURE_BYTES)]
 
 UNSIGNED = bytes(SIGNATURE_BYTES)
-"""Stands where a signature will be."""
+"""A placeholder for a signature that is not made yet."""
 
 
 @dataclass(frozen=True)
@@ -319,14 +322,14 @@ class Message:
         return _codecs_of(cast(Any, cls))
 
     def check(self) -> None:
-        """Check what fields must be to each other; overridden where there is something."""
+        """Check the fields against each other; subclasses override it."""
 
     def encode(self) -> bytes:
-        """Give the one encoding of this message."""
+        """Return the only encoding of this message."""
         return bytes((VERSION, self.kind)) + self.fields_encoded()
 
     def fields_encoded(self, *, but: str = "") -> bytes:
-        """Give the fields without the two-byte header, and without the field named `but`."""
+        """Return the encoded fields without the two-byte header and the field named `but`."""
         values = self.__dict__
         return b"".join(
             [codec.write(values[name]) for name, codec in self._codecs() if name != but]
@@ -334,19 +337,19 @@ class Message:
 
     @classmethod
     def read_fields(cls, reader: Reader) -> Self:
-        """Take the fields of a message of this kind."""
+        """Read the fields of a message of this kind."""
         return cls(**{name: codec.read(reader) for name, codec in cls._codecs()})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read a message of this kind, and nothing else, from bytes."""
         if type(data) is not bytes:
-            raise BadField(f"{cls.__name__}: a message is read from bytes.")
+            raise BadField(f"{cls.__name__}: a message must be bytes, not {type(data).__name__}.")
         reader = Reader(data)
         if reader.number(1) != VERSION:
-            raise WrongVersion(f"{cls.__name__}: this is protocol version {VERSION}.")
+            raise WrongVersion(f"{cls.__name__}: the protocol version must be {VERSION}.")
         if reader.number(1) != cls.kind:
-            raise WrongKind(f"{cls.__name__}: these bytes are a message of another kind.")
+            raise WrongKind(f"{cls.__name__}: the bytes are a message of another kind.")
         message = cls.read_fields(reader)
         reader.finish()
         return message
@@ -354,7 +357,7 @@ class Message:
 
 @dataclass(frozen=True)
 class SignedMessage(Message):
-    """A message whose last field, `signature`, is its sender's over all the others."""
+    """A message whose last field, `signature`, is its sender's signature on all other fields."""
 
     label: ClassVar[Label]
 

@@ -1,1 +1,1 @@
-"""The malicious coordinator, as code: one file a row of threats.md, real clients, no mocks."""
+"""A malicious coordinator, as code: one file per row of docs/threats.md, real clients, no mocks."""

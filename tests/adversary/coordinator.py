@@ -1,9 +1,10 @@
-"""A coordinator that lies, against hospitals that run the real client: no mocks, only messages.
+"""A lying coordinator against hospitals that run the real client: no mocks, only messages.
 
-`Attacker` owns the network and the session; `Lair` is one epoch as the attacker holds it. All that
-a hospital ever sends is kept, members can be made to collude (`Lair.corrupt`), and `Lair.unmask`
-takes off every mask whose key is known, revealed, colluding or put together from shares. What it
-returns is the best the attacker can do: a hospital's vector if the protocol failed, noise if not.
+`Attacker` controls the network and the session; `Lair` is one epoch and what the attacker knows
+about it. Everything that a hospital sends is kept, members can be made to collude (`Lair.corrupt`),
+and `Lair.unmask` removes every mask whose key is known: revealed, from a colluder, or recovered
+from shares. Its result is the best that the attacker can do: a hospital's vector if the protocol
+failed, noise if it did not.
 """
 
 import random
@@ -51,12 +52,12 @@ Vector = NDArray[np.uint64]
 
 
 def marker(number: int) -> Vector:
-    """Give a hospital's secret: small numbers that no other hospital has, in any sum."""
+    """Return a hospital's secret: small numbers that identify it in any sum."""
     return np.arange(LENGTH, dtype="<u8") + np.uint64(1000 ** (number % 5 + 1) * (number + 2))
 
 
 def is_noise(vector: Vector) -> bool:
-    """Whether bytes look uniform (chi-square, 255 degrees of freedom, six standard deviations)."""
+    """Return whether bytes look uniform (χ², 255 degrees of freedom, six standard deviations)."""
     counts = np.bincount(vector.view(np.uint8), minlength=256)
     expected = vector.nbytes / 256
     return bool(np.sum((counts - expected) ** 2) / expected < 255 + 6 * 22.6)
@@ -64,7 +65,7 @@ def is_noise(vector: Vector) -> bool:
 
 @dataclass
 class Hospital:
-    """A member: the real client, and the disk that outlives it."""
+    """A member: the real client, and its disk, which survives a crash."""
 
     number: int
     identity: Identity
@@ -79,16 +80,16 @@ class Hospital:
 
     @property
     def key(self) -> bytes:
-        """Who it is."""
+        """The hospital's public key."""
         return self.identity.key
 
     @property
     def vector(self) -> Vector:
-        """What the attacker is after."""
+        """The vector that the attacker wants."""
         return marker(self.number)
 
     def does(self, step: Step[Any]) -> Any:
-        """Make a step durable, then send its message."""
+        """Make a step durable, then return its message."""
         self.records.extend(step.records)
         for name, content in step.vault.items():
             if content is None:
@@ -98,12 +99,12 @@ class Hospital:
         return step.message
 
     def crash(self) -> None:
-        """Lose the machine; go on from the disk."""
+        """Lose the machine's memory; continue from the disk."""
         self.client = Client.restore(self.identity, self.records, self.vault, self.random)
 
 
 class Attacker:
-    """A session of n hospitals in the hands of a malicious coordinator."""
+    """A session of n hospitals with a malicious coordinator."""
 
     def __init__(
         self,
@@ -131,7 +132,7 @@ class Attacker:
             hospital.does(hospital.client.join(terms))
 
     def opening(self, number: int = 0, run: bytes = RUN, terms: Terms | None = None) -> Opening:
-        """Invite to an epoch."""
+        """Return the invitation to an epoch."""
         return Opening(terms or self.terms, run, number, ())
 
     def adverts(
@@ -142,7 +143,7 @@ class Attacker:
         return Adverts(tuple(sorted(given, key=lambda advert: advert.identity)))
 
     def lair(self, adverts: Adverts, terms: Terms | None = None) -> "Lair":
-        """Take the epoch that a list of adverts makes; its hospitals have not agreed yet."""
+        """Return the epoch of a list of adverts; its hospitals have not agreed to it yet."""
         first = adverts.adverts[0]
         epoch = epoch_from(terms or self.terms, first.run, first.number, self.roster, adverts)
         known = {hospital.key: hospital for hospital in self.hospitals}
@@ -158,7 +159,7 @@ class Attacker:
         terms: Terms | None = None,
         source: str = SOURCE,
     ) -> "Lair":
-        """Open an epoch properly, over all hospitals or some."""
+        """Open an epoch as the protocol says, with all hospitals or some."""
         chosen = self.hospitals if members is None else [self.hospitals[i] for i in members]
         adverts = self.adverts(self.opening(number, run, terms), chosen, source)
         lair = self.lair(adverts, terms)
@@ -169,13 +170,13 @@ class Attacker:
         return lair
 
     def keys(self, members: Iterable[int]) -> list[bytes]:
-        """Give the identities of some hospitals."""
+        """Return the public keys of some hospitals."""
         return [self.hospitals[i].key for i in members]
 
 
 @dataclass
 class Lair:
-    """One epoch, and everything that the attacker has learnt in it."""
+    """One epoch, and everything that the attacker has learned in it."""
 
     attacker: Attacker
     epoch: Epoch
@@ -197,21 +198,21 @@ class Lair:
     # -- the epoch
 
     def agree(self, rank: int) -> Boxes:
-        """Show a hospital the adverts, and take its boxes."""
+        """Send a hospital the adverts, and return its boxes."""
         hospital, attacker = self.members[rank], self.attacker
         boxes = hospital.does(hospital.client.agree(self.adverts, attacker.roster, attacker.pins))
         self.boxes[rank] = boxes
         return boxes
 
     def delivery(self, rank: int) -> Delivery:
-        """Give the boxes that are for one hospital."""
+        """Return the boxes for one hospital."""
         boxes = [box for r in sorted(self.boxes) for box in self.boxes[r].boxes]
         return Delivery(
             self.epoch.epoch_id, rank, tuple(box for box in boxes if box.receiver == rank)
         )
 
     def deliver(self, rank: int, delivery: Delivery | None = None) -> None:
-        """Hand a hospital its boxes, or others."""
+        """Send a hospital its boxes, or other ones."""
         hospital = self.members[rank]
         hospital.does(hospital.client.receive(delivery or self.delivery(rank)))
 
@@ -224,7 +225,7 @@ class Lair:
     # -- sums
 
     def task(self, slot: int = 0, **changes: Any) -> Task:
-        """Make a task over everyone; say what is different about it."""
+        """Return a task over everyone, with the given changes."""
         task = Task(
             epoch_id=self.epoch.epoch_id,
             slot=slot,
@@ -262,7 +263,7 @@ class Lair:
             self.upload(task, rank)
 
     def proposal(self, task: Task, survivors: Iterable[int] | None = None) -> Proposal:
-        """Claim that these are the survivors."""
+        """Return a claim that these are the survivors."""
         claimed = task.active if survivors is None else tuple(sorted(survivors))
         return Proposal(self.epoch.epoch_id, task.slot, task.context(), task.active, claimed)
 
@@ -278,7 +279,7 @@ class Lair:
         return certificate_of(proposal, [self.certify(proposal, rank) for rank in chosen])
 
     def reveal(self, certificate: Certificate, rank: int) -> None:
-        """Show one hospital a certificate, and keep the keys that it gives."""
+        """Send one hospital a certificate, and keep the keys that it reveals."""
         hospital = self.members[rank]
         reveal = hospital.does(hospital.client.reveal(certificate))
         self.self_keys[reveal.context, rank] = reveal.self_key
@@ -286,7 +287,7 @@ class Lair:
             self._learn_pair(reveal.context, rank, other, key)
 
     def repair_request(self, task: Task, holder: int, silent: int) -> RepairRequest:
-        """Forward the share of a member's self key that `holder` can open."""
+        """Return the request to `holder` to open its share of a member's self key."""
         header = self.headers[task.context(), silent]
         place = header.receivers.index(holder)
         return RepairRequest(
@@ -307,7 +308,7 @@ class Lair:
             self.shares.setdefault((repair.context, dealer), {})[holder] = share
 
     def abandon(self, rank: int, slot: int = 0, proof: bytes = b"") -> Any:
-        """Ask one hospital to give a slot up."""
+        """Ask one hospital to abandon a slot."""
         hospital = self.members[rank]
         request = AbandonRequest(self.epoch.epoch_id, slot, proof)
         return hospital.does(hospital.client.abandon(request))
@@ -315,7 +316,7 @@ class Lair:
     def abandonment(
         self, ranks: Iterable[int], slot: int = 0, proof: bytes = b"", *, tell: bool = True
     ) -> AbandonProof:
-        """Collect a proof of abandonment, and show it to everyone."""
+        """Collect a proof of abandonment, and send it to everyone."""
         signed = [self.abandon(rank, slot, proof) for rank in ranks]
         collected = AbandonProof(
             self.epoch.epoch_id,
@@ -328,7 +329,7 @@ class Lair:
         return collected
 
     def sum(self, slot: int = 0, **changes: Any) -> Vector:
-        """Run a whole sum honestly, and give its total."""
+        """Run a whole sum honestly, and return its total."""
         task = self.task(slot, **changes)
         self.uploads(task)
         certificate = self.certificate(self.proposal(task))
@@ -337,7 +338,7 @@ class Lair:
         self.last = certificate
         return self.unmask(task, certificate.survivors)
 
-    # -- what the attacker makes of it
+    # -- what the attacker does with it
 
     def corrupt(self, rank: int) -> None:
         """Let a member tell the attacker everything it knows."""
@@ -350,7 +351,7 @@ class Lair:
         }
 
     def stolen_self_key(self, rank: int) -> bytes:
-        """Give the key that the attacker must not get, to show that it is all that was missing."""
+        """Return the key that the attacker must not get, to show that only this key was missing."""
         vault = self.members[rank].vault
         (stored,) = [
             content
@@ -360,7 +361,7 @@ class Lair:
         return SlotSecrets.decode(bytes(stored)).self_key
 
     def unmask(self, task: Task, ranks: Iterable[int]) -> Vector:
-        """Add these members' vectors and take off every mask whose key is known."""
+        """Return the sum of these members' vectors without the masks whose keys are known."""
         context, chosen = task.context(), tuple(ranks)
         self._use_corruption(task)
         total = np.zeros(LENGTH + 1, dtype="<u8")
@@ -399,7 +400,7 @@ class Lair:
         self.pair_keys[context, min(one, other), max(one, other)] = key
 
     def self_key(self, context: bytes, rank: int) -> bytes | None:
-        """Give a key that was revealed, or try all shares that are held, few as they may be."""
+        """Return a key that was revealed, or the result of all known shares, even if too few."""
         known = self.self_keys.get((context, rank))
         held = self.shares.get((context, rank))
         if known is not None or not held:
@@ -420,7 +421,7 @@ class Lair:
 
 
 def certificate_of(proposal: Proposal, signed: Sequence[Certification]) -> Certificate:
-    """Put signatures together, whether or not they are enough."""
+    """Return a certificate with these signatures, whether or not they are enough."""
     ordered = sorted(signed, key=lambda message: message.rank)
     return Certificate(
         proposal.epoch_id,
@@ -434,10 +435,10 @@ def certificate_of(proposal: Proposal, signed: Sequence[Certification]) -> Certi
 
 
 def roster_of(hospitals: Iterable[Hospital]) -> Roster:
-    """Name the hospitals by number."""
+    """Return the roster of these hospitals, named by number."""
     return Roster(tuple(Member(f"hospital {h.number}", h.key) for h in hospitals))
 
 
 def disk_of(hospital: Hospital) -> tuple[list[bytes], Mapping[str, bytes | memoryview]]:
-    """Copy a hospital's disk: a backup, or the state before an attack."""
+    """Return a copy of a hospital's disk: a backup, or the state before an attack."""
     return list(hospital.records), dict(hospital.vault)

@@ -1,16 +1,18 @@
-"""What the attackers on noise have in common: hospitals, one release of their sums, and a score.
+"""Shared by the membership attacks on noise: hospitals, one release of their sums, and a score.
 
-The noise is a plan's at ε = 1, and no more than it: all five hospitals count as honest, so that
-nobody's share comes on top. It comes from a seeded generator, so every figure is always the same.
+The noise is exactly that of a plan with ε = 1: all five hospitals count as honest, so that no
+member adds more than is accounted for. It comes from a seeded generator, so that every figure is
+reproducible.
 
 **What ε = 1 allows.** One unit more or less is as hard to tell as N(0, 1) from N(μ, 1), with the
 largest μ that is (ε, δ)-private (`privacy.accounting.gaussian`), here 0.268. Two games:
 
 - releases with the unit against releases without it: an AUC of at most Φ(μ/√2), 0.575. (Noise
   of another kind might allow 1 − (1 − δ)²/(1 + e^ε) = 0.731, the area above its trade-off.)
-- one release, its members against strangers drawn alike. The AUC is the probability that i, who is
-  in, scores above j, who is not. Where they change places it is that of the opposite, by symmetry,
-  and the two tables are two units apart: 2μ, at which a guess is right with at most Φ(μ), 0.606.
+- one release, its members against strangers from the same population. The AUC is the probability
+  that a member i scores above a stranger j. If i and j are exchanged, it is the probability of the
+  opposite, by symmetry, and the two tables differ by two units: with 2μ, a guess is right with
+  probability at most Φ(μ), 0.606.
 """
 
 from collections.abc import Sequence
@@ -48,9 +50,10 @@ Contribution = dict[str, NDArray[np.float64]]
 
 
 def program(*, samples: int, sums: int | None) -> Program:
-    """Return one sum of (S, b, yᵀy) by public scales; `sums` such sums cost ε = 1, None is no DP.
+    """Return a program with one sum of (S, b, yᵀy), with public scales.
 
-    The scales are the schema's bounds: a stage without a sum, whose multiplier is never used.
+    `sums` sums of this kind cost ε = 1; None means no differential privacy. The scales are the
+    schema's bounds: that stage has no sum, and its multiplier is not used.
     """
     privacy = None
     if sums is not None:
@@ -62,7 +65,7 @@ def program(*, samples: int, sums: int | None) -> Program:
 
 
 def patients(rows: int, random: np.random.Generator) -> Table:
-    """Draw patients, all from the same population."""
+    """Return random patients from one population."""
     x = random.uniform(-2, 2, (rows, INPUTS))
     y = np.sin(x[:, 0]) + 0.5 * x[:, 1] + 0.1 * random.normal(size=rows)
     return {**{f"x{i}": x[:, i] for i in range(INPUTS)}, "y": y}
@@ -74,24 +77,24 @@ def rows_of(table: Table, rows: slice) -> Table:
 
 
 def dealt(table: Table) -> list[Table]:
-    """Deal patients to the hospitals."""
+    """Return the patients, divided among the hospitals."""
     return [rows_of(table, slice(i, None, HOSPITALS)) for i in range(HOSPITALS)]
 
 
 def scaled(own: Program) -> Model:
-    """Return what the hospitals sum features of: known to everyone before the sum."""
+    """Return the model whose features the hospitals sum; everyone knows it before the sum."""
     return moments.initial(moments.Spec(from_bounds=True), own.start()).model
 
 
 def contributions(own: Program, tables: Sequence[Table]) -> list[Contribution]:
-    """Return what each hospital has to say, before anything is added to it."""
+    """Return each hospital's contribution, before noise is added."""
     state = linear.initial(linear.Spec(), scaled(own))
     sites = [Site.of_table(SCHEMA, table, held_out=0.0, seed=1) for table in tables]
     return [dict(linear.contribute(state, site)) for site in sites]
 
 
 def encoding(own: Program) -> Encoding:
-    """Return how hospitals encode it."""
+    """Return the hospitals' encoding."""
     layout = linear.layout(linear.initial(linear.Spec(), scaled(own)))
     if own.privacy is None:
         return Encoding.finest(layout, max_clients=HOSPITALS)
@@ -104,7 +107,7 @@ def total(
     parts: Sequence[Contribution],
     random: np.random.Generator,
 ) -> SecureTotal:
-    """Return the sum as the coordinator gets it: the attacker's view."""
+    """Return the sum as the coordinator gets it, which is what the attacker sees."""
     source = approximate(random)
     vectors = [
         how.encode(part, noise=draw(how, source=source).once() if how.share_deviations else None)
@@ -114,14 +117,14 @@ def total(
 
 
 def records(own: Program, table: Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return φ, (rows, M), and the scaled y, (rows,), of patients whom the attacker knows."""
+    """Return φ, (rows, M), and the scaled y, (rows,), of patients that the attacker knows."""
     model = scaled(own)
     x, y = Site.of_table(SCHEMA, table, held_out=0.0, seed=1).table(Part.TRAINING, model)
     return model.features(x).numpy(), y[:, 0].numpy()
 
 
 def auc(inside: NDArray[np.float64], outside: NDArray[np.float64]) -> float:
-    """Return how probably one who is in scores above one who is not; a tie is a half."""
+    """Return the probability that a member scores above a stranger; a tie counts half."""
     ordered = np.sort(outside)
     below = np.searchsorted(ordered, inside, "left") + np.searchsorted(ordered, inside, "right")
     return float(below.mean() / (2 * len(outside)))

@@ -1,7 +1,7 @@
-"""Take every check out, one at a time, and see the test that carries out its attack fail.
+"""Remove every check, one at a time, and verify that the test of its attack then fails.
 
-    python -m tests.adversary.mutations            all of them, some minutes
-    python -m tests.adversary.mutations steady     those whose description or file has the word
+    python -m tests.adversary.mutations            all of them, takes some minutes
+    python -m tests.adversary.mutations steady     those with this word in description or file name
 
 mutations.toml is the list. The package is copied, changed and tested in a temporary directory. A
 mutation whose test still passes has survived: a test is missing, or the check is redundant.
@@ -26,7 +26,7 @@ HERE = Path("tests/adversary")
 
 @dataclass(frozen=True)
 class Mutation:
-    """One check, how it is taken out, and the test (file prefix::name) that must then fail."""
+    """One check, how it is removed, and the test (file prefix::name) that must then fail."""
 
     what: str
     file: str
@@ -36,7 +36,7 @@ class Mutation:
     function: str = ""
 
     def applied(self, source: str) -> str:
-        """Give the source without the check."""
+        """Return the source without the check."""
         if self.function:
             return _changed(source, self.function, self.old)
         if source.count(self.old) != 1:
@@ -45,7 +45,7 @@ class Mutation:
 
 
 def listed() -> tuple[Mutation, ...]:
-    """Read the list of all checks."""
+    """Return the mutations of all checks."""
     found = []
     for file, kinds in tomllib.loads((ROOT / HERE / "mutations.toml").read_text()).items():
         found += [
@@ -64,7 +64,7 @@ def listed() -> tuple[Mutation, ...]:
 
 
 def _changed(source: str, name: str, call: str) -> str:
-    """Give the source with one function emptied but for its docstring, or without one call."""
+    """Return the source with one function reduced to its docstring, or without one call."""
     (found,) = [
         node
         for node in ast.walk(ast.parse(source))
@@ -87,7 +87,7 @@ def _changed(source: str, name: str, call: str) -> str:
 
 
 def _copied(to: Path) -> Path:
-    """Copy what the attacks need."""
+    """Copy the files that the attacks need."""
     ignored = ignore_patterns("__pycache__")
     copytree(ROOT / "privacy", to / "privacy", ignore=ignored)
     copytree(ROOT / HERE, to / HERE, ignore=ignored)
@@ -96,7 +96,7 @@ def _copied(to: Path) -> Path:
 
 
 def node_of(test: str) -> str:
-    """Give pytest's name of a listed test."""
+    """Return pytest's name of a listed test."""
     prefix, name = test.split("::")
     files = (ROOT / HERE).glob(f"test_{prefix}_*.py")
     (file,) = (file for file in files if f"def {name}(" in file.read_text("utf-8"))
@@ -119,7 +119,7 @@ def _run(at: Path, nodes: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 
 def outcome(mutation: Mutation, at: Path) -> str:
-    """Apply a mutation to a copy, run its test, and put the copy back."""
+    """Apply a mutation to a copy, run its test, and restore the copy."""
     file = at / mutation.file
     source = file.read_text()
     try:
@@ -136,7 +136,7 @@ def outcome(mutation: Mutation, at: Path) -> str:
 
 
 def outcomes(chosen: Sequence[Mutation]) -> Iterator[tuple[Mutation, str]]:
-    """Try mutations in two copies at a time, after all their tests passed without any."""
+    """Try mutations in two copies at a time, after all their tests passed without a mutation."""
     with tempfile.TemporaryDirectory() as directory:
         copies: SimpleQueue[Path] = SimpleQueue()
         for name in ("one", "two"):
@@ -157,7 +157,7 @@ def outcomes(chosen: Sequence[Mutation]) -> Iterator[tuple[Mutation, str]]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Print what became of each mutation; fail if one was not killed."""
+    """Print the outcome of each mutation; fail if one was not killed."""
     chosen = [
         mutation
         for mutation in listed()

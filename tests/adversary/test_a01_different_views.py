@@ -38,7 +38,7 @@ def lair() -> Lair:
     ids=lambda change: next(iter(change)),
 )
 def test_a_task_crafted_for_all_but_the_victim_leaves_noise(lair, change):
-    """The attacker of Pasquini et al.: everyone but the victim contributes a known vector."""
+    """The attacker of [Pasquini22]: everyone except the victim contributes a known vector."""
     task, crafted = lair.task(), lair.task(**change)
     lair.upload(task, 0)
     seen = b"crafted" if "broadcast" in change else b""
@@ -47,7 +47,7 @@ def test_a_task_crafted_for_all_but_the_victim_leaves_noise(lair, change):
         lair.upload(crafted, rank, vector=nothing, broadcast=seen)
         lair.self_keys[crafted.context(), rank] = lair.stolen_self_key(rank)
     lair.self_keys[task.context(), 0] = lair.stolen_self_key(0)
-    # Even with every self key, as if all had been certified, pair masks remain.
+    # Even with every self key, as after a certificate, the pair masks remain.
     assert is_noise(lair.unmask(task, [0]))
     assert is_noise(lair.unmask(task, [0]) + lair.unmask(crafted, (1, 2, 3, 4)))
     # And no quorum signs either view.
@@ -58,7 +58,7 @@ def test_a_task_crafted_for_all_but_the_victim_leaves_noise(lair, change):
 
 
 def test_the_honest_task_gives_the_sum_with_the_same_keys(lair):
-    """The twin of the test above: one task for all, and the victim's vector is in the sum."""
+    """The honest counterpart of the test above: one task for all, the victim is in the sum."""
     task = lair.task()
     nothing = np.zeros_like(lair.members[0].vector)
     for rank in lair.everyone:
@@ -68,7 +68,7 @@ def test_the_honest_task_gives_the_sum_with_the_same_keys(lair):
 
 
 def test_active_members_that_differ_by_client_leave_noise():
-    """The victim believes in five, the others in four without it."""
+    """The victim is told of five active members, the others of four without the victim."""
     lair = Attacker(private=True).open()
     five, four = lair.task(), lair.task(active=(1, 2, 3, 4))
     lair.upload(five, 0)

@@ -1,8 +1,8 @@
-"""A2: a state that is crafted to ask more of a table than its sums are charged for.
+"""A2: a state that is crafted to learn more about a table than its sums are charged for.
 
-Broadcasts come from the coordinator. With differential privacy a site that refuses after it has
-looked at its rows has said something of them, for nothing; and noise is sized for the rows that one
-patient has, not for what rounding does to everyone else's.
+Broadcasts come from the coordinator. With differential privacy, a site that refuses after it has
+read its rows has revealed something about them without a charge. And noise is sized for the rows of
+one patient, not for the effect of rounding on everyone else's rows.
 """
 
 from dataclasses import replace
@@ -37,7 +37,7 @@ _BOUNDS = moments.Spec(from_bounds=True)
 
 
 def _state(whole: Program, weights: torch.Tensor | None = None) -> Any:
-    """Return an honest state of the last stage, at other weights if they are given."""
+    """Return an honest state of the last stage, with other weights if given."""
     model = whole.start()
     for algorithm, spec in whole.algorithms():
         state = algorithm.initial(spec, model)
@@ -51,12 +51,12 @@ def _received(whole: Program, state: Any) -> Any:
 
 def test_features_that_overflow_for_some_patients_only_are_asked_of_nobody() -> None:
     whole = private.program(_BOUNDS, linear.Spec(), schema=private.ROWS, kernel=private.SMOOTH)
-    # 1/ℓ of the first column so large that the oldest overflow, and those of middle age do not.
+    # 1/ℓ of the first column is so large that the oldest patients overflow, and others do not.
     weights = starting_weights(whole.kernel).index_fill(0, torch.tensor([0]), -709.5)
     state = _state(whole, weights)
     with pytest.raises(StateError, match="rounding"):
         _received(whole, state)
-    # And were it asked, whether there is an answer would not depend on who is in the table.
+    # And if it were accepted, whether there is an answer would not depend on who is in the table.
     for age in ([60.0] * 30, [60.0] * 30 + [120.0]):
         cells = {**private.table(len(age), seed=1, outliers=0.0), "age": age}
         contributed(linear, state, private.site(cells, private.ROWS, held_out=0.0))

@@ -1,4 +1,4 @@
-"""A3: members that the attacker invents are refused, or use up the colluders it is granted."""
+"""A3: members that the attacker invents are refused, or count as tolerated colluders."""
 
 from dataclasses import replace
 
@@ -23,7 +23,7 @@ from .coordinator import RUN, SESSION, Attacker, Lair
 
 
 def with_invented(attacker: Attacker, real: int, invented: int) -> Lair:
-    """Fill an epoch up with members that the attacker made, all on the coordinator's roster."""
+    """Return an epoch with members invented by the attacker, all on the coordinator's roster."""
     puppets = [Identity.generate(attacker.random) for _ in range(invented)]
     adverts = [
         Advert.signed(
@@ -61,13 +61,13 @@ def test_puppets_that_were_only_met_are_not_pinned():
     attacker.pins = attacker.pins.meet(attacker.roster)
     with pytest.raises(TooManyUnpinned):
         lair.agree(next(iter(lair.members)))
-    # Only a policy that the site chose itself lets a first meeting count.
+    # Keys that were only met count only if the site's own policy says so.
     attacker.pins = replace(attacker.pins, trust_first_use=True)
     lair.agree(next(iter(lair.members)))
 
 
 def pinned_among(attacker: Attacker, unpinned: int) -> Lair:
-    """Open an epoch of everyone, where the hospitals have not confirmed some of the others."""
+    """Open an epoch of everyone, in which some members' keys are not confirmed."""
     attacker.pins = Pins(
         {m.name: m.key for m in attacker.roster.members[: len(attacker.hospitals) - unpinned]}
     )
@@ -75,7 +75,7 @@ def pinned_among(attacker: Attacker, unpinned: int) -> Lair:
 
 
 def test_active_members_are_counted_by_pins():
-    """Two of seven are unpinned: with all of them and three others there are six, four pinned."""
+    """Two of seven members are unpinned: six active members may include only four pinned ones."""
     lair = pinned_among(Attacker(7, colluders=2, least=4, private=True), unpinned=2)
     lair.upload(lair.task(active=(0, 1, 2, 3, 4, 5)), 0)
     with pytest.raises(TooFewActive):
@@ -92,7 +92,7 @@ def test_survivors_are_counted_by_pins():
 
 
 def test_a_member_counts_once():
-    """A colluder that is listed twice would fill the cohort up."""
+    """A colluder that is listed twice would count twice towards the cohort."""
     attacker = Attacker()
     adverts = attacker.adverts(attacker.opening(), attacker.hospitals).adverts
     with pytest.raises(NotAscending):
@@ -105,7 +105,7 @@ def test_a_member_counts_once():
         Roster((*attacker.roster.members, Member(member.name, puppet.key)))
 
 
-# -- who is who
+# -- identities
 
 
 def test_a_member_that_is_not_on_the_roster_is_refused():
@@ -117,7 +117,7 @@ def test_a_member_that_is_not_on_the_roster_is_refused():
 
 
 def test_an_advert_in_another_members_name_is_refused():
-    """The attacker puts its own key where hospital 4 seals to."""
+    """The attacker replaces the key of hospital 4 to which others seal by its own."""
     attacker = Attacker()
     adverts = attacker.adverts(attacker.opening(), attacker.hospitals)
     own = public_key(attacker.random(96))
@@ -135,7 +135,7 @@ def test_an_advert_in_another_members_name_is_refused():
 
 
 def test_the_victims_own_advert_must_be_in_the_list_as_it_was_sent():
-    """Even an advert that carries the victim's name, as from a second machine with its key."""
+    """Not even another advert of the victim is accepted, as from a second machine with its key."""
     attacker = Attacker()
     adverts = attacker.adverts(attacker.opening(), attacker.hospitals)
     victim = attacker.hospitals[0]

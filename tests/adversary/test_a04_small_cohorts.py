@@ -1,4 +1,4 @@
-"""A4: a cohort of two is a message from one to the other."""
+"""A4: in a cohort of two, each member learns the other's vector from the sum."""
 
 import pytest
 
@@ -38,7 +38,7 @@ def test_an_epoch_below_the_least_cohort_is_refused():
 
 @pytest.mark.parametrize("private", [True, False])
 def test_a_sum_over_too_few_active_members_is_refused(private):
-    """Five members have a quorum of four, whatever the least cohort is."""
+    """Five members have a quorum of four, independent of the least cohort."""
     lair = Attacker(5, private=private, shrinking=not private).open()
     with pytest.raises(TooFewActive):
         lair.upload(lair.task(active=(0, 1, 2)), 0)

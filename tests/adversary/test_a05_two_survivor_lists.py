@@ -1,7 +1,7 @@
-"""A5: one certified set per sum; a self key leaves only for a member of it.
+"""A5: there is one certified set per sum, and only self keys of its members are revealed.
 
-Seven members, two of whom (5 and 6) collude: a quorum is five. With differential privacy any set
-of survivors above the minimum may be certified, so only the certificate stands in the way.
+Seven members, of which two (5 and 6) collude: a quorum is five. With differential privacy any set
+of survivors above the minimum may be certified, so only the certificate prevents the attack.
 """
 
 from dataclasses import replace
@@ -49,14 +49,14 @@ def task(lair) -> Task:
 
 
 def signed_by_colluder(lair: Lair, proposal: Proposal, rank: int) -> Certification:
-    """A colluder signs whatever it is asked to, as often as it is asked to."""
+    """Return a colluder's signature: it signs every proposal, as often as requested."""
     identity = lair.members[rank].identity
     signature = identity.sign(Label.CERTIFY, *certify_parts(lair.epoch, proposal))
     return Certification(proposal.epoch_id, proposal.slot, rank, signature)
 
 
 def test_two_survivor_lists_never_unmask_a_hospital(lair, task):
-    """List one has the victim, so that its self key is due; list two gives its pair keys away."""
+    """List one contains the victim and reveals its self key; list two reveals its pair keys."""
     with_victim, without = lair.proposal(task), lair.proposal(task, WITHOUT_VICTIM)
     signed = [lair.certify(with_victim, rank) for rank in (0, 1, 2)]
     certificate = certificate_of(
@@ -74,14 +74,14 @@ def test_two_survivor_lists_never_unmask_a_hospital(lair, task):
             lair.reveal(second, rank)
     for rank in lair.everyone:
         lair.reveal(certificate, rank)
-    # The sum is known, and the victim is in it; alone it is still noise.
+    # The sum is known, and the victim is in it; the victim's vector alone is still noise.
     total = lair.unmask(task, lair.everyone)
     np.testing.assert_array_equal(total, sum(lair.members[r].vector for r in lair.everyone))
     assert is_noise(lair.unmask(task, [VICTIM]))
 
 
 def test_a_pretended_dropout_stays_masked_by_its_own_key(lair, task):
-    """The victim uploaded; the attacker says it did not, and gets all its pair keys."""
+    """The victim uploaded; the attacker claims it did not, and gets all its pair keys."""
     certificate = lair.certificate(lair.proposal(task, WITHOUT_VICTIM))
     for rank in WITHOUT_VICTIM:
         lair.reveal(certificate, rank)
@@ -95,7 +95,7 @@ def test_a_pretended_dropout_stays_masked_by_its_own_key(lair, task):
         with pytest.raises(ShareOfOutsider):
             lair.repair(task, rank, VICTIM)
     assert is_noise(lair.unmask(task, [VICTIM]))
-    # That key was all that was missing.
+    # Only that key was missing.
     lair.self_keys[task.context(), VICTIM] = lair.stolen_self_key(VICTIM)
     np.testing.assert_array_equal(lair.unmask(task, [VICTIM]), lair.members[VICTIM].vector)
 
@@ -118,7 +118,7 @@ def test_shares_are_opened_only_under_a_certificate(lair, task):
 
 
 def test_self_key_and_pair_keys_are_not_both_given_even_with_a_quorum_behind_each(lair, task):
-    """Flower's SecAgg+ client answers for a node that is on both lists; ours keeps to one set.
+    """Flower's SecAgg+ client answers for a node on both lists; this client accepts one set.
 
     Here more members collude than the session tolerates, so that both certificates exist.
     """
@@ -137,7 +137,7 @@ def test_self_key_and_pair_keys_are_not_both_given_even_with_a_quorum_behind_eac
     assert is_noise(lair.unmask(task, [VICTIM]))
 
 
-# -- certificates that are none
+# -- invalid certificates
 
 
 def test_a_certificate_with_repeated_signers_is_refused(lair, task):
@@ -179,7 +179,7 @@ def test_survivors_that_were_not_active_are_refused():
 
 
 def test_signatures_on_another_set_do_not_certify_this_one(lair, task):
-    """A proper certificate without the victim, with the victim written into it."""
+    """A valid certificate without the victim is changed to list the victim."""
     proper = lair.certificate(lair.proposal(task, WITHOUT_VICTIM))
     with pytest.raises(ForgedSignature):
         lair.reveal(replace(proper, survivors=lair.everyone), VICTIM)

@@ -1,8 +1,8 @@
-"""A6: two sums that differ by one member, or by one patient, give that one away.
+"""A6: two sums that differ by one member, or by one patient, expose that member or patient.
 
 Without differential privacy the steady-cohort rule binds a data source to one set of members and
-one table, across epochs, runs and sessions; with it, see test_a06_with_noise. Numbers are
-hospitals; the victim is the last.
+one table, across epochs, runs and sessions. For differential privacy, see test_a06_with_noise.
+Numbers are hospitals; the victim is the last.
 """
 
 from collections.abc import Iterable
@@ -45,7 +45,7 @@ PRIVATE = Terms(OTHER_SESSION, 1, 3, False, True)
 def consents(
     attacker: Attacker, old: Iterable[int], new: Iterable[int], session: bytes = SESSION
 ) -> list[Consent]:
-    """Let everyone who is in one of the sets only sign that both may be summed."""
+    """Return the consents of everyone who is in only one of the two sets."""
     before, after = set(old), set(new)
     return [
         attacker.hospitals[i].client.consent(session, attacker.keys(before), attacker.keys(after))
@@ -77,7 +77,7 @@ def change(
 
 
 def test_the_attack_works_where_the_session_gave_the_rule_up():
-    """The twin that fails: everyone accepted shrinking, and the victim is the difference."""
+    """The attack succeeds here: everyone accepted shrinking, and the victim is the difference."""
     attacker = Attacker(6, shrinking=True)
     everyone = attacker.open().sum()
     rest = attacker.open([0, 1, 2, 3, 4], number=1).sum()
@@ -114,9 +114,9 @@ def test_a_second_session_without_one_member_is_refused():
 
 
 def test_two_epochs_side_by_side_are_refused():
-    """The attacker gets nothing certified in the first before it opens the second, same run or not.
+    """Nothing is certified in the first epoch before the second is opened, in any run.
 
-    Signers of the two epochs would be disjoint sets of statements: no quorum sees both.
+    The quorums of two epochs need not share a member, so no quorum would see both sums.
     """
     attacker = Attacker(6)
     attacker.join(STRICT)
@@ -129,7 +129,7 @@ def test_two_epochs_side_by_side_are_refused():
         for rank in beside.everyone:
             with pytest.raises(EpochStillOpen):
                 beside.upload(beside.task(), rank)
-    # Ended, it still counts as released.
+    # After the epoch has ended, the sum still counts as released.
     first.end()
     again = attacker.open([0, 1, 2, 3, 4], run=OTHER_RUN, number=1)
     with pytest.raises(CohortChanged):
@@ -137,7 +137,7 @@ def test_two_epochs_side_by_side_are_refused():
 
 
 def test_an_epoch_that_was_left_is_not_taken_up_again():
-    """The new epoch of the run ends the old one: what was uploaded there is not certified later."""
+    """The new epoch of the run ends the old one: its uploads are not certified later."""
     attacker = Attacker(6)
     first = attacker.open()
     first.uploads(first.task())
@@ -192,7 +192,7 @@ def test_the_same_members_with_one_patient_more_are_refused():
     with pytest.raises(TableChanged):
         lair.upload(task, 0, table=grown)
     lair.end()
-    # Nor in another run.
+    # Not in another run either.
     other = attacker.open(run=OTHER_RUN)
     with pytest.raises(TableChanged):
         other.upload(other.task(), 0, table=grown)
@@ -210,7 +210,7 @@ def test_another_table_needs_the_name_of_an_operator():
 
 
 def test_one_table_under_two_names_is_one_source():
-    """R4: a source that is renamed would be free to take another set of members."""
+    """Otherwise a renamed data source could be summed with another set of members."""
     attacker = Attacker(6)
     lair = attacker.open()
     lair.sum()
@@ -218,7 +218,7 @@ def test_one_table_under_two_names_is_one_source():
     renamed = attacker.open(range(5), number=1, source="table, renamed")
     with pytest.raises(SameTable):
         renamed.upload(renamed.task(), 0)
-    # R7: nor when the source itself has gone on to another table.
+    # Not even after the source itself has moved on to another table.
     hospital = renamed.members[0]
     hospital.does(hospital.client.approve_table(SOURCE, bytes([7]) * 32, approved_by="Dr Ada"))
     with pytest.raises(SameTable):
@@ -274,7 +274,6 @@ def test_consent_to_other_sets_does_not_serve():
 
 
 def test_consent_in_one_session_does_not_serve_in_another():
-    """H6."""
     attacker = Attacker(6)
     attacker.join(STRICT)
     lair = attacker.open()
@@ -290,7 +289,7 @@ def test_consent_in_one_session_does_not_serve_in_another():
 
 
 def test_every_set_that_was_ever_released_needs_its_consents():
-    """H2: S1 = {0..4}, S2 = S1 + 5, S3 = S1 + 6: consents to S2 → S3 alone would expose 6."""
+    """S1 = {0..4}, S2 = S1 + 5, S3 = S1 + 6: with consents to S2 → S3 alone, S1 exposes 6."""
     attacker = Attacker(7)
     s1, s2, s3 = [0, 1, 2, 3, 4], [0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 4, 6]
     attacker.open(s1).sum()
@@ -303,12 +302,12 @@ def test_every_set_that_was_ever_released_needs_its_consents():
 
 
 def test_the_member_that_is_in_every_set_is_asked_too():
-    """H3: {c,1..4} + {c,5..8} − {c,1..8} = c, who is in no difference: its operator must agree."""
+    """{c,1..4} + {c,5..8} − {c,1..8} = c, who is in no difference: its operator must approve."""
     attacker = Attacker(9)
     s1, s2 = [0, 1, 2, 3, 4], [0, 5, 6, 7, 8]
     attacker.open(s1).sum()
     given = consents(attacker, s1, s2)
-    change(attacker, s2, given, at=[1])  # others may approve what they like
+    change(attacker, s2, given, at=[1])  # other operators' approval does not suffice
     second = attacker.open(s2, number=1)
     with pytest.raises(CohortChanged):
         second.upload(second.task(), 0)
@@ -326,7 +325,7 @@ def test_an_approval_serves_once():
 
 
 def test_an_approval_does_not_outlive_what_it_was_given_for():
-    """R2: nothing is released yet, so nobody's consent is asked; then the old set is summed."""
+    """Nothing is released yet, so no consent is needed; then the old set is summed after all."""
     attacker = Attacker(6)
     lair = attacker.open()
     lair.uploads(lair.task())
@@ -365,7 +364,7 @@ def moved(before: Terms | None, after: Terms | None, attacker: Attacker) -> Lair
 
 
 def test_a_shrinking_session_does_not_free_sums_of_a_strict_one():
-    """H1: the victim accepted shrinking nowhere."""
+    """The victim has not accepted shrinking in any session."""
     attacker = Attacker(6)
     attacker.join(SHRINKING)
     second = moved(None, SHRINKING, attacker)

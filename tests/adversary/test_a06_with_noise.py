@@ -1,8 +1,8 @@
-"""A6 with noise: one patient more between two sums is their difference, or drowns in it.
+"""A6 with noise: one more patient between two sums is exposed by their difference, unless noisy.
 
-The coordinator asks for the sum of 5,000 rows and then, a patient having come, of 5,001. Without
-noise the difference of the two is that patient: features and target. With differential privacy both
-sums are allowed, and together cost ε = 1.
+The coordinator requests the sum of 5,000 rows and later, after one more patient has come, of 5,001.
+Without noise the difference of the two is that patient: features and target. With differential
+privacy both sums are allowed, and together cost ε = 1.
 """
 
 from pathlib import Path
@@ -38,13 +38,13 @@ PRIVATE = program(samples=SAMPLES, sums=2)
 
 
 def joined(others: list[Contribution], patient: Contribution) -> list[Contribution]:
-    """Return what hospitals say once a patient has come to the first."""
+    """Return the hospitals' contributions after one more patient has come to the first."""
     first = {name: value + patient[name] for name, value in others[0].items()}
     return [first, *others[1:]]
 
 
 def read_off(more: SecureTotal, fewer: SecureTotal) -> tuple[NDArray[np.float64], float]:
-    """Return φφᵀ and |y| of the one who came: the nearest of rank one, and b along it."""
+    """Return estimates of φφᵀ and |y| of the new patient: the nearest rank one, and b along it."""
     values, vectors = np.linalg.eigh(more["scatter"] - fewer["scatter"])
     phi = vectors[:, -1] * np.sqrt(max(values[-1], 0.0))
     cross = (more["cross"] - fewer["cross"])[:, 0]
@@ -66,7 +66,7 @@ def test_without_noise_the_difference_is_the_patient() -> None:
 
 
 def test_at_epsilon_one_what_is_read_off_is_worse_than_a_guess() -> None:
-    """The guess: that the patient is like the average of all others, which is public anyway."""
+    """The guess to beat: the patient is like the average of all others, which is public anyway."""
     random = np.random.default_rng(6)
     how = encoding(PRIVATE)
     others = contributions(PRIVATE, dealt(patients(ROWS, random)))
@@ -84,10 +84,10 @@ def test_at_epsilon_one_what_is_read_off_is_worse_than_a_guess() -> None:
 
 
 def told(own: Program, *, games: int) -> float:
-    """Return the AUC of an attacker who has the patient's record, and asks whether they came.
+    """Return the AUC of an attacker who has a patient's record and asks whether they came.
 
-    It projects the difference on what the patient would add, each block by its noise: that is the
-    likelihood ratio, and no score is better.
+    It projects the difference onto what the patient would add, each block divided by its noise.
+    This is the likelihood ratio, and no score is better.
     """
     random = np.random.default_rng(6)
     how = encoding(own)
@@ -107,14 +107,14 @@ def told(own: Program, *, games: int) -> float:
 
 
 def test_whether_the_patient_came_is_certain_without_noise_and_a_coin_at_epsilon_one() -> None:
-    """800 games of each kind: the AUC is 0.53, its own deviation 0.014."""
+    """800 games of each kind: the AUC is 0.53, with a standard deviation of 0.014."""
     assert told(EXACT, games=1) == 1.0
     found = told(PRIVATE, games=GAMES)
     assert abs(found - 0.5) < TOLD_BETWEEN_RELEASES - 0.5
 
 
 def test_through_a_whole_session_the_difference_is_not_the_patient(tmp_path: Path) -> None:
-    """Hospitals answer for both tables, as they may, with noise of their own drawing."""
+    """Hospitals answer for both tables, as they may, with noise that they draw themselves."""
     more = tables(3)
     fewer = [{name: column[:-1] for name, column in more[0].items()}, *more[1:]]
     seen = []

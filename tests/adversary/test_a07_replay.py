@@ -1,4 +1,4 @@
-"""A7: what was said once, elsewhere or for something else is not said again here."""
+"""A7: messages that were sent before, elsewhere or for another purpose are not accepted here."""
 
 from dataclasses import replace
 
@@ -33,7 +33,7 @@ from .coordinator import OTHER_RUN, OTHER_SESSION, RUN, SESSION, Attacker, is_no
 
 @pytest.mark.parametrize("where", ["number", "run", "session"])
 def test_an_advert_of_another_epoch_is_refused(where):
-    """The attacker holds on to an advert whose key it might have learnt since."""
+    """The attacker keeps an advert whose key it might have learned since."""
     attacker = Attacker()
     other = replace(attacker.terms, session=OTHER_SESSION)
     attacker.join(other)
@@ -48,7 +48,7 @@ def test_an_advert_of_another_epoch_is_refused(where):
     lair.adverts = Adverts((*new.adverts[:4], old.adverts[4]))
     with pytest.raises(AdvertForAnotherEpoch):
         lair.agree(0)
-    # Written over, its signature no longer holds.
+    # If the advert is changed, its signature is no longer valid.
     moved = replace(old.adverts[4], session=SESSION, run=RUN, number=1)
     lair.adverts = Adverts((*new.adverts[:4], moved))
     with pytest.raises(ForgedAdvert):
@@ -74,7 +74,7 @@ def test_an_epoch_serves_the_data_source_it_was_entered_with():
 
 
 def test_one_advert_serves_one_list_of_members():
-    """H5: two lists with the same own advert would be two epochs under one key."""
+    """Two lists with the same own advert would be two epochs with one key."""
     attacker = Attacker(6)
     adverts = attacker.adverts(attacker.opening(), attacker.hospitals)
     attacker.lair(adverts).agree(0)
@@ -209,7 +209,7 @@ def test_an_abandonment_of_another_slot_or_epoch_closes_nothing():
 
 
 def test_a_signature_for_one_purpose_serves_no_other():
-    """Signatures that certify a slot are put into a proof that it was abandoned."""
+    """Signatures that certify a slot are used in a proof that it was abandoned."""
     lair = Attacker().open()
     lair.sum()
     certificate = lair.last
@@ -263,7 +263,7 @@ def test_nothing_is_said_about_an_epoch_that_is_not_in_the_journal():
 
 
 def test_shares_are_not_opened_for_the_wrong_sum():
-    """Slot 0 was abandoned; its shares are asked for under the certificate of slot 1."""
+    """Slot 0 was abandoned; its shares are requested with the certificate of slot 1."""
     lair = Attacker().open()
     first = lair.task()
     lair.uploads(first)
@@ -305,7 +305,7 @@ def test_two_uploads_of_one_vector_share_nothing():
 
 
 def test_shares_of_two_sums_are_not_sealed_under_one_key():
-    """AES-GCM with one key and one nonce twice: what opens the second share opens the first."""
+    """If AES-GCM used one key and nonce twice, opening the second share would open the first."""
     lair = Attacker().open()
     first = lair.task()
     lair.uploads(first)
@@ -329,5 +329,5 @@ def test_shares_of_two_sums_are_not_sealed_under_one_key():
 def test_an_opening_is_for_a_session_that_was_joined():
     attacker = Attacker()
     other = replace(attacker.terms, session=OTHER_SESSION)
-    with pytest.raises(ValueError, match="has not been joined"):
+    with pytest.raises(ValueError, match="has not joined"):
         attacker.hospitals[0].client.advertise(Opening(other, RUN, 0, ()), "table")

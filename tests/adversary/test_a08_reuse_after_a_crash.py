@@ -1,4 +1,4 @@
-"""A8: a crash, a retry or a lost disk never makes a client answer twice under one mask."""
+"""A8: a crash, a retry or a lost disk never makes a client answer twice with the same masks."""
 
 from dataclasses import replace
 
@@ -66,7 +66,7 @@ def test_after_a_crash_one_statement_is_still_all_that_is_signed():
 
 
 def test_what_was_uploaded_and_is_gone_from_the_vault_is_not_made_again(lair):
-    """A client that masked afresh would give two vectors under the same pair masks."""
+    """A client that masked again would send two vectors under the same pair masks."""
     task, victim = lair.task(), lair.members[0]
     lair.upload(task, 0)
     for lost in ("body/", "slot/"):
@@ -74,7 +74,7 @@ def test_what_was_uploaded_and_is_gone_from_the_vault_is_not_made_again(lair):
         victim.client = restored(victim, victim.records, vault)
         with pytest.raises(SecretsLost):
             lair.upload(task, 0)
-    # Nor is a key revealed that is not there.
+    # Nor is a key revealed that is not in the vault.
     lair.uploads(task, (1, 2, 3, 4))
     certificate = lair.certificate(lair.proposal(task))
     with pytest.raises(SecretsLost):
@@ -96,7 +96,7 @@ def test_secrets_that_are_older_than_the_journal_are_lost():
 
 
 def test_a_key_of_another_slot_is_not_revealed(lair):
-    """The vault's entry of slot 0, which was abandoned, is put back: its key must stay in."""
+    """The vault's entry of the abandoned slot 0 is put back: its key must not be revealed."""
     lair.uploads(lair.task())
     victim = lair.members[0]
     (name,) = [name for name in victim.vault if name.startswith("slot/")]
@@ -116,7 +116,7 @@ def test_a_key_of_another_slot_is_not_revealed(lair):
 
 
 def test_a_journal_from_a_backup_is_refused(lair):
-    """R1: between upload and signature; its vault is in no backup. It would sign a second time."""
+    """A backup from between upload and signature has no vault: it would sign a second time."""
     lair.uploads(lair.task())
     victim = lair.members[0]
     backup, _ = disk_of(victim)
@@ -144,7 +144,7 @@ def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
 
 
 def test_a_journal_that_was_rewritten_is_refused(lair):
-    """As long as the real one, and sound in itself; only its terms are weaker."""
+    """The journal has the length of the real one and is consistent, but its terms are weaker."""
     victim = lair.members[0]
     weaker = Joined(replace(lair.epoch.terms, allow_shrinking=True)).encode()
     rewritten = [victim.records[0], weaker, *victim.records[2:]]
@@ -175,13 +175,13 @@ def test_a_member_that_lost_its_journal_refuses_the_session(lair):
     opening = replace(lair.attacker.opening(1), seen=(victim.key,))
     with pytest.raises(JournalLost):
         victim.client.advertise(opening, "table")
-    # One that has its journal goes on.
+    # A member that has its journal continues.
     other = lair.members[1]
     other.client.advertise(replace(opening, seen=(other.key,)), "table")
 
 
 def test_one_disk_rolled_back_as_a_whole_is_one_colluder():
-    """Nothing can tell it; it signs both lists, and the session tolerates it as one of m."""
+    """The client cannot notice it; it signs both lists, and counts as one of the m colluders."""
     lair = Attacker(private=True).open()
     task = lair.task()
     lair.uploads(task)

@@ -1,4 +1,4 @@
-"""A9: boxes in another's name, keys of low order, shares and messages that are not their own."""
+"""A9: forged boxes, keys of low order, wrong shares, and malformed messages."""
 
 import random
 from collections.abc import Callable
@@ -31,7 +31,7 @@ LOW_ORDER_X25519 = [
 
 @pytest.fixture
 def agreed() -> Lair:
-    """An epoch whose boxes have not been delivered."""
+    """Return an epoch whose boxes have not been delivered."""
     attacker = Attacker()
     lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
     for rank in lair.everyone:
@@ -40,21 +40,21 @@ def agreed() -> Lair:
 
 
 def sealed_by_attacker(lair: Lair, seed: bytes, sender: int, receiver: int) -> bytes:
-    """Base mode does not say who sealed: anyone can, to anyone's advertised key."""
+    """Return a forged box: base mode lets anyone seal to an advertised key."""
     members = lair.epoch.members
     info = frame(Label.SEAL, lair.epoch.epoch_id, members[sender], members[receiver])
     return seal(seed, lair.adverts.adverts[receiver].kem_key, info)
 
 
 def instead(lair: Lair, receiver: int, box: Box) -> None:
-    """Deliver a box in the place of the one that its alleged sender made."""
+    """Deliver a box instead of the one that its alleged sender made."""
     delivery = lair.delivery(receiver)
     boxes = tuple(box if real.sender == box.sender else real for real in delivery.boxes)
     lair.deliver(receiver, replace(delivery, boxes=boxes))
 
 
 def test_a_box_sealed_in_another_members_name_is_refused(agreed):
-    """With a seed that the attacker chose, it would know the mask between victim and member 3."""
+    """With a seed of its choice the attacker would know the mask of the victim and member 3."""
     sealed = sealed_by_attacker(agreed, bytes(32), 3, 0)
     puppet = Identity.generate()
     colluder = agreed.members[4].identity
@@ -73,7 +73,7 @@ def test_a_delivery_has_one_box_from_every_other_member(agreed):
     for wrong in (boxes[:3], (*boxes, boxes[0]), (boxes[0], *boxes[:3]), boxes[::-1], ()):
         with pytest.raises(MissingBox):
             agreed.deliver(0, replace(delivery, boxes=wrong))
-    # Nothing has happened: the right boxes still open.
+    # Nothing has changed: the right boxes can still be opened.
     agreed.deliver(0)
 
 
@@ -94,7 +94,7 @@ def test_a_colluders_box_that_does_not_open_is_its_own_fault(agreed):
 
 
 def pair_seeds(*, other_halves_of: int | None) -> dict[int, bytes]:
-    """Open the same epoch, where one member draws other halves; give what 0 shares with others."""
+    """Return rank 0's pair secrets in the same epoch, where one member draws other seeds."""
     attacker = Attacker()
     lair = attacker.lair(attacker.adverts(attacker.opening(), attacker.hospitals))
     for rank, hospital in lair.members.items():
@@ -148,7 +148,7 @@ def test_a_share_that_was_tampered_with_is_not_returned():
 
 
 def test_fewer_shares_than_the_threshold_say_nothing():
-    """Two colluders of seven, and one honest member that answered before the victim did."""
+    """Two of seven collude, and one honest member answered before the victim did."""
     lair = Attacker(7, colluders=2, least=4, private=True).open()
     task = lair.task()
     lair.uploads(task)
@@ -167,7 +167,7 @@ def test_fewer_shares_than_the_threshold_say_nothing():
 
 
 def conversation(lair: Lair) -> list[tuple[Message, Callable[[Any], Step[Any]]]]:
-    """Messages to a client in the middle of a sum, with what takes them."""
+    """Return messages to a client in the middle of a sum, with the methods that take them."""
     task = lair.task()
     lair.uploads(task)
     proposal = lair.proposal(task)

@@ -1,6 +1,6 @@
-"""A9b: a certified sum counts as released, whatever the coordinator says became of it.
+"""A9b: a certified sum counts as released, whatever the coordinator says about it.
 
-Five members, one of whom (4) may collude: a quorum is four.
+Five members, of which one (4) may collude: a quorum is four.
 """
 
 from dataclasses import replace
@@ -38,21 +38,21 @@ def lair() -> Lair:
 
 
 def abandoned_by_colluders(lair: Lair, ranks, slot: int = 0) -> AbandonProof:
-    """Colluders sign that a slot was given up, whatever else they have signed."""
+    """Return colluders' signatures on an abandonment, whatever else they have signed."""
     parts = abandon_parts(lair.epoch, slot)
     signatures = (lair.members[r].identity.sign(Label.ABANDON, *parts) for r in ranks)
     return AbandonProof(lair.epoch.epoch_id, slot, tuple(ranks), tuple(signatures))
 
 
 def test_a_certified_sum_is_not_abandoned(lair):
-    """The attacker unmasks it in secret, says that it failed, and asks for a repeat."""
+    """The attacker unmasks the sum in secret, says that it failed, and requests a repeat."""
     task = lair.task()
     lair.uploads(task)
     certificate = lair.certificate(lair.proposal(task))
     for rank in certificate.signers:
         with pytest.raises(AlreadySigned):
             lair.abandon(rank)
-    # The one who did not sign, and the colluder, are no quorum.
+    # The member who did not sign and the colluder are not a quorum.
     honest = lair.abandon(4)
     proof = AbandonProof(lair.epoch.epoch_id, 0, (4,), (honest.signature,))
     for rank in lair.everyone:
@@ -89,7 +89,7 @@ def test_the_repeat_without_one_member_is_refused(lair):
 
 
 def test_too_few_for_either_statement_count_as_released(lair):
-    """Nobody can close the slot; the epoch ends, and the source stays bound."""
+    """Nobody can close the slot; the epoch ends, and the data source stays bound."""
     lair.uploads(lair.task())
     lair.certify(lair.proposal(lair.task()), 0)
     lair.abandon(1)
@@ -110,7 +110,7 @@ def test_an_abandoned_sum_is_repeated_for_free_and_stays_masked(lair):
     assert is_noise(lair.unmask(first, [0]))
 
 
-# -- proofs that are none
+# -- invalid proofs
 
 
 def test_the_next_slot_needs_a_proof(lair):
@@ -163,7 +163,7 @@ def test_a_certificate_over_members_that_the_epoch_lacks_closes_nothing(lair):
 
 
 def test_abandonment_and_certificate_exclude_each_other_at_every_client(lair):
-    """More collude than tolerated, so that both proofs exist: a client believes the first only."""
+    """More collude than tolerated, so that both proofs exist: a client accepts only the first."""
     task = lair.task()
     lair.uploads(task)
     proposal = lair.proposal(task)
@@ -186,11 +186,11 @@ def test_abandonment_and_certificate_exclude_each_other_at_every_client(lair):
         lair.members[1].client.close(proof)
 
 
-# -- slots out of turn
+# -- slots out of order
 
 
 def test_a_slot_far_ahead_is_not_abandoned_while_an_earlier_one_is_open(lair):
-    """H4: a proof that slot 6 was abandoned would let slot 7 begin, with slot 0 still open."""
+    """A proof that slot 6 was abandoned would let slot 7 begin, with slot 0 still open."""
     lair.uploads(lair.task())
     for rank in lair.everyone:
         with pytest.raises(SlotNotClosed):
@@ -214,7 +214,7 @@ def test_a_slot_that_was_given_up_is_not_answered(lair):
 
 
 def test_a_closed_slot_is_not_answered_by_those_who_missed_it(lair):
-    """Hospital 4 neither uploaded nor signed; the others abandoned without it."""
+    """Hospital 4 neither uploaded nor signed; the others abandoned the slot without it."""
     proof = lair.abandonment((0, 1, 2, 3))
     with pytest.raises(SlotAbandoned):
         lair.upload(lair.task(), 4)
@@ -222,7 +222,7 @@ def test_a_closed_slot_is_not_answered_by_those_who_missed_it(lair):
 
 
 def test_a_slot_that_others_certified_counts_as_released_for_who_is_told_late(lair):
-    """The certificate arrives only as the proof in the next task: no repeat without someone."""
+    """The certificate arrives only as the proof in the next task: no repeat with fewer members."""
     task = lair.task()
     lair.uploads(task)
     certificate = lair.certificate(lair.proposal(task), signers=(1, 2, 3, 4))

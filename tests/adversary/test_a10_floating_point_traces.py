@@ -1,9 +1,9 @@
-"""A10: what floating-point numbers cannot be gives away what was added to the noise.
+"""A10: the values that floating-point numbers cannot take reveal what the noise was added to.
 
-The attack (Mironov 2012; Jin et al. 2022): of 1 + noise and of noise alone, as floats, each takes
-values that the other cannot take. It is carried out on noise that is added to floats, and on sums
-as hospitals make them: clipped, rounded, then integer noise, then masks, the sensitivity measured
-on the integers.
+The attack ([Mironov12], [Jin22]): as floats, 1 + noise and noise alone each take values that the
+other cannot take. It is carried out on noise that is added to floats, and on sums as hospitals make
+them: clipped and rounded, then with integer noise, then masked, with the sensitivity measured on
+the integers.
 """
 
 import math
@@ -44,7 +44,7 @@ def claim(encoding: Encoding) -> float:
 
 
 def finer_than_the_sum(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """1 where an output near zero has bits that 1 + noise rounds away: it was noise alone."""
+    """Return 1 for outputs near zero with bits that 1 + noise would round away: noise alone."""
     near = np.abs(outputs) < 0.25
     return np.where(near & (outputs % STEP != 0), 1.0, 0.0)
 
@@ -79,7 +79,7 @@ def test_totals_are_multiples_of_the_same_step_whatever_was_summed() -> None:
     for outputs in (without, with_unit):
         assert not np.any(outputs % step)
         assert not np.any(finer_than_the_sum(outputs))
-        # And all multiples occur: odd ones and even ones, about equally often.
+        # And all multiples occur: odd and even ones, about equally often.
         assert abs(np.mean(outputs / step % 2) - 0.5) < 0.1
 
 
@@ -106,7 +106,7 @@ def test_the_last_bits_of_a_sum_tell_nothing() -> None:
 
 
 def test_values_are_rounded_before_noise_is_added() -> None:
-    """What is sent is integers plus integers: noise does not see what rounding left out."""
+    """Integers plus integers are sent: the noise does not depend on what rounding removed."""
     noise = draw(ENCODING).once()
     (bits,) = ENCODING.fractional_bits
     for rows in (3.0, 3.0 + 0.4 * 2.0**-bits, 3.0 - 0.4 * 2.0**-bits):
@@ -122,7 +122,7 @@ def test_noise_that_is_a_float_never_meets_the_data() -> None:
 
 
 def test_a_sensitivity_that_forgets_rounding_is_found_out_and_ours_is_not() -> None:
-    """One patient moves every element across a tie: far on the integers, hardly in real numbers."""
+    """One patient moves every element across a tie: far in integers, hardly in real numbers."""
     block = Block("x", (400,), 1.0, 1.0, sensitivity=2e-7)
     bits = 16
     step = 2.0**-bits
@@ -152,7 +152,7 @@ def test_a_sensitivity_that_forgets_rounding_is_found_out_and_ours_is_not() -> N
 
 
 def test_float_sums_over_many_rows_stay_within_what_the_sensitivity_allows_them() -> None:
-    """Another row can change how a sum is blocked, and so its last bits everywhere."""
+    """One more row can change how a sum is divided into blocks, and so its last bits everywhere."""
     rows = 100_000
     values = np.random.default_rng(6).uniform(-1, 1, rows)
     exact = math.fsum(values)

@@ -1,7 +1,7 @@
-"""A11: how long noise takes to draw says what was drawn, so it is drawn before the data is touched.
+"""A11: the time to draw noise depends on the values drawn, so it is drawn before the data is read.
 
-The exact sampler rejects and tries again: its duration depends on what it draws. What depends on
-the data must come after; and it must be one draw for the whole vector, not one where the data asks.
+The exact sampler rejects and tries again, so its duration depends on what it draws. Whatever
+depends on the data must come after the draw, and the size of the draw must not depend on the data.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ ENCODING = Encoding.noisy(LAYOUT, multiplier=4.0, honest=3, max_clients=5)
 
 
 class Watched(Mapping[str, NDArray[np.float64]]):
-    """A contribution that notes when it is first looked at."""
+    """A contribution that records when it is first read."""
 
     def __init__(self, events: list[str]) -> None:
         self._events = events
@@ -53,7 +53,7 @@ def test_all_noise_is_drawn_before_the_first_look_at_the_data() -> None:
 
     noise = draw(ENCODING, source=source)
     ENCODING.encode(Watched(events), noise=noise.once())
-    # One draw a block, of a size that the layout fixes; nothing is drawn once data was seen.
+    # One draw per block, with a size fixed by the layout; nothing is drawn after data was read.
     assert events[:2] == ["noise", "noise"]
     assert set(events[2:]) == {"data"}
 
@@ -71,7 +71,7 @@ def test_data_without_noise_is_not_even_looked_at() -> None:
 
 
 def test_what_is_drawn_is_fixed_by_the_layout_alone() -> None:
-    """So how much work drawing is, is known to everyone beforehand."""
+    """So everyone knows in advance how many integers are drawn."""
     asked: list[tuple[int, int]] = []
 
     def source(deviation: int, count: int) -> NDArray[np.int64]:

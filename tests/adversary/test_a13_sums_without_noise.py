@@ -1,6 +1,6 @@
-"""A13: a sum alone is no privacy: whoever knows all other rows reads the last one from it.
+"""A13: a sum alone is not private: an attacker who knows all other rows learns the last one.
 
-So a session says whether it has noise, and neither kind is allowed by default.
+So a session declares whether it has noise, and a site allows neither kind by default.
 """
 
 from datetime import date
@@ -22,13 +22,13 @@ from tests.client_sdk.private import PROGRAM
 LAYOUT = Layout((Block("sums", (20,), bound=1e4, resolution=1e-6, sensitivity=1.0),))
 HOSPITALS = 5
 TRIALS = 200
-"""A guess is right with probability 0.541: 160 of 200 are by chance once in 5e13 runs."""
+"""A guess is right with probability 0.541: 160 of 200 happen by chance once in 5e13 runs."""
 
 
 def guesses(encoding: Encoding) -> float:
-    """How often a coordinator that knows all other rows says rightly whether one patient is in.
+    """Return how often a coordinator that knows all other rows is right about one patient.
 
-    The patient's row moves the sum by 1 in a direction that the attacker knows.
+    The patient's row changes the sum by 1 in a direction that the attacker knows.
     """
     random = np.random.default_rng(4)
     patient = np.full(20, 20**-0.5)

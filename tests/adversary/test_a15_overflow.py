@@ -17,7 +17,7 @@ LAYOUT = Layout((Block("rows", (LENGTH,), bound=1e6, resolution=1.0),))
 
 
 def test_an_encoding_for_fewer_clients_than_are_active_is_refused():
-    """Its arithmetic is right for four, and the sum is over five."""
+    """The encoding is valid for four clients, but the sum is over five."""
     lair = Attacker().open()
     for clients, fits in ((4, False), (5, True)):
         encoding = Encoding.finest(LAYOUT, max_clients=clients).to_bytes()

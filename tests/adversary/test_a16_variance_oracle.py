@@ -1,10 +1,10 @@
-"""A16: a model that knows a place well has seen it: its variance says who trained it.
+"""A16: a model's variance is lower at its training rows, and so reveals who trained it.
 
-The attacker has nothing but answers of a served model: a mean and a variance for any patient it
-asks about. Of 100 training rows the latent variance at each is pulled down by that very row. With
-differential privacy the model is a function of noisy sums, so whatever is asked of it is covered.
-(At ε = 1 so few rows teach it next to nothing: its variances differ in the fourth digit. What they
-still say of members is in their order, which is all that the score looks at.)
+The attacker only has the answers of a served model: a mean and a variance for any patient. With 100
+training rows, the latent variance at each is reduced by that row itself. With differential privacy
+the model is a function of noisy sums, so all of its answers are protected. (At ε = 1 the model
+learns almost nothing from so few rows: its variances differ in the fourth digit. What they still
+reveal about members is in their order, and the score depends only on the order.)
 """
 
 import numpy as np
@@ -22,7 +22,7 @@ STRANGERS = 1000
 
 
 def ranked(own: Program, *, models: int) -> float:
-    """Return the AUC of members against strangers by variance, the mean over some models."""
+    """Return the AUC of members against strangers by variance, averaged over some models."""
     random = np.random.default_rng(16)
     found = []
     for _ in range(models):
@@ -38,6 +38,6 @@ def test_without_noise_the_variance_names_the_members() -> None:
 
 
 def test_at_epsilon_one_the_variance_says_nothing() -> None:
-    """100 members and 1,000 strangers, three times: the AUC's own deviation is 0.017."""
+    """100 members, 1,000 strangers, three times: the AUC's standard deviation is 0.017."""
     found = ranked(program(samples=SAMPLES, sums=1), models=3)
     assert abs(found - 0.5) < TOLD_WITHIN_A_RELEASE - 0.5

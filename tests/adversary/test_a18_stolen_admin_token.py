@@ -1,4 +1,4 @@
-"""A18: whoever has an admin's token starts runs and makes sessions; each site stops at its cap."""
+"""A18: a stolen admin token can start runs and make sessions; each site stops at its own cap."""
 
 from pathlib import Path
 

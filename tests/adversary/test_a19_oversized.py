@@ -1,4 +1,4 @@
-"""A19: lengths are believed only as far as their limits, before anything is read or allocated."""
+"""A19: announced lengths are checked against limits before anything is read or allocated."""
 
 import struct
 

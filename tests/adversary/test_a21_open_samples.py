@@ -1,7 +1,7 @@
-"""A21: samples of one hospital's own model tell who was in its table, and no sum hides them.
+"""A21: samples of one hospital's own model reveal who was in its table, and no sum hides them.
 
-So they leave only where the hospital's own policy has a line for it, only for a sum that a quorum
-has certified, and never where a session promises differential privacy.
+So they are sent only if the hospital's own policy allows it, only for a sum that a quorum has
+certified, and never in a session with differential privacy.
 """
 
 from dataclasses import replace
@@ -39,7 +39,7 @@ PROGRAM = tables.program(replace(SPEC, open=True))
 
 
 def test_whoever_has_the_samples_tells_patients_from_strangers() -> None:
-    """By the likelihood alone, with nothing known of the others: why consent is asked for."""
+    """The likelihood alone suffices, without knowledge of the others: so consent is required."""
     site, strangers = tables.site(40, seed=1), tables.site(400, seed=16, held_out=0.0)
     model = sums.after_all(
         moments, moments.Spec(), tables.program().start(), [site, strangers]
@@ -91,7 +91,7 @@ def test_a_coordinator_that_asks_gets_none_without_the_hospitals_own_line(
 def test_a_run_that_is_said_to_be_done_before_its_sum_was_certified_gets_none(
     hospitals: tuple[SmallCoordinator, list[Hospital]],
 ) -> None:
-    """As where the broadcast was the victim's alone: no quorum would have signed for it."""
+    """For example if only the victim got this broadcast: no quorum would have signed it."""
     coordinator, members = hospitals
     for hospital in members:
         hospital.policy = replace(hospital.policy, open_ensemble=True)
@@ -137,7 +137,7 @@ def test_a_run_that_is_said_to_have_failed_and_is_opened_again_does_not_undo_a_w
         hospital.error = None
 
     def insisting(_: int, call: Call) -> Reply | Lost:
-        """Speaks of the run also to those for whom it is over, and who name none."""
+        """Send the end of the run even to members for whom it is over and who name no run."""
         if coordinator.outcome is not None and urlsplit(call.target).path.endswith("/next"):
             ended = {"kind": "ended", "run": str(run), "message": None}
             return said({**ended, "outcome": coordinator.outcome})
@@ -150,7 +150,7 @@ def test_a_run_that_is_said_to_have_failed_and_is_opened_again_does_not_undo_a_w
 
 
 def test_before_and_after_a_withdrawal_a_caller_has_the_variance_of_one_hospital() -> None:
-    """So whose variances are served is a question to each member, not to their sum of rows."""
+    """So serving variances is decided by each member, not by the total number of rows."""
     _, model, shown = finished()
     x = rows()
 

@@ -1,7 +1,7 @@
-"""Whatever a coordinator asks for, in whatever order: one statement a slot, and nobody alone.
+"""A coordinator that sends random requests gets one statement per slot, and no single vector.
 
-Five members with differential privacy, so that any four or five of them may be certified, and
-member 4 colludes: it signs everything, as often as it is asked.
+Five members with differential privacy, so that any four or five of them may be certified. Member 4
+colludes: it signs everything, as often as requested.
 """
 
 import random
@@ -22,7 +22,7 @@ SETS = [*combinations(EVERYONE, 4), EVERYONE]
 
 
 class Schemer:
-    """Asks at random, keeps every signature, and goes on as soon as any proof lets it."""
+    """Sends random requests, keeps every signature, and continues as soon as a proof allows it."""
 
     def __init__(self, seed: int) -> None:
         self.dice = random.Random(seed)
@@ -38,12 +38,12 @@ class Schemer:
         self.plan()
 
     def plan(self) -> None:
-        """Make up its mind for a slot: one list or two, and whether to have it given up, too."""
+        """Choose a plan for a slot: one list or two, and whether to abandon the slot as well."""
         self.lists = self.dice.sample(SETS, self.dice.choice([1, 1, 2]))
         self.restlessness = self.dice.choice([0.0, 0.0, 0.05, 0.4])
 
     def task(self) -> Task:
-        """Mostly the one task of the present slot, and sometimes another."""
+        """Return usually the one task of the current slot, and sometimes another."""
         name = "crafted" if self.dice.random() < 0.02 else "moments"
         fresh = self.lair.task(self.slot, statistic=name, proof=self.proof)
         return self.tasks.setdefault((self.slot, name), fresh)
@@ -95,14 +95,17 @@ class Schemer:
             self.plan()
 
     def scheme(self, steps: int) -> None:
-        """Ask for anything, of anyone; a refusal is a declared error."""
+        """Send any request to any member; a refusal is a declared error."""
         for _ in range(steps):
             asks = [self.upload] * 3 + [self.certify] * 3 + [self.reveal] * 3
             asks += [self.repair] * 2 + [self.crash, self.go_on]
             ask = self.abandon if self.dice.random() < self.restlessness else self.dice.choice(asks)
             try:
                 ask(self.dice.choice(HONEST))
-            except (PrivacyError, KeyError):  # KeyError: nothing uploaded yet that it could repair
+            except (
+                PrivacyError,
+                KeyError,
+            ):  # KeyError: nothing is uploaded yet that could be repaired
                 self.refused += 1
 
 

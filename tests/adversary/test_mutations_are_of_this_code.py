@@ -1,4 +1,4 @@
-"""The list of mutations names checks that are there: one that moved away would be tried no more."""
+"""Every listed mutation names a check that exists: otherwise it would silently not be tried."""
 
 import ast
 

@@ -1,4 +1,4 @@
-"""Key material appears in no repr, no error and no journal, and nothing of it can be pickled."""
+"""Key material appears in no repr, error or journal, and cannot be pickled."""
 
 import pickle
 import traceback
@@ -22,7 +22,7 @@ def lair() -> Lair:
 
 
 def secrets_of(lair: Lair, rank: int) -> list[bytes]:
-    """Give every 32 bytes in a vault that nobody else may see."""
+    """Return a member's secrets: private key, self key, pair seeds and channel keys."""
     found = [lair.members[rank].identity.to_bytes(), lair.stolen_self_key(rank)]
     lair.corrupt(rank)
     for pair in lair.corrupted[rank].values():

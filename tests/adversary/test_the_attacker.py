@@ -1,4 +1,4 @@
-"""The attacker can unmask what the protocol gives it: so that its failures elsewhere mean much."""
+"""The attacker can unmask what the protocol releases, so its failures elsewhere are meaningful."""
 
 import numpy as np
 import pytest

@@ -1,8 +1,8 @@
-"""The audit finds no more than is claimed of what is right, and finds out what is broken.
+"""The audit confirms correct mechanisms, and detects broken ones.
 
-Noise is drawn by the simulations' source, of which privacy.accounting.distributed says that its
-probabilities are within 2^-55 of the exact ones at this scale: no number of games here could tell
-them apart. One test plays with the exact one.
+Noise is drawn by the source for simulations. According to privacy.accounting.distributed, its
+probabilities are within 2^-55 of the exact ones at this scale: the number of games here cannot tell
+them apart. One test uses the exact source.
 """
 
 import math
@@ -44,7 +44,7 @@ def layout(unit_rows: int) -> Layout:
 
 
 def unit() -> Values:
-    """A patient who does the worst in every block at once: all rows alike, at the bounds."""
+    """Return the worst patient for every block at once: all rows are equal, at the bounds."""
     return {
         "scatter": UNIT_ROWS * np.outer([0.6, 0.8, 0.0], [0.6, 0.8, 0.0]),
         "cross": UNIT_ROWS * CLIP * np.array([0.6, 0.8, 0.0]),
@@ -53,7 +53,7 @@ def unit() -> Values:
 
 
 def table() -> Values:
-    """The other patients."""
+    """Return the other patients."""
     return {"scatter": 40 * np.eye(3), "cross": np.full(3, -25.0), "square": np.array(130.0)}
 
 
@@ -89,7 +89,7 @@ def test_the_mechanism_is_as_private_as_it_claims(epsilon: float) -> None:
     assert claimed(encoding) <= epsilon
     bound = found(encoding)
     assert bound <= epsilon
-    # The guesser is a good one: as near to the claim as so many games allow.
+    # The guesser is a good one: as close to the claim as this number of games allows.
     assert bound > epsilon / 3
 
 
@@ -131,7 +131,7 @@ def test_a_broken_mechanism_that_claims_one_is_found_out(broken: Encoding) -> No
 
 
 def test_noise_that_is_used_twice_is_found_out() -> None:
-    """A patient comes, or not, between two sums; the guesser looks at their difference."""
+    """A patient comes, or does not, between two sums; the guesser uses their difference."""
     encoding = Encoding.noisy(layout(UNIT_ROWS), multiplier=6.0, honest=1, max_clients=5)
     release = Release.of(encoding, honest=1, statistic="linear", part="training", sums=2)
     claim = cost([release], delta=DELTA).epsilon
@@ -149,7 +149,7 @@ def test_noise_that_is_used_twice_is_found_out() -> None:
 
 
 def test_the_bound_is_right_for_a_mechanism_whose_epsilon_is_known() -> None:
-    """Two normal numbers, fifty audits: none says more than the truth."""
+    """Fifty audits of two normal distributions: none exceeds the true ε."""
     mu = 1.0
     truth = gaussian.epsilon(mu, DELTA)
     rng = np.random.default_rng(2)
@@ -168,7 +168,7 @@ def test_the_bound_is_right_for_a_mechanism_whose_epsilon_is_known() -> None:
 
 
 def test_the_limits_are_those_of_clopper_and_pearson() -> None:
-    """No false alarm in 1000 games: α ≤ 1 − 0.0005^(1/1000); half of the others missed."""
+    """No false alarm in 1000 games gives α ≤ 1 − 0.0005^(1/1000); half of the units are missed."""
     alpha = 1 - 0.0005 ** (1 / 1000)
     beta = stats.beta.ppf(0.9995, 501, 500)
     bound = lower_bound(0, 500, 1000, delta=DELTA, confidence=0.999)

@@ -1,4 +1,4 @@
-"""Sums of encoded vectors are the sums of the numbers, to the declared rounding and no more."""
+"""Sums of encoded vectors are the sums of the numbers, up to the declared rounding."""
 
 import math
 from dataclasses import replace
@@ -43,7 +43,7 @@ def signed(vector: NDArray[np.uint64]) -> list[int]:
 
 
 def contribution(generator: np.random.Generator, *, spread: float = 1.0) -> dict[str, Any]:
-    """Values of all magnitudes within their bounds, some of them exactly at the bound."""
+    """Return values of all magnitudes within their bounds, some of them exactly at the bound."""
     values = {}
     for block in LAYOUT.blocks:
         size = generator.uniform(-1, 1, block.shape) * 2.0 ** generator.uniform(
@@ -147,7 +147,7 @@ def test_the_packed_norm_is_the_frobenius_norm() -> None:
 
 
 def test_long_blocks_are_encoded_like_short_ones() -> None:
-    """Chunks meet without a seam, in flat blocks and in triangles."""
+    """Chunk boundaries make no difference, in flat blocks and in triangles."""
     generator = np.random.default_rng(7)
     flat = generator.uniform(-1, 1, 100_003)
     matrix = generator.uniform(-1, 1, (300, 300))

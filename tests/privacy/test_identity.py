@@ -1,4 +1,4 @@
-"""Who is who: keys that nobody else can use, fingerprints, rosters and pins."""
+"""Identities: keys that nobody else can use, fingerprints, rosters and pins."""
 
 import random
 

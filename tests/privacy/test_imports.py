@@ -1,4 +1,4 @@
-"""A site without differential privacy pays nothing for it: no library of its own is loaded."""
+"""Importing `privacy` does not load the libraries that only differential privacy needs."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Layouts say what may leave a client; a total comes out of the secure sum and nowhere else."""
+"""Layouts declare what may leave a client; a total is only made by the secure sum."""
 
 import copy
 import pickle

@@ -76,7 +76,7 @@ def test_parts_of_one_dealing_spend_side_by_side_and_another_dealing_does_not() 
 
 @pytest.mark.full
 def test_sampled_sums_are_charged_until_the_budget_ends() -> None:
-    """Cheap proofs first; the tightest one decides where the budget is nearly spent."""
+    """Fast proofs come first; the tightest one decides if the budget is nearly spent."""
     ledger = Ledger(BUDGET)
     for slot in range(40):
         ledger = ledger.charge(entry(slot, release(2.0, rate=0.01)))

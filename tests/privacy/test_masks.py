@@ -1,4 +1,4 @@
-"""Masks are AES-256-CTR keystreams modulo 2^64, whatever the length, the order, the threads."""
+"""Masks are AES-256-CTR keystreams modulo 2^64, for any length, order and number of threads."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ LENGTHS = st.one_of(
 
 
 def keystream(key: bytes, length: int) -> list[int]:
-    """The generator as protocol.md words it, in one piece and with Python integers."""
+    """Return the keystream as docs/protocol.md defines it, as a whole, as Python integers."""
     data = (
         Cipher(algorithms.AES256(key), modes.CTR((2).to_bytes(16, "big")))
         .encryptor()
@@ -56,7 +56,7 @@ def test_the_keystream_runs_on_across_blocks(length: int) -> None:
 
 
 def test_the_generator_is_aes_256_in_counter_mode() -> None:
-    """The zero key and nonce: case 14 of McGrew and Viega's test vectors for GCM."""
+    """The zero key and nonce: case 14 of the test vectors of [McGrewViega]."""
     masked = np.zeros(2, "<u8")
     apply_masks(masked, add=[bytes(32)])
     assert masked.tobytes().hex() == "cea7403d4d606b6e074ec5d3baf39d18"

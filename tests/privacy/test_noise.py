@@ -1,7 +1,7 @@
 """A member's share is an exact discrete Gaussian, drawn once for one upload.
 
-What is drawn comes from the operating system's entropy, so these tests are not seeded; a right
-sampler fails one of them once in ten million runs.
+Draws come from the operating system's entropy, so these tests are not seeded; a correct sampler
+fails one of them once in ten million runs.
 """
 
 import copy
@@ -31,13 +31,13 @@ CHANCE = 1e-7
 
 
 def discrete_gaussian(variance: float, reach: int) -> NDArray[np.float64]:
-    """The probabilities of -reach … reach."""
+    """Return the probabilities of -reach … reach."""
     weights = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * variance))
     return weights / weights.sum()
 
 
 def fit(drawn: NDArray[np.int64], probabilities: NDArray[np.float64]) -> float:
-    """The chance of a fit this bad or worse; what is beyond -reach … reach counts as one bin."""
+    """Return the probability of a fit this bad or worse; values beyond ±reach are one bin."""
     reach = len(probabilities) // 2
     inside = drawn[np.abs(drawn) <= reach]
     counts = np.bincount(inside + reach, minlength=len(probabilities))
@@ -55,7 +55,7 @@ def test_small_noise_has_exactly_the_probabilities_of_the_discrete_gaussian(devi
 
 
 def test_a_rounded_normal_number_is_told_from_a_discrete_gaussian() -> None:
-    """The test above can fail: rounding adds a twelfth to the variance."""
+    """The test above can fail: rounding adds 1/12 to the variance."""
     rounded = approximate(np.random.default_rng(5))(1, 20_000)
     assert fit(rounded, discrete_gaussian(1.0, 40)) < CHANCE**2
 
@@ -70,7 +70,7 @@ def test_noise_at_working_scale_is_gaussian_down_to_its_last_bits(deviation: int
 
 
 def test_shares_add_up_to_the_noise_that_is_accounted_for() -> None:
-    """Seven small shares against one discrete Gaussian of seven times the variance."""
+    """Compare seven small shares with one discrete Gaussian of seven times the variance."""
     honest, deviation = 7, 2
     shares = exact(deviation, honest * 8000).reshape(honest, -1)
     expected = discrete_gaussian(honest * deviation**2, 400)

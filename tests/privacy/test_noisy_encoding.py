@@ -1,4 +1,4 @@
-"""With noise: what one unit can move is bounded on the integers, and nothing overflows."""
+"""With noise: what one unit can change is bounded on the integers, and nothing overflows."""
 
 import math
 from dataclasses import replace
@@ -35,7 +35,7 @@ CLIP = 3.0
 
 
 def statistics_layout(features: int, unit_rows: int, targets: int = 1) -> Layout:
-    """(S, b, yᵀy, n) of rows with ‖φ‖ ≤ 1 and |y| ≤ CLIP, at most `unit_rows` of one unit."""
+    """Return the layout of (S, b, yᵀy, n): ‖φ‖ ≤ 1, |y| ≤ CLIP, at most `unit_rows` per unit."""
     k = float(unit_rows)
     wide = math.sqrt(targets) * CLIP
     return Layout(
@@ -49,7 +49,7 @@ def statistics_layout(features: int, unit_rows: int, targets: int = 1) -> Layout
 
 
 def statistics(features: NDArray[np.float64], targets: NDArray[np.float64], chunk: int) -> Values:
-    """Sum in chunks, in float64, as a client does."""
+    """Return the sums, computed in chunks in float64, as a client does."""
     m, t = features.shape[1], targets.shape[1]
     scatter, cross, squares = np.zeros((m, m)), np.zeros((m, t)), np.zeros(t)
     for first in range(0, len(features), chunk):
@@ -66,12 +66,12 @@ def statistics(features: NDArray[np.float64], targets: NDArray[np.float64], chun
 
 
 def integers(encoding: Encoding, values: Values) -> NDArray[np.int64]:
-    """What a site's vector is before its noise."""
+    """Return a site's vector before noise is added."""
     return encoding.encode(values, noise=np.zeros(encoding.layout.length, "<i8")).view("<i8")
 
 
 def moved(encoding: Encoding, one: Values, other: Values) -> list[float]:
-    """How far apart two contributions are in each block, in integers."""
+    """Return the distance of two contributions in each block, in integers."""
     change = (integers(encoding, one) - integers(encoding, other)).astype(np.float64)
     norms, start = [], 0
     for block in encoding.layout.blocks:
@@ -100,7 +100,7 @@ def sensitivities(encoding: Encoding) -> list[float]:
 def test_a_unit_moves_no_more_than_the_integer_sensitivity(
     seed: int, rows: int, unit_rows: int, targets: int, multiplier: float, worst: bool, chunk: int
 ) -> None:
-    """Random rows, one unit anywhere among them; both tables are summed in chunks of their own."""
+    """Random rows with one unit among them; each of the two tables is summed in its own chunks."""
     rng = np.random.default_rng(seed)
     layout = statistics_layout(6, unit_rows, targets)
     encoding = Encoding.noisy(layout, multiplier=multiplier, honest=3, max_clients=10)
@@ -123,7 +123,7 @@ def test_a_unit_moves_no_more_than_the_integer_sensitivity(
 
 
 def test_a_unit_that_does_its_worst_comes_close_to_the_sensitivity() -> None:
-    """So the bound is not merely large."""
+    """So the bound is tight, not only valid."""
     encoding = Encoding.noisy(statistics_layout(6, 4), multiplier=4.0, honest=3, max_clients=10)
     row = np.array([[1.0, 0, 0, 0, 0, 0]])
     unit = statistics(np.repeat(row, 4, 0), np.full((4, 1), CLIP), 1000)
@@ -133,7 +133,7 @@ def test_a_unit_that_does_its_worst_comes_close_to_the_sensitivity() -> None:
 
 
 def test_rounding_alone_moves_every_element_and_is_covered() -> None:
-    """A change of nearly nothing moves d integers by one each: 2^f·Δ alone does not bound it."""
+    """A tiny change moves each of d integers by one: 2^f·Δ alone does not bound it."""
     size = 900
     block = Block("x", (size,), 1.0, 1.0, sensitivity=1e-9)
     encoding = replace(
@@ -171,7 +171,7 @@ def test_a_sum_has_the_multiplier_it_was_asked_for_divided_by_weight(
 
 
 def test_rounding_and_summing_cost_next_to_no_noise() -> None:
-    """At the defaults' 100,000 rows the integers need a ten-thousandth more than real numbers."""
+    """At the default of 100,000 rows, integers need 0.01 % more noise than real numbers."""
     block = Block("scatter", (100, 100), 1e5, 1.0, 1.0, symmetric=True)
     encoding = Encoding.noisy(Layout((block,)), multiplier=3.73, honest=7, max_clients=10)
     (bits,) = encoding.fractional_bits
@@ -234,7 +234,7 @@ def test_a_block_of_unknown_sensitivity_cannot_be_private() -> None:
 
 
 def test_noise_is_finer_than_any_resolution_that_it_hides() -> None:
-    """A demand for steps of 2^-50 is for sums without noise."""
+    """A resolution of 2^-50 matters only for sums without noise."""
     block = Block("b", (), 1e4, 2.0**-50, sensitivity=1.0)
     Encoding.noisy(Layout((block,)), multiplier=4.0, honest=3, max_clients=5)
     with pytest.raises(ResolutionTooFine):
@@ -308,7 +308,7 @@ def test_a_total_may_be_beyond_its_bound_by_its_noise_and_no_more() -> None:
 
 
 def test_sums_with_noise_are_exact_in_the_noise() -> None:
-    """What is decoded is the sum of the integers and of the draws: nothing else is added."""
+    """The decoded value is the sum of the integers and of the draws: nothing else is added."""
     encoding = Encoding.noisy(statistics_layout(3, 1), multiplier=4.0, honest=3, max_clients=4)
     rng = np.random.default_rng(3)
     drawn = [draw(encoding, source=approximate(rng)).once() for _ in range(4)]

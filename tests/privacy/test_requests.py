@@ -1,4 +1,4 @@
-"""A signed request is one request: by this key, to this place, with this body, now."""
+"""A signed request is valid only for this key, host, target and body, and only now."""
 
 import hashlib
 import re

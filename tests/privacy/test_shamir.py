@@ -1,4 +1,4 @@
-"""Shares of a key: a threshold of them gives it, fewer say nothing, wrong ones are noticed."""
+"""Shares of a key: a threshold of them gives it, fewer reveal nothing, wrong ones are detected."""
 
 import random
 
@@ -25,7 +25,7 @@ def test_any_threshold_of_shares_gives_the_key(secret, threshold, data):
 
 
 def test_one_share_less_than_the_threshold_fits_every_key_equally():
-    """Lagrange: with one point free, each key has exactly one polynomial through the rest."""
+    """Lagrange: with one share missing, each key has exactly one polynomial through the others."""
     secret, other = b"a" * 32, b"b" * 32
     shares = split(secret, threshold=3, points=[1, 2, 3], random=random.Random(1).randbytes)
     weights = weights_at_zero([1, 2, 3])

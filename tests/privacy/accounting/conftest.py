@@ -1,8 +1,9 @@
-"""dp-accounting, whom we compare ourselves with, brings absl: a log handler that closes its stream.
+"""A workaround for absl, which dp-accounting (used for comparison) imports.
 
-The stream is what sys.stderr is when absl is imported, which under pytest is the file that output
-is captured in; uvicorn's logging closes all handlers, and every later test would fail. The
-interpreter's own stderr absl leaves open.
+absl's log handler writes to the stream that is sys.stderr when absl is imported, which under pytest
+is the file in which output is captured, and closes it when the handler is closed. uvicorn's logging
+closes all handlers, and every later test would fail. absl does not close the interpreter's own
+stderr, so the handler gets that.
 """
 
 import sys

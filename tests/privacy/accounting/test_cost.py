@@ -1,4 +1,4 @@
-"""Releases cost what closed forms say, units of different parts pay apart, and nothing is free."""
+"""Releases cost what closed forms say, units of different parts pay separately, nothing is free."""
 
 import math
 
@@ -93,7 +93,7 @@ def test_the_dearest_part_of_each_dealing_counts() -> None:
 
 
 def test_many_dealings_cost_at_least_their_dearest_parts() -> None:
-    """Beyond a few choices a bill above all of them is used: the same without samples."""
+    """With many choices an upper bound of all bills is used; without samples it is exact."""
     releases = [
         release(z, dealing=bytes([deal]), part=part)
         for deal in range(8)
@@ -121,7 +121,7 @@ def test_the_tightest_valid_proof_is_taken() -> None:
     sampled = release(1.0, sums=300, sampling_rate=0.01)
     assert cost([sampled], delta=DELTA).accountant == "numerical"
     assert epsilon(sampled) < epsilon(release(1.0, sums=300))
-    # A proof that suffices is not improved upon.
+    # Once a proof is good enough, no better one is sought.
     quick = cost([sampled], delta=DELTA, enough=1e3)
     assert quick.accountant in ("gaussian", "concentrated")
     assert quick.epsilon > epsilon(sampled)
@@ -130,7 +130,7 @@ def test_the_tightest_valid_proof_is_taken() -> None:
 def test_coarse_integers_cost_more() -> None:
     fine, coarse = release(4.0), release(4.0, share_deviation=2**10)
     assert epsilon(fine) < epsilon(coarse)
-    # Four integer steps of deviation: concentrated privacy does not mind.
+    # A deviation of only four integer steps makes no difference to concentrated privacy.
     rough = cost([release(4.0, share_deviation=4)], delta=DELTA)
     assert rough.accountant == "concentrated"
     assert rough.epsilon == pytest.approx(epsilon(fine), rel=0.2)

@@ -1,4 +1,4 @@
-"""The gap between integer shares and one Gaussian is what it is said to be at most, worked out."""
+"""The gap between integer shares and one Gaussian, computed exactly, is within the stated bound."""
 
 import math
 
@@ -32,7 +32,7 @@ def discrete(variance: float) -> NDArray[np.float64]:
 
 
 def summed(share_deviation: int, honest: int) -> NDArray[np.float64]:
-    """The probabilities of the sum of shares, by convolution."""
+    """Return the probabilities of the sum of shares, by convolution."""
     total = discrete(share_deviation**2)
     for _ in range(honest - 1):
         total = np.convolve(total, discrete(share_deviation**2), mode="same")
@@ -46,7 +46,7 @@ def rounded(deviation: float) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("honest", [2, 3, 7])
 def test_shares_are_as_near_to_one_discrete_gaussian_as_is_said(honest: int) -> None:
-    """At a deviation of one the ratio is large enough to be seen, of two shares near its bound."""
+    """At a deviation of one the ratio is large enough to measure; for two shares near its bound."""
     one, many = discrete(honest), summed(1, honest)
     reliable = one > 1e-12
     found = float(np.abs(np.log(many[reliable] / one[reliable])).max())
@@ -61,7 +61,7 @@ def test_shares_are_as_near_to_one_discrete_gaussian_as_is_said(honest: int) -> 
 def test_shares_are_as_near_to_a_rounded_gaussian_as_is_said(share: int, honest: int) -> None:
     deviation = math.sqrt(honest) * share
     k = np.arange(-REACH, REACH + 1)
-    # Where a float64 still knows the probability; the bound itself is good for 16 deviations.
+    # Only where a float64 can represent the probability; the bound itself holds to 16 deviations.
     reliable = np.abs(k) <= 6 * deviation
     distance = np.abs(np.log(summed(share, honest)[reliable] / rounded(deviation)[reliable]))
     gap = Gap.of(release(share, honest))
@@ -93,7 +93,7 @@ def test_the_gap_adds_up_over_elements_and_sums_and_vanishes_at_working_scale() 
 
 @pytest.mark.parametrize(("share", "honest", "shift"), [(2, 3, 2), (5, 2, 7), (12, 1, 12)])
 def test_shares_are_as_private_as_is_said(share: int, honest: int, shift: int) -> None:
-    """The hockey-stick divergence of the shares themselves, worked out, against the claim."""
+    """Compare the hockey-stick divergence of the shares, computed exactly, with the claim."""
     many = summed(share, honest)
     one, other = many[shift:], many[:-shift]
     mu = shift / (share * math.sqrt(honest))

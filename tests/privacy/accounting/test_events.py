@@ -1,4 +1,4 @@
-"""A release describes what is drawn, is plain data, and refuses what it cannot mean."""
+"""A release describes what is drawn, is plain data, and refuses invalid values."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def test_a_release_is_described_by_what_will_be_drawn() -> None:
 
 
 def test_fewer_honest_members_than_the_noise_was_made_for_are_not_glossed_over() -> None:
-    """Shares for five honest members, of whom two turn out not to be: z is what three draw."""
+    """Shares are for five honest members, but two are not honest: z follows from three draws."""
     release = Release.of(ENCODING, honest=3, statistic="linear", part="training")
     assert release.multiplier == pytest.approx(4.0 * math.sqrt(3 / 5), rel=1e-3)
 

@@ -70,7 +70,7 @@ def test_dp_accounting_agrees_on_the_noise_that_a_budget_needs() -> None:
         target_delta=1e-5,
     )
     assert ours == pytest.approx(theirs, rel=1e-3)
-    assert ours == pytest.approx(3.730632, abs=2e-6)  # Balle and Wang's calibration
+    assert ours == pytest.approx(3.730632, abs=2e-6)  # the calibration of [BalleWang18]
 
 
 @pytest.mark.parametrize("rho", [1e-3, 0.05, 0.5, 4.0])
@@ -84,7 +84,7 @@ def test_concentrated_privacy_converts_as_dp_accounting_does(rho: float, delta: 
     assert least <= ours * (1 + 1e-6)
     if rho <= 0.5 and delta <= 1e-5:
         assert ours <= least * 1.001
-    # What it proves is true: never less than the exact ε.
+    # What it proves is valid: never less than the exact ε.
     assert ours >= gaussian.epsilon(math.sqrt(2 * rho), delta)
 
 

@@ -69,7 +69,7 @@ def test_a_plan_costs_its_budget_and_no_more(
 
 
 def test_the_encodings_of_a_plan_cost_what_was_planned() -> None:
-    """From the budget to the integers that are drawn, and back to ε."""
+    """Go from the budget to the integers that are drawn, and back to ε."""
     layout = Layout(
         (
             Block("scatter", (100, 100), 1e5, 1.0, 1.0, symmetric=True, weight=4.0),
@@ -99,7 +99,7 @@ def test_a_stage_over_all_rows_is_taken_from_every_part() -> None:
     stages = [Stage(part="", share=1.0), Stage(part="a", share=3.0), Stage(part="b", share=1.0)]
     every, a, b = multipliers(stages, epsilon=1.0, delta=DELTA)
     assert every**2 / a**2 == pytest.approx(3.0, rel=1e-3)
-    assert a == b  # what is left of each part, whatever the other's shares
+    assert a == b  # what is left in each part, whatever the shares in the other
 
 
 def test_sums_over_samples_are_planned_too() -> None:

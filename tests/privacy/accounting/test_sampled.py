@@ -53,7 +53,7 @@ def test_without_a_sample_they_are_the_gaussian() -> None:
 
 @pytest.mark.parametrize(("z", "q"), [(0.7, 0.1), (2.0, 0.5), (1.0, 0.999)])
 def test_adding_a_unit_loses_what_its_distribution_says(z: float, q: float) -> None:
-    """The loss log Q/P at draws from Q, against the class that Opacus lacks."""
+    """Compare the loss log Q/P at draws from Q with `_Adding`, the class that Opacus lacks."""
     x = np.random.default_rng(4).normal(0.0, z, 200_000)
     losses = -np.log(1 - q + q * np.exp((2 * x - 1) / (2 * z**2)))
     for t in np.quantile(losses, [0.01, 0.2, 0.5, 0.9, 0.999]):

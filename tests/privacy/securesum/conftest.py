@@ -1,4 +1,4 @@
-"""Sessions to test with: sums with unique markers, so that double counting shows."""
+"""Sessions for tests, with unique markers in the vectors that make double counting visible."""
 
 import random
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from privacy.securesum.terms import Terms
 
 @pytest.fixture
 def strict() -> Callable[..., Simulation]:
-    """Make a session without differential privacy: the steady-cohort rule binds."""
+    """Return a maker of sessions without differential privacy: the steady-cohort rule applies."""
 
     def make(n: int = 5, *, colluders: int = 1, least: int | None = None, seed: int = 0):
         least = max(3, colluders + 2) if least is None else least
@@ -24,7 +24,7 @@ def strict() -> Callable[..., Simulation]:
 
 @pytest.fixture
 def private() -> Callable[..., Simulation]:
-    """Make a session with differential privacy: any survivors above the minimum will do."""
+    """Return a maker of sessions with differential privacy: any survivors above the minimum."""
 
     def make(n: int = 5, *, colluders: int = 1, least: int | None = None, seed: int = 0):
         least = max(3, colluders + 2) if least is None else least
@@ -35,13 +35,13 @@ def private() -> Callable[..., Simulation]:
 
 
 class Markers:
-    """Vectors in which each site has a place of its own, and never the same number twice."""
+    """Vectors in which each site has its own element, and no number occurs twice."""
 
     def __init__(self) -> None:
         self._next = 1
 
     def vectors(self, n: int) -> list[np.ndarray]:
-        """Make one vector per site."""
+        """Return one vector per site."""
         made = []
         for site in range(n):
             vector = np.zeros(n + 1, dtype=np.uint64)
@@ -52,7 +52,7 @@ class Markers:
 
     @staticmethod
     def check(outcome: Outcome, vectors: list[np.ndarray]) -> None:
-        """Make sure that a total counts each survivor once, and nobody else."""
+        """Assert that a total counts each survivor once, and nobody else."""
         expected = sum((vectors[site] for site in outcome.survivors), np.zeros_like(vectors[0]))
         assert outcome.total is not None
         np.testing.assert_array_equal(outcome.total, expected)

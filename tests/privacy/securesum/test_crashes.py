@@ -1,4 +1,4 @@
-"""Either end may crash after any message: what was said is said again, byte for byte."""
+"""Client or coordinator may crash after any message: answers are repeated byte for byte."""
 
 import random
 
@@ -41,7 +41,7 @@ def test_a_fault_at_every_message_of_everyone_changes_nothing(private, markers, 
     simulation.open_epoch()
     for _ in range(2):
         everywhere()
-        simulation.faults[5, Point.REVEAL] = Fault.GONE  # so that there is a repair
+        simulation.faults[5, Point.REVEAL] = Fault.GONE  # so that a repair is needed
         vectors = markers.vectors(N)
         outcome = simulation.sum(vectors)
         markers.check(outcome, vectors)
@@ -79,7 +79,7 @@ def test_any_order_of_messages_and_any_faults_give_the_same_sums(private, marker
 
 
 def test_a_restored_client_says_the_same_bytes_again(private, markers):
-    """Every question is asked twice, with a crash in between."""
+    """Every request is made twice, with a crash in between."""
     simulation = private(N, least=3)
     asked = []
     for site in simulation.sites:
@@ -110,7 +110,7 @@ def test_a_restored_client_says_the_same_bytes_again(private, markers):
 
 
 def test_what_was_not_made_durable_was_never_said(private, markers):
-    """A crash before the journal is written: the client may answer anew, nothing had left."""
+    """After a crash before the journal is written the client may answer again: nothing was sent."""
     simulation = private(N, least=3)
     simulation.open_epoch()
     vectors = markers.vectors(N)
@@ -189,7 +189,7 @@ def test_a_client_whose_secrets_are_gone_cannot_go_on_but_can_give_up(private, m
 
 
 def test_a_journal_from_a_backup_has_no_vault_and_is_refused(private, markers):
-    """Otherwise: certify, restore the backup, sign the abandonment of the same slot."""
+    """Otherwise a client could certify, restore the backup, and sign the slot's abandonment."""
     simulation = private(5)
     simulation.open_epoch()
     task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")

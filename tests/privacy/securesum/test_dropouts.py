@@ -1,4 +1,4 @@
-"""Anyone may drop out at any moment: down to the threshold the sum is right, below it is safe."""
+"""Members may drop out at any time: the sum is right down to the threshold, and safe below it."""
 
 from dataclasses import replace
 
@@ -183,7 +183,7 @@ def test_one_that_missed_its_boxes_and_the_first_sums_gets_them_later(private, m
         simulation.restart_coordinator()
     site = simulation.sites[4]
     site.persist(site.client.receive(simulation.coordinator.delivery(4)))
-    with pytest.raises(OutOfOrder, match="has opened its boxes"):
+    with pytest.raises(OutOfOrder, match="has opened them already"):
         simulation.coordinator.delivery(3)
     vectors = markers.vectors(N)
     markers.check(simulation.sum(vectors), vectors)
@@ -203,7 +203,7 @@ def test_without_differential_privacy_a_dropout_is_waited_for(strict, markers):
     vectors = markers.vectors(5)
     with pytest.raises(PartialCohort):
         simulation.sum(vectors)
-    # nobody has signed anything, so all of them can give the slot up and repeat it for free
+    # nobody has signed anything, so all can abandon the slot and repeat it at no cost
     assert simulation.abandon().proof is not None
     vectors = markers.vectors(5)
     markers.check(simulation.sum(vectors), vectors)

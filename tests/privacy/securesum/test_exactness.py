@@ -24,7 +24,7 @@ from privacy.securesum.terms import default_terms
 
 @pytest.fixture(scope="module")
 def sessions():
-    """Keep epochs open over many examples: a sum needs no new keys."""
+    """Return epochs that stay open over many examples: a sum needs no new keys."""
     made: dict[int, Simulation] = {}
 
     def session(n: int) -> Simulation:
@@ -81,7 +81,7 @@ def test_real_numbers_add_up_to_the_declared_rounding(sessions, n, seed, bound):
 
 @pytest.mark.full
 def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
-    """The sum alone, at both ends, without the n² sealings of an epoch."""
+    """Test only the sum, at client and coordinator, without the n² boxes of an epoch."""
     n = 200
     identities = sorted(
         (Identity.from_bytes(random.Random(i).randbytes(32)) for i in range(n)),

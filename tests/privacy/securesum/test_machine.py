@@ -1,9 +1,10 @@
 """Random histories: joins, uploads, dropouts, silences, repairs, abandonments, crashes, epochs.
 
-Messages are delivered, delayed, repeated and reordered; either end crashes between any two. The
-model knows only who uploaded which marked vector to which slot, and who stands by what. Whatever
-happens, a total is the sum of its survivors' vectors, each counted once; a slot never has both a
-certificate and a proof of abandonment; and no site says two different things about one slot.
+Messages are delivered, delayed, repeated and reordered; clients and coordinator crash between any
+two. The model knows only who uploaded which marked vector to which slot, and who has signed what.
+Whatever happens, a total is the sum of its survivors' vectors, each counted once; a slot never has
+both a certificate and a proof of abandonment; and no site signs two different statements about one
+slot.
 """
 
 import random
@@ -37,7 +38,7 @@ SITES = st.integers(0, N - 1)
 SOME = st.permutations(range(N)).flatmap(
     lambda order: st.sampled_from([N, N, N - 1, 2]).map(lambda count: order[:count])
 )
-"""Some sites, in some order; mostly enough of them for things to go on."""
+"""Some sites, in some order; usually enough of them to continue."""
 FEW = st.one_of(st.just(set()), st.just(set()), st.sets(SITES, max_size=2))
 STATEMENTS = (Upload, Certification, Abandonment)
 
@@ -49,7 +50,7 @@ WHAT = ["next"] * 12 + [
 
 
 class SecureSums(RuleBasedStateMachine):
-    """The real machines, driven one message at a time."""
+    """The real clients and coordinator, driven one message at a time."""
 
     @initialize(dp=st.booleans())
     def join(self, dp):
@@ -81,7 +82,7 @@ class SecureSums(RuleBasedStateMachine):
 
     @property
     def place(self) -> tuple[bytes, int]:
-        """The slot under way."""
+        """The current slot."""
         return self.simulation.epoch.epoch_id, self.slot.task.slot
 
     def member(self, site: int) -> bool:
@@ -94,13 +95,13 @@ class SecureSums(RuleBasedStateMachine):
         return self.member(site) and self.simulation.rank(site) in self.slot.uploaded
 
     def entry(self, site: int) -> SlotEntry:
-        """What a site remembers of the slot under way."""
+        """Return what a site remembers about the current slot."""
         epoch_id, slot = self.place
         agreed = self.simulation.sites[site].client.journal.agreed[epoch_id]
         return agreed.slots.get(slot, SlotEntry())
 
     def say(self, site: int, step, take, *, late: bool) -> None:
-        """Make a step durable; deliver its message now, or some time later, or never."""
+        """Make a step durable; deliver its message now, later, or never."""
         self.simulation.sites[site].persist(step)
         message, body = step.message, getattr(step, "body", None)
         if isinstance(message, STATEMENTS):
@@ -138,7 +139,7 @@ class SecureSums(RuleBasedStateMachine):
 
     @rule(sites=SOME, late=FEW, left_out=FEW, what=st.sampled_from(WHAT), which=st.integers(0, 999))
     def go_on(self, sites, late, left_out, what, which):
-        """Do what comes next with some sites, or something unusual, or let something happen."""
+        """Take the next step with some sites, or an unusual one, or cause a fault."""
         if what == "next":
             what = self.next_action() if self.epoch_opened else "open_epoch"
         event(what)
@@ -167,7 +168,7 @@ class SecureSums(RuleBasedStateMachine):
         return "certify" if len(self.slot.uploaded) >= least else "upload"
 
     def wanting(self) -> bool:
-        """Whether a certified sum still waits for keys."""
+        """Return whether a certified sum still waits for keys."""
         return self.slot.certificate is not None and not self.slot._unmasked
 
     def upload(self, sites, late, left_out):
@@ -267,7 +268,7 @@ class SecureSums(RuleBasedStateMachine):
         np.testing.assert_array_equal(self.slot.ring_total(), expected)
         event(f"total, {len(silent)} silent, {len(dropped)} dropped")
 
-    # -- a sum that is given up
+    # -- a sum that is abandoned
 
     def abandon(self, sites, late):
         if self.slot.certificate is not None:
@@ -287,10 +288,10 @@ class SecureSums(RuleBasedStateMachine):
                 self.exposed[site].discard(self.place)
                 event("abandoned")
 
-    # -- what networks and machines do
+    # -- faults of networks and machines
 
     def deliver_late(self, which):
-        """A message arrives late, out of order, perhaps for a slot long gone, perhaps twice."""
+        """Deliver a message late, out of order, perhaps for an old slot, perhaps twice."""
         if self.delayed and self.under_way:
             deliver = self.delayed[which % len(self.delayed)]
             if which % 2:

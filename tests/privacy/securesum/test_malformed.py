@@ -1,4 +1,4 @@
-"""Altered, foreign or misplaced input at every message: a declared error, and nothing changed."""
+"""Altered, foreign or misplaced input at every message is a declared error and changes nothing."""
 
 import random
 from contextlib import suppress
@@ -14,18 +14,18 @@ FLIPS = 6
 
 
 def memory(site) -> tuple:
-    """What a client would do next depends on this alone."""
+    """Return the state on which everything that a client does next depends."""
     journal = site.client.journal
     return journal.count, journal.chain, site.client._memory.entries()
 
 
 def everything(simulation: Simulation, site: int | None) -> object:
-    """The memory of a site, or of the coordinator."""
+    """Return the memory of a site, or of the coordinator."""
     return simulation.coordinator.save() if site is None else memory(simulation.sites[site])
 
 
 def altered(data: bytes, chance: random.Random) -> bytes:
-    """Flip, cut, extend or repeat some bytes."""
+    """Return some bytes flipped, cut, extended or repeated."""
     place = chance.randrange(len(data))
     match chance.randrange(5):
         case 0:
@@ -41,7 +41,7 @@ def altered(data: bytes, chance: random.Random) -> bytes:
 
 
 def besieged(simulation: Simulation, chance: random.Random) -> dict[str, int]:
-    """Precede every message, in both directions, by altered ones; count what was refused."""
+    """Send altered messages before every message, in both directions; count the refusals."""
     refused: dict[str, int] = {}
     exchange = simulation._exchange
 
@@ -54,7 +54,7 @@ def besieged(simulation: Simulation, chance: random.Random) -> dict[str, int]:
                 assert memory(site) == before
                 refused[error.code] = refused.get(error.code, 0) + 1
             else:
-                site.crash()  # it was another valid request; forget that it was made
+                site.crash()  # it was another valid request; undo it
 
     def attack_coordinator(take, data, body):
         for bad in [altered(data, chance) for _ in range(FLIPS)]:
@@ -103,7 +103,7 @@ def test_altered_messages_are_refused_by_name_and_the_sum_comes_out_right(privat
 
 
 def test_messages_of_every_kind_are_refused_where_another_is_expected(private, markers):
-    """Everything that was ever said, said again at the end to everyone, breaks nothing."""
+    """Sending every earlier message again to everyone at the end changes nothing."""
     simulation = private(N, least=3)
     said = []
     exchange = simulation._exchange

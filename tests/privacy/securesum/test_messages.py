@@ -1,4 +1,4 @@
-"""Every message, record and saved state has one binary form, and nothing else is read as it."""
+"""Every message, record and saved state has one binary form, and no other bytes are accepted."""
 
 import inspect
 from dataclasses import fields
@@ -33,7 +33,7 @@ KINDS = sorted(
 
 
 def values(codec: wire.Codec) -> st.SearchStrategy:
-    """Draw what a field may hold."""
+    """Draw a valid value for a field."""
     match codec:
         case wire.Uint():
             return st.integers(0, 256**codec.size - 1)
@@ -70,7 +70,7 @@ def instances(draw, cls):
 
 
 def match_lengths(drawn: dict) -> None:
-    """Give parallel lists one length, and sets of members their order."""
+    """Make parallel lists equal in length, and sort sets of members, in place."""
     for name in ("old", "new"):
         if name in drawn and isinstance(drawn[name], tuple):
             drawn[name] = tuple(sorted(set(drawn[name])))

@@ -1,4 +1,4 @@
-"""A vector may come in pieces: the same total, in the memory of one piece."""
+"""A vector may arrive in pieces: the total is the same, and memory is that of one piece."""
 
 import io
 import tracemalloc
@@ -64,7 +64,7 @@ def test_a_repeat_in_pieces_counts_once_and_a_wrong_size_not_at_all(
 
 
 class _Body(io.RawIOBase):
-    """A file whose content is not in this process's counted memory."""
+    """A file whose content is not in the measured memory of this process."""
 
     def __init__(self, body: memoryview) -> None:
         self._body, self._at = body, 0

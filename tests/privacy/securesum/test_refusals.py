@@ -1,4 +1,4 @@
-"""What a client refuses, each by its own name; the attacks behind them are in tests/adversary."""
+"""What a client refuses, each with its own error; the attacks are in tests/adversary."""
 
 from dataclasses import replace
 
@@ -180,7 +180,7 @@ def test_unpinned_members_use_up_the_colluders(private):
     adverts = Adverts(tuple(adverts_of(simulation)))
     roster, client = simulation.roster, simulation.sites[0].client
     known = dict(simulation.pins.confirmed)
-    known.pop("site-0")  # one's own key needs no pin
+    known.pop("site-0")  # a site's own key needs no pin
     two_unknown = {name: key for name, key in known.items() if name not in ("site-1", "site-2")}
     with pytest.raises(TooManyUnpinned):
         client.agree(adverts, roster, Pins(two_unknown).meet(roster))
@@ -339,7 +339,7 @@ def test_certificates_that_are_not_believed(certified):
 
 
 def by_all(simulation, claim, ranks):
-    """Forge a certificate with everyone's keys, as if more had colluded than tolerated."""
+    """Return a certificate forged with everyone's keys, as if more colluded than tolerated."""
     parts = certify_parts(simulation.epoch, claim)
     signatures = tuple(simulation.sites[r].identity.sign(Label.CERTIFY, *parts) for r in ranks)
     return Certificate(**vars(claim), signers=ranks, signatures=signatures)

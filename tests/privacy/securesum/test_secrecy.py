@@ -1,4 +1,4 @@
-"""What leaves a client looks random, and what must stay secret shows nowhere and is erased."""
+"""What leaves a client looks random; secrets appear nowhere else and are erased."""
 
 import logging
 import random
@@ -19,7 +19,7 @@ N = 5
 
 
 def bodies(simulation, vectors):
-    """Collect what each site uploads to one sum."""
+    """Return what each site uploads to one sum."""
     task = simulation.coordinator.begin(statistic="s", length=len(vectors[0]), broadcast=b"")
     simulation.upload(task, vectors)
     seen = [
@@ -41,7 +41,7 @@ def test_masked_vectors_look_uniform_whatever_is_in_them(private):
 
 
 def test_without_a_self_mask_the_same_test_would_fail(private):
-    """The broken twin: a vector that is not masked is not uniform."""
+    """The broken counterpart: a vector that is not masked is not uniform."""
     counts = np.bincount(np.arange(20_000, dtype=np.uint64).view(np.uint8), minlength=256)
     assert stats.chisquare(counts).pvalue < 1e-4
 
@@ -73,7 +73,7 @@ def test_the_sum_of_all_uploads_but_one_is_still_masked(private):
 
 
 def secrets_of(simulation: Simulation) -> set[bytes]:
-    """Everything in the vaults that must not be seen."""
+    """Return everything in the vaults that must stay secret."""
     found = set()
     for site in simulation.sites:
         found.add(site.identity.to_bytes())
@@ -132,7 +132,7 @@ def test_no_repr_error_or_log_shows_key_material(private, markers, caplog):
 
 
 def test_the_watch_would_see_a_key_in_a_repr(private):
-    """The broken twin of the test above."""
+    """The broken counterpart of the test above."""
     secrets = {random.Random(0).randbytes(32)}
     assert shows(f"Reveal(self_key={next(iter(secrets))!r})", secrets)
 
@@ -192,7 +192,7 @@ def test_slot_secrets_go_when_the_slot_is_abandoned(private, markers):
 
 
 def test_records_hold_no_secrets_by_construction():
-    """Journal records are kept for ever and backed up: their fields are names, hashes, sets."""
+    """Journal records are permanent and in backups: their fields are names, hashes and sets."""
     from privacy.securesum.records import RECORDS
 
     for record in RECORDS.values():

@@ -1,4 +1,4 @@
-"""Without differential privacy: one set of members and one table per data source, for ever."""
+"""Without differential privacy: one set of members and one table per data source, permanently."""
 
 import random
 from dataclasses import replace
@@ -27,7 +27,7 @@ OTHER_TABLE = b"t" * 32
 
 
 def session(sites, name: int, *, shrinking=False, dp=False, least=3) -> Simulation:
-    """Open an epoch of a session of some sites."""
+    """Open an epoch of a session with some sites."""
     terms = Terms(bytes([name]) * 16, 1, least, shrinking, dp)
     simulation = Simulation(sites, terms=terms, random=random.Random(name).randbytes)
     simulation.open_epoch()
@@ -60,7 +60,7 @@ def change(simulation, sites, given, *, approved_by="Dr Ada Operator"):
 
 @pytest.fixture
 def released(markers):
-    """Seven sites, of whom five have released a sum; all epochs are ended."""
+    """Return seven sites, of which five have released a sum; all epochs have ended."""
     first = session(5, 1)
     vectors = markers.vectors(5)
     markers.check(first.sum(vectors), vectors)
@@ -205,7 +205,7 @@ def test_an_approval_serves_one_change_to_one_set_in_one_session(released, marke
 
 
 def test_consent_is_needed_for_every_set_that_was_released_before(released, markers):
-    """{1..5}, then {1..6} with 6's consent, then {1..5, 7}: 7 is exposed by the first."""
+    """{1..5}, then {1..6} with 6's consent, then {1..5, 7}: the first set exposes 7."""
     sites, (six, seven) = released
     larger, swapped = [*sites, six], [*sites, seven]
     second = session(larger, 2)
@@ -228,7 +228,7 @@ def test_consent_is_needed_for_every_set_that_was_released_before(released, mark
 
 
 def test_an_approval_given_while_nothing_was_released_does_not_outlive_the_next_upload(markers):
-    """Slot 0 is abandoned, so leaving one out needs no consent; slot 1 is then released."""
+    """Slot 0 is abandoned, so leaving one member out needs no consent; slot 1 is then released."""
     first = session(6, 1)
     task = first.coordinator.begin(statistic="s", length=7, broadcast=b"")
     first.upload(task, markers.vectors(6))
