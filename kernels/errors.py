@@ -55,8 +55,8 @@
         └── OneVariance           prediction.one_variance
 
 A message says what is wrong with which value and what to do; it never contains a patient's value.
-`public_detail` is what a hospital tells the coordinator of an error: a constant, the same for a
-whole branch unless a class has one of its own.
+`public_detail` is what a hospital tells the coordinator about an error: a constant, shared by a
+whole branch of the tree unless a class defines its own.
 """
 
 from collections.abc import Sequence
