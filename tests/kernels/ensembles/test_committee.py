@@ -209,7 +209,7 @@ def test_each_target_can_have_its_own_beta() -> None:
 @pytest.mark.parametrize("beta", [-0.1, 1.1, float("nan")])
 def test_beta_outside_of_its_range_is_refused(beta: float) -> None:
     committee = Opinions.of(3).committee()
-    with pytest.raises(PredictionError, match="β"):
+    with pytest.raises(PredictionError, match="beta must be from 0"):
         interpolated(product(committee, PRIOR), mixture(committee), beta)
 
 

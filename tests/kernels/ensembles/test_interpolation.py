@@ -66,7 +66,7 @@ def test_the_end_is_chosen_where_it_is_likeliest() -> None:
     sharp = Gaussian(y, 0.01 * torch.ones_like(y))
     assert fit_beta(sharp, mixture, y).tolist() == pytest.approx([1.0, 1.0])
     assert fit_beta(product, sharp, y).tolist() == pytest.approx([0.0, 0.0], abs=1e-12)
-    with pytest.raises(EmptyTable, match="labelled rows"):
+    with pytest.raises(EmptyTable, match="at least one labelled row"):
         fit_beta(Gaussian(y[:0], y[:0]), Gaussian(y[:0], y[:0]), y[:0])
 
 

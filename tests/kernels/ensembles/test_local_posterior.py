@@ -134,11 +134,11 @@ def test_far_from_its_rows_a_site_is_less_sure() -> None:
 def test_what_cannot_be_sampled_is_refused_by_name() -> None:
     nothing = torch.zeros(0, 2).double(), torch.zeros(0, 1).double()
     start = torch.zeros(3).double()
-    with pytest.raises(EmptyTable, match="none to train on"):
+    with pytest.raises(EmptyTable, match="no training rows"):
         sample_posterior(
             LINEAR, start, nothing, nothing, sampling=Sampling(), generator=_generator()
         )
-    with pytest.raises(NotFitted, match="two samples"):
+    with pytest.raises(NotFitted, match="at least 2 samples"):
         LocalPosterior(LINEAR, start[None], torch.ones(1)).predict(torch.zeros(1, 2).double())
     with pytest.raises(SpecError, match="samples"):
         Sampling(cycle_epochs=2, cycle_samples=3)

@@ -111,7 +111,7 @@ def test_there_is_a_student_of_each_method_and_it_has_learned_from_its_teacher()
         assert student.divergence == pytest.approx(missed) == pytest.approx(0, abs=0.15)
         found = distilled.predict(student.method, opinion.inputs)
         assert (found.mean - teacher.mean).square().mean() < 0.1 * teacher.mean.var()
-    with pytest.raises(NotFitted, match="no student of beta"):
+    with pytest.raises(NotFitted, match="no student of the method beta"):
         distilled.student(Method.BETA)
 
 

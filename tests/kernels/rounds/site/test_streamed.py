@@ -195,7 +195,7 @@ def test_all_problems_of_all_pieces_are_those_of_the_whole() -> None:
             streamed_site(bad, *sizes)
         messages.append(str(raised.value))
     assert len(set(messages)) == 1
-    assert "4 of 90 cells are none of the levels" in messages[0]
+    assert "4 of 90 cells match none of the levels" in messages[0]
     assert "(rows 3, 70, 71 …, counted from 0)" in messages[0]
     assert "2 of 90 cells are missing (rows 41, 80, counted from 0)" in messages[0]
 
