@@ -14,7 +14,7 @@ from kernels.scores.gaussians import Gaussian
 
 
 def _problem(seed: int, rows: int = 40) -> tuple[Gaussian, Gaussian, Tensor]:
-    """A product that is too sure of itself, a mixture that is not sure enough, and targets."""
+    """Return an overconfident product, an underconfident mixture, and targets."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw() -> Tensor:

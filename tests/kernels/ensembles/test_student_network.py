@@ -26,7 +26,7 @@ def _rows(count: int, seed: int = 1) -> Tensor:
 
 
 def _teacher(x: Tensor) -> Gaussian:
-    """Two targets, of which one is surer where the other is not."""
+    """Two targets; where one is more certain, the other is less."""
     mean = torch.stack([x[:, 0].sin(), x[:, 1] / 2], 1)
     return Gaussian(mean, torch.stack([0.2 + x[:, 1].sigmoid(), (-x[:, 1] / 2).exp() / 3], 1))
 

@@ -1,4 +1,4 @@
-"""A spec fixes a kernel, reads back what it wrote, and refuses what it cannot mean."""
+"""A spec defines a kernel, survives JSON, and refuses invalid values."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""Sufficient statistics: those of any split are the pooled ones, and nothing else passes."""
+"""Sufficient statistics: those of any split are the pooled ones, and invalid ones are refused."""
 
 import itertools
 import math

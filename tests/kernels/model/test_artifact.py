@@ -1,4 +1,4 @@
-"""A stored model: the same to the last bit when it is read, or refused by name."""
+"""A stored model is read back to the last bit, or refused with a named error."""
 
 import json
 from collections.abc import Callable
@@ -42,7 +42,7 @@ TREE = DATA.index(b'{"fields"')
 
 
 def with_bytes(data: bytes, **changes: object) -> Artifact:
-    """What a coordinator that lies consistently can serve: the digest is that of its bytes."""
+    """What a consistently lying coordinator can serve: the card's digest matches the bytes."""
     return Artifact.from_bytes(
         data, ARTIFACT.card.to_plain() | changes | {"artifact": digest(data)}
     )
@@ -177,7 +177,7 @@ def test_a_changed_card_is_another_card_or_a_named_error(position: int, letter: 
 
 
 def places(plain: Any) -> list[tuple[Any, Any]]:
-    """Every container of a JSON value with each of its keys."""
+    """Return every container of a JSON value with each of its keys."""
     if not isinstance(plain, dict | list):
         return []
     keys = list(plain) if isinstance(plain, dict) else list(range(len(plain)))
@@ -230,7 +230,7 @@ def test_foreign_bytes_are_refused() -> None:
 
 
 def stored(**parts: object) -> bytes:
-    """The bytes of the model with other parts, which its constructor would not have taken."""
+    """Return the bytes of the model with other parts, which its constructor would refuse."""
     model = replace(ARTIFACT.model)
     for name, part in parts.items():
         object.__setattr__(model, name, part)

@@ -1,4 +1,4 @@
-"""One model, many methods of predicting: the same rows, the same units, and who has which."""
+"""The prediction methods of one model: the same rows, the same units, and which methods exist."""
 
 import json
 from dataclasses import replace

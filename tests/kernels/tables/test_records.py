@@ -1,4 +1,4 @@
-"""A table is read as its schema says, or refused with every problem and without a cell's value."""
+"""A table is read by its schema, or refused with all its problems and without a cell's value."""
 
 import math
 import traceback
@@ -333,7 +333,7 @@ BAD_CELLS = [
     ("id", None),
     ("id", 0.5),
 ]
-"""What leaves a row out, with differential privacy."""
+"""Cells that cause their row to be left out with differential privacy."""
 
 
 @pytest.mark.parametrize(("name", "cell"), BAD_CELLS)

@@ -1,4 +1,4 @@
-"""A schema that exists is valid; it survives JSON; a wrong one is refused with every problem."""
+"""A schema object is valid and survives JSON; a wrong one is refused with all its problems."""
 
 import json
 import math
@@ -157,7 +157,7 @@ def test_a_refusal_prints_every_problem_with_its_column() -> None:
 
 
 def edited(*path: Any, value: Any) -> dict[str, Any]:
-    """SCHEMA's document with the entry at `path` replaced."""
+    """Return SCHEMA's document with the entry at `path` replaced."""
     document: Any = json.loads(SCHEMA.to_json())
     inner = document
     for step in path[:-1]:

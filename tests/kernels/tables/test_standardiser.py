@@ -1,4 +1,4 @@
-"""Moments of any split add up to the pooled ones, and standardise as one table would."""
+"""Moments of any split add up to the pooled ones, and standardise like those of one table."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_means_and_deviations_are_those_of_the_cells_that_are_there(table: Table
             continue
         magnitude = {"age": 60, "cost": 5e5}.get(column.name, math.sqrt(np.mean(cells**2)))
         assert column.mean == pytest.approx(cells.mean(), rel=1e-12, abs=1e-12 * magnitude)
-        if cells.std() > max(1e-4 * magnitude, 1e-100):  # squares of less underflow
+        if cells.std() > max(1e-4 * magnitude, 1e-100):  # squares of smaller ones underflow
             assert column.scale == pytest.approx(cells.std(), rel=1e-6)
 
 
@@ -195,7 +195,7 @@ def test_predictions_return_to_the_units_of_the_targets() -> None:
 
 
 def numeric(values: list[float | None], **column: Any) -> Scale:
-    """The scale of a single numeric column with these cells."""
+    """Return the scale of a single numeric column with these cells."""
     schema = Schema((Numeric("x", "1", may_be_missing=True, **column),), (Target("y", "1"),))
     return fitted({"x": values, "y": [0.0] * len(values)}, schema).numeric[0]
 
@@ -225,7 +225,7 @@ def test_bounds_save_the_digits_of_a_column_far_from_zero() -> None:
     values: list[float | None] = [1e9 + 0.1 * i for i in range(100)]
     bounded = numeric(values, lower=1e9 - 50, upper=1e9 + 50)
     assert bounded.scale == pytest.approx(np.std(np.arange(100) * 0.1), rel=1e-6)
-    # Without bounds the digits are gone; the scale is then too coarse, never one that clips.
+    # Without bounds the digits are lost; the scale is then too large, but never so small it clips.
     assert numeric(values).scale >= bounded.scale
 
 
@@ -235,7 +235,7 @@ def test_small_units_without_bounds_are_no_constants() -> None:
 
 @pytest.mark.parametrize("value", [3.3, *(5 + 0.0007 * k for k in range(1, 8))])
 def test_rounding_of_the_secure_sum_makes_no_scale_of_a_constant(value: float) -> None:
-    # Near the middle of the bounds u² is small beside the step, so the step itself must count.
+    # Near the middle of the bounds u² is smaller than the fixed-point step, so the step matters.
     schema = Schema((Numeric("x", "1", 0, 10),), (Target("y", "1"),))
     exact = Moments.of(read({"x": [value] * 3, "y": [0.0] * 3}, schema))
     step = 2.0**-40
