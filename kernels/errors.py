@@ -55,8 +55,8 @@
         └── OneVariance           prediction.one_variance
 
 A message says what is wrong with which value and what to do; it never contains a patient's value.
-`public_detail` is what a hospital tells the coordinator of an error: a constant, the same for a
-whole branch unless a class has one of its own.
+`public_detail` is what a hospital tells the coordinator about an error: a constant, shared by a
+whole branch of the tree unless a class defines its own.
 """
 
 from collections.abc import Sequence
@@ -67,7 +67,7 @@ class KernelsError(ValueError):
     """Root of the tree; `code` is stable across versions and is sent over HTTP."""
 
     code: ClassVar[str] = "kernels"
-    public_detail: ClassVar[str] = "the site refuses; the code says why"
+    public_detail: ClassVar[str] = "the site refused; the code says why"
 
 
 class SpecError(KernelsError):
@@ -81,21 +81,23 @@ class UnknownArchitecture(SpecError):
     """A kernel spec names an architecture that this version does not have."""
 
     code = "spec.unknown_architecture"
-    public_detail = "the session's kernel has an architecture that this site's veilgp does not have"
+    public_detail = "the architecture of the session's kernel is unknown to this site's veilgp"
 
 
 class NewerSpec(SpecError):
     """A kernel spec was written by a newer version than this one."""
 
     code = "spec.newer_version"
-    public_detail = "the session's kernel spec is of a newer version than this site's veilgp"
+    public_detail = (
+        "the session's kernel spec was written by a newer version than this site's veilgp"
+    )
 
 
 class WeightsError(KernelsError):
     """A flat weight vector has the wrong length, or contains NaN or infinite values."""
 
     code = "weights.invalid"
-    public_detail = "the weights that were sent do not fit the session's kernel"
+    public_detail = "the weights received do not match the session's kernel"
 
 
 class SchemaError(KernelsError):
@@ -149,28 +151,30 @@ class NewerSchema(SchemaError):
     """A schema was written by a newer version than this one."""
 
     code = "schema.newer_version"
-    public_detail = "the session's schema is of a newer version than this site's veilgp"
+    public_detail = "the session's schema was written by a newer version than this site's veilgp"
 
 
 class StandardiserError(KernelsError):
     """A standardiser has invalid numbers, or belongs to another schema."""
 
     code = "standardiser.invalid"
-    public_detail = "the standardiser that was sent cannot be used at this site"
+    public_detail = "the standardiser received cannot be used at this site"
 
 
 class NewerStandardiser(StandardiserError):
     """A standardiser was written by a newer version than this one."""
 
     code = "standardiser.newer_version"
-    public_detail = "the standardiser that was sent is of a newer version than this site's veilgp"
+    public_detail = (
+        "the standardiser received was written by a newer version than this site's veilgp"
+    )
 
 
 class TableError(KernelsError):
     """A table cannot be used."""
 
     code = "table.invalid"
-    public_detail = "the site's table does not fit the session"
+    public_detail = "the site's table does not match the session"
 
 
 class EmptyTable(TableError):
@@ -277,14 +281,14 @@ class UnknownAlgorithm(ProgramError):
     """A program names an algorithm, or a version of one, that is not installed here."""
 
     code = "program.unknown_algorithm"
-    public_detail = "the program names an algorithm or a version that this site does not have"
+    public_detail = "the program needs an algorithm or a version that this site does not have"
 
 
 class NewerProgram(ProgramError):
     """A program was written by a newer version than this one."""
 
     code = "program.newer_version"
-    public_detail = "the program is of a newer version than this site's veilgp"
+    public_detail = "the program was written by a newer version than this site's veilgp"
 
 
 class TooManyRows(ProgramError):
@@ -316,28 +320,28 @@ class ConsentNeeded(ProgramError):
     """An algorithm may reveal one site's own numbers, and its operator has not agreed to that."""
 
     code = "program.consent_needed"
-    public_detail = "the program has an algorithm that needs the site's consent by name"
+    public_detail = "the program has an algorithm that the site must consent to by name"
 
 
 class StateError(KernelsError):
     """Bytes are not the stored state of an algorithm that is installed here."""
 
     code = "state.invalid"
-    public_detail = "the state that was sent is not one that the program has at this stage"
+    public_detail = "the state received is not a state of this stage of the program"
 
 
 class OtherFormat(StateError):
     """Stored bytes have a format, or fields, that this version does not read."""
 
     code = "state.other_format"
-    public_detail = "the state that was sent is of another format than this site's veilgp reads"
+    public_detail = "the state received has a format that this site's veilgp does not read"
 
 
 class ArtifactError(KernelsError):
     """A stored model, or its card, is invalid."""
 
     code = "artifact.invalid"
-    public_detail = "the model that was sent cannot be used at this site"
+    public_detail = "the model received cannot be used at this site"
 
 
 class DamagedArtifact(ArtifactError):
@@ -350,28 +354,28 @@ class NewerArtifact(ArtifactError):
     """A stored model was written by a newer version than this one."""
 
     code = "artifact.newer_version"
-    public_detail = "the model that was sent is of a newer version than this site's veilgp"
+    public_detail = "the model received was written by a newer version than this site's veilgp"
 
 
 class OlderArtifact(ArtifactError):
     """A stored model was written by a version that is too old for this one to read."""
 
     code = "artifact.older_version"
-    public_detail = "the model that was sent is of an older version than this site's veilgp reads"
+    public_detail = "the model received was written by a version too old for this site's veilgp"
 
 
 class NotFitted(KernelsError):
     """A model lacks the result of an earlier stage of its program."""
 
     code = "model.not_fitted"
-    public_detail = "the model that was sent lacks a part that this stage needs"
+    public_detail = "the model received lacks a part that this stage needs"
 
 
 class StatisticsError(KernelsError):
     """Sufficient statistics that no table can produce."""
 
     code = "statistics.invalid"
-    public_detail = "the statistics that were sent cannot be used"
+    public_detail = "the statistics received cannot be used"
 
 
 class NotSymmetric(StatisticsError):
@@ -390,14 +394,14 @@ class HyperparameterError(KernelsError):
     """A noise or prior variance is not a positive finite number."""
 
     code = "hyperparameter.invalid"
-    public_detail = "the hyperparameters that were sent cannot be used"
+    public_detail = "the hyperparameters received cannot be used"
 
 
 class PredictionError(KernelsError):
     """A predictive distribution is invalid: its variance is not positive, or its bounds cross."""
 
     code = "prediction.invalid"
-    public_detail = "the model that was sent does not give usable predictions"
+    public_detail = "the model received does not give usable predictions"
 
 
 class ImproperProduct(PredictionError):

@@ -108,7 +108,9 @@ class Card:
         try:
             text = encode_json(plain)
         except (TypeError, ValueError, RecursionError) as problem:
-            raise ArtifactError("the card must be a JSON object") from problem
+            raise ArtifactError(
+                "the card must be a JSON object without NaN or infinite values"
+            ) from problem
         return cls.from_json(text)
 
     @classmethod

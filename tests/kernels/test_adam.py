@@ -1,4 +1,4 @@
-"""Adam, against its formula over all gradients so far."""
+"""Adam compared with its formula over all gradients so far."""
 
 import pytest
 import torch

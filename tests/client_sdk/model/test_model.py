@@ -105,7 +105,7 @@ def test_all_methods_predict_the_same_rows() -> None:
         assert parts == (method == "fedbnr")
     with pytest.raises(OneVariance):
         compared["product"]["stay"].noise_variance  # noqa: B018
-    with pytest.raises(UnknownMethod, match="it has fedbnr"):
+    with pytest.raises(UnknownMethod, match="its methods are: fedbnr"):
         MODEL.predict(ROWS, method="product")
 
 

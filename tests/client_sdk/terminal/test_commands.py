@@ -121,7 +121,7 @@ def test_a_method_is_chosen_by_name_and_one_that_is_not_there_is_refused(
     refused = run("predict", saved, *asked)
     assert refused.exit_code == 1
     assert "[prediction.unknown_method]" in refused.stderr
-    assert "it has fedbnr" in refused.stderr
+    assert "its methods are: fedbnr" in refused.stderr
     assert "mixture (distilled)" in run("card", tmp_path / "students").output
 
 

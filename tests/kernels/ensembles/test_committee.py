@@ -1,4 +1,4 @@
-"""Predictions of many sites made into one."""
+"""Predictions of many sites combined into one."""
 
 from dataclasses import dataclass, fields
 
@@ -27,7 +27,7 @@ PRIOR = Gaussian(
 
 @dataclass(frozen=True, eq=False)
 class Opinions:
-    """Predictions of a few sites in one place, with their rows."""
+    """The predictions of a few sites, with their numbers of rows."""
 
     means: Tensor
     variances: Tensor
@@ -57,11 +57,11 @@ def close(left: Gaussian, right: Gaussian) -> bool:
     )
 
 
-# -- the formulas, in one place
+# -- the formulas
 
 
 def in_one_place(opinions: Opinions) -> dict[str, Gaussian]:
-    """Every method written out over all sites' predictions, as [PredBayes] has them."""
+    """Return every method computed from all sites' predictions, as in [PredBayes]."""
     mu, v, n = opinions.means, opinions.variances, opinions.rows[:, None, None].double()
     mu_p, v_p, sites = PRIOR.mean, PRIOR.variance, len(mu)
     v_product = 1 / ((1 / v).sum(0) - (sites - 1) / v_p)
@@ -122,7 +122,7 @@ def test_one_site_alone_is_believed() -> None:
 
 
 def test_sites_that_know_nothing_say_the_prior() -> None:
-    """Not by [PredOneRound] eq. 4, which adds the prior's shift instead of taking it away."""
+    """This fails with [PredOneRound] eq. 4, which adds the prior's shift instead of subtracting."""
     nothing = Gaussian(PRIOR.mean.expand(5, 4, 2), PRIOR.variance.expand(5, 4, 2))
     committee = Committee.of(nothing, rows=torch.tensor([3, 1, 4, 1, 5]), prior=PRIOR)
     expected = Gaussian(PRIOR.mean.expand(4, 2), PRIOR.variance.expand(4, 2))
@@ -141,7 +141,7 @@ def test_a_site_that_knows_nothing_changes_neither_product_nor_robust() -> None:
     assert not close(before["mixture"], after["mixture"])
 
 
-# -- products that are none
+# -- products without a positive precision
 
 
 def _unsure(scale: float = 5.0) -> Committee:
@@ -154,7 +154,7 @@ def _unsure(scale: float = 5.0) -> Committee:
 def test_a_product_without_a_positive_precision_is_refused_by_name() -> None:
     with pytest.raises(ImproperProduct, match="2 of 12 predictions"):
         product(_unsure(), PRIOR)
-    # At exactly nothing, too: three sites at 3/2 of the prior's variance.
+    # Also at a precision of exactly 0: three sites at 3/2 of the prior's variance.
     with pytest.raises(ImproperProduct):
         product(_unsure(1.5), PRIOR)
 
@@ -209,7 +209,7 @@ def test_each_target_can_have_its_own_beta() -> None:
 @pytest.mark.parametrize("beta", [-0.1, 1.1, float("nan")])
 def test_beta_outside_of_its_range_is_refused(beta: float) -> None:
     committee = Opinions.of(3).committee()
-    with pytest.raises(PredictionError, match="β"):
+    with pytest.raises(PredictionError, match="beta must be from 0"):
         interpolated(product(committee, PRIOR), mixture(committee), beta)
 
 
@@ -219,7 +219,7 @@ NOISE, SCALE = 0.2, 1.5
 """σ_o² and k(x, x)."""
 GP_PRIOR = Gaussian(torch.zeros(1).double(), torch.full((1,), NOISE + SCALE).double())
 CENTRES = torch.tensor([0.0, 30.0, 60.0, 90.0]).double()
-"""Clusters that are as good as unrelated under the kernel."""
+"""Clusters that are practically independent under the kernel."""
 SIZES = (40, 80, 160)
 
 
@@ -241,7 +241,7 @@ def _gp(x: Tensor, y: Tensor, queries: Tensor) -> Gaussian:
 
 
 def _committees(*, homogeneous: bool, queries: Tensor) -> list[Committee]:
-    """Four sites of more and more rows, all of one cluster or each of its own."""
+    """Four sites with growing numbers of rows, all in one cluster or each in its own."""
     found = []
     for size in SIZES:
         generator = torch.Generator().manual_seed(size)
@@ -261,7 +261,7 @@ def _committees(*, homogeneous: bool, queries: Tensor) -> list[Committee]:
 
 
 def _approaches(found: list[Tensor], limit: Tensor | float) -> bool:
-    """Whether the largest gap at least halves as rows double twice, and ends within a twentieth."""
+    """Return whether the largest gap halves or better as rows double twice, and ends within 5 %."""
     gaps = [float((each - limit).abs().max()) for each in found]
     return gaps[-1] < gaps[0] / 2 and gaps[-1] < 0.05 * float(torch.as_tensor(limit).max())
 
@@ -276,7 +276,7 @@ def test_theorem_2_the_product_is_too_sure_where_sites_know_the_same() -> None:
     limit = 1 / (4 / NOISE - 3 / (NOISE + SCALE))
     assert limit < NOISE
     assert _approaches(found, limit)
-    # With a wide prior by as much as there are sites; and the mean is right nevertheless.
+    # With a wide prior, by a factor of the number of sites; the mean is still right.
     wide = Gaussian(torch.zeros(1).double(), torch.full((1,), 1e9).double())
     last = product(committees[-1], wide)
     assert torch.allclose(last.variance, torch.tensor(NOISE / 4).double(), rtol=0.05)
@@ -295,9 +295,9 @@ def test_theorem_4_the_mixture_is_right_where_sites_know_the_same() -> None:
 
 
 def test_theorem_5_the_mixture_is_too_unsure_where_sites_know_different_things() -> None:
-    """[PredBayes] has the excess k(x, x)(1 − w), w the share of the rows that are near.
+    """In [PredBayes] the excess is k(x, x)(1 − w), where w is the share of the rows that are near.
 
-    Its proof takes μ_mix² for w·f², and it is w²f²: there is w(1 − w)f² more.
+    Its proof uses w·f² for μ_mix², which is w²f²: the excess is larger by w(1 − w)f².
     """
     committees = _committees(homogeneous=False, queries=HERE)
     found = [mixture(each).variance for each in committees]

@@ -14,7 +14,7 @@ from kernels.scores.gaussians import Gaussian
 
 
 def _problem(seed: int, rows: int = 40) -> tuple[Gaussian, Gaussian, Tensor]:
-    """A product that is too sure of itself, a mixture that is not sure enough, and targets."""
+    """Return an overconfident product, an underconfident mixture, and targets."""
     generator = torch.Generator().manual_seed(seed)
 
     def draw() -> Tensor:
@@ -66,7 +66,7 @@ def test_the_end_is_chosen_where_it_is_likeliest() -> None:
     sharp = Gaussian(y, 0.01 * torch.ones_like(y))
     assert fit_beta(sharp, mixture, y).tolist() == pytest.approx([1.0, 1.0])
     assert fit_beta(product, sharp, y).tolist() == pytest.approx([0.0, 0.0], abs=1e-12)
-    with pytest.raises(EmptyTable, match="labelled rows"):
+    with pytest.raises(EmptyTable, match="at least one labelled row"):
         fit_beta(Gaussian(y[:0], y[:0]), Gaussian(y[:0], y[:0]), y[:0])
 
 

@@ -1,4 +1,4 @@
-"""What one site believes of a network, against the closed form where there is one."""
+"""One site's posterior of a network, compared with the closed form if there is one."""
 
 from dataclasses import replace
 
@@ -46,7 +46,7 @@ def test_without_hidden_layers_it_is_bayesian_linear_regression() -> None:
     precision = phi.mT @ phi / noise + torch.eye(3).double() / prior
     mean = torch.linalg.solve(precision, phi.mT @ y / noise).squeeze(1)
     spread = precision.inverse().diagonal().sqrt()
-    # The ends of cycles: small steps, and far enough apart to count as independent.
+    # The ends of cycles: steps are small there, and samples far enough apart to be independent.
     ends = posterior.samples[19::20]
     error = spread / len(ends) ** 0.5
     assert ((ends.mean(0) - mean).abs() < 4.5 * error).all()
@@ -75,7 +75,7 @@ def test_the_noise_is_that_of_rows_which_are_not_trained_on() -> None:
 
     honest = noise(held_out)
     assert 0.2 < honest < 0.35
-    # Without such rows there are only those it was trained on, which flatter it.
+    # Without held-out rows only the training rows are left, whose residuals are too small.
     assert noise((held_out[0][:0], held_out[1][:0])) < honest
 
 
@@ -134,11 +134,11 @@ def test_far_from_its_rows_a_site_is_less_sure() -> None:
 def test_what_cannot_be_sampled_is_refused_by_name() -> None:
     nothing = torch.zeros(0, 2).double(), torch.zeros(0, 1).double()
     start = torch.zeros(3).double()
-    with pytest.raises(EmptyTable, match="none to train on"):
+    with pytest.raises(EmptyTable, match="no training rows"):
         sample_posterior(
             LINEAR, start, nothing, nothing, sampling=Sampling(), generator=_generator()
         )
-    with pytest.raises(NotFitted, match="two samples"):
+    with pytest.raises(NotFitted, match="at least 2 samples"):
         LocalPosterior(LINEAR, start[None], torch.ones(1)).predict(torch.zeros(1, 2).double())
     with pytest.raises(SpecError, match="samples"):
         Sampling(cycle_epochs=2, cycle_samples=3)

@@ -1,4 +1,4 @@
-"""Many networks at once say what each says alone."""
+"""Many networks at once give the outputs of each alone."""
 
 import pytest
 import torch

@@ -82,7 +82,7 @@ def test_training_starts_at_the_same_place_everywhere_and_another_for_another_se
 def test_wrong_shapes_are_refused_by_name() -> None:
     with pytest.raises(WeightsError, match="parameters"):
         layers(SPEC, torch.zeros(5).double())
-    with pytest.raises(WrongShape, match="rows"):
+    with pytest.raises(WrongShape, match="x must have shape"):
         outputs(SPEC, _ensemble(1), torch.zeros(4, 2).double())
 
 

@@ -26,7 +26,7 @@ def _rows(count: int, seed: int = 1) -> Tensor:
 
 
 def _teacher(x: Tensor) -> Gaussian:
-    """Two targets, of which one is surer where the other is not."""
+    """Two targets; where one is more certain, the other is less."""
     mean = torch.stack([x[:, 0].sin(), x[:, 1] / 2], 1)
     return Gaussian(mean, torch.stack([0.2 + x[:, 1].sigmoid(), (-x[:, 1] / 2).exp() / 3], 1))
 
@@ -104,7 +104,7 @@ def test_what_is_no_teacher_is_refused() -> None:
     x, generator = _rows(4), torch.Generator()
     with pytest.raises(WrongShape, match="teacher"):
         distil(SPEC, _teacher(x[:3]), x, seed=1, generator=generator)
-    with pytest.raises(EmptyTable, match="public rows"):
+    with pytest.raises(EmptyTable, match="at least one public row"):
         distil(SPEC, _teacher(x[:0]), x[:0], seed=1, generator=generator)
     with pytest.raises(SpecError):
         StudentSpec(inputs=0)
@@ -112,7 +112,7 @@ def test_what_is_no_teacher_is_refused() -> None:
 
 def test_diverging_says_so() -> None:
     x = _rows(5)
-    with pytest.raises(WeightsError, match="learning rate"):
+    with pytest.raises(WeightsError, match="learning_rate"):
         distil(
             SPEC,
             Gaussian(_teacher(x).mean * 1e300, _teacher(x).variance),

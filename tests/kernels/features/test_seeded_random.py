@@ -1,4 +1,4 @@
-"""Hashed numbers are the same everywhere, and look like what they claim to be."""
+"""Seeded random numbers are the same everywhere and have the stated distributions."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from kernels.features.seeded_random import normals, uniforms
 
 
 def test_known_values_never_change() -> None:
-    # Another value here is another kernel at every site: it needs a new version of the spec.
+    # A change of these values changes the kernel at every site: it needs a new spec version.
     assert uniforms(1, "frequencies", 2).tolist() == [0.8107141642826224, 0.21116148042394867]
     assert normals(1, "frequencies", 2).tolist() == [0.8805310884490609, -0.8023976692929864]
 

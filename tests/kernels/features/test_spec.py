@@ -1,4 +1,4 @@
-"""A spec fixes a kernel, reads back what it wrote, and refuses what it cannot mean."""
+"""A spec defines a kernel, survives JSON, and refuses invalid values."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ def _document(**changes: object) -> str:
         (_document(architecture="rfb"), UnknownArchitecture, "choose one of rbf"),
         (_document(architecture=["rbf"]), UnknownArchitecture, "choose one of"),
         (_document(normaliser="none"), SpecError, "choose one of unbiased"),
-        (_document(samples=1), SpecError, "samples must be a whole number from 2"),
+        (_document(samples=1), SpecError, "samples must be an integer from 2"),
         (_document(samples=True), SpecError, "samples"),
         (_document(samples=10**9), SpecError, "samples"),
         (_document(inputs=0), SpecError, "inputs"),
@@ -76,8 +76,8 @@ def _document(**changes: object) -> str:
         (_document(hidden=[10**6, 10**6]), SpecError, "choose smaller sizes"),
         (_document(architecture="rbf", inputs=10**6, samples=10**6), SpecError, "smaller"),
         (_document(hidden=[2] * 100), SpecError, "layers"),
-        (_document(architecture="rbf", hidden=[3]), SpecError, "rbf kernel has no hidden"),
-        (_document(lengthscale=2.0), SpecError, "belongs to exponential"),
+        (_document(architecture="rbf", hidden=[3]), SpecError, "rbf kernel does not use hidden"),
+        (_document(lengthscale=2.0), SpecError, "use it: exponential"),
         (_document(colour="red"), SpecError, "unknown fields"),
         (json.dumps({"version": 1}), SpecError, "inputs is missing"),
     ],

@@ -93,7 +93,7 @@ def test_polynomial_features_keep_the_sign_that_a_logarithm_loses() -> None:
 
 
 def _numpy_features(spec: KernelSpec, x: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The three network architectures again, by loops over their definitions."""
+    """Return features of the three network architectures, by loops over their definitions."""
     named, first = {}, 0
     for name, shape in weight_shapes(spec).items():
         named[name] = weights[first : first + math.prod(shape)].reshape(shape)

@@ -1,4 +1,4 @@
-"""Closed-form gradients are autograd's, and those of clients add up to the pooled one."""
+"""Closed-form gradients equal autograd's, and those of clients add up to the pooled one."""
 
 import math
 
@@ -23,7 +23,7 @@ every_spec = pytest.mark.parametrize("spec", EVERY_SPEC.values(), ids=EVERY_SPEC
 
 
 def dense(phi: Tensor, y: Tensor, log_noise: Tensor, log_prior: Tensor) -> Tensor:
-    """The negative log density of N(0, λ²ΦΦᵀ + σ²I), by autograd through a Cholesky."""
+    """Return the negative log density of N(0, λ²ΦΦᵀ + σ²I), by autograd through a Cholesky."""
     identity = torch.eye(len(phi), dtype=torch.float64)
     total = torch.zeros((), dtype=torch.float64)
     for target in range(y.shape[1]):
@@ -119,7 +119,7 @@ def test_the_federated_gradient_is_autograd_through_the_pooled_evidence(
 
 
 def test_a_wrong_factor_would_not_pass() -> None:
-    # The broken twin: G_S without its ½, a mistake that leaves the direction plausible.
+    # The broken twin: G_S without its ½, a mistake whose gradient direction looks plausible.
     kernel = URK(EVERY_SPEC["shifted"])
     x, y = table(45, targets=2)
     _, gradient = pooled_gradient_by_autograd(kernel, x, y)
@@ -135,12 +135,12 @@ def test_a_wrong_factor_would_not_pass() -> None:
 
 
 def test_an_asymmetric_gradient_is_refused() -> None:
-    # 2ΦG_S is the gradient for a symmetric G_S only, and an honest one is to the last bit.
+    # 2ΦG_S is the gradient only for a symmetric G_S, and an honest G_S is exactly symmetric.
     kernel, (x, y) = URK(EVERY_SPEC["shifted"]), table(15)
     crooked = torch.eye(20, dtype=torch.float64)
     crooked[3, 4] = 1e-12
     zeros = torch.zeros(20, 1, dtype=torch.float64)
-    with pytest.raises(NotSymmetric, match="G_S"):
+    with pytest.raises(NotSymmetric, match="scatter_gradient"):
         client_gradient(kernel, x, y, scatter_gradient=crooked, cross_gradient=zeros)
 
 
@@ -209,8 +209,8 @@ def test_bad_shapes_are_named() -> None:
     kernel = URK(EVERY_SPEC["rbf"])
     x, targets = table(5)
     identity, zeros = torch.eye(20, dtype=torch.float64), torch.zeros(20, 1, dtype=torch.float64)
-    with pytest.raises(WrongShape, match="G_S"):
+    with pytest.raises(WrongShape, match="scatter_gradient"):
         client_gradient(kernel, x, targets, scatter_gradient=identity[1:], cross_gradient=zeros)
-    with pytest.raises(WrongShape, match="rows of x"):
+    with pytest.raises(WrongShape, match="same number of rows"):
         client_gradient(kernel, x[1:], targets, scatter_gradient=identity, cross_gradient=zeros)
     assert math.isfinite(float(negative_log_evidence(phi, y, log_noise=one, log_prior=one)))

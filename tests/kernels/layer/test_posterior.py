@@ -1,4 +1,4 @@
-"""The Bayesian linear layer is the Gaussian process, survives rounding, and refuses nonsense."""
+"""The Bayesian linear layer is the Gaussian process, tolerates rounding, and refuses bad input."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""σ and λ from summed statistics: the optimum, inside its clamps, for every target."""
+"""σ and λ from summed statistics: the optimum within its bounds, for every target."""
 
 import math
 
@@ -78,7 +78,7 @@ def test_no_rows_are_an_error() -> None:
 @pytest.mark.parametrize("spec", [KernelSpec(inputs=1), KernelSpec(architecture="rbf", inputs=1)])
 @pytest.mark.parametrize("bits", [24, 30, 40])
 def test_rounded_sums_give_the_same_sigma_and_lambda(spec: KernelSpec, bits: int) -> None:
-    # Smooth features: most eigenvalues of S are below the rounding, and some negative.
+    # Smooth features: most eigenvalues of S are below the rounding, and some are negative.
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(500, 1, generator=generator, dtype=torch.float64)
     y = x.sin() + 0.3 * torch.randn(500, 1, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""A model's parts, and which of them outlive a change of another."""
+"""A model's parts, and which of them are kept when another changes."""
 
 from dataclasses import fields
 from typing import get_type_hints
@@ -8,7 +8,7 @@ import pytest
 from kernels.model.model import FOLLOWING, Model, Parts
 
 GIVEN = {"schema", "kernel", "max_rows", "privacy"}
-"""What a program says, not what it finds."""
+"""Fields that the program sets, not results of its stages."""
 
 
 def test_of_every_part_it_is_said_what_follows_from_it() -> None:

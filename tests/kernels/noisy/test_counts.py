@@ -1,4 +1,4 @@
-"""Noisy histograms become histograms, and the nearest ones."""
+"""Noisy counts become the nearest histogram."""
 
 import numpy as np
 import torch

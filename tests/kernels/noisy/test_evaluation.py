@@ -1,4 +1,4 @@
-"""Scores from few clipped sums: equal to the full ones where nothing is clipped, valid always."""
+"""Scores from few clipped sums: equal to the full ones if nothing is clipped, and always valid."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_without_noise_and_clipping_they_are_the_scores() -> None:
     found = clips.scores(LAWS, sums, 4000.0)
     for name in ("rmse", "nll", "crps", "ece", "mce", "brier", "calibration_curve", "width"):
         torch.testing.assert_close(getattr(found, name)(), getattr(full, name)())
-    # Estimated from bins: near.
+    # Estimated from bins, so only approximately equal.
     torch.testing.assert_close(found.interval_score(), full.interval_score(), rtol=0.1, atol=0.02)
 
 

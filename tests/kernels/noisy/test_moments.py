@@ -1,4 +1,4 @@
-"""A standardiser from noisy moments: the sums' word where there is one, else the bounds'."""
+"""A standardiser from noisy moments: from the sums if they are informative, else from bounds."""
 
 import math
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""The posterior of noisy statistics knows of the noise; where there is none it is the exact one."""
+"""The posterior of noisy statistics takes the noise into account; without noise it is exact."""
 
 import math
 
@@ -24,14 +24,14 @@ ENDLESS = Noise(scatter=3.0, cross=1e6, target_squares=1e6, count=1e6)
 
 
 def unit_features(rows: int, generator: torch.Generator) -> Tensor:
-    """Features of norm one that vary in some directions more than in others."""
+    """Features of norm 1 that vary more in some directions than in others."""
     spread = torch.logspace(0, -1, FEATURES, dtype=torch.float64)
     phi = torch.randn(rows, FEATURES, generator=generator, dtype=torch.float64) * spread
     return phi / phi.norm(dim=1, keepdim=True)
 
 
 def table(rows: int, seed: int, targets: int = 1) -> tuple[Tensor, Tensor, Tensor]:
-    """Return features, weights drawn from the prior, and targets that they give."""
+    """Return features, weights drawn from the prior, and their targets."""
     generator = torch.Generator().manual_seed(seed)
     phi = unit_features(rows, generator)
     w = torch.randn(FEATURES, targets, generator=generator, dtype=torch.float64)

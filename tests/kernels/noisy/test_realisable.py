@@ -1,4 +1,4 @@
-"""A repaired S is one that a table could have, nearer to the true one, and says how near."""
+"""A repaired S is realisable and nearer to the true one, with a stated remaining error."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ KERNEL = URK(
 def statistics(kernel: URK = KERNEL) -> Statistics:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(ROWS, kernel.spec.inputs, generator=generator, dtype=torch.float64)
-    x[:, 1] += x[:, 0].square() - 1  # not normal, as the points that the search starts from
+    x[:, 1] += x[:, 0].square() - 1  # not normal, unlike the starting points of the search
     return Statistics.of_table(kernel, x, x[:, :1].sin())
 
 

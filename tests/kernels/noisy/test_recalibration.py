@@ -1,4 +1,4 @@
-"""Recalibration from few noisy bins: near to what all rows without noise would say."""
+"""Recalibration from few noisy bins is close to that of all rows without noise."""
 
 import pytest
 import torch

@@ -48,20 +48,20 @@ class Regression:
         return self.x, self.y
 
     def log_posterior(self, parameters: Tensor, batch: Batch) -> Tensor:
-        """The mean over rows: temperature 1/N is the posterior."""
+        """Return the mean over rows; temperature 1/N samples the posterior."""
         x, y = batch
         squares = (parameters @ x.mT - y).square().mean(-1) / NOISE
         return -squares / 2 - parameters.square().sum(-1) / (2 * PRIOR * self.rows)
 
     def start(self, chains: int) -> Tensor:
-        """Chains that begin too far apart."""
+        """Return starting points of chains that are far too widely spread."""
         generator = torch.Generator().manual_seed(3)
         away = torch.randn(chains, self.x.shape[1], generator=generator, dtype=torch.float64)
         return self.mean + 3 * away * self.covariance.diagonal().sqrt()
 
 
 def deviations(samples: Tensor, mean: Tensor, covariance: Tensor) -> float:
-    """How far independent draws (C, P) are from these moments, in Monte Carlo standard errors.
+    """Return how far draws (C, P) are from these moments, in Monte Carlo standard errors.
 
     The largest over all means, variances and covariances.
     """

@@ -1,4 +1,4 @@
-"""Each sampler against posteriors known in closed form: moments within Monte Carlo error."""
+"""Each sampler compared with closed-form posteriors: moments agree within Monte Carlo error."""
 
 from itertools import pairwise
 from typing import Any
@@ -16,7 +16,7 @@ from tests.kernels.samplers.regression import Regression, deviations
 
 CHAINS = 1000
 WITHIN = 4.5
-"""Standard errors, the largest of nine moments: one in ten thousand honest draws is beyond."""
+"""Standard errors allowed for the largest of nine moments: exceeded once in ten thousand runs."""
 
 
 def _generator(seed: int = 1) -> torch.Generator:
@@ -26,7 +26,7 @@ def _generator(seed: int = 1) -> torch.Generator:
 def _ends(
     sampler: Sampler[Any], problem: Regression, *, steps: int, chains: int = CHAINS
 ) -> Tensor:
-    """Where independent chains are after so many full-batch steps."""
+    """Return the parameters of independent chains after `steps` full-batch steps."""
     state, _ = run(
         sampler,
         problem.start(chains),
@@ -52,7 +52,7 @@ def test_sgld_has_the_posteriors_moments() -> None:
     sampler = sgld.build(problem.log_posterior, step_size=0.003, temperature=1 / problem.rows)
     ends = _ends(sampler, problem, steps=900)
     assert deviations(ends, problem.mean, problem.covariance) < WITHIN
-    # The check can tell: a fifth more noise is noticed.
+    # The check is sensitive enough: a fifth more noise is detected.
     hotter = sgld.build(problem.log_posterior, step_size=0.003, temperature=1.4 / problem.rows)
     ends = _ends(hotter, problem, steps=900)
     assert deviations(ends, problem.mean, problem.covariance) > WITHIN
@@ -127,7 +127,7 @@ def test_psglds_metric_is_held_after_adaptation() -> None:
 def _sghmc_law(
     problem: Regression, *, step_size: float, cycle: Cycle, friction: float, steps: int
 ) -> tuple[Tensor, Tensor]:
-    """Mean and covariance of θ after so many steps from the mean, by their recursion."""
+    """Return mean and covariance of θ after `steps` steps from the mean, by recursion."""
     size = len(problem.mean)
     identity = torch.eye(size).double()
     law = torch.zeros(2 * size, 2 * size).double()
@@ -235,7 +235,7 @@ def test_swag_draws_half_of_the_diagonal_and_half_of_the_low_rank_covariance() -
 def test_swags_spread_is_the_one_that_its_docstring_has() -> None:
     problem, rows, step_size = Regression.of(400), 10, 0.01
     sampler = swag.build(problem.log_posterior, step_size=step_size, burn_in=300, rank=2)
-    # Drawn with replacement, as the formula has it; epochs of every row once spread less.
+    # Drawn with replacement, as in the formula; epochs with every row once have a smaller spread.
     generator = _generator()
     drawn = (torch.randint(400, (rows,), generator=generator) for _ in range(4000))
     state, _ = run(
@@ -251,7 +251,7 @@ def test_swags_spread_is_the_one_that_its_docstring_has() -> None:
 
 
 def test_swag_without_iterates_says_what_it_needs() -> None:
-    with pytest.raises(NotFitted, match="needs 2"):
+    with pytest.raises(NotFitted, match="needs at least 2"):
         swag.sample(swag.init(torch.zeros(3)), 1, generator=_generator())
 
 
@@ -335,5 +335,5 @@ def test_impossible_steps_are_refused_by_name(build: Any) -> None:
 
 
 def test_a_cycle_samples_within_itself() -> None:
-    with pytest.raises(HyperparameterError, match="cycle"):
+    with pytest.raises(HyperparameterError, match="sampling_steps must be from 1"):
         Cycle(steps=3, sampling_steps=4)

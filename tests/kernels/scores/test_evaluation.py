@@ -1,4 +1,4 @@
-"""Scores with bounds, against the scores that have none."""
+"""Scores with bounds compared with scores without bounds."""
 
 from dataclasses import fields
 

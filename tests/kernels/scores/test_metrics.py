@@ -1,4 +1,4 @@
-"""Scores are sums over rows, and what is computed from them is what the module defines."""
+"""Scores are sums over rows, and the metrics computed from them match their definitions."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What a histogram of |z| says, against what the residuals themselves say."""
+"""Recalibration from a histogram of |z|, compared with the residuals themselves."""
 
 import math
 
@@ -90,7 +90,7 @@ def test_gaussian_residuals_stay_gaussian_with_their_deviation() -> None:
 def test_few_rows_change_the_models_own_law_only_if_they_speak_against_it() -> None:
     samples = torch.randn(50, 33, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     kept = [fit(histogram(z)) == StudentT() for z in samples]
-    # A scale is taken for better where χ²₁ > 2, which is so one time in six.
+    # A fitted scale is preferred if χ²₁ > 2, which happens one time in six.
     assert sum(kept) >= 35
     assert not any(fit(histogram(3 * z)) == StudentT() for z in samples)
 

@@ -1,4 +1,4 @@
-"""The law of standardised residuals against numerical integration."""
+"""The law of standardised residuals compared with numerical integration."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""A few rows read cell by cell are those that are read column by column, or are left to it."""
+"""A few rows read cell by cell equal those read column by column, or are left to that reader."""
 
 import math
 from typing import Any

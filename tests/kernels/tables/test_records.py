@@ -1,4 +1,4 @@
-"""A table is read as its schema says, or refused with every problem and without a cell's value."""
+"""A table is read by its schema, or refused with all its problems and without a cell's value."""
 
 import math
 import traceback
@@ -333,7 +333,7 @@ BAD_CELLS = [
     ("id", None),
     ("id", 0.5),
 ]
-"""What leaves a row out, with differential privacy."""
+"""Cells that cause their row to be left out with differential privacy."""
 
 
 @pytest.mark.parametrize(("name", "cell"), BAD_CELLS)
@@ -367,7 +367,7 @@ def test_row_by_row_a_table_may_have_no_rows_and_must_have_its_columns() -> None
     (records,) = read_in_pieces(SCHEMA, [table(sex=["x", "y", "z"])], problems=RowByRow())
     assert len(records) == 0
     without = {name: cells for name, cells in TABLE.items() if name != "age"}
-    with pytest.raises(TableRefused, match="does not have it"):
+    with pytest.raises(TableRefused, match="it is not in the table"):
         list(read_in_pieces(SCHEMA, [without], problems=RowByRow()))
-    with pytest.raises(TableRefused, match="rows where most"):
+    with pytest.raises(TableRefused, match="rows, and most columns have"):
         list(read_in_pieces(SCHEMA, [table(age=[1, None], sex=[None] * 3)], problems=RowByRow()))

@@ -1,4 +1,4 @@
-"""A schema that exists is valid; it survives JSON; a wrong one is refused with every problem."""
+"""A schema object is valid and survives JSON; a wrong one is refused with all its problems."""
 
 import json
 import math
@@ -151,13 +151,13 @@ def test_columns_of_the_wrong_python_type_are_refused(columns: Any) -> None:
 def test_a_refusal_prints_every_problem_with_its_column() -> None:
     with pytest.raises(SchemaRefused) as raised:
         Schema((Numeric("age", "a", 3, 1), Categorical("sex", ())), (STAY,))
-    assert "'age': its lower bound 3 must be below its upper bound 1" in str(raised.value)
-    assert "'sex': its levels" in str(raised.value)
+    assert "'age': lower must be below upper, but they are 3 and 1" in str(raised.value)
+    assert "'sex': levels" in str(raised.value)
     assert raised.value.code == "schema.refused"
 
 
 def edited(*path: Any, value: Any) -> dict[str, Any]:
-    """SCHEMA's document with the entry at `path` replaced."""
+    """Return SCHEMA's document with the entry at `path` replaced."""
     document: Any = json.loads(SCHEMA.to_json())
     inner = document
     for step in path[:-1]:
@@ -182,9 +182,17 @@ def edited(*path: Any, value: Any) -> dict[str, Any]:
         (edited("features", 0, "maximum", value=9), WrongField, "unknown field 'maximum'"),
         (edited("features", 0, "name", value={}), WrongField, "name must be text"),
         (edited("features", 0, "lower", value="0"), WrongBounds, "finite numbers"),
-        (edited("features", 1, "levels", value="fm"), WrongLevels, "must be texts"),
-        (edited("features", 1, "levels", value=[1, 2]), WrongLevels, "must be texts"),
-        (edited("features", 1, "other", value={}), WrongLevels, "one of its levels"),
+        (
+            edited("features", 1, "levels", value="fm"),
+            WrongLevels,
+            "must be a list of at least one text",
+        ),
+        (
+            edited("features", 1, "levels", value=[1, 2]),
+            WrongLevels,
+            "must be a list of at least one text",
+        ),
+        (edited("features", 1, "other", value={}), WrongLevels, "one of the levels"),
         (edited("features", 1, "may_be_missing", value=1), WrongField, "true or false"),
         (edited("targets", value=None), WrongField, "targets must be a list"),
         (edited("targets", 0, value={"name": "stay"}), WrongField, "targets[0] lacks 'unit'"),

@@ -1,4 +1,4 @@
-"""Moments of any split add up to the pooled ones, and standardise as one table would."""
+"""Moments of any split add up to the pooled ones, and standardise like those of one table."""
 
 import json
 import math
@@ -120,7 +120,7 @@ def test_means_and_deviations_are_those_of_the_cells_that_are_there(table: Table
             continue
         magnitude = {"age": 60, "cost": 5e5}.get(column.name, math.sqrt(np.mean(cells**2)))
         assert column.mean == pytest.approx(cells.mean(), rel=1e-12, abs=1e-12 * magnitude)
-        if cells.std() > max(1e-4 * magnitude, 1e-100):  # squares of less underflow
+        if cells.std() > max(1e-4 * magnitude, 1e-100):  # squares of smaller ones underflow
             assert column.scale == pytest.approx(cells.std(), rel=1e-6)
 
 
@@ -190,12 +190,12 @@ def test_predictions_return_to_the_units_of_the_targets() -> None:
     np.testing.assert_allclose(mean[:, 0], TABLE["stay"], rtol=1e-12)
     np.testing.assert_allclose(mean[:, 1], TABLE["cost"], atol=1e-9)
     np.testing.assert_allclose(variance[0], [np.var(TABLE["stay"]), np.var(TABLE["cost"])])
-    with pytest.raises(WrongShape, match="2 columns"):
+    with pytest.raises(WrongShape, match=r"shape \(n, 2\)"):
         standardiser.in_units(torch.zeros(2), torch.ones(2))
 
 
 def numeric(values: list[float | None], **column: Any) -> Scale:
-    """The scale of a single numeric column with these cells."""
+    """Return the scale of a single numeric column with these cells."""
     schema = Schema((Numeric("x", "1", may_be_missing=True, **column),), (Target("y", "1"),))
     return fitted({"x": values, "y": [0.0] * len(values)}, schema).numeric[0]
 
@@ -225,7 +225,7 @@ def test_bounds_save_the_digits_of_a_column_far_from_zero() -> None:
     values: list[float | None] = [1e9 + 0.1 * i for i in range(100)]
     bounded = numeric(values, lower=1e9 - 50, upper=1e9 + 50)
     assert bounded.scale == pytest.approx(np.std(np.arange(100) * 0.1), rel=1e-6)
-    # Without bounds the digits are gone; the scale is then too coarse, never one that clips.
+    # Without bounds the digits are lost; the scale is then too large, but never so small it clips.
     assert numeric(values).scale >= bounded.scale
 
 
@@ -235,7 +235,7 @@ def test_small_units_without_bounds_are_no_constants() -> None:
 
 @pytest.mark.parametrize("value", [3.3, *(5 + 0.0007 * k for k in range(1, 8))])
 def test_rounding_of_the_secure_sum_makes_no_scale_of_a_constant(value: float) -> None:
-    # Near the middle of the bounds u² is small beside the step, so the step itself must count.
+    # Near the middle of the bounds u² is smaller than the fixed-point step, so the step matters.
     schema = Schema((Numeric("x", "1", 0, 10),), (Target("y", "1"),))
     exact = Moments.of(read({"x": [value] * 3, "y": [0.0] * 3}, schema))
     step = 2.0**-40
@@ -249,10 +249,10 @@ def test_rows_never_print_a_cell() -> None:
 
 
 def test_moments_need_targets_and_one_schema() -> None:
-    with pytest.raises(WrongShape, match="read them for training"):
+    with pytest.raises(WrongShape, match="were read for prediction"):
         Moments.of(Records.for_prediction(SCHEMA, TABLE))
     other = Schema((Numeric("age", "a"),), (Target("stay", "d"),))
-    with pytest.raises(WrongShape, match="one schema"):
+    with pytest.raises(WrongShape, match="same schema"):
         Moments.zero(SCHEMA) + Moments.zero(other)
     with pytest.raises(WrongShape, match="another schema"):
         Standardiser.of(other, Moments.of(read(TABLE)))
@@ -297,7 +297,9 @@ def test_a_standardiser_of_another_schema_is_refused() -> None:
         Standardiser(right.numeric, right.categorical, right.targets[:1]),
     ]
     for standardiser in wrong:
-        with pytest.raises(StandardiserError, match="other columns"):
+        with pytest.raises(
+            StandardiserError, match="the columns of this standardiser, or their order, differ"
+        ):
             standardiser.apply(records)
 
 

@@ -263,7 +263,7 @@ def test_beta_needs_labels_or_a_stage_of_its_own(coordinator: Coordinator) -> No
     stages = _changed(1, methods=["product", "mixture", "beta"])
     status, problem = create(coordinator, stages=stages)
     assert (status, problem["code"]) == (422, "table.refused")
-    assert "the table does not have it" in problem["detail"]
+    assert "it is not in the table" in problem["detail"]
 
 
 def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
