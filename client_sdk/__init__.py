@@ -1,6 +1,6 @@
-"""What a hospital installs: its local table, its own policy, and the one door out.
+"""The hospital's software: its local table, its own policy, and the one exit for its numbers.
 
-Names are imported when they are used: `veilgp --version` must not wait for torch.
+Names are imported on first use: `veilgp --version` must not wait for torch.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""What an operator of the hospital may allow by name: another state of a data source's table."""
+"""Approval, by a named person at the hospital, of a changed table of a data source."""
 
 import os
 
@@ -18,15 +18,15 @@ def approve_table(
     source: str = "table",
     allow_http: bool = False,
 ) -> None:
-    """Allow a data source the table as it is now; nothing is sent.
+    """Approve a data source's table as it is now; nothing is sent.
 
-    Two exact sums over tables that differ by a patient show that patient: whoever approves it, by
-    name, stands for that. The table is read as the session's program reads it.
+    Two exact sums over tables that differ by one patient reveal that patient: the person named in
+    `by` takes responsibility for that. The table is read as the session's program reads it.
     """
     link = Link.parse(session, allow_http=allow_http)
     with Home(home).open() as opened:
         known = opened.store.session(str(link.session))
         if known is None:
-            raise SessionError("this hospital has not joined that session: join it first")
+            raise SessionError("this hospital has not joined this session: join it first")
         table = site_of(Program.from_json(known.program), data, known.seed)
         opened.keep(opened.client.approve_table(source, table.digest, approved_by=by))

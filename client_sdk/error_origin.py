@@ -1,26 +1,29 @@
-"""Where an error came from, as a mark on the error: what may be said about it, and to whom.
+"""The origin of an error, as a mark on the error: it decides what may be told to whom.
 
-An error of any class can be about this hospital's rows, or be the coordinator's own answer. The
-class does not tell; the place that raised it does, and marks it.
+An error of any class can be about this hospital's rows, or be the coordinator's own response. The
+class does not show this, so the code that raises the error marks it.
 """
 
 from enum import Enum
 
 
 class Origin(Enum):
-    """Where an error came from; the value is the sentence that the hospital's people read."""
+    """The origin of an error; the value is the sentence shown to people at the hospital."""
 
-    OWN_ROWS = "This is about this hospital's own rows: the coordinator hears only that it refuses."
-    COORDINATOR = "This is the coordinator's own answer."
+    OWN_ROWS = (
+        "This is about this hospital's own rows: the coordinator is only told that the site "
+        "refuses."
+    )
+    COORDINATOR = "This message comes from the coordinator."
 
 
 def mark(error: BaseException, origin: Origin) -> None:
-    """Mark an error; marks add up and are never taken off."""
+    """Mark an error; marks accumulate and are never removed."""
     vars(error)[_MARKS] = origins_of(error) | {origin}
 
 
 def origins_of(error: BaseException) -> frozenset[Origin]:
-    """Return an error's marks; one that this hospital raised for another reason has none."""
+    """Return an error's marks; there are none if this hospital raised it for another reason."""
     marks: frozenset[Origin] = vars(error).get(_MARKS, frozenset())
     return marks
 

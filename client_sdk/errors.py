@@ -1,4 +1,4 @@
-"""Every error that a person or a peer can cause in `client_sdk`, each with a stable code.
+"""Errors that a person or a peer can cause in `client_sdk`, each with a stable code.
 
     ClientError                       client
     ├── HomeError                     home.invalid
@@ -63,9 +63,10 @@
         ├── TableNotWritten           global_model.table_not_written
         └── PlotUnavailable           global_model.plot
 
-A message says what is wrong with which value and what to do; it never carries a patient's value,
-nor key material, nor the secret of a link. Errors that a hospital reports to the coordinator have a
-`public_detail`, a sentence without data: the message stays here (`gate.refusal_report`).
+A message says what is wrong with which value and what to do. It never contains a patient's value,
+key material or the secret of a link. Errors that a hospital reports to the coordinator have a
+`public_detail`, a sentence without data; the message itself stays at the hospital
+(`gate.refusal_report`).
 """
 
 from collections.abc import Sequence
@@ -87,25 +88,25 @@ class HomeError(ClientError):
 
 
 class HomeInUse(HomeError):
-    """Another process uses this home: two would answer one task twice."""
+    """Another process uses this home: two processes would answer the same task twice."""
 
     code = "home.in_use"
 
 
 class HomeExposed(HomeError):
-    """The identity's file can be read by others."""
+    """The identity file can be read by other users."""
 
     code = "home.exposed"
 
 
 class HomeDamaged(HomeError):
-    """A file of the home is missing or is not what it should be."""
+    """A file of the home is missing or has unexpected content."""
 
     code = "home.damaged"
 
 
 class HomeNotWritten(HomeError):
-    """A step could not be made durable, so nothing was sent."""
+    """A step could not be written to disk, so nothing was sent."""
 
     code = "home.not_written"
 
@@ -117,7 +118,7 @@ class LinkError(ClientError):
 
 
 class RosterFileError(ClientError):
-    """A roster file is not one."""
+    """A file is not a valid roster."""
 
     code = "roster.file"
 
@@ -126,24 +127,24 @@ class RosterFileError(ClientError):
 
 
 class PolicyError(ClientError):
-    """The site's policy says no, or is not a policy."""
+    """The site's policy does not allow something, or is not valid."""
 
     code = "policy.invalid"
-    public_detail: str = "the site's policy says no, or is not a policy"
+    public_detail: str = "the site's policy does not allow something, or is not valid"
 
 
 class PolicyFileError(PolicyError):
-    """A policy has a missing, unknown or impossible line."""
+    """A policy has a missing, unknown or invalid line."""
 
     code = "policy.file"
-    public_detail = "the site's policy has a missing, unknown or impossible line"
+    public_detail = "the site's policy has a missing, unknown or invalid line"
 
 
 class PolicyRefusal(PolicyError):
-    """The site's policy does not allow what is asked for.
+    """The site's policy does not allow what is requested.
 
-    `line` is the line of the policy that would have to change; `public_detail` is what the
-    coordinator may hear: nothing about the table.
+    `line` is the line of the policy that would have to change; `public_detail` is the text for the
+    coordinator, which says nothing about the table.
     """
 
     code = "policy.refusal"
@@ -162,7 +163,7 @@ class AlgorithmForbidden(PolicyRefusal):
 
 
 class ConsentMissing(PolicyRefusal):
-    """The site's policy does not consent to an algorithm that may show this site's own numbers."""
+    """The site's policy does not consent to an algorithm that may reveal this site's numbers."""
 
     code = "policy.consent"
 
@@ -180,73 +181,73 @@ class PrivacyRequired(PolicyRefusal):
 
 
 class UnitForbidden(PolicyRefusal):
-    """The site's policy asks for noise that covers a patient, and the session's covers less."""
+    """The site's policy requires noise that covers a patient; the session's noise covers less."""
 
     code = "policy.patient"
 
 
 class BudgetMissing(PolicyRefusal):
-    """The site's policy does not say how much privacy may be spent on any one patient."""
+    """The site's policy does not set a privacy budget per patient."""
 
     code = "policy.epsilon"
 
 
 class BudgetSpent(PolicyRefusal):
-    """The site's own privacy budget does not cover what is asked for."""
+    """The site's own privacy budget does not cover what is requested."""
 
     code = "policy.budget"
 
 
 class ShrinkingForbidden(PolicyRefusal):
-    """The site's policy does not allow a session to give the steady-cohort rule up."""
+    """The site's policy does not allow a session to give up the steady-cohort rule."""
 
     code = "policy.shrinking"
 
 
 class TooFewColluders(PolicyRefusal):
-    """The site's policy asks for sums that are safe from more colluding members."""
+    """The site's policy requires sums that are safe against more colluding members."""
 
     code = "policy.colluders"
 
 
 class CohortTooSmall(PolicyRefusal):
-    """The site's policy asks for a larger cohort of members with confirmed keys."""
+    """The site's policy requires a larger cohort of members with confirmed keys."""
 
     code = "policy.cohort"
 
 
 class TooFewRows(PolicyRefusal):
-    """The site's policy asks for more rows than the table has."""
+    """The site's policy requires more rows than the table has."""
 
     code = "policy.rows"
 
 
 class TooFewRowsPerFeature(PolicyRefusal):
-    """The site's policy asks for more rows for each feature of the kernel."""
+    """The site's policy requires more rows per feature of the kernel."""
 
     code = "policy.rows_per_feature"
 
 
 class TooFewRowsHeldOut(PolicyRefusal):
-    """The site's policy asks for more rows, or none, in a part that is held out of training."""
+    """The site's policy requires more rows, or none, in a part that is held out of training."""
 
     code = "policy.rows_held_out"
 
 
 class RareLevel(PolicyRefusal):
-    """The site's policy asks for more rows of each level of a categorical column."""
+    """The site's policy requires more rows for each level of a categorical column."""
 
     code = "policy.level_rows"
 
 
 class TooManySums(PolicyRefusal):
-    """The site's policy does not allow so many sums in a run."""
+    """The site's policy allows fewer sums in a run."""
 
     code = "policy.sums"
 
 
 class TooManyRuns(PolicyRefusal):
-    """The site's policy does not allow so many runs over one table in a session."""
+    """The site's policy allows fewer runs of a session over one table."""
 
     code = "policy.runs"
 
@@ -258,7 +259,7 @@ class PolicyExpired(PolicyRefusal):
 
 
 class PolicyRefused(PolicyError):
-    """The site's policy refuses several things; `problems` are all of them."""
+    """The site's policy refuses several things, all listed in `problems`."""
 
     code = "policy.refused"
     public_detail = "the site's policy does not allow several things"
@@ -274,37 +275,37 @@ class PolicyRefused(PolicyError):
 
 
 class TransportError(ClientError):
-    """The coordinator did not give an answer that can be used."""
+    """The coordinator did not return a usable response."""
 
     code = "transport.invalid"
 
 
 class Unreachable(TransportError):
-    """The coordinator could not be reached for as long as this client was told to try."""
+    """The coordinator could not be reached within the time that this client was given."""
 
     code = "transport.unreachable"
 
 
 class CertificateRefused(TransportError):
-    """The coordinator's TLS certificate is not one that this machine trusts."""
+    """The coordinator's TLS certificate is not trusted by this machine."""
 
     code = "transport.certificate"
 
 
 class NotACoordinator(TransportError):
-    """Something else answered: a proxy's page, or another server."""
+    """The response came from something else: a proxy's page or another server."""
 
     code = "transport.not_a_coordinator"
 
 
 class AnswerTooLarge(TransportError):
-    """An answer is larger than anything that belongs there."""
+    """A response is larger than the limit for its request."""
 
     code = "transport.too_large"
 
 
 class MalformedAnswer(TransportError):
-    """An answer lacks a field, or has one of the wrong kind."""
+    """A response lacks a field, or has a field of the wrong type."""
 
     code = "transport.malformed"
 
@@ -316,7 +317,7 @@ class ProtocolMismatch(TransportError):
 
 
 class Refused(TransportError):
-    """The coordinator refused a request, by a code that this version has no class for."""
+    """The coordinator refused a request with a code for which this version has no class."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(f"the coordinator refused [{code}]: {detail}")
@@ -328,43 +329,43 @@ class Refused(TransportError):
 
 
 class SessionError(ClientError):
-    """A session or a run cannot go on."""
+    """A session or a run cannot continue."""
 
     code = "session.invalid"
 
 
 class SessionChanged(SessionError):
-    """A session has another program, seed or terms than when it was joined."""
+    """The session's program, seed or terms have changed since it was joined."""
 
     code = "session.changed"
-    public_detail = "A session has another program, seed or terms than when it was joined."
+    public_detail = "The session's program, seed or terms have changed since it was joined."
 
 
 class WrongRun(SessionError):
-    """A run does not compute what its kind says, or over another schema than its session's."""
+    """A run's program does not match its kind, or its schema differs from the session's."""
 
     code = "session.wrong_run"
     public_detail = (
-        "A run does not compute what its kind says, or over another schema than its session's."
+        "The run's program does not match its kind, or its schema differs from the session's."
     )
 
 
 class AnotherRun(SessionError):
-    """A run is opened before the one that this hospital came for has ended."""
+    """A run was opened before the run that this hospital takes part in has ended."""
 
     code = "session.another_run"
-    public_detail = "A run is opened before the one that this hospital came for has ended."
+    public_detail = "A run was opened before the run that this hospital takes part in has ended."
 
 
 class WrongTask(SessionError):
-    """A task is not the one that the run's program has at that stage."""
+    """A task differs from the one that the run's program has at that stage."""
 
     code = "session.wrong_task"
-    public_detail = "A task is not the one that the run's program has at that stage."
+    public_detail = "The task differs from the one that the run's program has at that stage."
 
 
 class RowsNotRemoved(SessionError):
-    """With differential privacy rows are added and not removed."""
+    """With differential privacy rows can be added but not removed."""
 
     code = "session.rows_not_removed"
 
@@ -376,25 +377,25 @@ class Suspended(SessionError):
 
 
 class DeadlinePassed(SessionError):
-    """The time that the caller gave has passed; nothing is lost, join again."""
+    """The caller's deadline has passed; nothing is lost: join again to continue."""
 
     code = "session.deadline"
 
 
 class RunFailed(SessionError):
-    """A run ended without a model: failed or cancelled, with `reason` and `detail`."""
+    """A run failed or was cancelled, with `reason` and `detail`; there is no model."""
 
     code = "session.run_failed"
 
     def __init__(self, status: str, reason: str, detail: str) -> None:
-        super().__init__(f"the run was {status} [{reason}]: {detail}")
+        super().__init__(f"the run ended with status {status} [{reason}]: {detail}")
         self.status = status
         self.reason = reason
         self.detail = detail
 
 
 class NoModel(SessionError):
-    """A run is done and made no model."""
+    """A run is done but produced no model."""
 
     code = "session.no_model"
 
@@ -403,55 +404,55 @@ class NoModel(SessionError):
 
 
 class TableSourceError(ClientError):
-    """What was given as the table cannot be read as one."""
+    """The given object or path cannot be read as a table."""
 
     code = "source.invalid"
 
 
 class NotATable(TableSourceError):
-    """An object that is no table, or a table of a kind that is not read here."""
+    """An object is not a table, or is a table of an unsupported type."""
 
     code = "source.not_a_table"
 
 
 class FileNotThere(TableSourceError):
-    """A path that leads to no file or folder."""
+    """A path does not lead to a file or folder."""
 
     code = "source.not_found"
 
 
 class UnknownSuffix(TableSourceError):
-    """A file whose name does not say that it is CSV or Parquet."""
+    """A file's suffix is neither that of CSV nor that of Parquet."""
 
     code = "source.unknown_suffix"
 
 
 class EmptySource(TableSourceError):
-    """A folder without tables, or a file without columns."""
+    """A folder has no tables, or a file has no columns."""
 
     code = "source.empty"
 
 
 class UnreadableFile(TableSourceError):
-    """A file that is damaged, not permitted, or not what its suffix says."""
+    """A file is damaged, may not be read, or does not have the format of its suffix."""
 
     code = "source.unreadable"
 
 
 class DuplicateColumns(TableSourceError):
-    """Two columns of one name."""
+    """Two columns have the same name."""
 
     code = "source.duplicate_columns"
 
 
 class DifferentColumns(TableSourceError):
-    """Files of one folder with different columns."""
+    """Files in one folder have different columns."""
 
     code = "source.different_columns"
 
 
 class DraftError(TableSourceError):
-    """A schema cannot be drafted: a column that was named is not there, or of no use."""
+    """A schema cannot be drafted: a named column is missing or cannot be used."""
 
     code = "source.draft"
 
@@ -460,19 +461,19 @@ class DraftError(TableSourceError):
 
 
 class ModelError(ClientError):
-    """Something about a global model, its files, or what is asked of it is wrong."""
+    """A global model, its files, or a request to it is not valid."""
 
     code = "global_model.invalid"
 
 
 class ModelNotFound(ModelError):
-    """There is no model in a folder, or a part of it is missing."""
+    """A folder contains no model, or a part of the model is missing."""
 
     code = "global_model.not_found"
 
 
 class ModelNotSaved(ModelError):
-    """A model could not be written; what was there before is still there."""
+    """A model could not be written; files that were there before are unchanged."""
 
     code = "global_model.not_saved"
 
@@ -484,12 +485,12 @@ class UnknownTarget(ModelError):
 
 
 class TableNotWritten(ModelError):
-    """Predictions could not be written; no half of them is left."""
+    """Predictions could not be written; no partial file is left."""
 
     code = "global_model.table_not_written"
 
 
 class PlotUnavailable(ModelError):
-    """A plot cannot be made: matplotlib is not installed, or its file cannot be written."""
+    """A plot cannot be made: matplotlib is not installed, or the file cannot be written."""
 
     code = "global_model.plot"

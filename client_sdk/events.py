@@ -1,7 +1,7 @@
-"""What happens in a session, as plain data: the gate and the conversation say it, people read it.
+"""Events of a session as plain data, emitted by the gate and the conversation.
 
-`str(event)` is the sentence for people. `client_sdk.progress` shows events; a test, or a program,
-passes a function of its own (an `EventWatch`), such as a list's `append`.
+`str(event)` is the sentence shown to people. `client_sdk.progress` displays events; a test or a
+program can pass its own function (an `EventWatch`), such as a list's `append`.
 """
 
 from collections.abc import Callable
@@ -14,20 +14,20 @@ from privacy.ledger import Budget
 
 @dataclass(frozen=True)
 class Event:
-    """Something happened; `str(event)` says it to people."""
+    """Something that happened; `str(event)` is the sentence shown to people."""
 
 
 @dataclass(frozen=True)
 class Enrolled(Event):
-    """The hospital is known to the coordinator, and waits to be approved."""
+    """The hospital is enrolled and waits for approval."""
 
     name: str
     fingerprint: str
 
     def __str__(self) -> str:
         return (
-            f"Enrolled as {self.name}. Read these digits to the session's admin, who sees the same "
-            f"beside your name and then approves you:\n    {self.fingerprint}"
+            f"Enrolled as {self.name}. Read these digits to the session's admin, who compares them "
+            f"with the digits shown beside your name and then approves you:\n    {self.fingerprint}"
         )
 
 
@@ -43,7 +43,7 @@ class Approved(Event):
 
 @dataclass(frozen=True)
 class Disclosed(Event):
-    """What would leave the building."""
+    """The disclosure: what would leave the hospital."""
 
     text: str
 
@@ -53,29 +53,30 @@ class Disclosed(Event):
 
 @dataclass(frozen=True)
 class ReadRowByRow(Event):
-    """With differential privacy: bad cells of the table, which nobody else is told of."""
+    """With differential privacy: counts of invalid cells, shown only at this hospital."""
 
     clipped: int
     left_out: int
 
     def __str__(self) -> str:
         return (
-            f"Of this table {self.clipped} cells are out of the session's bounds and were clipped, "
-            f"and {self.left_out} rows were left out for a cell that is missing, unknown or not a "
-            "number. Only you are told. To see which they are: veilgp check TABLE --schema FILE"
+            f"In this table {self.clipped} cells are outside the session's bounds and were "
+            f"clipped; {self.left_out} rows were left out because a cell is missing, unknown or "
+            "not a number. This is shown only here. To list the cells, run: veilgp check TABLE "
+            "--schema FILE"
         )
 
 
 @dataclass(frozen=True)
 class Unpinned(Event):
-    """Members whose keys nobody here has confirmed."""
+    """Members whose keys are not confirmed at this hospital."""
 
     names: tuple[str, ...]
 
     def __str__(self) -> str:
         names = ", ".join(map(readable, self.names))
         return (
-            f"Not confirmed: the keys of {names}. Give a roster file, or compare "
+            f"The keys of these members are not confirmed: {names}. Pass a roster file, or compare "
             "fingerprints by phone and run: veilgp confirm NAME DIGITS"
         )
 
@@ -92,13 +93,16 @@ class Waiting(Event):
 
 @dataclass(frozen=True)
 class Trouble(Event):
-    """No answer; it is asked again."""
+    """The coordinator did not respond; the request is repeated."""
 
     reason: str
     again_in_s: float
 
     def __str__(self) -> str:
-        return f"The coordinator does not answer ({self.reason}); again in {self.again_in_s:.1f} s."
+        return (
+            f"The coordinator does not respond ({self.reason}); retrying in "
+            f"{self.again_in_s:.1f} s."
+        )
 
 
 @dataclass(frozen=True)
@@ -114,7 +118,7 @@ class RunOpened(Event):
 
 @dataclass(frozen=True)
 class Spending(Event):
-    """What a run would cost this hospital's own budget."""
+    """The cost of a run, counted against this hospital's own budget."""
 
     spent: Cost
     after: Cost
@@ -122,15 +126,15 @@ class Spending(Event):
 
     def __str__(self) -> str:
         return (
-            f"This site's privacy budget for the table: ε = {self.spent.epsilon:.4g} is spent of "
-            f"{self.budget.epsilon:g} at δ = {self.budget.delta:g}; after this run at most "
-            f"{self.after.epsilon:.4g}, more if a sum is lost and asked for again."
+            f"This site's privacy budget for the table: ε = {self.spent.epsilon:.4g} of "
+            f"{self.budget.epsilon:g} is spent, at δ = {self.budget.delta:g}; after this run at "
+            f"most {self.after.epsilon:.4g}, or more if a sum is lost and requested again."
         )
 
 
 @dataclass(frozen=True)
 class VectorLeft(Event):
-    """A vector left, masked."""
+    """A masked vector was sent."""
 
     stage: int
     stages: int
@@ -143,32 +147,32 @@ class VectorLeft(Event):
     def __str__(self) -> str:
         return (
             f"Stage {self.stage + 1} of {self.stages}, {self.algorithm}: sum {self.sums}, "
-            f"{self.elements} numbers left, masked, in {self.octets} octets "
+            f"sent {self.elements} masked numbers, {self.octets} bytes "
             f"(SHA-256 {self.sha256[:16]}…)."
         )
 
 
 @dataclass(frozen=True)
 class UnmaskedSamplesAsked(Event):
-    """The session asks for samples of this hospital's own model; the policy allows that or not."""
+    """The session requests samples of this hospital's own model; `allowed`: by the policy."""
 
     allowed: bool
 
     def __str__(self) -> str:
         if self.allowed:
             return (
-                "The policy says open_ensemble = true: when a run is done, samples of this "
-                "hospital's own model leave, NOT MASKED. To take them back: veilgp withdraw"
+                "The policy has open_ensemble = true: when a run is done, samples of this "
+                "hospital's own model are sent, NOT MASKED. To withdraw them, run: veilgp withdraw"
             )
         return (
-            "The session also asks for samples of this hospital's own model. The policy does not "
-            "say open_ensemble = true, so none leave; the sums are not touched by that."
+            "The session also requests samples of this hospital's own model. The policy does not "
+            "have open_ensemble = true, so none are sent; the sums are not affected."
         )
 
 
 @dataclass(frozen=True)
 class UnmaskedSamplesLeft(Event):
-    """Samples of this hospital's own model left, as they are."""
+    """Samples of this hospital's own model were sent, not masked."""
 
     samples: int
     elements: int
@@ -177,19 +181,19 @@ class UnmaskedSamplesLeft(Event):
 
     def __str__(self) -> str:
         return (
-            f"{self.samples} samples of this hospital's own model left, {self.elements} numbers, "
-            f"NOT MASKED, in {self.octets} octets (SHA-256 {self.sha256[:16]}…)."
+            f"Sent {self.samples} samples of this hospital's own model, NOT MASKED: "
+            f"{self.elements} numbers, {self.octets} bytes (SHA-256 {self.sha256[:16]}…)."
         )
 
 
 @dataclass(frozen=True)
 class UnmaskedSamplesNotTaken(Event):
-    """The coordinator does not want them; the run's model is not touched by that."""
+    """The coordinator did not accept the samples; the run's model is not affected."""
 
     code: str
 
     def __str__(self) -> str:
-        return f"The coordinator did not take the samples of this hospital's model [{self.code}]."
+        return f"The coordinator did not accept the samples of this hospital's model [{self.code}]."
 
 
 @dataclass(frozen=True)
@@ -208,13 +212,13 @@ class RunEnded(Event):
 
 @dataclass(frozen=True)
 class RefusalReported(Event):
-    """The hospital said no, and the coordinator was told the code."""
+    """The hospital refused; `heard` says whether the coordinator received the code."""
 
     code: str
     heard: bool
 
     def __str__(self) -> str:
-        heard = "" if self.heard else " (the coordinator could not be told)"
+        heard = "" if self.heard else " (the coordinator could not be notified)"
         return f"Refused [{self.code}]{heard}."
 
 

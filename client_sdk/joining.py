@@ -1,7 +1,7 @@
 """`join`: take part in a session with a table, and get the global model.
 
-Both front doors run the same conversation (`conversation.session`): `join` waits, `join_async` is
-for an event loop. Whatever interrupts them, calling them again goes on from the journal.
+Both functions run the same conversation (`conversation.session`): `join` blocks, `join_async` is
+for an event loop. After any interruption, calling them again continues from the journal.
 """
 
 import os
@@ -46,24 +46,27 @@ def join(
     allow_http: bool = False,
     transport: Transport | None = None,
 ) -> GlobalModel:
-    """Take part in a session's next run, or the one under way, and return the global model.
+    """Take part in a session's current or next run, and return the global model.
 
     session: a join link, or https://host/sessions/<id> once enrolled.
-    data: the hospital's table; nothing of it leaves but masked sums that the policy allows.
-    policy: what this site allows, or a TOML file of it; none allows nothing.
-    added, removed: tables of the rows that an update run takes in and forgets; where only one
-        hospital has any, their sum is its own, so the policy must consent to `update` by name.
-        With differential privacy `removed` is refused.
-    source: this table's name in the journal. Without differential privacy a source is summed with
-        one set of members and one state of its table only. With it a source has one budget. The
-        very same rows, read by one schema, under a second name share it; with a row more, by
-        another schema, or in another home they would be spent on twice, and nothing here can tell.
-    home: where identity and journal are; by default VEILGP_HOME or ~/.veilgp.
+    data: the hospital's table; only masked sums that the policy allows leave the hospital.
+    policy: what this site allows, or the path of its TOML file; None allows nothing.
+    added, removed: tables of the rows that an update run adds and removes. If only one hospital has
+        such rows, their sum is that hospital's own numbers, so `consents` in the policy must list
+        `update`. With differential privacy `removed` is refused.
+    source: this table's name in the journal. Without differential privacy, a source is summed only
+        with one set of members and one state of its table. With differential privacy, a source has
+        one budget. The same rows, read with the same schema under a second name, share this budget.
+        With an additional row, another schema or another home the rows would get a second budget,
+        which cannot be detected here.
+    home: the folder of identity and journal; by default VEILGP_HOME or ~/.veilgp.
     roster: a file with the keys of all members, confirmed out of band.
-    once: return after one run. Otherwise stay for all runs to come; `on_model` gets each model.
+    once: return after one run. Otherwise stay for all later runs; `on_model` gets each model.
     progress: auto, rich, plain, silent, or a function that is called with every event.
-    deadline_s: give up after so long in all. outage_s: after so long without any answer.
-    ca: a file with a certificate authority of one's own. transport: httpx's, for tests.
+    deadline_s: give up after this many seconds in total.
+    outage_s: give up after this many seconds without any response.
+    ca: a file with your organisation's certificate authority.
+    transport: an httpx transport, for tests.
     """
     link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
     plan = _Plan(link, policy_of(policy), home, _pinned(roster), progress, patience)
@@ -90,7 +93,7 @@ async def join_async(
     allow_http: bool = False,
     transport: AsyncTransport | None = None,
 ) -> GlobalModel:
-    """Do as `join` does, in an event loop: requests are awaited, computing runs in a thread."""
+    """Do the same as `join` in an event loop: requests are awaited, computation is in a thread."""
     link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
     plan = _Plan(link, policy_of(policy), home, _pinned(roster), progress, patience)
     effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
@@ -107,7 +110,7 @@ def offered(
     allow_http: bool = False,
     transport: Transport | None = None,
 ) -> Offer:
-    """Enrol if it is a join link, and return what the session asks for; nothing else is sent."""
+    """Enrol if `session` is a join link, and return the session's offer; nothing else is sent."""
     link = Link.parse(session, allow_http=allow_http)
     plan = _Plan(link, Policy(), home, {}, progress, Patience(deadline_s))
     return run(plan.offered(), link.origin, ca=ca, transport=transport)
@@ -115,7 +118,7 @@ def offered(
 
 @dataclass(frozen=True)
 class _Plan:
-    """What both front doors were asked for."""
+    """The arguments of `join`, `join_async` and `offered`."""
 
     link: Link
     policy: Policy
@@ -134,7 +137,7 @@ class _Plan:
         once: bool,
         on_model: Callable[[GlobalModel], None] | None,
     ) -> Effects[GlobalModel]:
-        """Take part, with the home open and events shown for as long as it takes."""
+        """Take part, with the home open and events shown until the end."""
         models: list[GlobalModel] = []
 
         def finished(done: Finished) -> None:
@@ -155,7 +158,7 @@ class _Plan:
         return models[0]
 
     def offered(self) -> Effects[Offer]:
-        """Only ask."""
+        """Read the offer only."""
         with watching(self.progress) as watch, Home(self.home).open() as home:
             return (yield from OfferReview(self._side(home, watch)).read())
 

@@ -1,7 +1,7 @@
-"""Ways to show the events of a session in a terminal or a notebook.
+"""Display of a session's events in a terminal or a notebook.
 
-"rich" draws in both, "plain" writes a line an event, "silent" shows nothing, and "auto" takes the
-first where there is a screen and the second otherwise.
+"rich" draws a progress bar in both, "plain" writes one line per event, "silent" shows nothing, and
+"auto" uses "rich" in a terminal or notebook and "plain" otherwise.
 """
 
 import sys
@@ -23,7 +23,7 @@ def silent(event: Event) -> None:
 
 
 class PlainLines:
-    """A line an event."""
+    """One line per event."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -35,7 +35,7 @@ class PlainLines:
 
 
 class RichProgress:
-    """Lines above one bar of the run's stages."""
+    """Lines above a progress bar of the run's stages."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -78,12 +78,14 @@ class RichProgress:
 
 @contextmanager
 def watching(progress: str | EventWatch | None) -> Iterator[EventWatch]:
-    """Give the watch that was asked for: "auto", "rich", "plain", "silent", or one's own."""
+    """Yield the watch for "auto", "rich", "plain" or "silent", or the given function."""
     if progress is not None and not isinstance(progress, str):
         yield progress
         return
     if progress not in (None, "auto", "rich", "plain", "silent"):
-        raise ClientError(f"progress is auto, rich, plain, silent or a function, not {progress!r}")
+        raise ClientError(
+            f"progress must be auto, rich, plain, silent or a function, not {progress!r}"
+        )
     console = Console(stderr=True)
     if progress == "silent":
         yield silent

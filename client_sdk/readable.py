@@ -1,11 +1,11 @@
-"""Text that came from elsewhere, safe to show in a terminal."""
+"""Text from other parties, made safe to show in a terminal."""
 
 LONGEST = 2000
-"""Characters of a text that the coordinator sent, at most."""
+"""Maximum number of characters shown of a text from the coordinator."""
 
 
 def readable(text: str) -> str:
-    r"""Replace what does not print: escape sequences could rewrite a screen, surrogates crash it.
+    r"""Replace unprintable characters: escapes could rewrite a terminal, surrogates crash it.
 
     >>> readable("stay\x1b[2J")
     'stay�[2J'
@@ -16,12 +16,12 @@ def readable(text: str) -> str:
 
 
 def printable(text: object, longest: int = LONGEST) -> str:
-    """Make text that the coordinator sent readable, cut to at most `longest` characters."""
+    """Return text from the coordinator, readable and cut to at most `longest` characters."""
     return readable(str(text)[:longest])
 
 
 def readable_lines(text: str) -> str:
-    r"""Do the same with a text of several lines, which stay lines.
+    r"""Return a text of several lines with each line made readable.
 
     >>> readable_lines("one\x9b2J\ntwo")
     'one�2J\ntwo'
@@ -30,7 +30,7 @@ def readable_lines(text: str) -> str:
 
 
 def quoted(text: str) -> str:
-    r"""Write a text between quotes, as TOML reads it back, with escapes for what does not print.
+    r"""Return a text as a TOML string in quotes, with escapes for unprintable characters.
 
     >>> print(quoted("Größe\x9b2J\u202e"))
     "Größe\u009b2J\u202e"

@@ -1,11 +1,11 @@
-"""A whole program over a list of tables in one process: what a session would do, without a network.
+"""A simulation of a session in one process: a whole program over a list of tables, no network.
 
 `secure=True` runs the real secure sum, with real clients and a real coordinator that exchange
-bytes. `secure=False` adds the same encoded integers without masks. Both give the same numbers, to
-the last bit, and those of a session: what a mask hides, it also cancels.
+bytes. `secure=False` adds the same encoded integers without masks. Both give exactly the same
+numbers as a session, to the last bit, because the masks cancel in the sum.
 
-A private program's sums have the noise that a session's would have, a share from every site: drawn
-as at a hospital's door, unless another source is given.
+The sums of a private program have the noise of a session, one share from every site. It is drawn
+as at a hospital, unless another source is given.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -35,14 +35,14 @@ from privacy.securesum.terms import LEAST_COHORT, default_terms
 Table = Mapping[str, object]
 Watch = Callable[[str, Any], None]
 Vector = NDArray[np.uint64] | None
-"""What a site would send; None from one that falls silent."""
+"""What a site would send; None from a site that drops out."""
 
 NOBODY: Mapping[int, Collection[int]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
 class Simulated:
-    """The model, the state at the end of each stage, and how many numbers were released."""
+    """The model, the state at the end of each stage, and the counts of sums and numbers."""
 
     model: Model
     states: tuple[Any, ...]
@@ -64,13 +64,16 @@ def simulate(
 ) -> Simulated:
     """Run a program over one table per site, and return what the coordinator would have.
 
-    seed: deals each site's rows to training, stopping and calibration; a `Site` has done so.
-    model: what the first stage starts from, for a program that goes on with an earlier one's.
+    seed: splits each site's rows into training, stopping and calibration; a `Site` is split
+        already.
+    model: the model that the first stage starts from, if the program continues an earlier one.
     watch: called with the algorithm's name and its state after every sum.
 
-    For a private program: dropouts: the sites, counted from 0, that are missing in a sum, counted
-    from 0 over the run. honest: how many sites' noise is to suffice, by default as many as are ever
-    left; fewer where some may collude. source: of the noise.
+    For a private program:
+    dropouts: for each sum (counted from 0 over the run), the sites (counted from 0) missing in it.
+    honest: the number of sites whose noise must be sufficient; by default the smallest number of
+        sites in any sum. Use fewer if some may collude.
+    source: the source of the noise.
     """
     sites = [
         table
@@ -85,7 +88,7 @@ def simulate(
         for table in tables
     ]
     if not sites:
-        raise EmptyTable("no tables: a program runs over one table for each site")
+        raise EmptyTable("tables is empty: pass one table per site")
     private = program.privacy is not None
     simulation = _opened(len(sites), private=private) if secure else None
     left = len(sites) - max(map(len, dropouts.values()), default=0)
@@ -94,7 +97,7 @@ def simulate(
     for stage, (algorithm, spec) in enumerate(program.algorithms()):
         state = algorithm.initial(spec, model)
         while not algorithm.finished(state):
-            # Sites see the broadcast's bytes and nothing else of the coordinator's state.
+            # Sites see only the bytes of the broadcast, nothing else of the coordinator's state.
             broadcast = storage.encode(state, broadcast=True)
             seen = received(broadcast, program, stage)
             encoding = Encoding.of_sum(
@@ -122,14 +125,14 @@ def simulate(
 
 
 def add_plainly(encoding: Encoding, contributions: Iterable[Contribution]) -> SecureTotal:
-    """Add what the sites would have sent, without masks, rounded as the encoding rounds."""
+    """Return the sum of the contributions without masks, rounded as the encoding rounds."""
     return _added(encoding, (encoding.encode(contribution) for contribution in contributions))
 
 
 def _sent(
     encoding: Encoding, algorithm: Any, state: Any, site: Site, source: noise.Source
 ) -> NDArray[np.uint64]:
-    """Return what a site sends: noise is drawn before its rows are looked at."""
+    """Return what a site sends; its noise is drawn before its rows are read."""
     if not encoding.share_deviations:
         return encoding.encode(contributed(algorithm, state, site))
     drawn = noise.draw(encoding, source=source)
@@ -170,7 +173,7 @@ def _summed(
 
 def _opened(sites: int, *, private: bool) -> Simulation:
     terms = default_terms(bytes(16), sites, differential_privacy=private)
-    if private:  # any quorum will do: noise covers the difference that a dropout makes
+    if private:  # any quorum is sufficient: noise covers the difference made by a dropout
         terms = replace(terms, min_cohort=max(LEAST_COHORT, terms.max_colluders + 2))
     simulation = Simulation(sites, terms=terms)
     simulation.open_epoch()

@@ -1,9 +1,9 @@
-"""`withdraw`: take the samples of this hospital's own model back, at any time.
+"""`withdraw`: withdraw the samples of this hospital's own model, at any time.
 
-It needs neither the table nor the home's lock: a hospital that is in a run, or has long left, or
-that was suspended, withdraws all the same. First it is written here, so that nothing more leaves
-whatever becomes of the network; then the coordinator is told, whose answer says that the samples
-are gone from every prediction from then on. Asked again it is the same.
+It needs neither the table nor the home's lock: a hospital can withdraw during a run, long after it
+has left, or while it is suspended. The withdrawal is first written to the home, so that nothing
+more leaves even if the network fails. Then the coordinator is told; its response confirms that the
+samples are not used in any later prediction. Calling it again has no further effect.
 """
 
 import os
@@ -27,18 +27,21 @@ def withdraw(
 ) -> int:
     """Withdraw from the open ensembles of a session's runs so far; return how many had samples.
 
-    The sums that this hospital took part in stay: they are not its own. A later run asks anew, and
-    gets samples if the policy then still says open_ensemble = true. What the coordinator computed
-    or copied before cannot be called back.
+    The sums that this hospital took part in remain: they are not its own numbers. A later run
+    requests samples again and gets them if the policy then still has open_ensemble = true. What the
+    coordinator has already computed or copied cannot be undone.
 
-    outage_s: give up after so long without an answer; what is written here stays written.
+    outage_s: give up after this many seconds without a response; the withdrawal stays recorded
+        here.
     """
     link = Link.parse(session, allow_http=allow_http)
     place, clock = Home(home), Clock()
     store = place.read()
     try:
         if store.session(str(link.session)) is None:
-            raise SessionError("this hospital has not joined that session: there is nothing of it")
+            raise SessionError(
+                "this hospital has not joined this session: there is nothing to withdraw"
+            )
         store.withdraw_samples(str(link.session), clock.now().isoformat(timespec="seconds"))
         left = sum(own.session == str(link.session) for own in store.samples())
     finally:

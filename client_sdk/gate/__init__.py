@@ -1,1 +1,1 @@
-"""What may leave the hospital: the door, the site's policy, the disclosure."""
+"""Checks on everything that leaves the hospital: the door, the site's policy, the disclosure."""

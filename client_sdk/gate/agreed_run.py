@@ -1,9 +1,10 @@
-"""Whether a run computes what this hospital agreed to with its session.
+"""The check that a run computes what this hospital agreed to when it joined the session.
 
 A run's program follows from its kind and from the session's program (`kernels.rounds.run_kinds`):
-the hospital derives it itself and compares. Its seed is the session's: another one would deal the
-same rows otherwise, and the difference of two sums would be the rows that moved. With differential
-privacy each run has noise multipliers of its own, whose cost the site's ledger knows.
+the hospital derives the program itself and compares. The run must use the session's seed: another
+seed would split the same rows differently, and the difference between two sums would reveal the
+rows that moved. With differential privacy each run has its own noise multipliers; their cost is
+recorded in the site's ledger.
 """
 
 from client_sdk.errors import WrongRun
@@ -14,16 +15,18 @@ from kernels.rounds.run_kinds import Kind, besides_noise, program_of
 
 
 def check_run(run: RunInHand, program: Program, text: str, *, seed: int) -> None:
-    """Refuse a run that is not what its kind says, over what the session is about."""
+    """Refuse a run whose program is not the one that its kind and the session's program define."""
     for part in ("schema", "kernel", "max_rows", "held_out"):
         if getattr(run.program, part) != getattr(program, part):
-            raise WrongRun(f"the run has another {part} than its session")
+            raise WrongRun(f"the run's {part} differs from the session's {part}")
     if run.seed != seed:
-        raise WrongRun("the run has another seed than its session: rows would be dealt otherwise")
+        raise WrongRun(
+            "the run's seed differs from the session's seed: rows would be split differently"
+        )
     try:
         agreed = program_of(Kind(run.kind), program).program
     except (ValueError, ProgramError):
-        raise WrongRun(f"this session has no run of the kind {run.kind!r:.20}") from None
+        raise WrongRun(f"this session has no runs of kind {run.kind!r:.20}") from None
     if run.kind == Kind.TRAIN:
         fits = run.text == text
     else:
@@ -31,6 +34,6 @@ def check_run(run: RunInHand, program: Program, text: str, *, seed: int) -> None
     if not fits:
         names = ", ".join(algorithm.NAME for algorithm, _ in run.program.algorithms())
         raise WrongRun(
-            f"a run of the kind {run.kind!r:.20} of this session does not compute {names} with "
-            "these parameters"
+            f"a run of kind {run.kind!r:.20} in this session must not compute {names} with these "
+            "parameters"
         )

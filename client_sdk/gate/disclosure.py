@@ -1,4 +1,4 @@
-"""What a program would take out of the building, under which terms, as a person reads it."""
+"""The disclosure: what a program would send out of the hospital and under which terms, as text."""
 
 import math
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
 
 _DELTA = 1e-5
-"""At which the cost of a run is told where the session does not say."""
+"""The δ at which a run's cost is reported when the session does not specify one."""
 
 
 @dataclass(frozen=True)
 class Disclosure:
-    """What would leave, of which columns, under which terms."""
+    """What would leave the hospital, computed from which columns, under which terms."""
 
     columns: tuple[str, ...]
     stages: tuple[StageDisclosure, ...]
     terms: Terms
     unit: str
     rows: int
-    """Of one patient at most, with differential privacy."""
+    """Maximum number of rows of one patient that are used, with differential privacy."""
     cost: Cost | None
     samples: int
-    """Of this hospital's own model, at most, that are asked for beside the sums."""
+    """Maximum number of samples of this hospital's own model requested in addition to the sums."""
     parameters: int
-    """Numbers of one sample: a network of more than there are rows can know them by heart."""
+    """Numbers in one sample: a network with more parameters than rows can memorise the rows."""
 
     @classmethod
     def of(cls, program: Program, terms: Terms, *, delta: float | None = None) -> "Disclosure":
-        """Work it out from the program; the cost is at the session's δ."""
+        """Derive the disclosure from the program; the cost is at the session's δ."""
         privacy = program.privacy
         spec, network = (None, None) if open_stage(program) is None else asked(program)
         return cls(
@@ -53,19 +53,19 @@ class Disclosure:
 
     @property
     def sums(self) -> int:
-        """At most how many sums."""
+        """Maximum number of sums."""
         return sum(stage.sums for stage in self.stages)
 
     @property
     def numbers(self) -> int:
-        """At most how many numbers, over all sums."""
+        """Maximum number of numbers, over all sums."""
         return sum(stage.sums * stage.numbers for stage in self.stages)
 
     def __str__(self) -> str:
         columns = ", ".join(map(readable, self.columns))
         lines = [
-            "What would leave the building",
-            f"  columns that are read: {columns}. No row and no cell leaves.",
+            "What would leave the hospital",
+            f"  columns that are read: {columns}. No row and no cell leaves the hospital.",
         ]
         lines += [
             f"  {stage.algorithm}: {stage.words}; at most {stage.sums} "
@@ -73,54 +73,56 @@ class Disclosure:
             for stage in self.stages
         ]
         lines.append(
-            f"  in all at most {self.sums} vectors and {self.numbers} numbers. Each leaves masked: "
-            "whoever has it learns nothing from it alone. What becomes known is the sum over all "
-            f"members of the run, at least {self.terms.min_cohort}, even to a coordinator that "
-            f"works together with {self.terms.max_colluders} of them."
+            f"  in total at most {self.sums} vectors and {self.numbers} numbers. Each vector is "
+            "masked before it leaves: a single masked vector reveals nothing. Only the sum over "
+            f"all members of the run (at least {self.terms.min_cohort}) becomes known, even if the "
+            f"coordinator colludes with {self.terms.max_colluders} of them."
         )
         if self.samples:
             lines.append(
-                f"  BESIDE THE SUMS, only if the site's policy says open_ensemble = true: up to "
-                f"{self.samples} samples of this hospital's own model, a network of "
-                f"{self.parameters:,} parameters, and how many training rows it has, NOT MASKED. "
-                "They are a function of this hospital's rows alone (a network of more parameters "
-                "than rows can know each by heart), and no sum hides them: the coordinator can "
-                "attack them (was this patient in the table? what was this patient's outcome?), "
-                "and so, through predictions, can everyone whom it serves. They can be withdrawn "
-                "at any time. Without that line they do not leave, and the hospital takes part in "
-                "the sums all the same."
+                "  IN ADDITION TO THE SUMS, only if the site's policy sets open_ensemble = true: "
+                f"up to {self.samples} samples of this hospital's own model, a network with "
+                f"{self.parameters:,} parameters, and its number of training rows, NOT MASKED. "
+                "They depend on this hospital's rows alone (a network with more parameters than "
+                "rows can memorise every row), and no sum hides them: the coordinator can attack "
+                "them (was this patient in the table? what was this patient's outcome?), and so "
+                "can everyone to whom it serves predictions. They can be withdrawn at any time. "
+                "Without that line no samples leave, and the hospital still takes part in the sums."
             )
         lines.append(
             self._noise(self.cost)
             if self.cost is not None
-            else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own, "
-            "but what a sum over all members says about a rare patient it says to everyone; two "
-            "sums that differ by a patient show that patient, so the table stays the same. And an "
-            "exact sum minus one with noise, of a private session that goes on without this "
-            "hospital, is this hospital's own totals up to noise that hides one patient."
+            else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own "
+            "numbers, but whatever the sum over all members reveals about a rare patient, it "
+            "reveals to everyone. Two sums that differ by one patient reveal that patient, so the "
+            "table must stay the same. An exact sum minus a noisy sum from a private session that "
+            "continues without this hospital gives this hospital's own totals, up to noise that "
+            "hides one patient."
         )
         lines.append(
-            "  members that fall silent: the session GOES ON WITHOUT THEM (allow_shrinking). The "
-            "sum with this hospital minus a sum without it is this hospital's own, and the "
-            "coordinator can ask for both."
+            "  members that stop responding: the session CONTINUES WITHOUT THEM (allow_shrinking). "
+            "The sum with this hospital minus a sum without it gives this hospital's own numbers, "
+            "and the coordinator can request both."
             if self.terms.allow_shrinking
-            else "  members that fall silent: the run goes on without them. Noise covers what the "
-            f"difference of two sums would say of any one {self.unit}; it does not hide this "
-            "hospital as a whole: its own totals, such as how many rows it has, may become known "
-            "up to that noise, also by the difference to an exact sum of another session."
+            else "  members that stop responding: the run continues without them. The noise hides "
+            f"what the difference between two sums would reveal about any one {self.unit}. It does "
+            "not hide this hospital as a whole: its own totals, such as its number of rows, may "
+            "become known up to that noise, including through the difference from an exact sum of "
+            "another session."
             if self.terms.differential_privacy
-            else "  members that fall silent: the run waits for them. Exact sums have the same "
-            "members every time, so no difference of two is one hospital's."
+            else "  members that stop responding: the run waits for them. Exact sums always have "
+            "the same members, so the difference between two sums never isolates one hospital."
         )
         return "\n".join(lines)
 
     def _noise(self, cost: Cost) -> str:
-        rows = f", with at most {self.rows} rows of one" if self.unit == "patient" else ""
+        rows = f", with at most {self.rows} rows per patient" if self.unit == "patient" else ""
         factor = math.exp(min(cost.epsilon, 50.0))
         return (
             f"  differential privacy: yes, for each {self.unit}{rows}. Every hospital adds noise "
-            f"to its numbers, enough if {self.terms.honest} of them do. One run costs at most "
-            f"ε = {cost.epsilon:.4g} at δ = {cost.delta:g}: whether any one {self.unit} is in the "
-            f"table makes no outcome more than {factor:.3g} times as likely, but for a probability "
-            f"of {cost.delta:g}. A sum that is lost and asked for again costs again."
+            f"to its numbers; the noise of {self.terms.honest} hospitals is sufficient. One run "
+            f"costs at most ε = {cost.epsilon:.4g} at δ = {cost.delta:g}: the presence of any one "
+            f"{self.unit} in the table makes no outcome more than {factor:.3g} times as likely, "
+            f"except with probability {cost.delta:g}. A sum that is lost and requested again costs "
+            "again."
         )

@@ -1,16 +1,16 @@
-"""The one door: the only place through which numbers leave a hospital.
+"""The door: the only place through which numbers leave a hospital.
 
-    check that the task is what the run's program has at this stage, on the very broadcast
-    → the site's policy → draw noise → contribute → encode with it → mask
-    → write the journal and the charge, to the disk → send
+    check that the task, with its broadcast, is the one that the run's program has at this stage
+    → the site's policy → draw noise → contribute → encode with the noise → mask
+    → write the journal and the charge to disk → send
 
-Whatever is refused on the way changes nothing. What was answered before is sent again, the same
-octets, without being computed anew, and without being charged again. With differential privacy the
-noise that a task asks for is worked out here from the run's program, the cost from what is drawn,
-and both before the table is touched. The journal has a line for people with every vector: which
-numbers, how many, and the SHA-256 of the octets exactly as they go out.
+A refusal at any step changes nothing. A task that was answered before gets the same bytes again,
+without being computed or charged again. With differential privacy, the noise of a task is derived
+here from the run's program and its cost from what is drawn, both before the table is read. For
+every vector the journal has a line for people: which numbers, how many, and the SHA-256 of the
+bytes exactly as they are sent.
 
-One thing leaves without a mask, and only if the site's policy has a line for it: see
+Only one thing leaves without a mask, and only if the site's policy allows it: see
 `unmasked_samples`.
 """
 
@@ -51,7 +51,7 @@ _LENGTH_BYTES = 4
 
 
 def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
-    """Give the runs of a session that a data source was summed in; what was abandoned was not."""
+    """Return the runs of a session in which a data source was summed, without abandoned sums."""
     return frozenset(
         entry.name[1]
         for entry in journal.of_session(session.bytes)
@@ -62,7 +62,7 @@ def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
 
 @dataclass(frozen=True)
 class Door:
-    """A hospital's way out, in one run."""
+    """The exit for a hospital's numbers in one run."""
 
     home: OpenHome
     exchange: Exchange
@@ -74,7 +74,7 @@ class Door:
     def send_masked_vector(
         self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]
     ) -> Effects[SendResult]:
-        """Answer a task; `fetch` gets its broadcast. The only way out for numbers."""
+        """Answer a task; `fetch` gets its broadcast. Masked numbers leave in no other way."""
         client, today = self.home.client, self.exchange.clock.now().date()
         entry, epoch = client.journal.entry(task.epoch_id)
         algorithm = self._check_task(task, stage, entry)
@@ -99,8 +99,8 @@ class Door:
             state = received(broadcast, self.run.program, stage)
             encoding = self._encoding(task, stage, algorithm, state, epoch)
             charge = self._charge(encoding, entry, epoch, task, stage)
-            # What the rows cannot change is checked before they are looked at: which of two
-            # refusals is given must not depend on them.
+            # Checks that do not depend on the rows come before the rows are read: which of two
+            # refusals is reported must not depend on the rows.
             bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
             noise = draw(encoding) if encoding.share_deviations else None
             with about_own_rows():
@@ -149,33 +149,32 @@ class Door:
         return sent
 
     def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
-        """Refuse a task that is not this run's, or not what its program has at the stage."""
+        """Refuse a task of another run, or one that differs from the program at this stage."""
         if entry.name[:2] != (self.run.session.bytes, self.run.run.bytes):
             raise WrongTask("the task belongs to an epoch of another session or run")
         if stage >= len(self.run.program.stages):
             raise WrongTask(
-                f"the task is of stage {stage}, and the program has "
-                f"{len(self.run.program.stages)}, counted from 0"
+                f"the task is for stage {stage} (counted from 0), but the program has only "
+                f"{len(self.run.program.stages)} stages"
             )
         algorithm, _ = list(self.run.program.algorithms())[stage]
         statistic = statistic_of(algorithm)
         if task.statistic != statistic:
             raise WrongTask(
-                f"the task names another statistic than {statistic}, which the program has at "
-                f"stage {stage}"
+                f"the task's statistic is not {statistic}, which the program has at stage {stage}"
             )
         if task.parameters != self.run.parameters(stage):
-            raise WrongTask("the task is of another program, kind, seed or stage than the run")
+            raise WrongTask("the task's program, kind, seed or stage differs from the run's")
         if task.noise:
-            raise WrongTask("the task asks for noise beside that of its encoding")
+            raise WrongTask("the task requests noise in addition to that of its encoding")
         return algorithm
 
     def _encoding(
         self, task: Task, stage: int, algorithm: Algorithm, state: Any, epoch: Epoch
     ) -> Encoding:
-        """Work out the encoding that every member must use; refuse a task with another one.
+        """Derive the encoding that every member must use; refuse a task with another one.
 
-        With noise or without it follows from the run's program, never from the task.
+        Whether there is noise follows from the run's program, never from the task.
         """
         layout, noisy = algorithm.layout(state), self.run.program.privacy is not None
         if epoch.terms.differential_privacy != noisy:
@@ -188,7 +187,7 @@ class Door:
         )
         if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
             raise WrongTask(
-                f"the task's encoding is not the {'noisy' if noisy else 'finest'} one of "
+                f"the task's encoding is not the {'noisy' if noisy else 'finest'} encoding of "
                 f"{algorithm.NAME} for {epoch.size} members"
             )
         return encoding
@@ -196,12 +195,12 @@ class Door:
     def _charge(
         self, encoding: Encoding, entry: EpochEntry, epoch: Epoch, task: Task, stage: int
     ) -> Charge | None:
-        """Say what this vector costs by what will be drawn for it; refuse what is too much."""
+        """Return this vector's cost, by the noise to be drawn; refuse it beyond the budget."""
         if not encoding.share_deviations:
             return None
         program = self.run.program
         if not planned(program)[stage].sums:
-            raise WrongTask("the task asks for a sum at a stage that the program has none for")
+            raise WrongTask("the task requests a sum at a stage for which the program plans none")
         plan = release_plan(program, self.run.seed, table=self.table.digest)
         release = released(plan, encoding, stage=stage, honest=epoch.terms.honest)
         ledger = self.home.store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
@@ -212,7 +211,7 @@ class Door:
         return Charge.of(entry.source, charged, rows=self.table.rows)
 
     def _sums(self, entry: EpochEntry, slot: int) -> int:
-        """Count the sums of the run that this hospital has answered, this one included."""
+        """Count the sums of the run that this hospital has answered, including this one."""
         epochs = self.home.client.journal.epochs.values()
         answered = {
             (other.name, number)

@@ -1,13 +1,13 @@
-"""The site's own policy: default deny, and it wins.
+"""The site's own policy: it denies by default and overrides the session.
 
-A hospital answers what its policy allows, whatever the session says. An empty policy allows
-nothing: algorithms, columns, how many sums, and sums without differential privacy are named by a
-person of the hospital. `policy_draft` writes one that would allow exactly what a session asks
-for, with a comment at each line, for that person to review. How a refusal is worded is in
-`refusals`.
+A hospital answers only what its policy allows, whatever the session says. An empty policy allows
+nothing: a person at the hospital must list the algorithms and columns, the number of sums, and
+whether sums without differential privacy are allowed. `policy_draft` writes a policy that allows
+exactly what a session requests, with a comment at each line, for that person to review. The texts
+of refusals are in `refusals`.
 
-The least numbers come from threats.md (A4, A12): with fewer rows than features the sums *are* the
-data. The cohort counts members whose keys are confirmed.
+The default minimums are from docs/threats.md (A4, A12): with fewer rows than features the sums
+*are* the data. The cohort counts members whose keys are confirmed.
 """
 
 import tomllib
@@ -34,106 +34,115 @@ _COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", 
 
 @dataclass(frozen=True)
 class Policy:
-    """What this site allows. Every default denies, or is the least that threats.md asks for."""
+    """What this site allows. Every default denies, or is the minimum given in docs/threats.md."""
 
     least_cohort: int = 5
-    """Members with confirmed keys in every sum, this hospital among them."""
+    """Minimum number of members with confirmed keys in every sum, including this hospital."""
     least_colluders: int | None = None
-    """Members that may work together with the coordinator and learn no more than the sum; without
-    this line a third of the others, ⌊(n − 1)/3⌋ of n."""
+    """Minimum number of members that may collude with the coordinator and still learn only the sum.
+    Without this line: a third of the other members, ⌊(n − 1)/3⌋ of n."""
     allow_shrinking: bool = False
-    """Whether a session may go on without a member that fell silent, and so give up the rule that
-    exact sums have the same members: the difference of two sums is the one that was left out."""
+    """Whether a session may continue without a member that stopped responding. This gives up the
+    rule that exact sums have the same members: the difference between two sums is then the numbers
+    of the member that was left out."""
     least_rows: int = 50
-    """Training rows that this hospital must have."""
+    """Minimum number of training rows that this hospital must have."""
     least_rows_held_out: int = 5
-    """Rows in each part that is held out and scored, if there are any. Only their total leaves, but
-    a cohort may have no other such rows, and the error of one patient is that patient's outcome."""
+    """Minimum number of rows in each part that is held out and scored, unless the part is empty.
+    Only their total leaves, but the other members may have no such rows, and the error for one
+    patient reveals that patient's outcome."""
     rows_per_feature: float = 3.0
-    """Training rows for each feature of the kernel."""
+    """Minimum number of training rows per feature of the kernel."""
     least_level_rows: int = 10
-    """Training rows of each level of a categorical column that occurs at all."""
+    """Minimum number of training rows for each level that occurs in a categorical column."""
     algorithms: tuple[str, ...] = ()
-    """Statistics that are answered."""
+    """Algorithms whose tasks are answered."""
     columns: tuple[str, ...] = ()
-    """Columns that may be read for them."""
+    """Columns that these algorithms may read."""
     max_sums: int = 0
-    """Sums that one run may ask for."""
+    """Maximum number of sums that one run may request."""
     max_runs: int = 10
-    """Runs of one session that may sum one table: with `max_sums`, how many sums there ever are."""
+    """Maximum number of runs of one session over one table. With `max_sums` this limits the total
+    number of sums."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
     epsilon: float | None = None
-    """With differential privacy: the most that is ever spent on any one patient of a data source,
-    over all sessions and coordinators, at `delta`. Without both lines nothing is."""
+    """With differential privacy: the maximum that may ever be spent on any one patient of a data
+    source, over all sessions and coordinators, at `delta`. Nothing is spent unless both are set."""
     delta: float | None = None
     """The probability that the promise of `epsilon` does not cover."""
     patient: str | None = None
-    """With differential privacy: the column that says whose a row is, which a session must take
-    for its unit. Without this line each row is taken for a patient of its own where the session
-    says so, and a patient with many rows is then covered by `epsilon` for each of them."""
+    """With differential privacy: the column that identifies the patient of a row, which a session
+    must use as its unit. Without this line a session may treat each row as a separate patient; a
+    patient with many rows is then covered by `epsilon` only for each row separately."""
     open_ensemble: bool = False
-    """Whether a session that asks for samples of this hospital's own model gets them, not masked.
-    Without this line the hospital takes part in the sums all the same."""
+    """Whether a session that requests samples of this hospital's own model gets them, not masked.
+    Without this line the hospital still takes part in the sums."""
     trust_first_use: bool = False
-    """Whether a member's key counts as confirmed when it is met for the first time."""
+    """Whether a member's key counts as confirmed when it is seen for the first time."""
     expires: date | None = None
     """The last day on which anything is answered."""
     consents: tuple[str, ...] = ()
-    """Algorithms that may show this site's own numbers, by name."""
+    """Names of the algorithms that may reveal this site's own numbers."""
 
     def __post_init__(self) -> None:
         for name in ("algorithms", "columns", "consents"):
             given = getattr(self, name)
             if isinstance(given, str) or not isinstance(given, tuple | list):
-                raise PolicyFileError(f"{name} is a list of names, not {given!r:.60}")
+                raise PolicyFileError(f"{name} must be a list of names, not {given!r:.60}")
             if not all(isinstance(each, str) and each for each in given):
-                raise PolicyFileError(f"{name} is a list of names, and one of them is none")
+                raise PolicyFileError(f"every name in {name} must be non-empty text")
             object.__setattr__(self, name, tuple(given))
         for name in ("least_cohort", "least_colluders", *_COUNTS):
             number = getattr(self, name)
             if name == "least_colluders" and number is None:
                 continue
             if type(number) is not int or number < 0:
-                raise PolicyFileError(f"{name} is a whole number of at least 0, not {number!r:.60}")
+                raise PolicyFileError(
+                    f"{name} must be an integer of at least 0, not {number!r:.60}"
+                )
         if self.patient is not None and not (isinstance(self.patient, str) and self.patient):
-            raise PolicyFileError(f"patient is the name of a column, not {self.patient!r:.60}")
+            raise PolicyFileError(f"patient must be the name of a column, not {self.patient!r:.60}")
         number = self.rows_per_feature
         if type(number) not in (int, float) or not 0 <= number < float("inf"):
-            raise PolicyFileError(f"rows_per_feature is a number of at least 0, not {number!r:.60}")
+            raise PolicyFileError(
+                f"rows_per_feature must be a number of at least 0, not {number!r:.60}"
+            )
         if (self.epsilon is None) != (self.delta is None):
-            raise PolicyFileError("epsilon and delta belong together: give both, or neither")
+            raise PolicyFileError("epsilon and delta belong together: set both or neither")
         if self.epsilon is not None and self.delta is not None:
             try:
                 Budget(self.epsilon, self.delta)
             except LedgerError as error:
-                raise PolicyFileError(f"epsilon and delta are no budget: {error}") from error
+                raise PolicyFileError(
+                    f"epsilon and delta are not a valid budget: {error}"
+                ) from error
         for name in _FLAGS:
             if type(getattr(self, name)) is not bool:
-                raise PolicyFileError(f"{name} is true or false")
+                raise PolicyFileError(f"{name} must be true or false")
         if self.expires is not None and (
             not isinstance(self.expires, date) or isinstance(self.expires, datetime)
         ):
-            raise PolicyFileError("expires is a date, as in 2027-12-31, without quotes")
+            raise PolicyFileError("expires must be a date such as 2027-12-31, without quotes")
         for name in (*self.algorithms, *self.consents):
             if name not in ALGORITHMS:
                 raise PolicyFileError(
-                    f"no algorithm {name!r:.60} is installed here; there are "
+                    f"unknown algorithm {name!r:.60}; the installed algorithms are "
                     f"{', '.join(sorted(ALGORITHMS))}"
                 )
 
     @classmethod
     def from_toml(cls, text: str) -> "Policy":
-        """Read a policy; an unknown line is an error, for a misspelt one would deny in silence."""
+        """Read a policy; an unknown line is an error: a misspelt one would silently deny."""
         try:
             plain = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            raise PolicyFileError(f"this policy is not TOML: {error}") from error
+            raise PolicyFileError(f"this policy is not valid TOML: {error}") from error
         known = [field.name for field in fields(cls)]
         if unknown := [name for name in plain if name not in known]:
             raise PolicyFileError(
-                f"this policy has unknown lines: {', '.join(map(repr, unknown))}; the known ones "
-                f"are {', '.join(known)}"
+                f"this policy has unknown lines: {', '.join(map(repr, unknown))}; known lines are "
+                f"{', '.join(known)}"
             )
         return cls(**plain)
 
@@ -143,13 +152,13 @@ class Policy:
         try:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise PolicyFileError(f"the policy {str(path)!r} cannot be read: {error}") from error
+            raise PolicyFileError(f"cannot read the policy {str(path)!r}: {error}") from error
         return cls.from_toml(text)
 
     # -- checks
 
     def check_session(self, program: Program, terms: Terms, *, today: date) -> None:
-        """Refuse, before the table is opened, all that is asked for and is not allowed."""
+        """Refuse, before the table is opened, everything requested that is not allowed."""
         checks = (
             self._expiry(today),
             *self._algorithms(program),
@@ -170,7 +179,7 @@ class Policy:
         return Budget(self.epsilon, self.delta)
 
     def check_spending(self, ledger: Ledger, releases: Sequence[Release]) -> None:
-        """Refuse what this site's ledger does not have enough left for."""
+        """Refuse releases that cost more than this site's ledger has left."""
         try:
             ledger.affords(releases)
         except BudgetExceeded:
@@ -179,8 +188,8 @@ class Policy:
     def check_table(self, program: Program, summary: TableSummary) -> None:
         """Refuse, before anything leaves, a program over too few of this hospital's rows.
 
-        With differential privacy nothing is: noise covers few rows as it covers many, and a refusal
-        that depends on the rows would say something of them that nobody has paid for.
+        With differential privacy nothing is refused here: noise covers few rows as well as many,
+        and a refusal that depends on the rows would reveal something that no ε is charged for.
         """
         if program.privacy is not None:
             return
@@ -198,7 +207,7 @@ class Policy:
             raise refusals.cohort_too_small(confirmed, least=self.least_cohort)
 
     def check_members(self, terms: Terms, members: int) -> None:
-        """Refuse a run of so many members whose terms tolerate too few colluders among them."""
+        """Refuse a run of `members` members whose terms tolerate too few colluders among them."""
         problem = self._colluders(terms, members)
         if problem is not None:
             raise problem
@@ -208,8 +217,8 @@ class Policy:
     ) -> None:
         """Refuse one sum at the door.
 
-        `sums` counts those of the run, `runs` those of the session that have summed this table;
-        this one is included.
+        `sums` counts the sums of the run and `runs` the runs of the session over this table; both
+        include this one.
         """
         expired = self._expiry(today)
         if expired is not None:
@@ -217,15 +226,15 @@ class Policy:
         _raise(self._algorithms(program, (stage,)))
         self.check_cohort(confirmed)
         too_many = self._sums(sums, "so far")
-        # With differential privacy a sum that was lost is asked for again, and paid for again.
+        # With differential privacy a sum that was lost is requested again, and charged again.
         if too_many is not None and program.privacy is None:
             raise too_many
         self.check_runs(runs)
 
     def check_changes(self, program: Program) -> None:
-        """Refuse a run that would sum this hospital's rows to add and remove without consent.
+        """Refuse, without consent, a run that would sum this hospital's added and removed rows.
 
-        With differential privacy noise covers them, and no consent is asked for.
+        With differential privacy noise covers them, and no consent is needed.
         """
         if program.privacy is not None:
             return
@@ -234,15 +243,15 @@ class Policy:
                 raise refusals.consent_missing(algorithm.NAME)
 
     def allows_unmasked_samples(self, program: Program, *, today: date) -> bool:
-        """Whether the samples that a program asks for may leave as they are.
+        """Return whether the samples that a program requests may leave unmasked.
 
-        It is no refusal where they may not: the hospital then does without being in the ensemble.
+        If they may not, the run is not refused: the hospital is then not in the ensemble.
         """
         asks = open_stage(program) is not None and program.privacy is None
         return asks and self.open_ensemble and self._expiry(today) is None
 
     def check_runs(self, runs: int) -> None:
-        """Refuse a run more than this site allows over one table."""
+        """Refuse a run beyond the number that this site allows over one table."""
         if runs > self.max_runs:
             raise refusals.too_many_runs(runs, most=self.max_runs)
 
@@ -278,7 +287,7 @@ class Policy:
         return None if self.without_differential_privacy else refusals.privacy_required()
 
     def _unit(self, program: Program) -> PolicyRefusal | None:
-        """Refuse noise for rows, or for other groups of rows, where patients are to be covered."""
+        """Refuse noise that covers rows, or other groups of rows, instead of patients."""
         own = program.schema.patient
         if program.privacy is None or self.patient is None or self.patient == own:
             return None
@@ -294,7 +303,7 @@ class Policy:
         least = third if self.least_colluders is None else self.least_colluders
         if terms.max_colluders >= least:
             return None
-        why = f", a third of the others of {members}" if self.least_colluders is None else ""
+        why = f" (a third of the others, of {members})" if self.least_colluders is None else ""
         return refusals.too_few_colluders(terms.max_colluders, least=least, why=why)
 
     def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
@@ -332,7 +341,7 @@ def _raise(problems: Sequence[PolicyRefusal]) -> None:
 
 
 def policy_of(policy: Policy | str | Path | None) -> Policy:
-    """Take a policy as people give it; none is the one that allows nothing."""
+    """Return a policy, read from a file if a path is given; None is the policy that denies all."""
     if policy is None:
         return Policy()
     return policy if isinstance(policy, Policy) else Policy.read(policy)

@@ -1,4 +1,4 @@
-"""A policy that would allow exactly what a session asks for, as TOML for a person to review."""
+"""A draft policy that allows exactly what a session requests, as TOML for a person to review."""
 
 import json
 import math
@@ -11,9 +11,9 @@ from privacy.securesum.terms import Terms
 
 
 def draft(program: Program, terms: Terms, *, delta: float | None = None) -> str:
-    """Write the policy that would allow exactly this, for a person to review.
+    """Return a policy that allows exactly this program and these terms, as TOML for review.
 
-    delta: at which the session counts its ε, and this site then too.
+    delta: the δ at which the session, and then also this site, counts ε.
     """
     asked = Disclosure.of(program, terms, delta=delta)
     names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
@@ -21,53 +21,54 @@ def draft(program: Program, terms: Terms, *, delta: float | None = None) -> str:
     noted = "\n".join(f"# {line}" for line in str(asked).splitlines())
     few = terms.min_cohort < standard.least_cohort
     return f"""\
-# A draft for review: it allows exactly what the session asks for. Delete what you do not want.
+# A draft for review: it allows exactly what the session requests. Delete what you do not want.
 #
 {noted}
 
-# Members with confirmed keys in every sum: the session's least number.{
-        f" That is below {standard.least_cohort}, this software's advice." if few else ""
+# Minimum number of members with confirmed keys in every sum: the session's own minimum.{
+        f" It is below the recommended {standard.least_cohort}." if few else ""
     }
 least_cohort = {terms.min_cohort}
-# Members that may work together with the coordinator and still learn nothing but the sum.
+# Number of members that may collude with the coordinator and still learn nothing but the sum.
 least_colluders = {terms.max_colluders}
 # {
-        "The session goes on without members that fall silent: two sums, with and without "
-        "this hospital, show its own numbers. This accepts that."
+        "The session continues without members that stop responding: two sums, with and without "
+        "this hospital, reveal its own numbers. This line accepts that."
         if terms.allow_shrinking
         else "Exact sums always have the same members; a session that gives this up is refused."
         if asked.cost is None
-        else "Of no use with differential privacy: noise covers who is in a sum and who is not."
+        else "Not used with differential privacy: the noise covers changes of membership."
     }
 allow_shrinking = {"true" if terms.allow_shrinking else "false"}
-# Training rows this hospital must have, in all, for each of the {program.kernel.features} features
-# of the kernel, and of each level of a categorical column. Below, sums come close to being data.
+# Minimum number of training rows of this hospital: in total, for each of the
+# {program.kernel.features} features of the kernel, and for each level of a categorical column.
+# With fewer rows, sums can reveal the rows themselves.
 least_rows = {standard.least_rows}
 rows_per_feature = {standard.rows_per_feature}
 least_level_rows = {standard.least_level_rows}
-# Rows in each part that is held out of training and scored, where there are any.
+# Minimum number of rows in each part that is held out of training and scored, unless it is empty.
 least_rows_held_out = {standard.least_rows_held_out}
-# What may be computed: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
+# Algorithms that may run: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
-# What may be read for it.
+# Columns that they may read.
 columns = [{", ".join(map(quoted, asked.columns))}]
-# Sums that a run may ask for; the program needs at most {asked.sums}.
+# Maximum number of sums that a run may request; the program needs at most {asked.sums}.
 max_sums = {asked.sums}
-# Runs of the session that may sum this hospital's table, each with so many sums at most.
+# Maximum number of runs of the session over this hospital's table, each with up to max_sums sums.
 max_runs = {standard.max_runs}
 # {
         "The session has differential privacy."
         if terms.differential_privacy
-        else "The session has NO differential privacy: its sums are exact. This accepts that."
+        else "The session has NO differential privacy: its sums are exact. This line accepts that."
     }
 without_differential_privacy = {"false" if terms.differential_privacy else "true"}{
         _budget(asked, program.schema.patient)
     }{_samples(asked)}
-# Keys of other members count once they are confirmed: by a roster file, or `veilgp confirm`.
+# Keys of other members count only once they are confirmed: by a roster file or `veilgp confirm`.
 trust_first_use = false
 # The last day on which anything is answered. Set it to the end of the project.
 # expires = 2030-12-31
-# Algorithms that may show this hospital's own numbers; none.
+# Algorithms that may reveal this hospital's own numbers: none.
 consents = []
 """
 
@@ -76,11 +77,11 @@ def _samples(asked: Disclosure) -> str:
     if not asked.samples:
         return ""
     return """
-# Whether the samples of this hospital's own model leave too, NOT MASKED, as is said above. The
-# session does not need them: with false this hospital takes part in all of its sums. With true the
-# coordinator, and everyone it serves, can attack a model of this hospital's rows alone. What was
-# sent can be withdrawn (`veilgp withdraw`), and an honest coordinator then deletes it; what a
-# dishonest one has learned from it stays learned.
+# Whether samples of this hospital's own model also leave, NOT MASKED, as described above. The
+# session does not need them: with false, this hospital still takes part in all sums. With true, the
+# coordinator and everyone it serves can attack a model of this hospital's rows alone. Samples that
+# were sent can be withdrawn (`veilgp withdraw`), and an honest coordinator then deletes them; what
+# a dishonest coordinator has learned from them cannot be undone.
 open_ensemble = false"""
 
 
@@ -88,9 +89,9 @@ def _budget(asked: Disclosure, patient: str | None) -> str:
     if asked.cost is None:
         return ""
     return f"""
-# The most that may ever be spent on any one {asked.unit} of this table, over all sessions and
-# coordinators: enough for one run of this session. What is spent does not come back.
-# delta is the session's: it should be well below one over the number of {asked.unit}s here.
+# The maximum that may ever be spent on any one {asked.unit} of this table, over all sessions and
+# coordinators: enough for one run of this session. Spent budget cannot be recovered.
+# delta is the session's: it should be well below 1 / (number of {asked.unit}s in this table).
 epsilon = {math.ceil(asked.cost.epsilon * 100) / 100:g}
 delta = {asked.cost.delta:g}
 {_unit(patient)}"""
@@ -99,11 +100,11 @@ delta = {asked.cost.delta:g}
 def _unit(patient: str | None) -> str:
     if patient is not None:
         return (
-            f"# Whose a row is: noise that covers less than a patient is refused.\n"
+            f"# The column that identifies the patient: noise that covers less is refused.\n"
             f"patient = {quoted(patient)}"
         )
     return (
-        "# The session takes EACH ROW for a patient of its own. If this table has several rows of "
-        "a\n# patient, epsilon is spent on each of them: ask for a session with a patient column, "
-        "and name it:\n# patient = ..."
+        "# The session treats EACH ROW as a separate patient. If this table has several rows per\n"
+        "# patient, epsilon is spent on each row: ask for a session with a patient column, and "
+        "set it here:\n# patient = ..."
     )

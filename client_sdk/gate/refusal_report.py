@@ -1,12 +1,12 @@
-"""What the coordinator hears of a refusal: a code, and a sentence that holds no data.
+"""What the coordinator is told about a refusal: a code and a sentence without data.
 
-An error's own message is for the hospital: it may count rows. The coordinator gets the error's
-`public_detail`, which is a constant of its class, or, for a refusal of the site's policy, the
-sentence that `refusals` wrote for it.
+An error's own message is for the hospital and may contain row counts. The coordinator gets the
+error's `public_detail`: a constant of its class or, for a refusal by the site's policy, the
+sentence that `refusals` provides.
 
-Whatever was raised while this hospital's own rows were looked at (`about_own_rows`) has one code
-and one sentence, `site.refused`: told apart, refusals would answer questions about the rows, and
-the coordinator chooses the questions.
+Every error raised while this hospital's own rows are read (`about_own_rows`) is reported with the
+same code, `site.refused`, and the same sentence. If such refusals could be told apart, they would
+answer questions about the rows, and the coordinator chooses the questions.
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from privacy.errors import PrivacyError
 Reportable = (
     PolicyError | SessionChanged | WrongRun | AnotherRun | WrongTask | KernelsError | PrivacyError
 )
-"""What a hospital tells the coordinator when it refuses to go on."""
+"""Errors that a hospital reports to the coordinator when it refuses to continue."""
 REPORTABLE = (
     PolicyError,
     SessionChanged,
@@ -30,15 +30,15 @@ REPORTABLE = (
     KernelsError,
     PrivacyError,
 )
-"""The same, to be caught."""
+"""The same as a tuple, for `except`."""
 
 SITE_REFUSED = "site.refused"
-_SITE_REFUSED_DETAIL = "the site refuses, for a reason that is about its own table and stays there"
+_SITE_REFUSED_DETAIL = "the site refuses because of its own table; the reason stays at the site"
 
 
 @contextmanager
 def about_own_rows() -> Iterator[None]:
-    """Mark whatever is raised inside as something that depends on this hospital's rows."""
+    """Mark every error raised inside the block as dependent on this hospital's rows."""
     try:
         yield
     except Exception as error:
@@ -47,10 +47,10 @@ def about_own_rows() -> Iterator[None]:
 
 
 def public_code(error: Reportable) -> str:
-    """Return the code that the coordinator may hear of an error."""
+    """Return the code that the coordinator is told for an error."""
     return SITE_REFUSED if Origin.OWN_ROWS in origins_of(error) else error.code
 
 
 def public_detail(error: Reportable) -> str:
-    """Return the sentence that the coordinator may hear of an error."""
+    """Return the sentence that the coordinator is told for an error."""
     return _SITE_REFUSED_DETAIL if Origin.OWN_ROWS in origins_of(error) else error.public_detail

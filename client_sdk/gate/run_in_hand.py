@@ -9,7 +9,7 @@ from kernels.rounds.task import program_digest, task_parameters
 
 @dataclass(frozen=True)
 class RunInHand:
-    """What a run computes, from which seed; `text` is its program as it was received."""
+    """The program and seed of a run; `text` is the program as it was received."""
 
     session: UUID
     run: UUID
@@ -19,6 +19,6 @@ class RunInHand:
     seed: int
 
     def parameters(self, stage: int) -> bytes:
-        """Return what a task of this run says at a stage."""
+        """Return the parameters that a task of this run must have at a stage."""
         program = program_digest(self.text)
         return task_parameters(program=program, run_kind=self.kind, seed=self.seed, stage=stage)

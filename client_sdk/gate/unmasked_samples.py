@@ -1,9 +1,9 @@
-"""The one thing that leaves without a mask: samples of this hospital's own model.
+"""Samples of this hospital's own model: the only thing that leaves without a mask.
 
-They leave only if the site's policy has a line for it (`open_ensemble = true`). They are made with
-the masked vector that they belong to, from the same broadcast, and kept; they are sent when that
-sum was certified, so that all members had the same broadcast, the run has made a model, and the
-policy still says so. A withdrawal in between keeps them here for good.
+They leave only if the site's policy allows it (`open_ensemble = true`). They are drawn together
+with the masked vector that they belong to, from the same broadcast, and stored. They are sent once
+three things hold: that sum was certified (so all members had the same broadcast), the run has
+produced a model, and the policy still allows it. After a withdrawal they are never sent.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from privacy.errors import PrivacyError
 
 
 class _Withdrawn(Exception):
-    """Samples were taken back while they were waiting to leave."""
+    """Samples were withdrawn while they were waiting to be sent."""
 
 
 def drawn_samples(
@@ -39,9 +39,9 @@ def drawn_samples(
     slot: int,
     today: date,
 ) -> UnmaskedSamples | None:
-    """Draw the samples that a program asks for with this stage, if the policy allows that.
+    """Draw the samples that a program requests at this stage, if the policy allows it.
 
-    epoch, slot: of the sum that they belong to.
+    epoch, slot: those of the sum that the samples belong to.
     """
     allowed = policy.allows_unmasked_samples(run.program, today=today)
     if not allowed or stage != open_stage(run.program):
@@ -67,10 +67,10 @@ def drawn_samples(
 def send_unmasked_samples(
     home: OpenHome, exchange: Exchange, policy: Policy, run: RunInHand, watch: EventWatch
 ) -> Effects[None]:
-    """Send the samples that a run asked for, once it has made a model, as they are: NOT MASKED.
+    """Send the samples that a run requested, once it has produced a model. They are NOT MASKED.
 
-    Whatever the coordinator, or a proxy before it, answers, the model is there: no refusal of
-    theirs is raised.
+    The model exists whatever the coordinator or a proxy answers, so a refusal from either is not
+    raised.
     """
     store, name = home.store, str(run.run)
     kept = store.samples_to_send(name)
@@ -83,7 +83,7 @@ def send_unmasked_samples(
         return
 
     def leaving() -> None:
-        # Each attempt asks anew: between two of them, for an hour, there may be a withdrawal.
+        # Checked at each attempt: attempts go on for up to an hour, and a withdrawal may come.
         if not store.samples_leave(name, now.isoformat(timespec="seconds")):
             raise _Withdrawn
 
@@ -93,7 +93,7 @@ def send_unmasked_samples(
     except _Withdrawn:
         return
     except (ClientError, KernelsError, PrivacyError) as error:
-        # A proxy that lets no such body through says so without being the coordinator.
+        # A proxy that blocks this body answers itself, without being the coordinator.
         if not (Origin.COORDINATOR in origins_of(error) or isinstance(error, NotACoordinator)):
             raise
         store.samples_taken(name, refused=error.code)
@@ -104,10 +104,10 @@ def send_unmasked_samples(
 
 
 def _is_certified(home: OpenHome, run: RunInHand, kept: UnmaskedSamples) -> bool:
-    """Whether a quorum has signed for the sum that samples belong to, on the same broadcast.
+    """Return whether a quorum has signed the sum that the samples belong to, and its broadcast.
 
-    A coordinator could otherwise show this hospital alone a state of its own making, end the run,
-    and have a model of this hospital's rows that nobody else would ever have agreed to.
+    Otherwise a coordinator could send a forged state to this hospital alone, end the run, and get a
+    model of this hospital's rows that no other member has agreed to.
     """
     name = run.session.bytes, run.run.bytes, kept.epoch
     entry = home.client.journal.epochs.get(name)

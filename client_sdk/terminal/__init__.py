@@ -1,1 +1,1 @@
-"""What people at a hospital see: the command `veilgp`, progress, plots, the doctor."""
+"""The command line at a hospital: the command `veilgp` and its health checks."""

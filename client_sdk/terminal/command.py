@@ -42,22 +42,22 @@ def _add_plugins(app: typer.Typer, group: str) -> None:
     for plugin in entry_points(group=group):
         app.command(
             plugin.name,
-            help="Part of the coordinator, which veilgp[server] installs.",
+            help="Part of the coordinator; installed with veilgp[server].",
             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
             add_help_option=False,
         )(_of_plugin(plugin))
 
 
 def _of_plugin(plugin: EntryPoint) -> Callable[[typer.Context], None]:
-    """Hand a command's arguments to another package, which is imported only then."""
+    """Return a command that passes its arguments to another package, imported only then."""
 
     def command(context: typer.Context) -> None:
         try:
             run = plugin.load()
         except ModuleNotFoundError as error:
             typer.echo(
-                f"{plugin.name} needs {error.name}, which is not installed here: it is part of the "
-                "coordinator. Install it with: pip install 'veilgp[server]'",
+                f"{plugin.name} is part of the coordinator and needs {error.name}, which is not "
+                "installed. Install it with: pip install 'veilgp[server]'",
                 err=True,
             )
             raise typer.Exit(1) from None

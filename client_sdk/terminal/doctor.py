@@ -1,7 +1,7 @@
-"""Whether a hospital has what it needs to take part: `veilgp doctor hospital`.
+"""The checks of `veilgp doctor hospital`: whether a hospital is ready to take part.
 
-Each check is a line: what was looked at, whether it is well, and if not, what to do. Nothing is
-made or changed, and of a link's secret nothing is shown or sent.
+Each check is one line: what was checked, whether it is in order, and if not, what to do. Nothing is
+created or changed, and a link's secret is never shown or sent.
 """
 
 import os
@@ -40,34 +40,34 @@ from privacy.errors import PrivacyError
 from privacy.health_check import Check
 
 LEAST_FREE = 256 << 20
-"""Octets of disk below which a journal may not be written one day."""
+"""Bytes of free disk space below which writing the journal may soon fail."""
 MOST_SKEW_S = 60.0
-"""How far clocks may differ here; signed requests are refused at five minutes."""
+"""Maximum clock difference accepted here; signed requests are refused at five minutes."""
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
 def of_home(path: str | os.PathLike[str] | None) -> Iterator[Check]:
-    """Check that the home is this user's alone, and that identity and journal belong together."""
+    """Check that only this user can access the home, and that identity and journal match."""
     home = Home(path)
     directory = home.path
     if not directory.exists():
-        yield Check("home", f"{directory} is not there yet; the first join makes it")
+        yield Check("home", f"{directory} does not exist yet; the first join creates it")
         return
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         yield Check("home", f"{directory} cannot be used", "run as the user who owns it")
         return
     if directory.stat().st_mode & 0o077:
-        yield Check("home", f"other users may look into {directory}", f"chmod 700 {directory}")
+        yield Check("home", f"other users can access {directory}", f"chmod 700 {directory}")
     else:
-        yield Check("home", f"{directory} is its owner's alone")
+        yield Check("home", f"only its owner can access {directory}")
     if not any((directory / name).exists() for name in ("identity.key", "journal.sqlite")):
-        yield Check("journal", "none yet; the first join begins it")
+        yield Check("journal", "none yet; the first join creates it")
         return
     if not (directory / "identity.key").exists():
         yield Check(
             "journal",
-            "there is a journal and no identity.key",
+            "there is a journal but no identity.key",
             "put the key back, or move the journal away and have a new identity confirmed",
         )
         return
@@ -76,43 +76,43 @@ def of_home(path: str | os.PathLike[str] | None) -> Iterator[Check]:
             records, _ = opened.store.journal()
             count, digits = len(records), opened.identity.fingerprint
     except HomeInUse:
-        yield Check("journal", "in use by another veilgp, which has checked it")
+        yield Check("journal", "in use by another veilgp process, which has checked it")
     except (ClientError, PrivacyError) as error:
         yield Check(
             "journal",
             f"{error} [{error.code}]",
-            "do not restore an old copy; move the home away, make a new identity with `veilgp "
+            "do not restore an old copy; move the home away, create a new identity with `veilgp "
             "identity`, and have it confirmed",
         )
     else:
-        yield Check("journal", f"whole, {count} records, fingerprint {digits}")
+        yield Check("journal", f"complete, {count} records, fingerprint {digits}")
 
 
 def of_disk(path: str | os.PathLike[str] | None) -> Check:
-    """Check that there is room for the journal."""
+    """Check that there is disk space for the journal."""
     place = Home(path).path
     there = next(each for each in (place, *place.absolute().parents) if each.exists())
     free = shutil.disk_usage(there).free
-    fix = f"make room: at least {LEAST_FREE >> 20} MiB" if free < LEAST_FREE else None
+    fix = f"free at least {LEAST_FREE >> 20} MiB" if free < LEAST_FREE else None
     return Check("disk", f"{free >> 20:,} MiB free at {there}", fix)
 
 
 def of_policy(file: Path, *, today: date) -> Check:
-    """Check that the policy can be read, and still counts."""
+    """Check that the policy can be read and has not expired."""
     try:
         policy = Policy.read(file)
     except PolicyFileError as error:
-        return Check("policy", str(error), "correct the file, or begin with `veilgp policy draft`")
+        return Check("policy", str(error), "correct the file, or start with `veilgp policy draft`")
     if policy.expires is not None and policy.expires < today:
-        said = f"{file} was valid until {policy.expires}"
-        return Check("policy", said, "ask whoever set the date, and set a later one")
-    until = "without an end" if policy.expires is None else f"until {policy.expires}"
+        said = f"{file} expired: it was valid until {policy.expires}"
+        return Check("policy", said, "ask the person who set the date, and set a later one")
+    until = "without an expiry date" if policy.expires is None else f"until {policy.expires}"
     allowed = ", ".join(policy.algorithms) or "nothing"
     return Check("policy", f"{file} allows {allowed}, {until}")
 
 
 def of_proxy(environment: Mapping[str, str]) -> Check:
-    """Check the variables that say which way requests go; passwords in them are not shown."""
+    """Check the proxy variables; passwords in them are not shown."""
     given = {name: environment[name] for name in _PROXIES if environment.get(name)}
     hosts = {name: _proxy_host(value) for name, value in given.items()}
     for name, host in hosts.items():
@@ -120,8 +120,8 @@ def of_proxy(environment: Mapping[str, str]) -> Check:
             fix = f"set it as in {name}=http://proxy.example:3128, or unset it"
             return Check("proxy", f"{name} is not the address of a proxy", fix)
     if not hosts:
-        return Check("proxy", "none is set: requests go out directly")
-    named = [f"{name} names {printable(str(host), 100)}" for name, host in hosts.items()]
+        return Check("proxy", "none is set: requests are sent directly")
+    named = [f"{name} is {printable(str(host), 100)}" for name, host in hosts.items()]
     return Check("proxy", ", ".join(named))
 
 
@@ -133,7 +133,7 @@ def of_coordinator(
     clock: Clock,
     transport: Transport | None = None,
 ) -> Iterator[Check]:
-    """Check that the coordinator is reached, is trusted, speaks our protocol and knows the time."""
+    """Check that the coordinator is reachable and trusted, and compare protocol and clock."""
     try:
         parsed = Link.parse(link, allow_http=allow_http)
     except LinkError as error:
@@ -142,11 +142,14 @@ def of_coordinator(
     try:
         answer = run(_asked(), parsed.origin, ca=ca, transport=transport)
     except CertificateRefused as error:
-        fix = "give your organisation's authority by --ca, or ask the coordinator to renew"
+        fix = (
+            "pass your organisation's certificate authority with --ca, or ask the coordinator's "
+            "operator to renew the certificate"
+        )
         yield Check("TLS", str(error), fix)
         return
     except TransportError as error:
-        yield Check("coordinator", str(error), "check the address, and whether a proxy answers")
+        yield Check("coordinator", str(error), "check the address, and whether a proxy responds")
         return
     if isinstance(answer, Lost):
         said = f"{parsed.origin}: {answer.reason}"
@@ -154,7 +157,7 @@ def of_coordinator(
         yield Check("coordinator", said, fix)
         return
     secure = parsed.origin.startswith("https://")
-    yield Check("TLS", "the certificate is trusted" if secure else "none: http, as you allowed")
+    yield Check("TLS", "the certificate is trusted" if secure else "not used: http was allowed")
     yield _speaks(parsed.origin, answer)
     yield _clock(answer, clock.now())
 
@@ -178,18 +181,18 @@ def _speaks(origin: str, answer: Reply) -> Check:
     if spoken is None:
         return Check(
             "coordinator",
-            f"what answers at {origin} (status {answer.status}) is no coordinator",
-            "open the address in a browser on this machine: a proxy's page, a sign-in page of "
-            "this network, or another server",
+            f"the server at {origin} (status {answer.status}) is not a coordinator",
+            "open the address in a browser on this machine: it may be a proxy's page, a sign-in "
+            "page of this network, or another server",
         )
     if answer.status == 426 or spoken != str(PROTOCOL):
-        said = f"it speaks protocol {printable(spoken, 20)}, this veilgp {PROTOCOL}"
+        said = f"it uses protocol {printable(spoken, 20)}, this veilgp uses {PROTOCOL}"
         return Check("coordinator", said, "upgrade the older of the two")
     try:
         version = printable(str(plain_object(answer.body).get("version")), 40)
     except MalformedAnswer as error:
-        return Check("coordinator", str(error), "ask who runs it whether it is well")
-    return Check("coordinator", f"{origin} answers, veilgp {version}, protocol {PROTOCOL}")
+        return Check("coordinator", str(error), "ask the coordinator's operator to check it")
+    return Check("coordinator", f"{origin} responds, veilgp {version}, protocol {PROTOCOL}")
 
 
 def _clock(answer: Reply, now: datetime) -> Check:
@@ -197,8 +200,8 @@ def _clock(answer: Reply, now: datetime) -> Check:
         theirs = parsedate_to_datetime(answer.headers.get("date", ""))
         ahead = (now - theirs).total_seconds()
     except (ValueError, TypeError):
-        return Check("clock", "the coordinator does not say what time it is; not compared")
+        return Check("clock", "not compared: the coordinator's response has no date")
     said = f"{abs(ahead):.0f} s {'ahead of' if ahead >= 0 else 'behind'} the coordinator's"
     wrong = abs(ahead) > MOST_SKEW_S
-    fix = "run NTP on this machine; at five minutes every request is refused"
+    fix = "run NTP on this machine; at a difference of five minutes every request is refused"
     return Check("clock", said, fix if wrong else None)

@@ -146,7 +146,7 @@ def test_a_bad_table_or_too_many_rows_stop_before_anything_is_summed() -> None:
     with pytest.raises(TooManyRows, match="larger max_rows"):
         simulate(program, [tables.table(30)] * 3, 1, watch=lambda name, _: sums.append(name))
     assert sums == []
-    with pytest.raises(EmptyTable, match="one table for each site"):
+    with pytest.raises(EmptyTable, match="one table per site"):
         simulate(program, [], 1)
 
 

@@ -1,4 +1,4 @@
-"""What the shell command `veilgp` can do at a hospital, one file each.
+"""The hospital's subcommands of `veilgp`, one file each.
 
-Each imports what it needs when it runs: `veilgp --version` loads no torch.
+Each imports what it needs when it runs: `veilgp --version` does not load torch.
 """

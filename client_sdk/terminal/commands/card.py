@@ -1,4 +1,4 @@
-"""`veilgp card MODEL`: what a saved model is."""
+"""`veilgp card MODEL`: the card of a saved model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,9 +9,9 @@ from client_sdk.terminal.commands.failures import reported
 
 
 def card(
-    model: Annotated[Path, typer.Argument(help="The folder that the model was saved to.")],
+    model: Annotated[Path, typer.Argument(help="The folder of the saved model.")],
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the card's JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
 ) -> None:
     """Show what a saved model predicts, how well, and how it was protected."""
     from client_sdk.model.model import GlobalModel

@@ -1,4 +1,4 @@
-"""`veilgp doctor hospital`, and the place where the coordinator's half adds its own."""
+"""`veilgp doctor hospital`, and the group to which the coordinator adds its own checks."""
 
 import os
 from pathlib import Path
@@ -10,9 +10,9 @@ from client_sdk.terminal.commands.session import CaOption, HomeOption, HttpOptio
 
 
 def register(app: typer.Typer) -> typer.Typer:
-    """Add it to the command line, and give the place for further ones."""
+    """Add the group to the command line, and return it so that more checks can be added."""
     doctor = typer.Typer(
-        help="Check that everything is in place, a line each; failing ones end with their fix.",
+        help="Run health checks, one line each; a failed check ends with what to do.",
         no_args_is_help=True,
     )
     doctor.callback()(_doctor)
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> typer.Typer:
 
 
 def _doctor() -> None:
-    """Check that everything is in place, a line each; failing ones end with their fix."""
+    """Run health checks, one line each; a failed check ends with what to do."""
 
 
 def hospital_command(
@@ -30,12 +30,12 @@ def hospital_command(
         str | None, typer.Argument(help="Join link (in quotes), or https://host/sessions/<id>.")
     ] = None,
     *,
-    policy: Annotated[Path | None, typer.Option(help="The site's policy, TOML.")] = None,
+    policy: Annotated[Path | None, typer.Option(help="The site's policy, a TOML file.")] = None,
     home: HomeOption = None,
     ca: CaOption = None,
     allow_http: HttpOption = False,
 ) -> None:
-    """Check this hospital: home, journal, disk, policy, proxy; with a link also the coordinator."""
+    """Check home, journal, disk, proxy and policy; with a link also the coordinator."""
     from client_sdk.network.exchange import Clock
     from client_sdk.readable import readable
     from client_sdk.terminal import doctor

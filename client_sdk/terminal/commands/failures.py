@@ -1,6 +1,7 @@
-"""What a shell command does with a named error: its sentence, its code, an exit status.
+"""How a shell command reports a named error: its sentence, its code and an exit status.
 
-1 for an error, 3 where the site's policy says no, 4 where the run failed elsewhere, 130 if stopped.
+The exit status is 1 for an error, 3 for a refusal by the site's policy, 4 for a run that failed
+elsewhere, and 130 if the command was interrupted.
 """
 
 from collections.abc import Iterator
@@ -29,5 +30,8 @@ def reported() -> Iterator[None]:
         status = 3 if isinstance(error, PolicyError) else 4 if isinstance(error, RunFailed) else 1
         raise typer.Exit(status) from error
     except KeyboardInterrupt:
-        typer.echo("veilgp: stopped. Nothing is lost: the same command goes on.", err=True)
+        typer.echo(
+            "veilgp: interrupted. Nothing is lost: run the same command again to continue.",
+            err=True,
+        )
         raise typer.Exit(130) from None

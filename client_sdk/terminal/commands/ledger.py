@@ -1,4 +1,4 @@
-"""`veilgp ledger`: what has been spent on any one patient of each data source."""
+"""`veilgp ledger`: the privacy budget spent on any one patient of each data source."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -21,20 +21,23 @@ _COLUMNS = ("at", "epoch", "sum", "statistic", "part", "numbers", "noise z", "sa
 def ledger_command(
     *,
     policy: Annotated[
-        Path | None, typer.Option(help="The site's policy: then what is left is shown too.")
+        Path | None, typer.Option(help="The site's policy; shows the remaining budget too.")
     ] = None,
-    delta: Annotated[float, typer.Option(help="At which δ, without a policy.")] = 1e-5,
+    delta: Annotated[float, typer.Option(help="The δ to use without a policy.")] = 1e-5,
     plot: Annotated[
-        Path | None, typer.Option(help="Draw how it grew into this file (.png, .svg, .pdf).")
+        Path | None, typer.Option(help="Plot the growth of ε to this file (.png, .svg, .pdf).")
     ] = None,
     home: Annotated[
-        Path | None, typer.Option(help="Identity and journal; else VEILGP_HOME, else ~/.veilgp.")
+        Path | None,
+        typer.Option(
+            help="Folder of identity and journal; by default VEILGP_HOME, then ~/.veilgp."
+        ),
     ] = None,
 ) -> None:
-    """Print every sum with noise that this hospital was charged for, and what all of them cost.
+    """Print every noisy sum that was charged to this hospital's budget, and their total cost.
 
-    Charges are written before anything leaves and never taken back. Sessions without noise are
-    named: no number covers them.
+    Charges are written before anything leaves and are never removed. Sessions without noise are
+    listed separately: no ε covers them.
     """
     with reported():
         from client_sdk.gate.policy import Policy
@@ -50,7 +53,7 @@ def ledger_command(
         finally:
             store.close()
         if not ledgers:
-            typer.echo("Nothing has been spent: no vector with noise has left this hospital.")
+            typer.echo("Nothing has been spent: no noisy vector has left this hospital.")
         for source, ledger in ledgers.items():
             for line in _lines(source, ledger, limited=policy is not None):
                 typer.echo(line)
@@ -60,17 +63,18 @@ def ledger_command(
             from client_sdk.plots import ledger as ledger_plot
 
             ledger_plot.write(plot, ledgers, limited=policy is not None)
-            typer.echo(f"How it grew is drawn in {plot}.")
+            typer.echo(f"The plot is in {plot}.")
         for session, vectors in exact:
             typer.echo(
-                f"Session {session} has no noise: {vectors} vectors left for its exact sums. No ε "
-                "covers them: for a table that they are of, the numbers above say what the sums "
-                "with noise add to that, not all that can be known."
+                f"Session {session} has no noise: {vectors} vectors were sent for its exact sums. "
+                "No ε covers them: if they were computed from one of the tables above, its ε "
+                "describes only what the noisy sums reveal in addition, not everything that can "
+                "be learned."
             )
 
 
 def _promises(store: "Store") -> Iterator[tuple[str, str]]:
-    """Say what the noise of each session covers, whatever it costs."""
+    """Yield each private session with a sentence on what its noise covers."""
     from kernels.rounds.program import Program
     from privacy.accounting.events import MECHANISM
 
@@ -82,9 +86,9 @@ def _promises(store: "Store") -> Iterator[tuple[str, str]]:
         most = program.privacy.max_rows_per_patient
         unit = "row" if program.schema.patient is None else f"patient, with at most {most} rows"
         promise = (
-            f"the unit is the {unit}; {MECHANISM}. Of at least {terms.min_cohort} members in a sum "
-            f"at most {terms.max_colluders} are assumed to work together with the coordinator: the "
-            f"noise of {terms.honest} is counted on."
+            f"the unit is the {unit}; {MECHANISM}. A sum has at least {terms.min_cohort} members; "
+            f"at most {terms.max_colluders} are assumed to collude with the coordinator, so the "
+            f"noise of {terms.honest} is counted."
         )
         yield session, promise
 
@@ -94,10 +98,10 @@ def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:
 
     spent, budget = ledger.spent, ledger.budget
     left = max(0.0, budget.epsilon - spent.epsilon)
-    said = f"; {left:.4g} left of {budget.epsilon:g}" if limited else ""
+    said = f"; {left:.4g} of {budget.epsilon:g} left" if limited else ""
     yield (
         f"{source}: {len(ledger.entries)} sums, ε = {spent.epsilon:.4g} at δ = {budget.delta:g}, "
-        f"as the {spent.accountant} accountant proves{said}"
+        f"proven by the {spent.accountant} accountant{said}"
     )
     rows = [
         (

@@ -1,4 +1,4 @@
-"""`veilgp predict MODEL TABLE`: predictions of a CSV or Parquet file as CSV, a batch at a time."""
+"""`veilgp predict MODEL TABLE`: predictions for a CSV or Parquet table, written as CSV."""
 
 import os
 import secrets
@@ -19,22 +19,22 @@ STDOUT = Path("-")
 
 
 def predict(
-    model: Annotated[Path, typer.Argument(help="The folder that the model was saved to.")],
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet, a file or a folder.")],
+    model: Annotated[Path, typer.Argument(help="The folder of the saved model.")],
+    table: Annotated[Path, typer.Argument(help="A CSV or Parquet file, or a folder of them.")],
     *,
     out: Annotated[Path, typer.Option(help="The CSV file to write; - prints it.")] = STDOUT,
     interval: Annotated[
-        float | None, typer.Option(help="Also write intervals of this level, such as 0.9.")
+        float | None, typer.Option(help="Also write intervals at this level, such as 0.9.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Of which kind: conformal, student_t or gaussian.")
+        str | None, typer.Option(help="Kind of interval: conformal, student_t or gaussian.")
     ] = None,
     method: Annotated[
         str | None,
-        typer.Option(help="By which of the model's methods; veilgp card lists them."),
+        typer.Option(help="The model's method to use; veilgp card lists them."),
     ] = None,
 ) -> None:
-    """Predict every row of a table here, in its order; nothing is sent anywhere."""
+    """Predict every row of a table, in row order, on this machine; nothing is sent."""
     from client_sdk.model.model import GlobalModel
 
     with reported():
@@ -60,7 +60,7 @@ def _write(
 
 @contextmanager
 def _opened(out: Path) -> Iterator[BinaryIO]:
-    """Open the output; a file appears when it is complete."""
+    """Open the output; a file appears only when it is complete."""
     from client_sdk.errors import TableNotWritten
 
     if out == STDOUT:
@@ -74,7 +74,7 @@ def _opened(out: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
         new.replace(out)
     except OSError as problem:
-        sentence = f"{out} could not be written: {problem.strerror or problem}"
+        sentence = f"cannot write {out}: {problem.strerror or problem}"
         raise TableNotWritten(sentence) from problem
     finally:
         new.unlink(missing_ok=True)

@@ -9,13 +9,14 @@ import typer
 from client_sdk.terminal.commands.failures import reported
 
 HomeOption = Annotated[
-    Path | None, typer.Option(help="Identity and journal; else VEILGP_HOME, else ~/.veilgp.")
+    Path | None,
+    typer.Option(help="Folder of identity and journal; by default VEILGP_HOME, then ~/.veilgp."),
 ]
 CaOption = Annotated[
-    Path | None, typer.Option(help="Certificate authority of your organisation, PEM.")
+    Path | None, typer.Option(help="Your organisation's certificate authority, a PEM file.")
 ]
 HttpOption = Annotated[
-    bool, typer.Option("--allow-http", help="Accept http in a network that you trust.")
+    bool, typer.Option("--allow-http", help="Accept http links, in a network that you trust.")
 ]
 SourceOption = Annotated[str, typer.Option(help="This table's name in the journal.")]
 LinkArgument = Annotated[
@@ -24,7 +25,7 @@ LinkArgument = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add them to the command line; nothing heavy is imported before one runs."""
+    """Add the commands; large packages are imported only when a command runs."""
     app.command("join")(join_command)
     app.command("withdraw")(withdraw_command)
     app.command("identity")(identity_command)
@@ -38,30 +39,33 @@ def register(app: typer.Typer) -> None:
 
 def join_command(
     link: LinkArgument,
-    table: Annotated[str, typer.Argument(help="CSV or Parquet, a file or a folder.")],
+    table: Annotated[str, typer.Argument(help="A CSV or Parquet file, or a folder of them.")],
     *,
-    policy: Annotated[Path, typer.Option(help="The site's policy, TOML.")],
+    policy: Annotated[Path, typer.Option(help="The site's policy, a TOML file.")],
     once: Annotated[bool, typer.Option("--once", help="Leave after one run.")] = False,
     roster: Annotated[
-        Path | None, typer.Option(help="Keys of all members, confirmed out of band, JSON.")
+        Path | None,
+        typer.Option(help="JSON file with the keys of all members, confirmed out of band."),
     ] = None,
     added: Annotated[
-        str | None, typer.Option(help="Rows that an update run takes in: a table of its own.")
+        str | None, typer.Option(help="Separate table of the rows that an update run adds.")
     ] = None,
     removed: Annotated[
-        str | None, typer.Option(help="Rows that an update run forgets: a table of its own.")
+        str | None, typer.Option(help="Separate table of the rows that an update run removes.")
     ] = None,
     save: Annotated[
-        Path | None, typer.Option(help="Write each run's model into a folder under this one.")
+        Path | None, typer.Option(help="Save each run's model to a subfolder of this folder.")
     ] = None,
     home: HomeOption = None,
     source: SourceOption = "table",
     progress: Annotated[str, typer.Option(help="auto, rich, plain or silent.")] = "auto",
-    deadline_s: Annotated[float | None, typer.Option(help="Give up after so long.")] = None,
+    deadline_s: Annotated[
+        float | None, typer.Option(help="Give up after this many seconds.")
+    ] = None,
     ca: CaOption = None,
     allow_http: HttpOption = False,
 ) -> None:
-    """Take part in a session with a table; stay for further runs unless --once."""
+    """Take part in a session with a table; stay for further runs unless --once is given."""
     with reported():
         from client_sdk.joining import join
         from client_sdk.model.model import GlobalModel
@@ -96,24 +100,24 @@ def withdraw_command(
     ca: CaOption = None,
     allow_http: HttpOption = False,
 ) -> None:
-    """Take the samples of this hospital's own model back, from every run of a session so far.
+    """Withdraw the samples of this hospital's own model from every run of a session so far.
 
-    They leave only if the policy says open_ensemble = true. The sums that this hospital took part
-    in stay, and what was learned from samples before cannot be called back. A later run asks again:
-    change the policy too, if it shall get none.
+    Samples leave only if the policy has open_ensemble = true. The sums that this hospital took part
+    in remain, and what was already learned from the samples cannot be undone. A later run requests
+    samples again: change the policy too if it must not get any.
     """
     with reported():
         from client_sdk.withdrawal import withdraw
 
         left = withdraw(link, home=home, ca=ca, allow_http=allow_http)
         typer.echo(
-            f"Withdrawn: samples of {left} run(s) had left, and the coordinator serves none of "
-            "them any more."
+            f"Withdrawn: samples of {left} run(s) had been sent; the coordinator no longer uses "
+            "them."
         )
 
 
 def identity_command(*, home: HomeOption = None) -> None:
-    """Print this hospital's key and fingerprint; make its identity if it has none."""
+    """Print this hospital's key and fingerprint; create its identity if there is none."""
     with reported():
         from client_sdk.home.home import Home
 
@@ -124,11 +128,11 @@ def identity_command(*, home: HomeOption = None) -> None:
 
 def confirm_command(
     name: Annotated[str, typer.Argument(help="The member's name, as the session shows it.")],
-    digits: Annotated[str, typer.Argument(help="Its fingerprint, as it was read out to you.")],
+    digits: Annotated[str, typer.Argument(help="The member's fingerprint, as read out to you.")],
     *,
     home: HomeOption = None,
 ) -> None:
-    """Confirm the key of another member, by the digits that a person there has read out."""
+    """Confirm another member's key with the fingerprint that a person there has read out."""
     with reported():
         from client_sdk.home.home import Home
         from privacy.errors import FingerprintMismatch
@@ -138,7 +142,7 @@ def confirm_command(
             sessions = store.sessions_that_met(name)
             if not sessions:
                 raise FingerprintMismatch(
-                    f"No key of a member named {name!r} waits for confirmation."
+                    f"No key of a member named {name!r} is waiting for confirmation."
                 )
             for session in sessions:
                 store.keep_pins(session, store.pins(session).confirm(name, digits))
@@ -151,21 +155,21 @@ def approve_table_command(
     link: Annotated[str, typer.Argument(help="https://host/sessions/<id>.")],
     table: Annotated[str, typer.Argument(help="The table as it is now.")],
     *,
-    by: Annotated[str, typer.Option(help="Your name: whoever approves it stands for it.")],
+    by: Annotated[str, typer.Option(help="Your name: you take responsibility for the approval.")],
     home: HomeOption = None,
     source: SourceOption = "table",
     allow_http: HttpOption = False,
 ) -> None:
-    """Allow a data source another state of its table.
+    """Approve a changed table of a data source.
 
-    Two exact sums over tables that differ by a patient show that patient, to everyone who sees
+    Two exact sums over tables that differ by one patient reveal that patient to everyone who sees
     both. Approve a change only if many rows changed, or if that is acceptable.
     """
     with reported():
         from client_sdk.approval import approve_table
 
         approve_table(link, table, by=by, home=home, source=source, allow_http=allow_http)
-        typer.echo(f"{source!r} is approved with its present table by {by}.")
+        typer.echo(f"The current table of {source!r} is approved by {by}.")
 
 
 def draft_command(
@@ -175,7 +179,7 @@ def draft_command(
     ca: CaOption = None,
     allow_http: HttpOption = False,
 ) -> None:
-    """Print the policy that would allow exactly what a session asks for, for a person to review."""
+    """Print a policy that allows exactly what a session requests, for a person to review."""
     with reported():
         from client_sdk.gate.policy_draft import draft
         from client_sdk.joining import offered
@@ -187,9 +191,9 @@ def draft_command(
 def log_command(
     *,
     home: HomeOption = None,
-    summary: Annotated[bool, typer.Option("--summary", help="Only add up what has left.")] = False,
+    summary: Annotated[bool, typer.Option("--summary", help="Print only the totals.")] = False,
 ) -> None:
-    """Print what has left this hospital, a line for each vector, and for each file of samples."""
+    """Print what has left this hospital: one line per vector and per file of samples."""
     with reported():
         from client_sdk.home.home import Home
 
@@ -210,12 +214,12 @@ def log_command(
         octets = sum(departure.octets for departure in departures)
         typer.echo(
             f"{len(departures)} masked vectors ({of or 'none'}): {numbers:,} numbers, "
-            f"{octets:,} octets"
+            f"{octets:,} bytes"
         )
         if samples:
             withdrawn = sum(own.withdrawn_at is not None for own in samples)
             typer.echo(
-                f"{len(samples)} times samples of this hospital's own model, NOT MASKED: "
+                f"{len(samples)} files of samples of this hospital's own model, NOT MASKED: "
                 f"{sum(own.elements for own in samples):,} numbers, "
-                f"{sum(own.octets for own in samples):,} octets; {withdrawn} withdrawn"
+                f"{sum(own.octets for own in samples):,} bytes; {withdrawn} withdrawn"
             )

@@ -1,6 +1,6 @@
-"""`veilgp schema draft` and `veilgp check`: a table before it takes part in anything.
+"""`veilgp schema draft` and `veilgp check`: preparing a table for a session.
 
-What these commands need is imported when they run: torch takes seconds.
+What these commands need is imported when they run: importing torch takes seconds.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ TablePath = Annotated[
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     schemas = typer.Typer(help="Schemas of tables.", no_args_is_help=True)
-    # A callback keeps `schema` a family while it has one command.
+    # A callback keeps `schema` a command group while it has only one command.
     schemas.callback()(lambda: None)
     schemas.command("draft")(draft_schema)
     app.add_typer(schemas, name="schema")
@@ -29,10 +29,10 @@ def draft_schema(
         list[str], typer.Option(help="The column to predict; may be given several times.")
     ],
     patient: Annotated[
-        str | None, typer.Option(help="The column that says whose rows are whose.")
+        str | None, typer.Option(help="The column that identifies the patient.")
     ] = None,
 ) -> None:
-    """Print a first schema for TABLE, as JSON to be edited; advice is on the error stream."""
+    """Print a draft schema for TABLE as JSON, for you to edit; advice goes to standard error."""
     from client_sdk.errors import ClientError
     from client_sdk.tables import draft
     from kernels.errors import KernelsError
@@ -50,7 +50,7 @@ def check_table(
     table: TablePath,
     schema: Annotated[Path, typer.Option(help="The schema's JSON file.")],
 ) -> None:
-    """Check TABLE against a schema and list everything that does not fit; nothing leaves."""
+    """Check TABLE against a schema and list all problems; nothing is sent."""
     from client_sdk.errors import ClientError
     from client_sdk.tables import read_site, summarise
     from client_sdk.tables.draft import unfinished
@@ -60,7 +60,7 @@ def check_table(
     try:
         parsed = Schema.from_json(schema.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError):
-        _fail([f"there is no schema to read at {schema}: correct the path"])
+        _fail([f"cannot read a schema from {schema}: correct the path"])
     except KernelsError as error:
         _fail([str(error)])
     problems = unfinished(parsed)
@@ -71,7 +71,7 @@ def check_table(
     if problems:
         _fail(problems)
     fewest = summary.fewest_level_rows
-    levels = "" if fewest is None else f"; the rarest level has {fewest} of them"
+    levels = "" if fewest is None else f"; the rarest level has {fewest} rows"
     typer.echo(f"{table} fits the schema: {summary.rows} rows{levels}")
 
 

@@ -128,7 +128,7 @@ def test_a_task_that_is_not_the_programs_is_refused_and_nothing_leaves(
         {
             "run": str(coordinator.run),
             "code": "session.wrong_task",
-            "detail": "A task is not the one that the run's program has at that stage.",
+            "detail": "The task differs from the one that the run's program has at that stage.",
         }
     ]
     assert RefusalReported("session.wrong_task", heard=True) in hospitals[0].events
@@ -506,7 +506,7 @@ def test_every_refusal_that_depends_on_the_rows_sounds_the_same(
         {
             "run": None,
             "code": "site.refused",
-            "detail": "the site refuses, for a reason that is about its own table and stays there",
+            "detail": "the site refuses because of its own table; the reason stays at the site",
         }
     ]
 

@@ -120,7 +120,7 @@ def test_a_run_that_the_sites_own_ledger_cannot_pay_is_refused_as_a_whole_and_be
     drive(hospitals[:1], coordinator, first_error=True)
     error = hospitals[0].error
     assert isinstance(error, BudgetSpent)
-    assert "0 is spent, and this site allows 0.3" in str(error)
+    assert "0 is already spent, and this site allows 0.3" in str(error)
     assert coordinator.uploads == []
     (refusal,) = coordinator.refusals
     assert refusal["code"] == "policy.budget"
@@ -257,7 +257,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     disclosed = next(str(event) for event in events if isinstance(event, Disclosed))
     assert "differential privacy: yes, for each row" in disclosed
     assert "with noise of 8 times what any one row can change" in disclosed
-    assert "also by the difference to an exact sum of another session" in disclosed
+    assert "including through the difference from an exact sum of another session" in disclosed
     spending = next(event for event in events if isinstance(event, Spending))
     assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
 
