@@ -7,7 +7,7 @@ simulator's real path (integer noise at the door, fixed point, secure totals wit
 
 `rmse_SET_epsE`, `ece_SET_epsE`, `nll_SET_epsE`: of the route `elbo` with 10 clients, in the
 thesis's units, means over seeds; ECE on the ten levels, of the recalibrated noise-aware posterior.
-`…_100`: with 100 clients. Every route and baseline is in the table, `results/dp.md`.
+`…_100`: with 100 clients. Every route and baseline is in the table, `benchmarks/results/dp.md`.
 `federated_over_central_ROUTE_CLIENTS`: RMSE (no colluders, full cohort) over that of one client who
 has all rows, geometric mean over sets and ε; `federated_over_central`: the largest of them.
 `over_opacus_SET`: mean RMSE over ε ≤ 4 over that of the better of Opacus's two models, with its

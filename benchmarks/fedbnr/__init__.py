@@ -2,10 +2,10 @@
 
 The protocol of 004 §3.2.2 (`protocol`), all rows of its tables (`families`), its metrics with its
 own numbers beside ours (`tables`) and whether we hold what we claim (`claims`). Results are kept
-cell by cell in `results/fedbnr.cells.json`: a run that was stopped goes on, and a row is measured
-again only when the code that decides its numbers has changed. `--anew`: all of them. `--only
-TEXT`: of the missing cells those whose name has this in it, as `exact/sml/10/0`, and nothing of
-what clients cost; with a TEXT that no name has, tables and pictures of what is kept. `--quick`:
+cell by cell in `benchmarks/results/fedbnr.cells.json`: a run that was stopped goes on, and a row is
+measured again only when the code that decides its numbers has changed. `--anew`: all of them.
+`--only TEXT`: of the missing cells those whose name has this in it, as `exact/sml/10/0`, nothing
+of what clients cost; with a TEXT that no name has, tables and pictures of what is kept. `--quick`:
 FedBNR exact alone, two seeds of at most 100 steps.
 
 `rmse_SET_CLIENTS`, `ece_SET_CLIENTS` …: of FedBNR exact, means over seeds, test error in the

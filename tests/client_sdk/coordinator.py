@@ -1,7 +1,7 @@
 """A coordinator of a few hundred lines that speaks the session's contract, for tests of the SDK.
 
 One session, one run, everything in memory and in one thread: `answer` takes a `Call` as it would go
-on the wire and gives the `Reply`. The sums are those of the real `privacy.securesum.Coordinator`.
+on the wire and gives the `Reply`. The sums are the real ones (`privacy.securesum.coordinator`).
 `meddle` lets a test change what it says: a hostile coordinator is this one with other words.
 """
 
