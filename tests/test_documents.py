@@ -16,13 +16,11 @@ import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 ROOT = Path(__file__).parents[1]
 HOUSES = ("kernels", "privacy", "client_sdk", "service", "openapi", "benchmarks", "tests")
@@ -77,46 +75,54 @@ def _said(source: str) -> Iterator[str]:
             yield token.string
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TEXTS], ids=name_of)
-def test_every_file_that_is_mentioned_exists(path: Path) -> None:
-    missing = {
-        name
-        for name in FILE.findall(prose(path))
-        if name not in MADE_ELSEWHERE
-        and "NAME" not in name
-        and not any((folder / name).exists() for folder in (ROOT, path.parent))
-    }
-    assert not missing, f"{name_of(path)} mentions {sorted(missing)}"
+def assert_none(missing: Callable[[Path], Iterable[str]], paths: Iterable[Path]) -> None:
+    found = {name_of(path): sorted({*missing(path)}) for path in paths}
+    said = [f"{path} mentions {', '.join(names)}" for path, names in found.items() if names]
+    assert not said, "\n".join(["what does not exist:", *said])
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TEXTS], ids=name_of)
-def test_every_folder_that_is_mentioned_exists(path: Path) -> None:
-    said = {name for ticked in TICKED.findall(prose(path)) for name in FOLDER.findall(ticked)}
-    missing = {name for name in said if not (ROOT / name).is_dir()}
-    assert not missing, f"{name_of(path)} mentions {sorted(missing)}"
+def ticked(pattern: re.Pattern[str], path: Path) -> set[str]:
+    """Return what a pattern finds in backticks."""
+    return {found for code in TICKED.findall(prose(path)) for found in pattern.findall(code)}
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TEXTS], ids=name_of)
-def test_every_module_that_is_mentioned_has_what_it_is_said_to_have(path: Path) -> None:
-    dotted = {name for ticked in TICKED.findall(prose(path)) for name in DOTTED.findall(ticked)} | {
-        *COMMAND.findall(prose(path))
-    }
-    missing = {name for name in dotted - FIELDS if not is_there(name)}
-    assert not missing, f"{name_of(path)} mentions {sorted(missing)}"
+def test_every_file_that_is_mentioned_exists() -> None:
+    def missing(path: Path) -> Iterator[str]:
+        for name in {*FILE.findall(prose(path))} - MADE_ELSEWHERE:
+            here = any((folder / name).exists() for folder in (ROOT, path.parent))
+            if not here and "NAME" not in name:
+                yield name
+
+    assert_none(missing, [*PYTHON, *TEXTS])
 
 
-@pytest.mark.parametrize("path", [*PYTHON, *TEXTS], ids=name_of)
-def test_every_make_target_that_is_mentioned_exists(path: Path) -> None:
+def test_every_folder_that_is_mentioned_exists() -> None:
+    def missing(path: Path) -> Iterator[str]:
+        return (name for name in ticked(FOLDER, path) if not (ROOT / name).is_dir())
+
+    assert_none(missing, [*PYTHON, *TEXTS])
+
+
+def test_every_module_that_is_mentioned_has_what_it_is_said_to_have() -> None:
+    def missing(path: Path) -> Iterator[str]:
+        names = ticked(DOTTED, path) | {*COMMAND.findall(prose(path))}
+        return (name for name in names - FIELDS if not is_there(name))
+
+    assert_none(missing, [*PYTHON, *TEXTS])
+
+
+def test_every_make_target_that_is_mentioned_exists() -> None:
     targets = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    said = [name for ticked in TICKED.findall(prose(path)) for name in MAKE.findall(ticked)]
-    assert not {*said} - {*targets}, f"{name_of(path)} mentions targets that are not there"
+    assert_none(lambda path: ticked(MAKE, path) - {*targets}, [*PYTHON, *TEXTS])
 
 
-@pytest.mark.parametrize("path", [path for path in TEXTS if path.suffix == ".md"], ids=name_of)
-def test_every_link_of_a_document_leads_somewhere(path: Path) -> None:
-    local = {link for link in LINK.findall(prose(path)) if "://" not in link}
-    missing = {link for link in local if not (path.parent / link).exists()}
-    assert not missing, f"{name_of(path)} links to {sorted(missing)}"
+def test_every_link_of_a_document_leads_somewhere() -> None:
+    def missing(path: Path) -> Iterator[str]:
+        for link in LINK.findall(prose(path)):
+            if "://" not in link and not (path.parent / link).exists():
+                yield link
+
+    assert_none(missing, [path for path in TEXTS if path.suffix == ".md"])
 
 
 @cache
@@ -137,3 +143,13 @@ def _has(owner: Any, names: list[str]) -> bool:
         return not rest or _has(getattr(owner, first), rest)
     # A field without a default is no attribute of its class.
     return not rest and first in getattr(owner, "__annotations__", {})
+
+
+def test_what_does_not_exist_would_be_noticed() -> None:
+    said = "see docs/nowhere.md, (`kernels/nowhere.py`); not x.py/y, *.md or f.json(1)"
+    assert FILE.findall(said) == ["docs/nowhere.md", "kernels/nowhere.py"]
+    assert is_there("kernels.rounds.program.Program.to_json")
+    assert is_there("kernels.rounds.program.Program.kernel")
+    assert not is_there("kernels.rounds.program.Program.nothing")
+    assert not is_there("kernels.rounds.nowhere")
+    assert sum(len(FILE.findall(prose(path))) for path in [*PYTHON, *TEXTS]) > 200
