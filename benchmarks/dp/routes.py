@@ -18,7 +18,7 @@ from typing import Any
 
 from benchmarks.dp.data import Private
 from kernels.features.spec import Architecture, KernelSpec
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import recalibration
 from kernels.rounds.kernel import elbo, exact, private_exact
@@ -194,7 +194,7 @@ def _plain(spec: Any) -> Any:
             return spec
 
 
-def _privacy(steps: Sequence[Step], epsilon: float) -> Privacy:
+def _privacy(steps: Sequence[Step], epsilon: float) -> NoisePlan:
     plan = [
         Stage(
             part=step.part.value,
@@ -205,7 +205,7 @@ def _privacy(steps: Sequence[Step], epsilon: float) -> Privacy:
         for step in steps
     ]
     found = multipliers(plan, epsilon=float(epsilon), delta=DELTA)
-    return Privacy(multipliers=found, target_clip=TARGET_CLIP)
+    return NoisePlan(multipliers=found, target_clip=TARGET_CLIP)
 
 
 def scales_alone(private: Program) -> Program:

@@ -20,7 +20,7 @@ from kernels.features.spec import KernelSpec
 from kernels.features.urk import URK, weight_count
 from kernels.layer.posterior import Hyperparameters, Posterior
 from kernels.layer.statistics import Statistics
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
 from kernels.scores.evaluation import Evaluation
 from kernels.scores.recalibration import Recalibration, inflation
@@ -99,7 +99,7 @@ class Model:
     schema: Schema
     kernel: KernelSpec
     max_rows: int
-    privacy: Privacy | None = None
+    privacy: NoisePlan | None = None
     standardiser: Standardiser | None = None
     distilled: Distilled | None = None
     weights: Tensor | None = None
@@ -120,7 +120,7 @@ class Model:
                 f"has {self.kernel.inputs} inputs: make them equal"
             )
         if self.privacy is not None:
-            _check_kind("privacy", self.privacy, Privacy)
+            _check_kind("privacy", self.privacy, NoisePlan)
         if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
             raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
         self._check_parts()

@@ -20,7 +20,7 @@ _MOST = 1e6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Privacy:
+class NoisePlan:
     """The noise of every sum of a program, and what it covers.
 
     multipliers: z of each sum of a stage, for every stage in order.

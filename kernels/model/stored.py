@@ -7,8 +7,8 @@ from kernels.features.spec import KernelSpec
 from kernels.layer.posterior import Hyperparameters
 from kernels.layer.statistics import Noise, Statistics
 from kernels.model.model import Centre, Model
-from kernels.model.noise_plan import Privacy
-from kernels.scores.evaluation import Evaluation, Judged
+from kernels.model.noise_plan import NoisePlan
+from kernels.scores.evaluation import Evaluation, MethodScores
 from kernels.scores.gaussians import Gaussian
 from kernels.scores.metrics import Scores
 from kernels.scores.recalibration import Recalibration
@@ -19,7 +19,7 @@ from kernels.tables.standardiser import Scale, Shares, Standardiser
 MODEL_KINDS: tuple[type, ...] = (
     Model,
     Centre,
-    Privacy,
+    NoisePlan,
     Schema,
     Numeric,
     Categorical,
@@ -34,7 +34,7 @@ MODEL_KINDS: tuple[type, ...] = (
     Recalibration,
     StudentT,
     Evaluation,
-    Judged,
+    MethodScores,
     Scores,
     Committee,
     Gaussian,

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Self
 from kernels.errors import NewerProgram, ProgramError
 from kernels.features.spec import KernelSpec
 from kernels.model.model import Model
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.declaration import Before, Made
 from kernels.rounds.registry import algorithm_of, installed
@@ -37,7 +37,7 @@ class Program:
     stages: tuple[Any, ...]
     max_rows: int = 100_000
     held_out: float = 0.2
-    privacy: Privacy | None = None
+    privacy: NoisePlan | None = None
 
     VERSION: ClassVar[int] = 1
 
@@ -53,7 +53,7 @@ class Program:
             self._check_privacy(self.privacy)
         self.start()
 
-    def _check_privacy(self, privacy: Privacy) -> None:
+    def _check_privacy(self, privacy: NoisePlan) -> None:
         if len(privacy.multipliers) != len(self.stages):
             raise ProgramError(
                 f"{len(self.stages)} stages need {len(self.stages)} noise multipliers, not "
@@ -153,11 +153,11 @@ def _text(value: object, where: str) -> str:
     return value
 
 
-def _privacy(plain: object) -> Privacy | None:
+def _privacy(plain: object) -> NoisePlan | None:
     if plain is None:
         return None
     wrong: list[str] = []
-    privacy = decode_object(Privacy, plain, "privacy", wrong)
+    privacy = decode_object(NoisePlan, plain, "privacy", wrong)
     if privacy is None:
         raise ProgramError("; ".join(wrong))
     return privacy

@@ -30,7 +30,7 @@ INTERVAL_LOSS_BOUND = WIDTH_BOUND + 2 / (1 - max(LEVELS)) * RESIDUAL_BOUND * (1 
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class MethodScores:
     """The scores of another method on the same rows, by its own N(μ, v)."""
 
     STORED_AS: ClassVar[str] = "judged"
@@ -56,13 +56,13 @@ class Evaluation:
     gaussian: Scores
     recalibrated: Scores | None = None
     conformal_inside: Tensor | None = None
-    students: tuple[Judged, ...] = ()
+    students: tuple[MethodScores, ...] = ()
 
     def check(self, targets: int) -> None:
         """Refuse an invalid evaluation of `targets` targets; it may come from untrusted bytes."""
         shapes = Scores.zero(targets)
-        if not all(isinstance(each, Judged) for each in self.students):
-            raise StatisticsError("evaluation.students must be a tuple of Judged")
+        if not all(isinstance(each, MethodScores) for each in self.students):
+            raise StatisticsError("evaluation.students must be a tuple of MethodScores")
         judged = [self.gaussian, *([] if self.recalibrated is None else [self.recalibrated])]
         judged += [each.scores for each in self.students]
         pairs = [

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, ProgramError
 from kernels.features.spec import VERSION as KERNEL_VERSION
 from kernels.features.spec import KernelSpec
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
@@ -270,10 +270,10 @@ def private(program: Program, wanted: NewPrivacy) -> Program:
     """
     if wanted.epsilon is None or wanted.delta is None:
         raise PrivacyIncomplete("How much noise there is follows from epsilon and delta.")
-    privacy = Privacy(
+    privacy = NoisePlan(
         multipliers=(1.0,) * len(program.stages),
         max_rows_per_patient=wanted.max_rows_per_patient or 1,
-        target_clip=wanted.target_clip or Privacy.target_clip,
+        target_clip=wanted.target_clip or NoisePlan.target_clip,
     )
     noise = planned_noise(
         planned(replace(program, privacy=privacy)),

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.model import Model
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
@@ -58,7 +58,7 @@ def program(*, samples: int, sums: int | None) -> Program:
     privacy = None
     if sums is not None:
         (z,) = multipliers([Stage(part="training", sums=sums)], epsilon=EPSILON, delta=DELTA)
-        privacy = Privacy(multipliers=(z, z))
+        privacy = NoisePlan(multipliers=(z, z))
     kernel = KernelSpec(inputs=INPUTS, architecture=Architecture.RBF, samples=samples, seed=1)
     stages = (moments.Spec(from_bounds=True), linear.Spec())
     return Program(SCHEMA, kernel, stages, max_rows=10_000, held_out=0.0, privacy=privacy)

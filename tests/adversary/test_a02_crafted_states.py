@@ -97,7 +97,7 @@ def test_a_units_gradient_is_never_made_of_rounding() -> None:
     spec = private_exact.Spec(steps=2, penalty=1.0)
     whole = private.program(_BOUNDS, spec)
     features = whole.kernel.features
-    same_for_all = private_exact.Broadcast(
+    same_for_all = private_exact.PooledGradient(
         1e20 * torch.eye(features, dtype=torch.float64),
         torch.zeros(features, 2, dtype=torch.float64),
         100,

@@ -19,7 +19,7 @@ from client_sdk.network.exchange import Call, Lost, Reply
 from kernels.ensembles.distilled import Method
 from kernels.ensembles.local_posterior import LocalPosterior
 from kernels.errors import NotPrivate
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.ensemble.open_ensemble import OpenEnsemble, OpenSamples, samples_of
@@ -168,7 +168,7 @@ def test_before_and_after_a_withdrawal_a_caller_has_the_variance_of_one_hospital
 def test_a_session_with_differential_privacy_cannot_ask() -> None:
     stages = (moments.Spec(), replace(SPEC, open=True))
     with pytest.raises(NotPrivate):
-        replace(PRIVATE, stages=stages, privacy=Privacy(multipliers=(1.0, 1.0)))
+        replace(PRIVATE, stages=stages, privacy=NoisePlan(multipliers=(1.0, 1.0)))
 
 
 def test_no_policy_says_yes_by_default() -> None:

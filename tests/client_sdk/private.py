@@ -6,7 +6,7 @@ from pathlib import Path
 
 from client_sdk.home.home import Home
 from kernels.features.spec import Architecture, KernelSpec
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
@@ -28,7 +28,7 @@ PROGRAM = Program.from_json(
         (moments.Spec(), linear.Spec()),
         max_rows=1000,
         held_out=0.25,
-        privacy=Privacy(multipliers=(8.0, 6.0)),
+        privacy=NoisePlan(multipliers=(8.0, 6.0)),
     ).to_json()
 )
 """Two sums, which together cost ε = 0.76."""

@@ -22,7 +22,7 @@ from kernels.layer.statistics import Statistics
 from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
 from kernels.model.model import Model
-from kernels.model.noise_plan import Privacy as NoisePlan
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation
 from kernels.rounds.kernel import exact

@@ -25,7 +25,12 @@ from torch import Tensor
 from kernels.model.model import Model, check_model, known
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.shared.local_network import OfSampling, error_blocks, noise_of, sample_at
+from kernels.rounds.shared.local_network import (
+    OfSampling,
+    error_blocks,
+    noise_variance_of,
+    sample_at,
+)
 from kernels.rounds.shared.site_mean import SITES, nothing, total_weight
 from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
 from kernels.rounds.site.site import Part, Site
@@ -116,7 +121,7 @@ def update(state: State, total: SecureTotal) -> State:
         state,
         mean=torch.tensor(total["shift"]) / precision,
         variance=1 / precision,
-        noise_variance=noise_of(total),
+        noise_variance=noise_variance_of(total),
     )
 
 

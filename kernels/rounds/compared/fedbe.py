@@ -26,7 +26,7 @@ from kernels.rounds.shared.local_network import (
     OfTraining,
     error_blocks,
     errors_at,
-    noise_of,
+    noise_variance_of,
     train_at,
 )
 from kernels.rounds.shared.network_ensemble import (
@@ -125,7 +125,7 @@ def update(state: State, total: SecureTotal) -> State:
         torch.tensor(total["outputs"]) + own.sum(0),
         torch.tensor(total["output_squares"]) + own.square().sum(0),
         count + len(own),
-        noise_of(total),
+        noise_variance_of(total),
     )
     student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
     return replace(state, mean=mean, teacher=teacher, student=student)

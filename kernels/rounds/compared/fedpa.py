@@ -36,7 +36,7 @@ from kernels.rounds.shared.local_network import (
     error_blocks,
     errors_at,
     iterates,
-    noise_of,
+    noise_variance_of,
     ordered_rows,
 )
 from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, SITES, nothing, total_weight
@@ -136,7 +136,7 @@ def update(state: State, total: SecureTotal) -> State:
         parameters=state.parameters - state.spec.server_rate * velocity,
         round=state.round + 1,
         velocity=velocity,
-        noise_variance=noise_of(total),
+        noise_variance=noise_variance_of(total),
     )
 
 

@@ -25,7 +25,7 @@ from kernels.rounds.shared.local_network import (
     OfTraining,
     error_blocks,
     errors_at,
-    noise_of,
+    noise_variance_of,
     train_at,
 )
 from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, SITES, total_weight
@@ -124,7 +124,7 @@ def update(state: State, total: SecureTotal) -> State:
         round=state.round + 1,
         momentum=momentum,
         spread=spread,
-        noise_variance=noise_of(total),
+        noise_variance=noise_variance_of(total),
     )
 
 

@@ -24,7 +24,7 @@ from kernels.rounds.shared.local_network import (
     OfTraining,
     error_blocks,
     errors_at,
-    noise_of,
+    noise_variance_of,
     train_at,
 )
 from kernels.rounds.shared.network_ensemble import (
@@ -98,7 +98,7 @@ def update(state: State, total: SecureTotal) -> State:
         torch.tensor(total["outputs"]),
         torch.tensor(total["output_squares"]),
         total_weight(total),
-        noise_of(total),
+        noise_variance_of(total),
     )
     model, spec = state.model, state.spec
     student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))

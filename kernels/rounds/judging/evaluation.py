@@ -53,7 +53,7 @@ from kernels.scores.evaluation import (
     RESIDUAL_BOUND,
     WIDTH_BOUND,
     Evaluation,
-    Judged,
+    MethodScores,
     score,
 )
 from kernels.scores.metrics import LEVELS, Scores
@@ -182,7 +182,9 @@ def update(state: State, total: SecureTotal) -> State:
             _summed("gaussian", total),
             _summed("recalibrated", total) if recalibrated else None,
             torch.tensor(total["conformal_inside"]) if recalibrated else None,
-            tuple(Judged(each.value, _summed(each, total)) for each in _students(state.model)),
+            tuple(
+                MethodScores(each.value, _summed(each, total)) for each in _students(state.model)
+            ),
         )
     return replace(state, model=replace(state.model, scores=evaluation))
 

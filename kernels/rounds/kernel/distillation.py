@@ -51,7 +51,7 @@ from kernels.rounds.shared.held_out import (
     held_out_contribution,
     held_out_error,
 )
-from kernels.rounds.shared.judged import Kept, Layer
+from kernels.rounds.shared.judged import Kept, PooledLayer
 from kernels.rounds.shared.local_training import Fit, minimise, starting_scales, train_locally
 from kernels.rounds.shared.public_set import Columns, checked, public_table
 from kernels.rounds.shared.site_mean import SITES, total_weight
@@ -299,7 +299,7 @@ def _lesson(state: State, site: Site) -> Contribution:
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    layer = Layer.of(statistics_of(total, state.model))
+    layer = PooledLayer.of(statistics_of(total, state.model))
     return replace(
         state,
         model=state.model.advanced(hyperparameters=layer.hyperparameters),

@@ -96,7 +96,7 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class Broadcast:
+class PooledGradient:
     """What a site needs for its part of the gradient: G_S (M, M), G_b and w̄ (M, T), and n."""
 
     STORED_AS: ClassVar[str] = "exact.broadcast"
@@ -129,7 +129,7 @@ class State:
     spec: Spec
     run: int = 0
     step: int = 0
-    pooled: Broadcast | None = None
+    pooled: PooledGradient | None = None
     evidence: float | None = field(default=None, metadata=PRIVATE)
     start: Tensor | None = field(default=None, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
@@ -255,7 +255,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     )
 
 
-STORED = (Spec, State, Broadcast, Kept, Progress)
+STORED = (Spec, State, PooledGradient, Kept, Progress)
 
 
 def _contribute_in_chunks(state: State, site: Site) -> Contribution:
@@ -291,7 +291,7 @@ def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
     return replace(
         state,
         model=state.model.advanced(hyperparameters=hyperparameters),
-        pooled=Broadcast(pooled.scatter_gradient, pooled.cross_gradient, weights, rows),
+        pooled=PooledGradient(pooled.scatter_gradient, pooled.cross_gradient, weights, rows),
         evidence=pooled.value / rows,
     )
 

@@ -45,7 +45,7 @@ from kernels.rounds.shared.held_out import (
     held_out_contribution,
     held_out_error,
 )
-from kernels.rounds.shared.judged import Kept, Layer, Progress
+from kernels.rounds.shared.judged import Kept, PooledLayer, Progress
 from kernels.rounds.shared.local_training import Fit, reach, starting_scales, train_locally
 from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, Weighting, total_weight
 from kernels.rounds.shared.sufficient import (
@@ -253,7 +253,7 @@ def _statistics_are_next(state: State) -> bool:
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
     scales = state.scales if state.spec.scales is Scales.AVERAGED else None
-    layer = Layer.of(statistics_of(total, state.model), scales)
+    layer = PooledLayer.of(statistics_of(total, state.model), scales)
     return replace(
         state,
         model=state.model.advanced(hyperparameters=layer.hyperparameters),

@@ -86,7 +86,7 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class Broadcast:
+class PooledGradient:
     """What a site needs for its part of the gradient: G_S (M, M), G_b (M, T), and n."""
 
     STORED_AS: ClassVar[str] = "private-exact.broadcast"
@@ -116,7 +116,7 @@ class State:
     model: Model
     spec: Spec
     step: int = 0
-    pooled: Broadcast | None = None
+    pooled: PooledGradient | None = None
     evidence: float | None = field(default=None, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
@@ -136,7 +136,7 @@ class State:
             check_rows(self.pooled.rows)
             self._check_gradients(self.pooled)
 
-    def _check_gradients(self, pooled: Broadcast) -> None:
+    def _check_gradients(self, pooled: PooledGradient) -> None:
         """Refuse G_S and G_b that are so large that a unit's clipped gradient is mere rounding.
 
         ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ: what is left of its gradient is rounding,
@@ -229,7 +229,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     )
 
 
-STORED = (Spec, State, Broadcast, Progress)
+STORED = (Spec, State, PooledGradient, Progress)
 
 
 def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
@@ -244,7 +244,7 @@ def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
     return replace(
         state,
         model=state.model.advanced(hyperparameters=scales),
-        pooled=Broadcast((second + second.mT) / 2, -weights / noise, statistics.count),
+        pooled=PooledGradient((second + second.mT) / 2, -weights / noise, statistics.count),
         evidence=float(-posterior.log_evidence.sum()) / statistics.count,
     )
 

@@ -34,7 +34,7 @@ from torch import Tensor
 from kernels.errors import NotPrivate
 from kernels.layer.statistics import Noise, Statistics
 from kernels.model.model import Centre, Model, check_model, known
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
@@ -224,7 +224,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def _privacy(model: Model) -> Privacy:
+def _privacy(model: Model) -> NoisePlan:
     if model.privacy is None:
         raise NotPrivate(
             "refinement needs a program with differential privacy: in this one `linear` is exact"

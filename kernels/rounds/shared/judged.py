@@ -54,7 +54,7 @@ class Progress:
 
 
 @dataclass(frozen=True, eq=False)
-class Layer:
+class PooledLayer:
     """The linear layer at one θ, fitted to all rows: σ and λ, w̄ (M, T), and L/n."""
 
     hyperparameters: Hyperparameters
@@ -62,7 +62,7 @@ class Layer:
     evidence: float
 
     @classmethod
-    def of(cls, statistics: Statistics, scales: Hyperparameters | None = None) -> "Layer":
+    def of(cls, statistics: Statistics, scales: Hyperparameters | None = None) -> "PooledLayer":
         """Fit it to pooled statistics; σ and λ too where they are not given."""
         spectrum = Spectrum.of(statistics)
         scales = refit(spectrum) if scales is None else scales

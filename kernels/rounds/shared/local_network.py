@@ -204,7 +204,7 @@ def errors_at(site: Site, model: Model, network: NetworkSpec, parameters: Tensor
     }
 
 
-def noise_of(total: SecureTotal) -> Tensor:
+def noise_variance_of(total: SecureTotal) -> Tensor:
     """Return σ² of each target, (T,), as if one more row were predicted no better than its mean."""
     squares = torch.tensor(total["missed_squares"]).clamp_min(0.0)
     return (1 + squares) / (1 + max(0.0, round(float(total["missed_rows"]))))

@@ -34,7 +34,7 @@ from client_sdk.simulation import simulate
 from client_sdk.tables.hospital_table import site_of
 from client_sdk.terminal.command import application
 from client_sdk.withdrawal import withdraw
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.ensemble.open_ensemble import OpenSamples, samples_of
@@ -360,7 +360,7 @@ def test_a_policy_opens_by_name_until_it_expires_and_never_with_differential_pri
     assert not replace(OPEN, expires=today - timedelta(days=1)).allows_unmasked_samples(
         PROGRAM, today=today
     )
-    private = replace(PRIVATE, privacy=Privacy(multipliers=(1.0,) * 3))
+    private = replace(PRIVATE, privacy=NoisePlan(multipliers=(1.0,) * 3))
     assert not OPEN.allows_unmasked_samples(private, today=today)
     # Not even of a program that no constructor would allow.
     object.__setattr__(private, "stages", PROGRAM.stages)

@@ -8,7 +8,7 @@ import numpy as np
 from kernels import storage
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.model import Model
-from kernels.model.noise_plan import Privacy
+from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import contributed
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
@@ -84,7 +84,7 @@ def program(
     held_out: float = 0.5,
 ) -> Program:
     """Return a private program with the same noise in every sum."""
-    privacy = Privacy(
+    privacy = NoisePlan(
         multipliers=(multiplier,) * len(stages),
         max_rows_per_patient=most if schema.patient else 1,
         target_clip=1.0,
