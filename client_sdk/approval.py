@@ -4,7 +4,7 @@ import os
 
 from client_sdk.errors import SessionError
 from client_sdk.home.home import Home
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import site_of
 from kernels.rounds.program import Program
 
@@ -23,7 +23,7 @@ def approve_table(
     Two exact sums over tables that differ by one patient reveal that patient: the person named in
     `by` takes responsibility for that. The table is read as the session's program reads it.
     """
-    link = Link.parse(session, allow_http=allow_http)
+    link = SessionLink.parse(session, allow_http=allow_http)
     with Home(home).open() as opened:
         known = opened.store.session(str(link.session))
         if known is None:

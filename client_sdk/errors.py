@@ -13,7 +13,7 @@
     │   ├── PolicyRefused             policy.refused, with all its `problems`:
     │   └── PolicyRefusal             policy.refusal
     │       ├── AlgorithmForbidden    policy.algorithm
-    │       ├── ConsentMissing        policy.consent
+    │       ├── ConsentNotGiven       policy.consent
     │       ├── ColumnForbidden       policy.column
     │       ├── PrivacyRequired       policy.without_differential_privacy
     │       ├── UnitForbidden         policy.patient
@@ -36,7 +36,7 @@
     │   ├── AnswerTooLarge            transport.too_large
     │   ├── MalformedAnswer           transport.malformed
     │   ├── ProtocolMismatch          protocol.mismatch
-    │   └── Refused                   the coordinator's own code
+    │   └── RefusedByCoordinator      the coordinator's own code
     ├── SessionError                  session.invalid
     │   ├── SessionChanged            session.changed
     │   ├── WrongRun                  session.wrong_run
@@ -162,7 +162,7 @@ class AlgorithmForbidden(PolicyRefusal):
     code = "policy.algorithm"
 
 
-class ConsentMissing(PolicyRefusal):
+class ConsentNotGiven(PolicyRefusal):
     """The site's policy does not consent to an algorithm that may reveal this site's numbers."""
 
     code = "policy.consent"
@@ -316,7 +316,7 @@ class ProtocolMismatch(TransportError):
     code = "protocol.mismatch"
 
 
-class Refused(TransportError):
+class RefusedByCoordinator(TransportError):
     """The coordinator refused a request with a code for which this version has no class."""
 
     def __init__(self, code: str, detail: str) -> None:

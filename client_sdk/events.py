@@ -117,7 +117,7 @@ class RunOpened(Event):
 
 
 @dataclass(frozen=True)
-class Spending(Event):
+class RunCost(Event):
     """The cost of a run, counted against this hospital's own budget."""
 
     spent: Cost
@@ -197,7 +197,7 @@ class UnmaskedSamplesNotTaken(Event):
 
 
 @dataclass(frozen=True)
-class RunEnded(Event):
+class RunOver(Event):
     """A run is over."""
 
     run: str

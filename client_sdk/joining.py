@@ -18,7 +18,7 @@ from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.home.home import Home, OpenHome
 from client_sdk.model.model import GlobalModel
 from client_sdk.network.exchange import Clock, Effects, Exchange, Patience
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 from client_sdk.network.transport import AsyncTransport, Transport, run, run_async
 from client_sdk.progress import watching
 from client_sdk.tables.hospital_table import Changes
@@ -68,7 +68,8 @@ def join(
     ca: a file with your organisation's certificate authority.
     transport: an httpx transport, for tests.
     """
-    link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
+    link = SessionLink.parse(session, allow_http=allow_http)
+    patience = Patience(deadline_s, outage_s)
     plan = _Plan(link, policy_of(policy), home, _pinned(roster), progress, patience)
     effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
     return run(effects, link.origin, ca=ca, transport=transport)
@@ -94,7 +95,8 @@ async def join_async(
     transport: AsyncTransport | None = None,
 ) -> GlobalModel:
     """Do the same as `join` in an event loop: requests are awaited, computation is in a thread."""
-    link, patience = Link.parse(session, allow_http=allow_http), Patience(deadline_s, outage_s)
+    link = SessionLink.parse(session, allow_http=allow_http)
+    patience = Patience(deadline_s, outage_s)
     plan = _Plan(link, policy_of(policy), home, _pinned(roster), progress, patience)
     effects = plan.joined(data, Changes(added, removed), source, once=once, on_model=on_model)
     return await run_async(effects, link.origin, ca=ca, transport=transport)
@@ -111,7 +113,7 @@ def offered(
     transport: Transport | None = None,
 ) -> Offer:
     """Enrol if `session` is a join link, and return the session's offer; nothing else is sent."""
-    link = Link.parse(session, allow_http=allow_http)
+    link = SessionLink.parse(session, allow_http=allow_http)
     plan = _Plan(link, Policy(), home, {}, progress, Patience(deadline_s))
     return run(plan.offered(), link.origin, ca=ca, transport=transport)
 
@@ -120,7 +122,7 @@ def offered(
 class _Plan:
     """The arguments of `join`, `join_async` and `offered`."""
 
-    link: Link
+    link: SessionLink
     policy: Policy
     home: PathLike | None
     roster: Mapping[str, bytes]

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from client_sdk.errors import ClientError
-from client_sdk.events import Event, EventWatch, RunEnded, VectorLeft
+from client_sdk.events import Event, EventWatch, RunOver, VectorLeft
 from client_sdk.readable import readable_lines
 
 
@@ -63,7 +63,7 @@ class RichProgress:
                     detail=f"sum {event.sums}, {event.elements} numbers, masked",
                 )
             case _:
-                if isinstance(event, RunEnded) and self._bar is not None:
+                if isinstance(event, RunOver) and self._bar is not None:
                     self._progress.remove_task(self._bar)
                     self._bar = None
                 # Text and not markup: names come from the coordinator.

@@ -33,7 +33,7 @@ from privacy.securesum.simulator import Fault, Point, Simulation
 from privacy.securesum.terms import LEAST_COHORT, default_terms
 
 Table = Mapping[str, object]
-Watch = Callable[[str, Any], None]
+SumWatch = Callable[[str, Any], None]
 Vector = NDArray[np.uint64] | None
 """What a site would send; None from a site that drops out."""
 
@@ -57,7 +57,7 @@ def simulate(
     *,
     secure: bool = True,
     model: Model | None = None,
-    watch: Watch | None = None,
+    watch: SumWatch | None = None,
     honest: int | None = None,
     dropouts: Mapping[int, Collection[int]] = NOBODY,
     source: noise.Source = noise.exact,

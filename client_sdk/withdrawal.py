@@ -11,7 +11,7 @@ import os
 from client_sdk.errors import SessionError
 from client_sdk.home.home import Home
 from client_sdk.network.exchange import Clock, Exchange, Patience
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 from client_sdk.network.transport import Transport, run
 from privacy.requests import host_of
 
@@ -34,7 +34,7 @@ def withdraw(
     outage_s: give up after this many seconds without a response; the withdrawal stays recorded
         here.
     """
-    link = Link.parse(session, allow_http=allow_http)
+    link = SessionLink.parse(session, allow_http=allow_http)
     place, clock = Home(home), Clock()
     store = place.read()
     try:

@@ -8,7 +8,7 @@ from client_sdk.events import EventWatch
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import OpenHome
 from client_sdk.network.exchange import Exchange
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import Changes
 
 
@@ -22,7 +22,7 @@ class HospitalSide:
 
     home: OpenHome
     exchange: Exchange
-    link: Link
+    link: SessionLink
     policy: Policy
     watch: EventWatch
     data: object = None

@@ -9,15 +9,15 @@ refused.
 from dataclasses import dataclass
 
 from client_sdk.conversation.answers import Membership
-from client_sdk.conversation.asking import Asking
 from client_sdk.conversation.hospital_side import HospitalSide
+from client_sdk.conversation.polling import Polling
 from client_sdk.errors import MalformedAnswer, RowsNotRemoved, SessionChanged, Suspended, WrongRun
 from client_sdk.events import (
     Approved,
     Disclosed,
     Enrolled,
     ReadRowByRow,
-    Spending,
+    RunCost,
     UnmaskedSamplesAsked,
 )
 from client_sdk.gate.disclosure import Disclosure
@@ -118,12 +118,12 @@ class OfferReview:
 
     def approved(self, membership: Membership) -> Effects[None]:
         """Wait until the session's admin has decided."""
-        side, asking = self._side, Asking(self._side.exchange, self._side.session)
+        side, polling = self._side, Polling(self._side.exchange, self._side.session)
         if membership.status == "pending":
             side.watch(Enrolled(membership.name, side.home.identity.fingerprint))
         while membership.status == "pending":
             side.exchange.check_deadline()
-            plain = yield from asking.decision()
+            plain = yield from polling.decision()
             membership = self._own(Membership.read(plain))
         if membership.status == "suspended":
             raise Suspended("the session's admin has suspended this hospital: ask why")
@@ -147,5 +147,5 @@ def check_spending(
     ledger = side.home.store.ledger(side.source, side.policy.budget, rows=table.rows)
     plan = release_plan(program, offer.membership.seed, table=table.digest)
     releases = promised(plan, honest=offer.terms.honest)
-    side.watch(Spending(ledger.spent, ledger.after(releases), ledger.budget))
+    side.watch(RunCost(ledger.spent, ledger.after(releases), ledger.budget))
     side.policy.check_spending(ledger, releases)

@@ -15,12 +15,12 @@ from typing import Any
 from uuid import UUID
 
 from client_sdk.conversation.answers import Item, RunOutcome
-from client_sdk.conversation.asking import Asking
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.offer import Offer, check_spending
+from client_sdk.conversation.polling import Polling
 from client_sdk.conversation.rosters import confirmed_by
 from client_sdk.errors import AnotherRun, MalformedAnswer, WrongRun, WrongTask
-from client_sdk.events import Disclosed, RunEnded, RunOpened, Unpinned, Waiting
+from client_sdk.events import Disclosed, RunOpened, RunOver, Unpinned, Waiting
 from client_sdk.gate.agreed_run import check_run
 from client_sdk.gate.door import Door, runs_of
 from client_sdk.gate.refusal_report import about_own_rows
@@ -56,7 +56,7 @@ class Participation:
         self._table = table
         self._home = side.home
         self._client = side.home.client
-        self._asking = Asking(side.exchange, side.session)
+        self._polling = Polling(side.exchange, side.session)
         self.at_run: str | None = None
         """The run that this hospital is in, or that was last spoken of."""
 
@@ -72,7 +72,7 @@ class Participation:
                 return last
             going = last is not None and last.status == "running"
             self.at_run = last.run if last is not None and going else None
-            item = yield from self._asking.next(self.at_run)
+            item = yield from self._polling.next(self.at_run)
             if item is None:
                 if not (waiting or going):
                     self._side.watch(Waiting("the next run"))
@@ -228,7 +228,7 @@ class Participation:
             )
         except TooLate as late:
             sent = SendResult(conflict=late.error)
-        yield from self._asking.sent(sent)
+        yield from self._polling.sent(sent)
 
     def _broadcast(self, item: Item) -> Effects[bytes]:
         data = item.broadcast_octets
@@ -260,7 +260,7 @@ class Participation:
         if over.model is None:
             self._home.store.samples_not_needed(over.run)
         self._home.store.erase_traces()
-        self._side.watch(RunEnded(over.run, over.status, over.code, over.detail))
+        self._side.watch(RunOver(over.run, over.status, over.code, over.detail))
         return over
 
     # -- small parts
@@ -297,7 +297,7 @@ class Participation:
         sent = yield from self._side.exchange.send(
             f"/sessions/{self._side.session}/runs/{item.run}/messages", message.encode()
         )
-        yield from self._asking.sent(sent)
+        yield from self._polling.sent(sent)
 
 
 @lru_cache(maxsize=2)

@@ -16,7 +16,7 @@ from client_sdk.errors import (
     BudgetSpent,
     CohortTooSmall,
     ColumnForbidden,
-    ConsentMissing,
+    ConsentNotGiven,
     PolicyExpired,
     PrivacyRequired,
     RareLevel,
@@ -130,9 +130,9 @@ def cohort_too_small(confirmed: int, *, least: int) -> CohortTooSmall:
     )
 
 
-def consent_missing(algorithm: str) -> ConsentMissing:
+def consent_missing(algorithm: str) -> ConsentNotGiven:
     """Return the refusal to sum rows to add or remove."""
-    return ConsentMissing(
+    return ConsentNotGiven(
         f"This hospital has rows to add or remove. If no other hospital has any, the sum of "
         f"{algorithm!r} is the statistics of these rows alone: this site has not consented to "
         "that.",

@@ -11,7 +11,7 @@ from typing import Any
 
 from client_sdk.readable import readable
 from kernels.model.card import Card
-from kernels.model.card_sections import Privacy, Served, explained
+from kernels.model.card_sections import Law, Privacy, Served, explained
 from kernels.model.methods import FEDBNR
 from kernels.tables.schema import Categorical, Numeric
 
@@ -82,8 +82,7 @@ def _html_row(cells: tuple[str, ...], tag: str) -> str:
 def _facts(card: Card) -> dict[str, str]:
     kernel, privacy = card.kernel, card.privacy
     laws = [
-        f"{readable(law.name)}: {_law(law.fitted, law.freedom, law.scale)} ({law.rows:,} rows)"
-        for law in card.recalibration or ()
+        f"{readable(law.name)}: {_law(law)} ({law.rows:,} rows)" for law in card.recalibration or ()
     ]
     return {
         "predicts": ", ".join(
@@ -124,11 +123,11 @@ def _column(column: Numeric | Categorical) -> str:
     return f"{readable(column.name)} ({what}{missing})"
 
 
-def _law(fitted: bool, freedom: float | None, scale: float) -> str:  # noqa: FBT001
-    if not fitted:
+def _law(law: Law) -> str:
+    if not law.fitted:
         return "too few to judge"
-    law = "Gaussian" if freedom is None else f"Student-t with ν = {freedom:.3g}"
-    return f"{law} and scale {scale:.3g}"
+    name = "Gaussian" if law.freedom is None else f"Student-t with ν = {law.freedom:.3g}"
+    return f"{name} and scale {law.scale:.3g}"
 
 
 def _quality_title(card: Card) -> str:

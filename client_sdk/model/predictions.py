@@ -11,7 +11,7 @@ from kernels.model import prediction
 from kernels.tables.schema import Target
 
 Floats = NDArray[np.float64]
-Columns = dict[str, NDArray[np.generic]]
+ColumnsByName = dict[str, NDArray[np.generic]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +31,7 @@ class Intervals:
         column = _position(self.targets, target)
         return self.lower[:, column], self.upper[:, column]
 
-    def to_dict(self) -> Columns:
+    def to_dict(self) -> ColumnsByName:
         """Return columns `<target>.lower` and `<target>.upper`, as for `pandas.DataFrame`."""
         ends = (("lower", self.lower), ("upper", self.upper))
         return {
@@ -93,13 +93,13 @@ class Predictions:
     def __getitem__(self, target: str) -> "TargetPredictions":
         return TargetPredictions(self, _position(self.targets, target))
 
-    def to_dict(self) -> Columns:
+    def to_dict(self) -> ColumnsByName:
         """Return columns `<target>.mean`, `.variance`, …, and `extrapolates`, each (n,)."""
         each = {"mean": self.mean, "variance": self.variance}
         if self._predicted.divided is not None:
             noise = np.broadcast_to(self.noise_variance, self.mean.shape)
             each |= {"latent_variance": self.latent_variance, "noise_variance": noise}
-        columns: Columns = {
+        columns: ColumnsByName = {
             f"{target.name}.{name}": values[:, column]
             for column, target in enumerate(self.targets)
             for name, values in each.items()

@@ -5,8 +5,8 @@
 
 The secret is in the fragment, which browsers and proxies do not send. It is in no repr.
 
->>> Link.parse("https://veil.example/join/00000000-0000-0000-0000-000000000001#very-secret")
-Link('https://veil.example', session 00000000-0000-0000-0000-000000000001, with an invitation)
+>>> SessionLink.parse("https://gp.example/join/00000000-0000-0000-0000-000000000001#secret")
+SessionLink('https://gp.example', session 00000000-0000-0000-0000-000000000001, with an invitation)
 """
 
 import ipaddress
@@ -24,7 +24,7 @@ _SECRET = re.compile(r"[A-Za-z0-9_.~-]{1,200}")
 
 
 @dataclass(frozen=True, repr=False)
-class Link:
+class SessionLink:
     """A coordinator's origin, a session's id, and the invitation's secret if it is a join link."""
 
     origin: str
@@ -32,7 +32,7 @@ class Link:
     secret: str | None = field(default=None, repr=False)
 
     @classmethod
-    def parse(cls, text: str, *, allow_http: bool = False) -> "Link":
+    def parse(cls, text: str, *, allow_http: bool = False) -> "SessionLink":
         """Read a link; the messages of its errors never repeat it, for the secret is in it."""
         try:
             parts = urlsplit(text.strip())
@@ -70,7 +70,7 @@ class Link:
 
     def __repr__(self) -> str:
         invited = ", with an invitation" if self.secret is not None else ""
-        return f"Link({self.origin!r}, session {self.session}{invited})"
+        return f"SessionLink({self.origin!r}, session {self.session}{invited})"
 
 
 def _is_here(host: str) -> bool:

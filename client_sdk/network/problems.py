@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from functools import cache
 
-from client_sdk.errors import ClientError, ProtocolMismatch, Refused
+from client_sdk.errors import ClientError, ProtocolMismatch, RefusedByCoordinator
 from client_sdk.readable import printable
 from kernels.errors import KernelsError
 from privacy.errors import ClockSkew, PrivacyError
-from privacy.securesum.errors import SecureSumError
 
+NamedError = KernelsError | PrivacyError | ClientError
 _CLOCK_CODES = (ClockSkew.code, "clock_skew")
 
 
@@ -33,7 +33,9 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, now: datetime
             f"wrong, best by NTP. ({detail})"
         )
     kind = _by_code().get(code)
-    return Refused(code, detail) if kind is None else kind(f"the coordinator says: {detail}")
+    if kind is None:
+        return RefusedByCoordinator(code, detail)
+    return kind(f"the coordinator says: {detail}")
 
 
 def _problem(body: bytes) -> dict[str, object]:
@@ -45,20 +47,20 @@ def _problem(body: bytes) -> dict[str, object]:
 
 
 @cache
-def _by_code() -> Mapping[str, type[Exception]]:
-    """Give all classes that are made from one sentence, by their code."""
-    found: dict[str, type[Exception]] = {}
-    for root in (KernelsError, PrivacyError, SecureSumError, ClientError):
-        for kind in _descendants(root):
-            own = any(
-                "__init__" in vars(each) for each in kind.__mro__ if each.__module__ != "builtins"
-            )
-            if not own:
-                found.setdefault(kind.code, kind)  # type: ignore[attr-defined]
+def _by_code() -> Mapping[str, type[NamedError]]:
+    """Return all classes that are made from one sentence, by their code."""
+    found: dict[str, type[NamedError]] = {}
+    roots: tuple[type[NamedError], ...] = (KernelsError, PrivacyError, ClientError)
+    for kind in (kind for root in roots for kind in _tree(root)):
+        own = any(
+            "__init__" in vars(each) for each in kind.__mro__ if each.__module__ != "builtins"
+        )
+        if not own:
+            found.setdefault(kind.code, kind)
     return found
 
 
-def _descendants(kind: type[Exception]) -> Iterator[type[Exception]]:
-    yield kind
-    for child in kind.__subclasses__():
-        yield from _descendants(child)
+def _tree(root: type[NamedError]) -> Iterator[type[NamedError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _tree(child)

@@ -15,13 +15,13 @@ draft         a first schema for a table, to be edited
 from client_sdk.tables.draft import Draft, draft
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.reading import SchemaStream, read_records, read_site
-from client_sdk.tables.source import Source
+from client_sdk.tables.source import TableSource
 from client_sdk.tables.summary import TableSummary, summarise
 
 __all__ = [
     "Draft",
     "SchemaStream",
-    "Source",
+    "TableSource",
     "TableSummary",
     "draft",
     "open_table",

@@ -1,4 +1,4 @@
-"""Columns in memory: a mapping of them, or a numpy array with names."""
+"""ArrayColumns in memory: a mapping of them, or a numpy array with names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from kernels.tables.cells import as_array
 _NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})
 
 
-class Columns:
+class ArrayColumns:
     """A table that is a mapping of columns: lists, numpy, pandas, polars or arrow."""
 
     numbers_are_text = False
@@ -39,21 +39,21 @@ class Columns:
             yield {name: column[piece] for name, column in whole.items()}
 
 
-def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> Columns:
+def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> ArrayColumns:
     """Take a structured array, or a matrix (rows, columns) with a name for each column."""
     if names is None:
         if array.dtype.names is None:
             raise NotATable(
                 "an array without names is no table: pass (array, names), or a structured array"
             )
-        return Columns({name: array[name] for name in array.dtype.names}, "the array")
+        return ArrayColumns({name: array[name] for name in array.dtype.names}, "the array")
     if array.ndim != 2 or array.shape[1] != len(names):
         raise NotATable(
             f"an array of shape {array.shape} does not have a column for each of {len(names)} "
             "names: pass (rows, columns) and as many names as columns"
         )
     check_names("the array", names)
-    return Columns(dict(zip(names, array.T, strict=True)), "the array")
+    return ArrayColumns(dict(zip(names, array.T, strict=True)), "the array")
 
 
 def arrow_of(series: Any) -> Column:

@@ -4,14 +4,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from client_sdk.errors import DifferentColumns, EmptySource
-from client_sdk.tables.source import Source
+from client_sdk.tables.source import TableSource
 from kernels.tables.arrow_cells import Column
 
 
 class Folder:
     """Files with the same columns, one after the other."""
 
-    def __init__(self, path: Path, files: Sequence[Source]) -> None:
+    def __init__(self, path: Path, files: Sequence[TableSource]) -> None:
         self.name = str(path)
         if not files:
             raise EmptySource(f"{self.name} has no CSV or Parquet file: put the table there")

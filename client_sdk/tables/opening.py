@@ -11,14 +11,14 @@ import pyarrow as pa
 from narwhals.exceptions import DuplicateError
 
 from client_sdk.errors import FileNotThere, NotATable, UnknownSuffix
-from client_sdk.tables.arrays import Columns, of_array
+from client_sdk.tables.arrays import ArrayColumns, of_array
 from client_sdk.tables.csv_file import CsvFile
 from client_sdk.tables.folder import Folder
 from client_sdk.tables.frames import Frame
 from client_sdk.tables.parquet_file import ParquetFile
-from client_sdk.tables.source import Source, check_names
+from client_sdk.tables.source import TableSource, check_names
 
-_KINDS: dict[str, Callable[[Path], Source]] = {
+_KINDS: dict[str, Callable[[Path], TableSource]] = {
     ".csv": CsvFile,
     ".parquet": ParquetFile,
     ".pq": ParquetFile,
@@ -30,9 +30,9 @@ _ACCEPTED = (
 )
 
 
-def open_table(data: object) -> Source:
+def open_table(data: object) -> TableSource:
     """Return a table as a source, or say what it is instead; no row is read yet."""
-    if isinstance(data, Columns | CsvFile | Folder | Frame | ParquetFile):
+    if isinstance(data, ArrayColumns | CsvFile | Folder | Frame | ParquetFile):
         return data
     if isinstance(data, str | os.PathLike):
         return _open_path(Path(data))
@@ -42,11 +42,11 @@ def open_table(data: object) -> Source:
         names = [name for name in data[1] if isinstance(name, str)]
         return of_array(data[0], names)
     if isinstance(data, Mapping):
-        return Columns(data)
+        return ArrayColumns(data)
     return _open_frame(data)
 
 
-def _open_frame(data: Any) -> Source:
+def _open_frame(data: Any) -> TableSource:
     if isinstance(data, pa.RecordBatch):
         data = pa.Table.from_batches([data])
     try:
@@ -62,7 +62,7 @@ def _open_frame(data: Any) -> Source:
         ) from None
 
 
-def _open_path(path: Path) -> Source:
+def _open_path(path: Path) -> TableSource:
     if path.is_dir():
         # Names that begin so are leftovers of tools; any other file may be half of a table.
         inside = sorted(each for each in path.iterdir() if not each.name.startswith((".", "_")))
@@ -70,7 +70,7 @@ def _open_path(path: Path) -> Source:
     return _open_file(path)
 
 
-def _open_file(path: Path) -> Source:
+def _open_file(path: Path) -> TableSource:
     if not path.exists():
         raise FileNotThere(f"there is no file {path}: correct its path")
     kind = _KINDS.get(path.suffix.lower())

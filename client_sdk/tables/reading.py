@@ -9,7 +9,7 @@ Site(training: 3, stopping: 0, calibration: 0)
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from client_sdk.tables.opening import open_table
-from client_sdk.tables.source import Source
+from client_sdk.tables.source import TableSource
 from kernels.rounds.site.site import Site
 from kernels.tables.arrow_cells import as_labels, as_numbers
 from kernels.tables.problems import RowByRow
@@ -20,7 +20,7 @@ from kernels.tables.schema import Numeric, Schema, Target
 class SchemaStream:
     """The schema's columns of a source, as cells; each iteration reads the source again."""
 
-    def __init__(self, source: Source, schema: Schema) -> None:
+    def __init__(self, source: TableSource, schema: Schema) -> None:
         self._source = source
         numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
         self._numbers = {column.name for column in numbers}

@@ -11,7 +11,7 @@ BATCH_ROWS = 65_536
 """Rows of a piece at most; a piece of twenty numeric columns is then 10 MB."""
 
 
-class Source(Protocol):
+class TableSource(Protocol):
     """A table that is somewhere."""
 
     name: str

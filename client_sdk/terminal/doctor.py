@@ -33,7 +33,7 @@ from client_sdk.network.exchange import (
     Reply,
     plain_object,
 )
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 from client_sdk.network.transport import Transport, run
 from client_sdk.readable import printable
 from privacy.errors import PrivacyError
@@ -135,7 +135,7 @@ def of_coordinator(
 ) -> Iterator[Check]:
     """Check that the coordinator is reachable and trusted, and compare protocol and clock."""
     try:
-        parsed = Link.parse(link, allow_http=allow_http)
+        parsed = SessionLink.parse(link, allow_http=allow_http)
     except LinkError as error:
         yield Check("link", str(error), "copy the whole link from the invitation, in quotes")
         return

@@ -6,15 +6,16 @@ because it may lack what was signed later.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from privacy.securesum.errors import JournalError, JournalLost, SecretsLost, VaultLost
 from privacy.securesum.journal import EpochName, Journal
-from privacy.securesum.records import Head, Sent, Step, VaultChanges
+from privacy.securesum.records import Head, Step, VaultChanges
 from privacy.securesum.wire import Message
 
 Vault = Mapping[str, bytes | memoryview]
 Stored = TypeVar("Stored", bound=Message)
+Reply = TypeVar("Reply")
 HEAD = "head"
 
 
@@ -47,8 +48,8 @@ class Memory:
         return cls(journal, vault)
 
     def commit(
-        self, message: Sent, records: Iterable[Message], vault: VaultChanges | None = None
-    ) -> Step[Sent]:
+        self, message: Reply, records: Iterable[Message], vault: VaultChanges | None = None
+    ) -> Step[Reply]:
         """Change the memory; return what must be durable before the message is sent."""
         encoded = []
         for record in records:
@@ -79,9 +80,10 @@ class Memory:
         """Return a decoded entry."""
         if not self.holds(name, kind):
             raise SecretsLost("The secrets of this epoch or slot are not in the vault.")
-        if name not in self._read:
-            self._read[name] = kind.decode(bytes(self._vault[name]))
-        return cast(Stored, self._read[name])
+        known = self._read.get(name)
+        if not isinstance(known, kind):
+            known = self._read[name] = kind.decode(bytes(self._vault[name]))
+        return known
 
     def body(self, name: str) -> memoryview:
         """Return an entry that is a masked vector."""

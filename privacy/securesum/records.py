@@ -31,16 +31,16 @@ from privacy.securesum.wire import (
     Uuid,
 )
 
-Source = Annotated[str, Text(200)]
+SourceName = Annotated[str, Text(200)]
 OperatorName = Annotated[str, Text(200)]
 VaultChanges = Mapping[str, bytes | memoryview | None]
 
 
-Sent = TypeVar("Sent")
+ToSend = TypeVar("ToSend", covariant=True)
 
 
 @dataclass(frozen=True)
-class Step(Generic[Sent]):
+class Step(Generic[ToSend]):
     """What the caller must do after a call: make this durable in one transaction, then send it.
 
     `vault` maps names of entries to their new content, or to None to erase them. If the caller
@@ -48,7 +48,7 @@ class Step(Generic[Sent]):
     durable.
     """
 
-    message: Sent
+    message: ToSend
     records: tuple[bytes, ...] = ()
     vault: VaultChanges = field(default_factory=dict, repr=False)
 
@@ -87,7 +87,7 @@ class Advertised(Message):
     session: Uuid
     run: Uuid
     number: Counter
-    source: Source
+    source: SourceName
     advert: Annotated[bytes, Blob(4096)]
 
 
@@ -125,7 +125,7 @@ class Bound(Message):
 
     kind = 69
 
-    source: Source
+    source: SourceName
     session: Uuid
     shrinking: Annotated[bool, Flag()]
     members: Keys
@@ -138,7 +138,7 @@ class CohortApproved(Message):
 
     kind = 70
 
-    source: Source
+    source: SourceName
     session: Uuid
     members: Keys
     approved_by: OperatorName
@@ -150,7 +150,7 @@ class TableApproved(Message):
 
     kind = 71
 
-    source: Source
+    source: SourceName
     table: Digest
     approved_by: OperatorName
 

@@ -26,7 +26,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -462,6 +462,6 @@ def _upload(
 
 def _abandon(client: Client, data: bytes) -> Step[Abandonment | None]:
     try:
-        return cast(Step[Abandonment | None], client.abandon(AbandonRequest.decode(data)))
+        return client.abandon(AbandonRequest.decode(data))
     except AlreadySigned:  # it has certified the slot, so it rightly refuses
         return Step(None)

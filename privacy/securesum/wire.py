@@ -14,7 +14,7 @@ import struct
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, get_type_hints
 
 from privacy.errors import BadSignature
 from privacy.framing import Label
@@ -30,6 +30,9 @@ from privacy.securesum.errors import (
 )
 
 VERSION = 1
+
+Value = TypeVar("Value")
+Inner = TypeVar("Inner", bound="Message")
 
 
 class Reader:
@@ -61,56 +64,56 @@ class Reader:
             )
 
 
-class Codec(ABC):
+class Codec(ABC, Generic[Value]):
     """How one field travels, and which values it may have."""
 
     @abstractmethod
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Raise `MalformedMessage` unless the value may travel in this field."""
 
     @abstractmethod
-    def write(self, value: Any) -> bytes:
+    def write(self, value: Value) -> bytes:
         """Give the one encoding of a checked value."""
 
     @abstractmethod
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> Value:
         """Take a value; its range is checked when the message is made."""
 
 
 @dataclass(frozen=True)
-class Uint(Codec):
+class Uint(Codec[int]):
     """An unsigned number of `size` bytes."""
 
     size: int
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept 0 to 2^(8 size) − 1."""
         if type(value) is not int or not 0 <= value < 1 << (8 * self.size):
             raise BadField(f"must be an unsigned integer of {self.size} bytes")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: int) -> bytes:
         """Big-endian."""
-        return cast(int, value).to_bytes(self.size, "big")
+        return value.to_bytes(self.size, "big")
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> int:
         """Big-endian."""
         return reader.number(self.size)
 
 
 @dataclass(frozen=True)
-class Flag(Codec):
+class Flag(Codec[bool]):
     """A truth value, one byte: 0 or 1 and nothing else."""
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept True and False."""
         if type(value) is not bool:
             raise BadField("must be True or False")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: object) -> bytes:
         """One byte."""
         return b"\1" if value else b"\0"
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> bool:
         """One byte, 0 or 1."""
         byte = reader.take(1)
         if byte not in (b"\0", b"\1"):
@@ -119,41 +122,41 @@ class Flag(Codec):
 
 
 @dataclass(frozen=True)
-class Fixed(Codec):
+class Fixed(Codec[bytes]):
     """Exactly `size` bytes."""
 
     size: int
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept that many bytes."""
         if type(value) is not bytes or len(value) != self.size:
             raise BadField(f"must be {self.size} bytes")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: bytes) -> bytes:
         """As they are."""
-        return cast(bytes, value)
+        return value
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> bytes:
         """Take that many bytes."""
         return reader.take(self.size)
 
 
 @dataclass(frozen=True)
-class Blob(Codec):
+class Blob(Codec[bytes]):
     """At most `limit` bytes, length first."""
 
     limit: int
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept bytes up to the limit."""
         if type(value) is not bytes or len(value) > self.limit:
             raise BadField(f"must be bytes, at most {self.limit} of them")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: bytes) -> bytes:
         """Length in eight bytes, then the bytes."""
-        return len(value).to_bytes(8, "big") + cast(bytes, value)
+        return len(value).to_bytes(8, "big") + value
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> bytes:
         """Refuse a length above the limit before taking anything."""
         length = reader.number(8)
         if length > self.limit:
@@ -162,12 +165,12 @@ class Blob(Codec):
 
 
 @dataclass(frozen=True)
-class Text(Codec):
+class Text(Codec[str]):
     """UTF-8 of at most `limit` bytes."""
 
     limit: int
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept text that UTF-8 can carry within the limit."""
         if type(value) is not str:
             raise BadField("must be a string")
@@ -178,23 +181,23 @@ class Text(Codec):
         if length > self.limit:
             raise BadField(f"must have at most {self.limit} bytes in UTF-8, not {length}")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: str) -> bytes:
         """Length, then UTF-8."""
         return Blob(self.limit).write(value.encode())
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> str:
         """Strict UTF-8."""
         try:
-            return cast(bytes, Blob(self.limit).read(reader)).decode()
+            return Blob(self.limit).read(reader).decode()
         except UnicodeDecodeError as error:
             raise BadField("text must be valid UTF-8") from error
 
 
 @dataclass(frozen=True)
-class Ranks(Codec):
+class Ranks(Codec[tuple[int, ...]]):
     """A set of members by their rank, strictly ascending, two bytes each."""
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept a strictly ascending tuple of ranks."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
             raise BadField(f"must be a tuple of at most {MAX_MEMBERS} ranks")
@@ -206,23 +209,23 @@ class Ranks(Codec):
                 raise NotAscending("ranks must be unique and in ascending order")
             last = rank
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: tuple[int, ...]) -> bytes:
         """Count, then ranks."""
         return struct.pack(f">{len(value) + 1}H", len(value), *value)
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> tuple[int, ...]:
         """Count, then ranks."""
         count = reader.number(2)
         return struct.unpack(f">{count}H", reader.take(2 * count))
 
 
 @dataclass(frozen=True)
-class Rows(Codec):
+class Rows(Codec[tuple[bytes, ...]]):
     """A list of byte strings of `size` bytes each: keys, signatures, shares."""
 
     size: int
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept a tuple of such strings."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
             raise BadField(f"must be a tuple of at most {MAX_MEMBERS} rows")
@@ -230,11 +233,11 @@ class Rows(Codec):
             if type(row) is not bytes or len(row) != self.size:
                 raise BadField(f"a row must be {self.size} bytes")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: tuple[bytes, ...]) -> bytes:
         """Count, then the rows."""
         return len(value).to_bytes(2, "big") + b"".join(value)
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> tuple[bytes, ...]:
         """Count, then the rows."""
         count = reader.number(2)
         data = reader.take(self.size * count)
@@ -242,13 +245,13 @@ class Rows(Codec):
 
 
 @dataclass(frozen=True)
-class Many(Codec):
+class Many(Codec[tuple[Inner, ...]]):
     """A list of at most `limit` messages of one kind, each without its two-byte header."""
 
-    message: "type[Message]"
+    message: type[Inner]
     limit: int
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept a tuple of such messages."""
         if type(value) is not tuple or len(value) > self.limit:
             raise BadField(f"must be a tuple of at most {self.limit} messages")
@@ -256,11 +259,11 @@ class Many(Codec):
             if type(item) is not self.message:
                 raise BadField(f"an item must be of type {self.message.__name__}")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: tuple[Inner, ...]) -> bytes:
         """Count in four bytes, then the items."""
         return len(value).to_bytes(4, "big") + b"".join(item.fields_encoded() for item in value)
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> tuple[Inner, ...]:
         """Refuse a count above the limit before reading items."""
         count = reader.number(4)
         if count > self.limit:
@@ -269,21 +272,21 @@ class Many(Codec):
 
 
 @dataclass(frozen=True)
-class One(Codec):
+class One(Codec[Inner]):
     """A message inside another, without its two-byte header."""
 
-    message: "type[Message]"
+    message: type[Inner]
 
-    def check(self, value: Any) -> None:
+    def check(self, value: object) -> None:
         """Accept a message of that kind."""
         if type(value) is not self.message:
             raise BadField(f"must be of type {self.message.__name__}")
 
-    def write(self, value: Any) -> bytes:
+    def write(self, value: Inner) -> bytes:
         """Its fields."""
-        return cast(Message, value).fields_encoded()
+        return value.fields_encoded()
 
-    def read(self, reader: Reader) -> Any:
+    def read(self, reader: Reader) -> Inner:
         """Its fields."""
         return self.message.read_fields(reader)
 
@@ -318,8 +321,11 @@ class Message:
         self.check()
 
     @classmethod
-    def _codecs(cls) -> tuple[tuple[str, Codec], ...]:
-        return _codecs_of(cast(Any, cls))
+    @cache
+    def _codecs(cls) -> tuple[tuple[str, Codec[Any]], ...]:
+        """Return the fields in order, each with how it travels; worked out once for a class."""
+        hints = get_type_hints(cls, include_extras=True)
+        return tuple((each.name, hints[each.name].__metadata__[0]) for each in fields(cls))
 
     def check(self) -> None:
         """Check the fields against each other; subclasses override it."""
@@ -364,21 +370,16 @@ class SignedMessage(Message):
     @classmethod
     def signed(cls, identity: Identity, /, **values: Any) -> Self:
         """Make a message and sign it."""
-        message = cast(Self, cast(Any, cls)(**values, signature=UNSIGNED))
+        unsigned = {**values, "signature": UNSIGNED}
+        message = cls(**unsigned)
         signature = identity.sign(cls.label, message.fields_encoded(but="signature"))
         object.__setattr__(message, "signature", signature)  # nobody has seen it unsigned
         return message
 
     def check_signed_by(self, key: bytes, error: type[Exception], who: str) -> None:
         """Raise `error`, naming `who`, unless the signature is by `key`."""
-        signature = cast(bytes, getattr(self, "signature"))  # noqa: B009
+        signature: bytes = self.__dict__["signature"]
         try:
             verify(key, signature, self.label, self.fields_encoded(but="signature"))
         except BadSignature as reason:
             raise error(f"{who}: {reason}") from None
-
-
-@cache
-def _codecs_of(message: type[Any]) -> tuple[tuple[str, Codec], ...]:
-    hints = get_type_hints(message, include_extras=True)
-    return tuple((f.name, hints[f.name].__metadata__[0]) for f in fields(message))

@@ -13,7 +13,7 @@ from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
 from client_sdk.network.exchange import Call, Exchange, Lost, Patience, Pause, Reply
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import Changes
 from kernels.rounds.plan import columns_read
 from kernels.rounds.program import Program
@@ -58,7 +58,7 @@ class Hospital:
             yield HospitalSide(
                 home,
                 Exchange(home.identity, host=HOST, patience=Patience(outage_s=60)),
-                Link.parse(self.link),
+                SessionLink.parse(self.link),
                 policy=self.policy,
                 data=self.data,
                 changes=self.changes or Changes(),

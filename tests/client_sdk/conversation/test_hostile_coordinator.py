@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from client_sdk.conversation.asking import Asking
+from client_sdk.conversation.polling import Polling
 from client_sdk.errors import (
     AlgorithmForbidden,
     AnotherRun,
@@ -239,7 +239,7 @@ def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
                 reply = said({**item, name: junk})
                 before = side.home.store.journal()
                 try:
-                    talk = Asking(side.exchange, side.session).next(None)
+                    talk = Polling(side.exchange, side.session).next(None)
                     next(talk)
                     parsed = _finish(talk, reply)
                     if parsed is not None and name == "roster":

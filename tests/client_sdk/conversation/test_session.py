@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 
 from client_sdk.errors import RunFailed
-from client_sdk.events import Approved, Enrolled, RunEnded, VectorLeft
+from client_sdk.events import Approved, Enrolled, RunOver, VectorLeft
 from client_sdk.network.exchange import Call, Lost, Reply
 from client_sdk.simulation import simulate
 from kernels import storage
@@ -46,7 +46,7 @@ def test_a_session_computes_what_simulate_computes_to_the_last_bit(
         assert hospital.finished.artifact == coordinator.artifact
         left = [e for e in hospital.events if isinstance(e, VectorLeft)]
         assert len(left) == coordinator.done_sums
-        assert any(isinstance(e, RunEnded) and e.status == "done" for e in hospital.events)
+        assert any(isinstance(e, RunOver) and e.status == "done" for e in hospital.events)
 
 
 def kind_of(call: Call) -> str:

@@ -11,7 +11,7 @@ from client_sdk.errors import (
     AlgorithmForbidden,
     CohortTooSmall,
     ColumnForbidden,
-    ConsentMissing,
+    ConsentNotGiven,
     PolicyExpired,
     PolicyFileError,
     PolicyRefusal,
@@ -291,7 +291,7 @@ def test_rows_to_add_and_remove_need_consent_and_are_in_the_journal(program: Pro
     policy = permissive(program)
     policy.check_changes(program)
     updating = replace(program, stages=(update.Spec(),))
-    with pytest.raises(ConsentMissing):
+    with pytest.raises(ConsentNotGiven):
         policy.check_changes(updating)
     replace(policy, consents=("update",)).check_changes(updating)
 

@@ -22,7 +22,7 @@ from client_sdk.errors import (
     WrongRun,
     WrongTask,
 )
-from client_sdk.events import Disclosed, ReadRowByRow, Spending
+from client_sdk.events import Disclosed, ReadRowByRow, RunCost
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.door import Door
 from client_sdk.gate.policy import Policy
@@ -258,7 +258,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     assert "differential privacy: yes, for each row" in disclosed
     assert "with noise of 8 times what any one row can change" in disclosed
     assert "including through the difference from an exact sum of another session" in disclosed
-    spending = next(event for event in events if isinstance(event, Spending))
+    spending = next(event for event in events if isinstance(event, RunCost))
     assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
 
 

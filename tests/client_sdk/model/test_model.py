@@ -104,7 +104,7 @@ def test_all_methods_predict_the_same_rows() -> None:
         parts = "stay.latent_variance" in predictions.to_dict()
         assert parts == (method == "fedbnr")
     with pytest.raises(OneVariance):
-        compared["product"]["stay"].noise_variance  # noqa: B018
+        _ = compared["product"]["stay"].noise_variance
     with pytest.raises(UnknownMethod, match="its methods are: fedbnr"):
         MODEL.predict(ROWS, method="product")
 

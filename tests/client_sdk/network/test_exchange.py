@@ -15,7 +15,7 @@ from client_sdk.errors import (
     MalformedAnswer,
     NotACoordinator,
     ProtocolMismatch,
-    Refused,
+    RefusedByCoordinator,
     Unreachable,
 )
 from client_sdk.network.exchange import (
@@ -106,7 +106,7 @@ def test_losses_and_restarts_are_asked_again_with_growing_waits() -> None:
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 413, 422, 429])
 def test_a_refusal_is_an_answer_and_is_not_asked_again(status: int) -> None:
     world = World(problem(status, "invitation_used", "by another key"))
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RefusedByCoordinator) as refused:
         world.run(world.exchange.get_json("/x"))
     assert (refused.value.code, len(world.calls)) == ("invitation_used", 1)
 

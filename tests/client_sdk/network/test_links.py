@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from client_sdk.errors import LinkError
-from client_sdk.network.links import Link
+from client_sdk.network.links import SessionLink
 
 ID = "01234567-89ab-4def-8123-456789abcdef"
 
@@ -23,9 +23,9 @@ ID = "01234567-89ab-4def-8123-456789abcdef"
     ],
 )
 def test_a_link_is_read(text: str, origin: str, secret: str | None) -> None:
-    link = Link.parse(text)
+    link = SessionLink.parse(text)
     assert (link.origin, link.session, link.secret) == (origin, UUID(ID), secret)
-    assert Link.parse(link.address) == Link(origin, UUID(ID))
+    assert SessionLink.parse(link.address) == SessionLink(origin, UUID(ID))
     assert f"#{secret}" not in repr(link)
 
 
@@ -46,16 +46,16 @@ def test_a_link_is_read(text: str, origin: str, secret: str | None) -> None:
 )
 def test_what_is_no_link_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(LinkError) as refused:
-        Link.parse(text)
+        SessionLink.parse(text)
     assert "secretive" not in str(refused.value)
 
 
 def test_http_to_another_machine_is_a_named_choice() -> None:
     text = f"http://veil.example/join/{ID}#s"
-    assert Link.parse(text, allow_http=True).origin == "http://veil.example"
+    assert SessionLink.parse(text, allow_http=True).origin == "http://veil.example"
 
 
 @given(st.text())
 def test_any_text_is_a_link_or_a_link_error(text: str) -> None:
     with pytest.raises(LinkError):
-        Link.parse(text)
+        SessionLink.parse(text)

@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 5.0
 _LEAST_POLL_S = 1.0
 
 
-class Asking:
+class Polling:
     """How far the conversation with one session is; nothing of it needs to outlive a crash."""
 
     def __init__(self, exchange: Exchange, session: str) -> None:
