@@ -116,7 +116,7 @@ def test_a_method_that_the_model_does_not_have_is_named_with_those_that_it_has(
     for response in responses:
         assert response.status_code == 422
         assert response.json()["code"] == "prediction.unknown_method"
-        assert "it has fedbnr" in response.json()["detail"]
+        assert "its methods are: fedbnr" in response.json()["detail"]
 
 
 @pytest.mark.parametrize(
