@@ -2,7 +2,7 @@
 
 Each application has a registry of its own. A label is a route, a method, a status: none names a
 session, a member, a model or a caller. Requests to routes that a member may call are not timed at
-all: over few members that would be one hospital's figure (threats.md, A17).
+all: over few members that would be one hospital's figure (docs/threats.md, A17).
 """
 
 from collections.abc import Mapping

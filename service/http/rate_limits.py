@@ -2,7 +2,7 @@
 
 In memory, and for each replica its own: a restart fills the buckets, n replicas allow n times as
 much. It bounds the load and slows down whoever asks for row after row to find out which of them
-the model was trained on (threats.md, A16); it is no guarantee against that.
+the model was trained on (docs/threats.md, A16); it is no guarantee against that.
 """
 
 import math

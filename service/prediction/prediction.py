@@ -1,7 +1,7 @@
 """Predictions for callers: who may ask, how much, and what of a small model is not said.
 
 The predictive variance at a row tells how close the model's training rows are, so that of a model
-of few rows tells whether this very row was among them (threats.md, A16). Below the setting
+of few rows tells whether this very row was among them (docs/threats.md, A16). Below the setting
 `least_rows_for_variance` a caller gets means only: no variance, no interval, whose width is one,
 and not the model itself. An admin and the members, who have the model, get everything. It is a
 floor and no guarantee: how much a variance tells also depends on the kernel, and only noise added

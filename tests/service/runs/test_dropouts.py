@@ -227,7 +227,7 @@ def test_every_kind_of_run_has_noise_and_a_price(quiet: Coordinator, kind: str) 
         whole = Program.from_json(sessions.find(connection, sites[0].session).program)
     assert ledger is not None
     chosen = starting.program_of(starting.Kind(kind), whole)
-    program = starting._with_noise(chosen, whole, ledger, runs=1)
+    program = starting._with_noise(chosen, ledger, runs=1)
     terms = Terms(bytes(16), 0, 3, allow_shrinking=False, differential_privacy=True)
     assert (
         0 < cost(promised(release_plan(program, 1), honest=terms.honest), delta=1e-5).epsilon <= 1.5
