@@ -81,7 +81,7 @@ def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: 
     wrong.write_text('{"version": 1, "features": []}')
     for arguments, says in (
         (("check", tmp_path / "no.csv", "--schema", wrong), "targets"),
-        (("check", table, "--schema", tmp_path / "no.json"), "no schema to read"),
+        (("check", table, "--schema", tmp_path / "no.json"), "cannot read a schema"),
         (("schema", "draft", tmp_path / "no.csv", "--target", "stay"), "there is no file"),
         (("schema", "draft", table, "--target", "Stay"), "no column 'Stay'"),
         (("schema", "draft", table, "--target", "sex"), "no numbers"),
