@@ -1,4 +1,4 @@
-"""Columns in memory: a mapping of them, or a numpy array with names."""
+"""Columns in memory: a mapping of columns, or a numpy array with names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})
 
 
 class Columns:
-    """A table that is a mapping of columns: lists, numpy, pandas, polars or arrow."""
+    """A table as a mapping of columns: lists, or numpy, pandas, polars or arrow columns."""
 
     numbers_are_text = False
 
@@ -28,7 +28,7 @@ class Columns:
         self.columns = tuple(self._columns)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
-        """Yield slices; all at once where lengths differ, which the schema's check will say."""
+        """Yield slices, or everything at once if lengths differ: the schema check reports that."""
         whole = {name: _column(self._columns[name]) for name in columns}
         lengths = {_length(column) for column in whole.values()}
         if len(lengths) != 1 or max(lengths) <= BATCH_ROWS:
@@ -40,24 +40,25 @@ class Columns:
 
 
 def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> Columns:
-    """Take a structured array, or a matrix (rows, columns) with a name for each column."""
+    """Return a structured array, or a matrix (rows, columns) with column names, as a table."""
     if names is None:
         if array.dtype.names is None:
             raise NotATable(
-                "an array without names is no table: pass (array, names), or a structured array"
+                "an array without column names is not a table: pass (array, names), or a "
+                "structured array"
             )
         return Columns({name: array[name] for name in array.dtype.names}, "the array")
     if array.ndim != 2 or array.shape[1] != len(names):
         raise NotATable(
-            f"an array of shape {array.shape} does not have a column for each of {len(names)} "
-            "names: pass (rows, columns) and as many names as columns"
+            f"an array of shape {array.shape} does not match {len(names)} column names: pass an "
+            "array (rows, columns) and one name per column"
         )
     check_names("the array", names)
     return Columns(dict(zip(names, array.T, strict=True)), "the array")
 
 
 def arrow_of(series: Any) -> Column:
-    """Return a narwhals series as arrow, or as objects where its cells are of mixed types."""
+    """Return a narwhals series as arrow, or as objects if its cells have mixed types."""
     try:
         return combined(series.to_arrow())
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
@@ -67,7 +68,7 @@ def arrow_of(series: Any) -> Column:
 
 
 def combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, its categories in one list."""
+    """Return a column as one array, with its categories in one list."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if pa.types.is_dictionary(column.type):
@@ -87,7 +88,7 @@ def _column(values: object) -> Column:
         return arrow_of(series)
     cells = as_array(values)
     if isinstance(cells, np.ndarray) and cells.dtype == object and cells.ndim == 1:
-        # pandas' marks for missing cells, in plain lists
+        # pandas' markers for missing cells, in plain lists
         return as_array_of(
             [None if type(cell).__name__ in _NAMES_OF_MISSING else cell for cell in cells]
         )

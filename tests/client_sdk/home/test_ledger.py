@@ -302,7 +302,7 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     shown = CliRunner().invoke(application(), ["ledger", *home, "--policy", str(policy)])
     assert shown.exit_code == 0, shown.output
     assert "table: 2 sums, ε = " in shown.output
-    assert "left of 2" in shown.output
+    assert "of 2 left" in shown.output
     assert "moments/" in shown.output
     assert f"after run {coordinator.run}" in shown.output
     assert f"session {coordinator.session}: the unit is the row; exact discrete Gaussian" in (
@@ -382,7 +382,7 @@ def test_a_stage_that_was_said_to_be_free_is_not_charged_for() -> None:
     run = RunInHand(UUID(int=1), UUID(int=2), "train", free.to_json(), free, 7)
     nothing: Any = None
     door = Door(nothing, nothing, nothing, nothing, run, nothing)
-    with pytest.raises(WrongTask, match="has none for"):
+    with pytest.raises(WrongTask, match="plans none"):
         door._charge(encoding, nothing, nothing, nothing, 0)
 
 
