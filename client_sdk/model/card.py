@@ -126,7 +126,7 @@ def _column(column: Numeric | Categorical) -> str:
 
 def _law(fitted: bool, freedom: float | None, scale: float) -> str:  # noqa: FBT001
     if not fitted:
-        return "too few rows to fit"
+        return "too few to judge"
     law = "Gaussian" if freedom is None else f"Student-t with ν = {freedom:.3g}"
     return f"{law} and scale {scale:.3g}"
 

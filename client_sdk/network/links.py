@@ -33,7 +33,7 @@ class Link:
 
     @classmethod
     def parse(cls, text: str, *, allow_http: bool = False) -> "Link":
-        """Read a link; error messages never repeat it, because it contains the secret."""
+        """Read a link; the messages of its errors never repeat it, for the secret is in it."""
         try:
             parts = urlsplit(text.strip())
             port = parts.port

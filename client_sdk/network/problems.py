@@ -46,7 +46,7 @@ def _problem(body: bytes) -> dict[str, object]:
 
 @cache
 def _by_code() -> Mapping[str, type[Exception]]:
-    """Return all error classes whose constructor takes one sentence, by their code."""
+    """Give all classes that are made from one sentence, by their code."""
     found: dict[str, type[Exception]] = {}
     for root in (KernelsError, PrivacyError, SecureSumError, ClientError):
         for kind in _descendants(root):

@@ -1,4 +1,4 @@
-"""Columns in memory: a mapping of columns, or a numpy array with names."""
+"""Columns in memory: a mapping of them, or a numpy array with names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})
 
 
 class Columns:
-    """A table as a mapping of columns: lists, or numpy, pandas, polars or arrow columns."""
+    """A table that is a mapping of columns: lists, numpy, pandas, polars or arrow."""
 
     numbers_are_text = False
 
@@ -40,7 +40,7 @@ class Columns:
 
 
 def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> Columns:
-    """Return a structured array, or a matrix (rows, columns) with column names, as a table."""
+    """Take a structured array, or a matrix (rows, columns) with a name for each column."""
     if names is None:
         if array.dtype.names is None:
             raise NotATable(

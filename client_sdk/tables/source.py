@@ -12,7 +12,7 @@ BATCH_ROWS = 65_536
 
 
 class Source(Protocol):
-    """A table in memory or in files."""
+    """A table that is somewhere."""
 
     name: str
     """Its name in messages."""
