@@ -1,13 +1,14 @@
 """`make demo`: five hospitals train one Gaussian process together, on this machine, in a minute.
 
-A coordinator on loopback and five hospitals, each a process of its own with its own 800 generated
-patients. A session is made through the REST API; one hospital is killed in the middle and started
-again; at the end `/predict` is asked by HTTP. Printed: how good each hospital is alone, all of them
-together, and all rows in one place; that the last two are the same; and what left each building.
+It starts a coordinator on loopback and five hospitals, each a separate process with 800 generated
+patients of its own. A session is created through the REST API; one hospital is killed during the
+run and started again; at the end `/predict` is called over HTTP. The output shows the scores of
+each hospital alone, of all hospitals together, and of all rows pooled in one place; that the last
+two agree; and what left each hospital.
 
-    --keep       leave the coordinator running, and say where it is
-    --data DIR   the same on a folder of CSV files, one per hospital, with the target in the last
-                 column, or a schema.json beside them; a fifth of each is kept for the comparison
+    --keep       leave the coordinator running, and print its address
+    --data DIR   run on a folder of CSV files, one per hospital, with the target in the last column
+                 or a schema.json beside them; a fifth of each file is kept for the comparison
 """
 
 import argparse
@@ -64,7 +65,7 @@ Table = dict[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class Study:
-    """What is studied: a schema, a training table for each hospital, and rows to judge by."""
+    """The study: a schema, a training table per hospital, and test rows."""
 
     schema: Mapping[str, Any]
     tables: Mapping[str, Table]
@@ -73,7 +74,7 @@ class Study:
 
     @property
     def target(self) -> str:
-        """The column to be predicted."""
+        """The column to predict."""
         name: str = self.schema["targets"][0]["name"]
         return name
 
@@ -93,12 +94,13 @@ def main(arguments: list[str] | None = None) -> int:
     with Federation.started(options.out) as federation:
         model, session = train_together(federation, study, began)
         compare(federation, study, model, session)
-        print(f"\n{time.monotonic() - began:.0f} s in all; logs and pictures in {options.out}/")
+        print(f"\n{time.monotonic() - began:.0f} s in total; logs and plots are in {options.out}/")
         if options.keep:
             print(
-                f"\nThe console is at {federation.url}/docs, the admin's token {federation.token}"
+                f"\nThe console is at {federation.url}/docs; the admin's token is "
+                f"{federation.token}"
             )
-            print("Ctrl-C ends it.")
+            print("Press Ctrl-C to stop.")
             try:
                 while True:
                     time.sleep(1)
@@ -115,10 +117,13 @@ def generated() -> Study:
 
 
 def of_folder(folder: Path) -> Study:
-    """Read one CSV file a hospital; every fifth row, by a seeded draw, is kept to judge by."""
+    """Read one CSV file per hospital; a seeded random fifth of the rows is kept for testing."""
     files = sorted(folder.glob("*.csv"))
     if len(files) < 3:
-        raise FederationFailed(f"{folder} holds {len(files)} CSV files; a cohort has at least 3")
+        raise FederationFailed(
+            f"{folder} contains {len(files)} CSV files, but a cohort needs at least 3: add one "
+            "file per hospital"
+        )
     read = {file.stem: pyarrow.csv.read_csv(file) for file in files}
     own = folder / "schema.json"
     target = next(iter(read.values())).column_names[-1]
@@ -139,12 +144,12 @@ def of_folder(folder: Path) -> Study:
 def train_together(
     federation: Federation, study: Study, began: float
 ) -> tuple[str, Mapping[str, Any]]:
-    """Make a session, let the hospitals join, train, kill one and bring it back."""
+    """Create a session, let the hospitals join, train, and kill and restart one of them."""
 
     def say(what: str) -> None:
         print(f"[{time.monotonic() - began:5.1f} s] {what}", flush=True)
 
-    say(f"a coordinator listens on {federation.url}")
+    say(f"the coordinator is listening on {federation.url}")
     session = federation.admin(
         "POST",
         "/sessions",
@@ -167,7 +172,7 @@ def train_together(
     federation.enrol(session["id"], files, POLICY.format(columns=json.dumps(columns)))
     say(f"{len(files)} hospitals start: each has its own process, home, policy and roster file")
     federation.approve(session["id"])
-    say("all have enrolled; their keys are those of the roster, so the admin approves them")
+    say("all hospitals are enrolled; their keys match the roster, so the admin approves them")
     run = federation.admin("POST", f"/sessions/{session['id']}/runs", {"kind": "train"})["id"]
     victim = federation.hospitals[len(files) // 2]
     killed = False
@@ -186,11 +191,13 @@ def train_together(
             victim.process.kill()
             say(f"{victim.name} is killed (SIGKILL) after {progress['sums']} sums …")
             victim.process.start()
-            say("… and started again: it goes on from its journal")
+            say("… and started again: it continues from its journal")
 
     ended = federation.follow(run, seen=seen, wait_s=600)
     if ended["status"] != "done":
-        raise FederationFailed(f"the run {ended['status']}: {ended['code']}: {ended['detail']}")
+        raise FederationFailed(
+            f"the run ended with status {ended['status']}: {ended['code']}: {ended['detail']}"
+        )
     say(f"done after {ended['progress']['sums']} secure sums: model {ended['model']}")
     return ended["model"], session
 
@@ -199,9 +206,9 @@ def train_together(
 
 
 def compare(federation: Federation, study: Study, model: str, session: Mapping[str, Any]) -> None:
-    """Print each hospital alone, all together, and pooled; draw; say what left each building."""
+    """Print the scores alone, federated and pooled; plot; print what left each hospital."""
     federated = _asked(federation, study, model)
-    print("\ntraining each hospital alone, and all rows in one place, for comparison …", flush=True)
+    print("\ntraining on each hospital alone and on all rows pooled, for comparison …", flush=True)
     program = Program.from_json(json.dumps(session["program"]))
 
     def of(tables: list[Table]) -> Mapping[str, NDArray[np.float64]]:
@@ -227,14 +234,14 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
         f"the variances by {spread.max():.1e}"
     )
     for path in draw(federation.folder, study, rows, answers):
-        print(f"picture: {path}")
-    print("\nwhat left each building, as its own journal has it:")
+        print(f"plot: {path}")
+    print("\nwhat left each hospital, according to its own journal:")
     for hospital in federation.hospitals:
         print(f"  {hospital.name:12} {federation.departures(hospital)}")
 
 
 def _asked(federation: Federation, study: Study, model: str) -> Mapping[str, NDArray[np.float64]]:
-    """Ask `/predict` by HTTP, as a caller with a token for this model."""
+    """Call `/predict` over HTTP, as a caller with a token for this model."""
     caller = federation.admin("POST", "/callers", {"name": "demo", "models": [model]})
     features = [column["name"] for column in study.schema["features"]]
     columns = {name: _cells(study.test[name]) for name in features}

@@ -1,1 +1,1 @@
-"""One session with a coordinator, as a conversation without a network."""
+"""One session with a coordinator, as a conversation that does no network I/O."""

@@ -1,6 +1,6 @@
-"""The coordinator's answers as plain data, read strictly: none of it is trusted.
+"""The coordinator's responses as plain data, read strictly: nothing in them is trusted.
 
-A field that is missing or of another kind is a `MalformedAnswer`; a field that is not known has no
+A field that is missing or has the wrong type raises `MalformedAnswer`; an unknown field has no
 effect. Whether the content makes sense is checked where it is used.
 """
 
@@ -29,7 +29,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Membership:
-    """What a session is, and what this hospital is in it."""
+    """A session, and this hospital's membership in it."""
 
     session: UUID
     title: str
@@ -40,11 +40,11 @@ class Membership:
     key: bytes
     status: str
     delta: float | None = None
-    """At which the session counts its ε; whoever it has none of is told it at a usual one."""
+    """The δ at which the session counts its ε. If None, costs are reported at a default δ."""
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "Membership":
-        """Read the answer to GET membership."""
+        """Read the response to GET membership."""
         session, member = _inner(plain, "session"), _inner(plain, "member")
         return cls(
             session=_read(session, "id", UUID),
@@ -61,7 +61,7 @@ class Membership:
 
 @dataclass(frozen=True)
 class Item:
-    """What this member is to do next."""
+    """What this member must do next."""
 
     kind: ItemKind
     run: UUID
@@ -71,7 +71,7 @@ class Item:
 
     @classmethod
     def read(cls, plain: Mapping[str, Any]) -> "Item":
-        """Read the answer to GET next."""
+        """Read the response to GET next."""
         kind = ItemKind(_one_of(plain, "kind", tuple(ItemKind)))
         ended = kind is ItemKind.ENDED
         return cls(
@@ -83,16 +83,16 @@ class Item:
         )
 
     def text(self, name: str) -> str:
-        """Give a field that is text."""
+        """Return a field that must be text."""
         return _text(self.plain, name)
 
     def whole(self, name: str) -> int:
-        """Give a field that is a whole number of at least 0."""
+        """Return a field that must be an integer of at least 0."""
         return _whole(self.plain, name)
 
     @property
     def delivery(self) -> bytes | None:
-        """Others' boxes, while the coordinator has them."""
+        """The other members' encrypted shares for this member, while the coordinator has them."""
         return None if self.plain.get("delivery") is None else _octets(self.plain, "delivery")
 
     @property
@@ -102,7 +102,7 @@ class Item:
 
     @property
     def broadcast_octets(self) -> bytes | None:
-        """The broadcast itself, where it came with the task."""
+        """The broadcast itself, if it came with the task."""
         name = "broadcast_octets"
         return None if self.plain.get(name) is None else _octets(self.plain, name)
 
@@ -114,7 +114,9 @@ class Item:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, PrivacyError):
                 raise
-            raise MalformedAnswer("the coordinator's roster is not a list of members") from error
+            raise MalformedAnswer(
+                "the roster in the coordinator's response is not a list of members"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -128,7 +130,7 @@ class RunOutcome:
 
     @classmethod
     def read(cls, item: Item) -> "RunOutcome":
-        """Read the outcome of an item that says that a run has ended."""
+        """Read the outcome from an item that reports the end of a run."""
         plain = _inner(item.plain, "outcome")
         model = plain.get("model")
         return cls(
@@ -156,7 +158,7 @@ def _text(plain: Mapping[str, Any], name: str) -> str:
 def _whole(plain: Mapping[str, Any], name: str) -> int:
     value = plain.get(name)
     if type(value) is not int or not 0 <= value < 1 << 63:
-        raise _malformed(name, "a whole number")
+        raise _malformed(name, "an integer from 0 to 2⁶³ − 1")
     return value
 
 
@@ -176,7 +178,7 @@ def _one_of(plain: Mapping[str, Any], name: str, allowed: tuple[str, ...]) -> st
 
 def _matching(value: str, name: str, pattern: re.Pattern[str]) -> str:
     if not pattern.fullmatch(value):
-        raise _malformed(name, "of its form")
+        raise _malformed(name, "in the expected format")
     return value
 
 
@@ -194,11 +196,11 @@ def _read(plain: Mapping[str, Any], name: str, reader: Callable[[str], T]) -> T:
     except PrivacyError:
         raise
     except ValueError as error:
-        raise _malformed(name, "of its form") from error
+        raise _malformed(name, "in the expected format") from error
 
 
 def _malformed(name: str, what: str) -> MalformedAnswer:
     return MalformedAnswer(
-        f"the coordinator's answer is not as agreed: {name!r} is not {what}. If this goes on, the "
-        "coordinator and this veilgp do not fit together."
+        f"the coordinator's response is malformed: {name!r} is not {what}. If this happens again, "
+        "the versions of the coordinator and of this veilgp may not be compatible."
     )

@@ -1,4 +1,4 @@
-"""The hospital's side of one session: who it is, what it brings, and how it asks."""
+"""The hospital's side of one session: its home, its table, its policy and its connection."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ from client_sdk.tables.hospital_table import Changes
 
 @dataclass(frozen=True)
 class HospitalSide:
-    """All that a conversation with one session needs of this hospital.
+    """Everything that a conversation with one session needs from this hospital.
 
-    data: the table, of any kind that is read here. changes: rows that an update adds and removes.
+    data: the table, of any supported type. changes: rows that an update adds and removes.
     source: the table's name in the journal. roster: keys that are confirmed out of band.
     """
 
@@ -37,5 +37,5 @@ class HospitalSide:
 
     @property
     def today(self) -> date:
-        """The day by which a policy expires."""
+        """The current date, compared with the policy's expiry date."""
         return self.exchange.clock.now().date()

@@ -1,9 +1,8 @@
-"""What a session offers, and how this hospital accepts it: before anything of its table leaves.
+"""A session's offer, and its review by this hospital before anything about its table leaves.
 
     enrol → read the offer → disclose what would leave → check policy, table and budget → approved
 
-The offer is remembered when it is first seen; a session that later has another program or seed is
-refused.
+The offer is stored when it is first seen; a session whose program or seed changes later is refused.
 """
 
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from privacy.securesum.terms import Terms
 
 @dataclass(frozen=True)
 class Offer:
-    """What a session asks of its members."""
+    """What a session requests from its members."""
 
     membership: Membership
     program: Program
@@ -44,18 +43,18 @@ class Offer:
         return self.membership.terms
 
     def disclosure(self, program: Program) -> Disclosure:
-        """Say what a program of this session would take out of the building."""
+        """Return the disclosure of what a program of this session would send."""
         return Disclosure.of(program, self.terms, delta=self.membership.delta)
 
 
 class OfferReview:
-    """A hospital before it takes part: it reads the session's offer, checks it, and is approved."""
+    """The steps before a hospital takes part: read the offer, check it, wait for approval."""
 
     def __init__(self, side: HospitalSide) -> None:
         self._side = side
 
     def read(self) -> Effects[Offer]:
-        """Enrol if this is a join link, and read what the session asks for."""
+        """Enrol if this is a join link, and read the session's offer."""
         side, store = self._side, self._side.home.store
         if side.link.secret is not None and store.session(side.session) is None:
             yield from side.exchange.post(
@@ -78,21 +77,23 @@ class OfferReview:
             )
         elif (known.program, known.seed) != (membership.program, membership.seed):
             raise SessionChanged(
-                "the session has another program or seed than when this hospital first saw it. A "
-                "session's program does not change: ask for a new session."
+                "the session's program or seed has changed since this hospital first saw it. A "
+                "session's program must not change: ask the session's admin for a new session."
             )
         return Offer(membership, program)
 
     def checked(self, offer: Offer) -> HospitalTable:
-        """Say what would leave; check table and policy before anything does."""
+        """Disclose what would leave, then check policy and table before anything leaves."""
         side, program = self._side, offer.program
         if offer.terms.differential_privacy != (program.privacy is not None):
-            raise WrongRun("the session's terms and its program disagree about noise")
+            raise WrongRun(
+                "the session's terms and its program disagree about differential privacy"
+            )
         if program.privacy is not None and side.changes.removed is not None:
             raise RowsNotRemoved(
-                "the session has differential privacy, with which rows are added and not removed: "
-                "what was released with them stays released. Join without `removed`, with a table "
-                "that does not have them, and ask for a `linear` run."
+                "the session has differential privacy, so rows can be added but not removed: "
+                "what was released about them cannot be undone. Join without `removed`, with a "
+                "table that does not contain these rows, and ask for a `linear` run."
             )
         disclosed = offer.disclosure(program)
         side.watch(Disclosed(str(disclosed)))
@@ -126,22 +127,24 @@ class OfferReview:
             plain = yield from polling.decision()
             membership = self._own(Membership.read(plain))
         if membership.status == "suspended":
-            raise Suspended("the session's admin has suspended this hospital: ask why")
+            raise Suspended(
+                "the session's admin has suspended this hospital: ask the admin for the reason"
+            )
         side.watch(Approved(membership.name))
 
     def _own(self, membership: Membership) -> Membership:
         link = self._side.link
         if membership.session != link.session or membership.terms.session != link.session.bytes:
-            raise MalformedAnswer("the coordinator answered for another session")
+            raise MalformedAnswer("the coordinator's response is about another session")
         if membership.key != self._side.home.identity.key:
-            raise MalformedAnswer("the coordinator answered with another member's key")
+            raise MalformedAnswer("the coordinator's response contains another member's key")
         return membership
 
 
 def check_spending(
     side: HospitalSide, program: Program, offer: Offer, table: HospitalTable
 ) -> None:
-    """Refuse a run that this hospital's own ledger has not enough left for, as a whole."""
+    """Refuse a run whose total cost exceeds what this hospital's own ledger has left."""
     if program.privacy is None:
         return
     ledger = side.home.store.ledger(side.source, side.policy.budget, rows=table.rows)

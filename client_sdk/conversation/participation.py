@@ -1,10 +1,10 @@
-"""Taking part in the runs of a session whose offer was accepted.
+"""Participation in the runs of a session whose offer was accepted.
 
     next? → answer → next? → … → ended
 
-The coordinator says what is next and is believed nothing: `privacy.securesum.client.Client` checks
-every message against this hospital's own journal, the door every task against the run's program
-and the site's policy. Every answer is on the disk before it is sent.
+The coordinator chooses what is next but is not trusted: `privacy.securesum.client.Client` checks
+every message against this hospital's own journal, and the door checks every task against the run's
+program and the site's policy. Every answer is on disk before it is sent.
 """
 
 import hashlib
@@ -58,12 +58,12 @@ class Participation:
         self._client = side.home.client
         self._polling = Polling(side.exchange, side.session)
         self.at_run: str | None = None
-        """The run that this hospital is in, or that was last spoken of."""
+        """The run that this hospital is in, or the run of the last item."""
 
     def one_run(self, *, once: bool) -> Effects[KnownRun]:
-        """Take part until a run is over, whose model has not been fetched yet.
+        """Take part until a run is over and return it; its model has not been fetched yet.
 
-        once: this hospital came for one run, and refuses to be moved into another.
+        once: this hospital takes part in one run only and refuses to enter another.
         """
         waiting = False
         while True:
@@ -84,26 +84,27 @@ class Participation:
             if item.kind is ItemKind.OPENING:
                 if once and last is not None and going and last.run != str(item.run):
                     raise AnotherRun(
-                        f"run {item.run} is opened, and run {last.run}, which this hospital is in, "
-                        "has not ended. It came for one run: ask the session's admin to end that "
-                        "one, or stay for all runs to come (once=False; no --once)"
+                        f"the coordinator opened run {item.run} before run {last.run} ended, in "
+                        "which this hospital takes part. It joined for one run only: ask the "
+                        f"session's admin to end run {last.run}, or join for all runs (once=False, "
+                        "or without --once)"
                     )
                 yield from self._opening(item)
             else:
                 yield from self._answer(item)
 
     def send_unmasked_samples(self, run: KnownRun) -> Effects[None]:
-        """Send the samples that a run with a model asked for, if the policy still allows that."""
+        """Send the samples that a run with a model requested, if the policy still allows it."""
         side = self._side
         yield from send_unmasked_samples(
             self._home, side.exchange, side.policy, self._in_hand(run), side.watch
         )
 
     def give_up(self, code: str) -> None:
-        """End the run that this hospital has refused to go on with: its secrets are erased.
+        """End the run that this hospital has refused to continue, and erase its secrets.
 
-        The run is over for this hospital, and without noise for all; the next call waits for the
-        next run.
+        The run is over for this hospital and, without differential privacy, for all members; the
+        next call waits for the next run.
         """
         known = None if self.at_run is None else self._home.store.run(self.at_run)
         if known is None or known.session != self._side.session:
@@ -119,7 +120,7 @@ class Participation:
         """Enter an epoch of a run, after checking what the run computes."""
         opening = Opening.decode(item.message)
         if (opening.run, opening.number) != (item.run.bytes, item.number):
-            raise WrongRun("the coordinator opens another run than it says")
+            raise WrongRun("the opening message is for another run than the coordinator announced")
         side, offer = self._side, self._offer
         run = RunInHand(
             session=side.link.session,
@@ -134,7 +135,7 @@ class Participation:
         if known is None:
             self._check_new_run(run)
         elif (known.session, known.kind, known.program) != (side.session, run.kind, run.text):
-            raise WrongRun("the run has another program than when this hospital entered it")
+            raise WrongRun("the run's program has changed since this hospital entered it")
         self._end_epochs(lambda other: other != item.run.bytes)
         step = self._client.advertise(opening, side.source)
         begun = known or KnownRun(str(item.run), side.session, run.kind, run.text)
@@ -156,10 +157,10 @@ class Participation:
             side.policy.check_table(run.program, self._table.summary)
 
     def _answer(self, item: Item) -> Effects[None]:
-        """Answer anything that comes after the opening of a run."""
+        """Answer any item that comes after the opening of a run."""
         known = self._home.store.run(str(item.run))
         if known is None or known.session != self._side.session:
-            raise WrongRun("the coordinator speaks of a run that this hospital has not entered")
+            raise WrongRun("the coordinator refers to a run that this hospital has not entered")
         match item.kind:
             case ItemKind.ADVERTS:
                 yield from self._keep_and_send(item, self._agree(item))
@@ -188,16 +189,16 @@ class Participation:
                 self._home.keep(self._client.close(proof))
 
     def _agree(self, item: Item) -> Step[Any]:
-        """Settle who takes part: everyone's advert, checked against the pins of this site."""
+        """Agree on who takes part: check every member's advert against this site's pins."""
         adverts, roster = Adverts.decode(item.message), item.roster
         side, store = self._side, self._home.store
         expected = (side.link.session.bytes, item.run.bytes, item.number)
         for advert in adverts.adverts:
             if (advert.session, advert.run, advert.number) != expected:
-                raise WrongTask("an advert is of another session, run or epoch")
+                raise WrongTask("an advert belongs to another session, run or epoch")
         own, name = self._home.identity.key, self._offer.membership.name
         if own not in roster.keys:
-            raise WrongTask(f"the run's roster does not have {name}, this hospital")
+            raise WrongTask(f"the run's roster does not contain this hospital, {name}")
         pins = store.pins(side.session, trust_first_use=side.policy.trust_first_use)
         pins = confirmed_by(pins, side.roster).meet(roster)
         store.keep_pins(side.session, pins)
@@ -210,12 +211,12 @@ class Participation:
         return self._client.agree(adverts, roster, pins)
 
     def _check_survivors(self, claim: Proposal | Certificate) -> None:
-        """Ask of those whose vectors would be summed what the policy asked of those who began."""
+        """Check the policy's cohort limit for the members whose vectors would be summed."""
         entry, _ = self._client.journal.entry(claim.epoch_id)
         self._side.policy.check_cohort(len(entry.trusted.intersection(claim.survivors)))
 
     def _task(self, item: Item, known: KnownRun) -> Effects[None]:
-        """Open the others' boxes, if they are there, and go through the door."""
+        """Receive the other members' shares, if there are any, and answer through the door."""
         task = self._of_run(item, Task.decode(item.message))
         if item.delivery is not None:
             delivery = self._of_run(item, Delivery.decode(item.delivery))
@@ -239,15 +240,15 @@ class Participation:
                 timeout_s=600.0,
             )
         if hashlib.sha256(data).hexdigest() != item.broadcast:
-            raise MalformedAnswer("a broadcast is not the one that was asked for")
+            raise MalformedAnswer("the broadcast does not have the SHA-256 that the task names")
         return data
 
     def _ended(self, item: Item) -> KnownRun:
-        """Erase the secrets of a run that is over, and keep how it ended."""
+        """Erase the secrets of a run that is over, and store how it ended."""
         outcome = RunOutcome.read(item)
         known = self._home.store.run(str(item.run))
         if known is None or known.session != self._side.session:
-            raise WrongRun("the coordinator ends a run that this hospital has not entered")
+            raise WrongRun("the coordinator ended a run that this hospital has not entered")
         self._end_epochs(lambda other: other == item.run.bytes)
         over = replace(
             known,
@@ -276,16 +277,16 @@ class Participation:
         )
 
     def _end_epochs(self, which: Callable[[bytes], bool]) -> None:
-        """End the open epochs of runs of this session; what they shared is erased."""
+        """End the open epochs of the selected runs of this session; their secrets are erased."""
         for entry in self._client.journal.of_session(self._side.link.session.bytes):
             if not entry.ended and which(entry.name[1]):
                 self._home.keep(self._client.end(entry.name))
 
     def _of_run(self, item: Item, message: Any) -> Any:
-        """Return a message that is about the epoch that the item names, of this session."""
+        """Return the message if it is about the item's epoch in this session; refuse it if not."""
         entry, _ = self._client.journal.entry(message.epoch_id)
         if entry.name != (self._side.link.session.bytes, item.run.bytes, item.number):
-            raise WrongTask("the coordinator sent a message of another session, run or epoch")
+            raise WrongTask("the coordinator sent a message for another session, run or epoch")
         return message
 
     def _keep_and_send(self, item: Item, step: Step[Any]) -> Effects[None]:
@@ -302,5 +303,5 @@ class Participation:
 
 @lru_cache(maxsize=2)
 def _program(text: str) -> Program:
-    """Read a run's program: the same one at every task."""
+    """Read a run's program; cached, because every task of a run has the same one."""
     return Program.from_json(text)

@@ -1,9 +1,10 @@
-"""What is next, asked for without haste.
+"""Polling for the next item, at a limited rate.
 
-The coordinator holds an answer back until there is something to do, and may answer what it was sent
-with the next thing at once. One that answers otherwise, by mistake or in malice, makes a hospital
-wait longer each time, up to a few seconds: it cannot be made to ask in a hurry. An answer that came
-too late is no failure, for the run went on without it; many in a row are.
+The coordinator delays its response until there is something to do, and may return the next item
+directly with the response to what it was sent. If it behaves otherwise, by mistake or on purpose,
+the hospital waits longer each time, up to a few seconds, so it cannot be made to poll rapidly. An
+answer that arrived too late is not an error, because the run continued without it; many in a row
+are.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class Polling:
         self._conflicts = 0
 
     def next(self, run: str | None) -> Effects[Item | None]:
-        """Give the next item; `run` is the one that this hospital is in, to hear of its end."""
+        """Return the next item; `run` is this hospital's current run, whose end is reported."""
         plain, self._following = self._following, None
         if plain is None:
             last = "" if run is None else f"&run={run}"
@@ -41,12 +42,12 @@ class Polling:
         said = (item.kind, item.message)
         self._repeats = self._repeats + 1 if said == self._answered else 0
         self._answered = said
-        if self._repeats:  # it has our answer, or cannot take it yet
+        if self._repeats:  # the coordinator has our answer, or cannot accept it yet
             yield _wait(0.05, self._repeats)
         return item
 
     def sent(self, sent: SendResult) -> Effects[None]:
-        """Remember what came with an answer; go on after a late one, but not for ever."""
+        """Keep the item that came with the response; tolerate a limited number of late answers."""
         self._following = sent.following
         self._conflicts = 0 if sent.conflict is None else self._conflicts + 1
         if sent.conflict is not None:
@@ -55,7 +56,7 @@ class Polling:
             yield _wait(0.1, self._conflicts)
 
     def decision(self) -> Effects[dict[str, Any]]:
-        """Give the membership, held back for as long as the admin has not decided."""
+        """Return the membership; the response is delayed while the admin has not decided."""
         plain = yield from self._poll("membership", is_nothing=lambda _: True)
         return plain or {}
 
@@ -66,7 +67,7 @@ class Polling:
         *,
         is_nothing: Callable[[object], bool] = lambda plain: plain is None,
     ) -> Effects[dict[str, Any] | None]:
-        if self._empty:  # it said at once that there is nothing
+        if self._empty:  # the last response came immediately and was empty
             yield _wait(0.05, self._empty)
         began = self._exchange.clock.monotonic()
         plain = yield from self._exchange.poll(
@@ -78,5 +79,5 @@ class Polling:
 
 
 def _wait(first_s: float, times: int) -> Pause:
-    """Wait twice as long each time."""
+    """Return a pause that doubles each time, up to a limit."""
     return Pause(min(first_s * 2.0 ** min(times, 10), _LONGEST_WAIT_S))

@@ -1,9 +1,9 @@
-"""Keys of other members as people hand them round: a roster file, and what a site has pinned.
+"""Keys of other members: the roster file that people exchange, and the site's pins.
 
     {"members": [{"name": "St. Mary", "key": "<64 hex>"}, …]}
 
-Whoever gives the file vouches for it: its keys are confirmed pins. Without one, keys that are met
-in a session count as unpinned until a person has confirmed them.
+The person who passes the file vouches for it: its keys are confirmed pins. Without a file, keys
+that appear in a session are unpinned until a person has confirmed them.
 """
 
 import json
@@ -23,42 +23,42 @@ def read_roster(path: str | os.PathLike[str]) -> dict[str, bytes]:
     try:
         plain = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise RosterFileError(
-            f"the roster {str(path)!r} cannot be read as JSON: {error}"
-        ) from error
+        raise RosterFileError(f"cannot read the roster {str(path)!r} as JSON: {error}") from error
     try:
         return members_of(plain)
     except (KeyError, TypeError, ValueError) as error:
         raise RosterFileError(
-            f'the roster {str(path)!r} is not {{"members": [{{"name": …, "key": …}}]}}: {error}'
+            f"the roster {str(path)!r} does not have the form "
+            f'{{"members": [{{"name": …, "key": …}}]}}: {error}'
         ) from error
 
 
 def members_of(plain: Mapping[str, Any]) -> dict[str, bytes]:
-    """Read names and keys from plain data, of a file or an answer; each name and key once."""
+    """Read names and keys from plain data of a file or a response; each must be unique."""
     found: dict[str, bytes] = {}
     for member in plain["members"]:
         name, key = member["name"], bytes.fromhex(member["key"])
         check_key(key)
         if not isinstance(name, str) or name in found or key in found.values():
-            raise ValueError("a name or a key stands there twice, or is none")
+            raise ValueError("a name or a key occurs twice, or a name is not text")
         found[name] = key
     return found
 
 
 def roster_of(members: object) -> Roster:
-    """Read the roster of a run from an answer."""
+    """Read the roster of a run from a response."""
     named = members_of({"members": members})
     return Roster(tuple(Member(name, key) for name, key in named.items()))
 
 
 def confirmed_by(pins: Pins, roster: Mapping[str, bytes]) -> Pins:
-    """Add a roster file's keys to the pins; refuse one that contradicts what was confirmed."""
+    """Add a roster file's keys to the pins; refuse a key that contradicts a confirmed one."""
     for name, key in roster.items():
         if pins.confirmed.get(name, key) != key:
             raise PinConflict(
-                f"The roster file has another key for {name!r} than the one confirmed here. If the "
-                "member has really changed it, move the old home away or ask which is right."
+                f"The roster file's key for {name!r} differs from the key confirmed here. Ask the "
+                "member which key is right. If the member has really changed its key, move the old "
+                "home away."
             )
     met = {
         name: key

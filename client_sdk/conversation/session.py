@@ -1,9 +1,9 @@
-"""The hospital's half of a session, as one conversation without a network (`exchange.Effects`).
+"""The hospital's part of a session, as a conversation without network I/O (`exchange.Effects`).
 
     the offer, read and checked (`offer`) → join its terms → runs (`participation`) → the model
 
-A hospital that was killed begins here again, and its journal answers as before. What it refuses it
-tells the coordinator by a code and a sentence without data, and then raises.
+After a crash the hospital starts here again, and its journal gives the same answers as before. A
+refusal is reported to the coordinator as a code and a sentence without data, and then raised.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ from privacy.securesum.records import Step
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that made a model: its id, bytes and card."""
+    """A run that produced a model: the model's id, bytes and card."""
 
     run: str
     model: str
@@ -38,7 +38,7 @@ class Finished:
 def take_part(
     side: HospitalSide, *, once: bool, finished: Callable[[Finished], None]
 ) -> Effects[Finished]:
-    """Take part in the session's runs: in one, whose model is the result, or in all to come."""
+    """Take part in one run of the session and return its model, or in all later runs."""
     part: Participation | None = None
     try:
         review = OfferReview(side)
@@ -73,7 +73,7 @@ def _fetched(exchange: Exchange, run: str, model: str) -> Effects[Finished]:
 
 
 def _report(side: HospitalSide, part: Participation | None, error: Reportable) -> Effects[None]:
-    """Tell the coordinator that this hospital refuses, by its code and without data."""
+    """Report this hospital's refusal to the coordinator, by its code and without data."""
     code, run = public_code(error), None if part is None else part.at_run
     body = {"run": run, "code": code, "detail": public_detail(error)}
     try:
@@ -87,7 +87,7 @@ def _report(side: HospitalSide, part: Participation | None, error: Reportable) -
 
 
 def _must_keep_quiet(side: HospitalSide, error: Reportable) -> bool:
-    """Whether a refusal would tell something of the rows that no noise covers."""
+    """Return whether a refusal would reveal something about the rows that no noise covers."""
     known = side.home.store.session(side.session)
     private = known is not None and Program.from_json(known.program).privacy is not None
     return private and Origin.OWN_ROWS in origins_of(error)
@@ -95,5 +95,7 @@ def _must_keep_quiet(side: HospitalSide, error: Reportable) -> bool:
 
 def _why_no_model(run: KnownRun) -> ClientError:
     if run.status == "done":
-        return NoModel("the run is done and made no model: ask the session's admin what it was for")
+        return NoModel(
+            "the run is done but produced no model: ask the session's admin about its purpose"
+        )
     return RunFailed(run.status, run.code or "unknown", run.detail or "no reason was given")

@@ -1,12 +1,12 @@
-"""The hospital's home directory: who it is, and what it must not forget.
+"""The hospital's home directory: its identity and its journal.
 
-    identity.key     32 private bytes, made once, readable by its owner only
+    identity.key     32 private bytes, created once, readable by their owner only
     journal.sqlite   what this hospital has signed and sent (`store`)
-    lock             held while a process uses the home, with its number
+    lock             held while a process uses the home; contains its process id
 
-`VEILGP_HOME`, or ~/.veilgp. One identity and one journal belong together: either without the other
-is refused, for a hospital that has forgotten what it signed could be made to sign the opposite.
-Neither belongs into a backup that might be played back.
+The path is `VEILGP_HOME`, or ~/.veilgp. An identity and its journal belong together: either without
+the other is refused, because a hospital that has lost the record of what it signed could be made to
+sign the opposite. Do not put either in a backup that might be restored.
 """
 
 import fcntl
@@ -29,19 +29,19 @@ VARIABLE = "VEILGP_HOME"
 
 @dataclass(frozen=True)
 class OpenHome:
-    """A home that this process alone uses: who it is, its machine of the protocol, its memory."""
+    """A home that only this process uses: its identity, protocol state machine and store."""
 
     identity: Identity
     client: Client
     store: Store
 
     def keep(self, step: Step[Any]) -> None:
-        """Make a step durable; only then may its message be sent."""
+        """Write a step to disk; only then may its message be sent."""
         self.store.commit(step)
 
 
 class Home:
-    """A directory that is this hospital."""
+    """The directory with this hospital's identity and journal."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         chosen = path or os.environ.get(VARIABLE) or Path.home() / ".veilgp"
@@ -60,7 +60,7 @@ class Home:
 
     @contextmanager
     def open(self, random: Randomness = os.urandom) -> Iterator[OpenHome]:
-        """Use the home, alone; make identity and journal together if there is neither."""
+        """Open the home exclusively; create identity and journal together if both are missing."""
         with self.locked():
             identity = self._identity()
             if identity is None:
@@ -74,7 +74,7 @@ class Home:
                 store.close()
 
     def identity(self) -> Identity:
-        """Give the identity; make it, and begin its journal, if there is none."""
+        """Return the identity; create it and its journal if there is none."""
         known = self._identity()
         if known is not None:
             return known
@@ -85,27 +85,28 @@ class Home:
         """Open the journal without the lock: to read it, or to confirm a pin."""
         if not self._journal_path.exists():
             raise HomeDamaged(
-                f"{self.path} has no journal.sqlite: nothing was ever joined from here, or the "
-                "file was removed, and then the identity beside it is lost with it"
+                f"{self.path} has no journal.sqlite. Either no session was ever joined from this "
+                "home, or the file was removed; in that case the identity can no longer be used "
+                "either"
             )
         return Store.open(self._journal_path)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the home's lock, which ends with the process however it ends."""
+        """Hold the home's lock, which is released when the process ends, even by a crash."""
         try:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise HomeNotWritten(f"{self.path} cannot be used: {error.strerror}") from error
+            raise HomeNotWritten(f"cannot use {self.path}: {error.strerror}") from error
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 owner = os.pread(handle, 20, 0).decode(errors="replace").strip() or "unknown"
                 raise HomeInUse(
-                    f"{self.path} is in use by process {owner}. Wait for it or end it; another "
-                    "hospital on this machine needs a home of its own (VEILGP_HOME, --home)."
+                    f"{self.path} is in use by process {owner}. Wait for it or end it. Another "
+                    "hospital on this machine needs its own home (VEILGP_HOME, --home)."
                 ) from None
             os.ftruncate(handle, 0)
             os.pwrite(handle, str(os.getpid()).encode(), 0)
@@ -120,19 +121,19 @@ class Home:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise HomeDamaged(f"{self._key_path} cannot be read: {error.strerror}") from error
+            raise HomeDamaged(f"cannot read {self._key_path}: {error.strerror}") from error
         if mode & 0o077:
             raise HomeExposed(
-                f"{self._key_path} can be read by other users of this machine: chmod 600 it, and "
-                "if any of them may have, make a new identity and have it confirmed"
+                f"{self._key_path} can be read by other users of this machine: run chmod 600 on "
+                "it. If another user may have read it, create a new identity and have it confirmed"
             )
         try:
             return Identity.from_bytes(data)
         except InvalidKey as error:
-            raise HomeDamaged(f"{self._key_path} is not an identity: {error}") from error
+            raise HomeDamaged(f"{self._key_path} is not a valid identity: {error}") from error
 
     def _begin(self, random: Randomness) -> Identity:
-        """Make an identity and begin its journal; the key's rename is what makes both exist."""
+        """Create an identity and its journal; renaming the key file makes both valid at once."""
         if self._journal_path.exists():
             self._remove_unused_journal()
         identity = Identity.generate(random)
@@ -160,7 +161,7 @@ class Home:
         return identity
 
     def _remove_unused_journal(self) -> None:
-        """Remove the journal of an identity that a crash kept from being made; no other."""
+        """Remove a journal whose identity was not created because of a crash; no other."""
         store = self.read()
         try:
             records, _ = store.journal()
@@ -168,7 +169,7 @@ class Home:
             store.close()
         if len(records) > 1:
             raise HomeDamaged(
-                f"{self.path} has a journal and no identity.key: the key was removed. Put it back, "
+                f"{self.path} has a journal but no identity.key: the key was removed. Put it back, "
                 "or move the journal away and have a new identity confirmed."
             )
         self._journal_path.unlink()

@@ -1,16 +1,16 @@
-"""The one SQLite file of a home: its tables, and how anything is read from and written to it.
+"""The SQLite file of a home: its tables, and how they are read and written.
 
-    records     the journal of privacy/securesum, for ever, in order
+    records     the journal of privacy/securesum, kept permanently, in order
     vault       its secrets, overwritten when they are erased (secure_delete)
-    departures  what has left, a line for each vector, for people
+    departures  what has left the hospital, one row per vector, for people
     sessions    address, program and seed of each session, as they were when it was joined
     runs        program and kind of each run, how it ended, and whether its model was fetched
-    pins        keys of other members, met or confirmed, in each session
-    charges     what each vector with noise has spent of a data source's privacy budget
-    samples     those of this hospital's own model that a run asked for, and what became of them
+    pins        keys of other members, seen or confirmed, in each session
+    charges     what each noisy vector has spent of a data source's privacy budget
+    samples     samples of this hospital's own model that runs requested, and their status
 
-A transaction is on the disk when it ends (WAL with synchronous=FULL). There is no migration: no
-version of this file was ever released but the present one.
+A transaction is on disk when it ends (WAL with synchronous=FULL). There is no migration, because
+no other version of this file has been released.
 """
 
 import sqlite3
@@ -58,16 +58,16 @@ CREATE TABLE samples (
 
 
 class JournalFile:
-    """The open file. One process at a time writes the journal; the home's lock sees to that."""
+    """The open file. The home's lock ensures that one process at a time writes the journal."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self.connection = connection
 
     @classmethod
     def open(cls, path: Path) -> "JournalFile":
-        """Open the file, or make it; refuse one that is none, or of another version."""
+        """Open or create the file; refuse a file that is not a journal or of another version."""
         try:
-            # The async edge computes in threads, one at a time.
+            # The asynchronous driver computes in threads, one at a time.
             db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
             db.row_factory = sqlite3.Row
             db.execute("PRAGMA journal_mode=WAL")
@@ -77,16 +77,16 @@ class JournalFile:
             version = _version(db) or _made(db)
         except sqlite3.DatabaseError as error:
             raise HomeDamaged(
-                f"{path} cannot be opened as this hospital's journal ({error}). Do not replace it "
-                "with a copy from a backup: make a new identity and have it confirmed."
+                f"cannot open {path} as this hospital's journal ({error}). Do not replace it with "
+                "a copy from a backup: create a new identity and have it confirmed."
             ) from error
         if version != VERSION:
             db.close()
             what = (
                 "upgrade veilgp on this machine"
                 if version > VERSION
-                else "no release has written that. Move the home away, and have a new identity "
-                "confirmed"
+                else "no release has used this version. Move the home away, and have a new "
+                "identity confirmed"
             )
             raise HomeDamaged(
                 f"{path} was written by another version of veilgp ({version}, not {VERSION}): "
@@ -95,20 +95,20 @@ class JournalFile:
         return cls(db)
 
     def close(self) -> None:
-        """Close the file; the log that SQLite kept beside it goes into it and is removed."""
+        """Close the file; SQLite merges its write-ahead log into it and removes the log."""
         self.connection.close()
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Name what goes wrong while something is read."""
+        """Turn database errors while reading into `HomeDamaged`."""
         try:
             yield
         except sqlite3.DatabaseError as error:
-            raise HomeDamaged(f"the journal cannot be read: {error}") from error
+            raise HomeDamaged(f"cannot read the journal: {error}") from error
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Write all of it or nothing; it is on the disk when the block ends."""
+        """Write everything in the block or nothing; it is on disk when the block ends."""
         with _named():
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -119,7 +119,7 @@ class JournalFile:
             self.connection.execute("COMMIT")
 
     def empty_log(self) -> None:
-        """Empty SQLite's own log: what was erased from the file is not left in it."""
+        """Empty SQLite's write-ahead log, so that it does not keep what was erased."""
         with _named():
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
@@ -130,8 +130,8 @@ def _named() -> Iterator[None]:
         yield
     except (sqlite3.Error, OverflowError) as error:
         raise HomeNotWritten(
-            f"the journal could not be written ({error}), so nothing was sent. Make room on "
-            "the disk and join again: it goes on where it was."
+            f"cannot write the journal ({error}), so nothing was sent. Free some disk space and "
+            "join again: the run continues from the journal."
         ) from error
 
 
@@ -141,7 +141,7 @@ def _version(db: sqlite3.Connection) -> int:
 
 
 def _made(db: sqlite3.Connection) -> int:
-    """Make the tables, unless another process has meanwhile; return which version there is."""
+    """Create the tables, unless another process just has; return the file's version."""
     db.execute("BEGIN IMMEDIATE")
     version = _version(db)
     if version == 0:

@@ -1,4 +1,4 @@
-"""What a hospital remembers, as rows of its store: what left, what it cost, sessions and runs."""
+"""The rows of a hospital's store: departures and their cost, samples, sessions and runs."""
 
 import json
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from privacy.ledger import Entry
 
 @dataclass(frozen=True)
 class Departure:
-    """A vector that left: which numbers, how many, and the hash of the octets as they were sent.
+    """A vector that left: which numbers, how many, and the hash of the bytes as they were sent.
 
-    rows: the digest of what it was computed from, rows to add and to remove included.
+    rows: the digest of the rows that it was computed from, including rows to add and to remove.
     """
 
     at: str
@@ -28,19 +28,19 @@ class Departure:
     rows: str = ""
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Return one line for people."""
         return (
             f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
             f"{self.algorithm}  {', '.join(json.loads(self.blocks))}: {self.elements} numbers, "
-            f"{self.octets} octets, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
+            f"{self.octets} bytes, masked  SHA-256 {self.sha256}  of rows {self.rows[:16]}"
         )
 
 
 @dataclass(frozen=True)
 class Charge:
-    """A sum that was charged to a data source's budget, in the transaction that let it leave.
+    """A sum charged to a data source's budget, in the same transaction as its departure.
 
-    release: the JSON of what it releases. rows: the digest of the table's rows, however dealt.
+    release: the JSON of what it releases. rows: the digest of the table's rows, however split.
     """
 
     source: str
@@ -54,25 +54,28 @@ class Charge:
 
     @classmethod
     def of(cls, source: str, entry: Entry, *, rows: bytes) -> "Charge":
-        """Keep a ledger's entry."""
+        """Return the row for a ledger entry."""
         release = json.dumps(entry.release.to_json())
         return cls(source, entry.at, *entry.sum, release, rows.hex())
 
     @property
     def entry(self) -> Entry:
-        """The ledger's entry."""
+        """The ledger entry."""
         release = Release.from_json(json.loads(self.release))
         return Entry(self.at, self.session, self.run, self.epoch, self.slot, release)
 
 
 @dataclass(frozen=True)
 class UnmaskedSamples:
-    """Samples of this hospital's own model that a run asked for, as they leave: not masked.
+    """Samples of this hospital's own model that a run requested; they are sent unmasked.
 
-    epoch, slot: of the sum that they belong to. rows: the digest of what they were computed from.
-    left_at: when they first left, if they have.
-    withdrawn_at: when this hospital took them back, or refused them beforehand: they do not leave
-    from then on. refused: the coordinator's code, if it did not take them. body: until it did.
+    epoch, slot: those of the sum that the samples belong to.
+    rows: the digest of the rows that they were computed from.
+    left_at: when they were first sent, or None.
+    withdrawn_at: when this hospital withdrew them, possibly before they were sent; they are not
+        sent from then on.
+    refused: the coordinator's code, if it did not accept them.
+    body: their bytes, until the coordinator has accepted or refused them.
     """
 
     run: str
@@ -90,12 +93,12 @@ class UnmaskedSamples:
     body: bytes | None = field(default=None, repr=False)
 
     def line(self) -> str:
-        """Say it in one line."""
+        """Return one line for people."""
         withdrawn = "" if self.withdrawn_at is None else f"  WITHDRAWN {self.withdrawn_at}"
-        refused = "" if self.refused is None else f"  not taken: {self.refused}"
+        refused = "" if self.refused is None else f"  not accepted: {self.refused}"
         return (
             f"{self.left_at}  run {self.run}  {self.samples} samples of this hospital's own model: "
-            f"{self.elements} numbers, {self.octets} octets, NOT MASKED  SHA-256 {self.sha256}  "
+            f"{self.elements} numbers, {self.octets} bytes, NOT MASKED  SHA-256 {self.sha256}  "
             f"of rows {self.rows[:16]}{withdrawn}{refused}"
         )
 

@@ -1,7 +1,7 @@
-"""The hospital's memory: what is written with each step, and what people and a restart read back.
+"""The hospital's store: what is written with each step, and what people and a restart read.
 
-`commit` returns when everything is on the disk (`journal_file`): only then may anything be sent.
-Whether a journal is whole, ours and not from a backup is decided by privacy/securesum.
+`commit` returns when everything is on disk (`journal_file`): only then may anything be sent.
+privacy/securesum checks that a journal is complete, belongs to this hospital, and is not a backup.
 """
 
 import sqlite3
@@ -50,7 +50,7 @@ _WAITING_TO_LEAVE = (
 
 
 class Store:
-    """The open file. One process at a time writes the journal; the home's lock sees to that."""
+    """The open store. The home's lock ensures that one process at a time writes the journal."""
 
     def __init__(self, file: JournalFile) -> None:
         self._file = file
@@ -58,17 +58,17 @@ class Store:
 
     @classmethod
     def open(cls, path: Path) -> "Store":
-        """Open the file, or make it; refuse one that is none, or of another version."""
+        """Open or create the file; refuse a file that is not a journal or of another version."""
         return cls(JournalFile.open(path))
 
     def close(self) -> None:
-        """Close the file; the log that SQLite kept beside it goes into it and is removed."""
+        """Close the file; SQLite merges its write-ahead log into it and removes the log."""
         self._file.close()
 
     # -- the journal
 
     def journal(self) -> tuple[list[bytes], dict[str, bytes | memoryview]]:
-        """Read records and vault, as `Client.restore` takes them."""
+        """Return records and vault, as `Client.restore` takes them."""
         with self._file.reading():
             ordered = self._db.execute("SELECT data FROM records ORDER BY number")
             records = [data for (data,) in ordered]
@@ -84,7 +84,7 @@ class Store:
         run: KnownRun | None = None,
         samples: UnmaskedSamples | None = None,
     ) -> None:
-        """Make a step durable, with what people will want to read about it; then it may be sent."""
+        """Write a step to disk, with the rows that people read about it; then it may be sent."""
         if not (step.records or step.vault or departure or charge or run or samples):
             return
         with self._file.writing():
@@ -98,9 +98,9 @@ class Store:
                     self._db.execute("INSERT OR REPLACE INTO vault VALUES (?, ?)", (name, content))
             if departure is not None:
                 self._db.execute(_ADD_DEPARTURE, asdict(departure))
-            if charge is not None:  # never a second time: each sum is charged once
+            if charge is not None:  # each sum is charged only once
                 self._db.execute(_ADD_CHARGE, asdict(charge))
-            if samples is not None:  # in place of those of a sum that was lost; not of withdrawn
+            if samples is not None:  # replace samples of a lost sum, but not withdrawn ones
                 self._db.execute(_FORGET_WAITING, (samples.run,))
                 self._db.execute(_ADD_SAMPLES, asdict(samples))
             if run is not None:
@@ -112,22 +112,22 @@ class Store:
                 )
 
     def erase_traces(self) -> None:
-        """Empty SQLite's own log: secrets that were erased from the vault are not left in it."""
+        """Empty SQLite's write-ahead log, so that it keeps no secrets erased from the vault."""
         self._file.empty_log()
 
     # -- what people read, and what a restart needs
 
     def departures(self) -> Iterator[Departure]:
-        """Give what has left, in the order in which it did."""
+        """Return what has left the hospital, in order."""
         with self._file.reading():
             rows = self._db.execute("SELECT * FROM departures ORDER BY rowid").fetchall()
         return (Departure(**row) for row in rows)
 
     def ledger(self, source: str, budget: Budget, *, rows: bytes = b"") -> Ledger:
-        """Give what has been spent on a data source, over all sessions and coordinators.
+        """Return what has been spent on a data source, over all sessions and coordinators.
 
-        Sources that were ever charged for the very rows of this one are the same table by another
-        name, and what was spent on them counts. rows: the digest of those at hand, if they are.
+        A source that was ever charged for exactly the same rows is the same table under another
+        name, and what was spent on it counts too. rows: the digest of the current rows, if known.
         """
         query = (
             "SELECT * FROM charges WHERE source = :source OR source IN (SELECT source FROM charges "
@@ -139,13 +139,13 @@ class Store:
         return Ledger(budget, tuple(Charge(**row).entry for row in charged))
 
     def charged_sources(self) -> list[str]:
-        """Give the data sources that anything has been spent on."""
+        """Return the data sources on which anything has been spent."""
         with self._file.reading():
             rows = self._db.execute("SELECT DISTINCT source FROM charges ORDER BY source")
             return [source for (source,) in rows]
 
     def uncharged(self) -> list[tuple[str, int]]:
-        """Give how many vectors have left without noise, exact sums, in each session."""
+        """Return, for each session, the number of vectors sent without noise (exact sums)."""
         query = (
             "SELECT session, COUNT(*) FROM departures WHERE (session, run, epoch, slot) NOT IN "
             "(SELECT session, run, epoch, slot FROM charges) GROUP BY session ORDER BY session"
@@ -154,7 +154,7 @@ class Store:
             return [(session, count) for session, count in self._db.execute(query)]
 
     def terms(self) -> dict[str, Terms]:
-        """Give the terms of every session that was joined."""
+        """Return the terms of every session that was joined."""
         records, _ = self.journal()
         joined = (Joined.decode(data) for data in records if data[1] == Joined.kind)
         return {str(UUID(bytes=record.terms.session)): record.terms for record in joined}
@@ -162,18 +162,18 @@ class Store:
     # -- samples of this hospital's own model
 
     def samples(self) -> list[UnmaskedSamples]:
-        """Give those that have left, in the order in which they were asked for."""
+        """Return those that were sent, in the order in which they were requested."""
         query = "SELECT * FROM samples WHERE left_at IS NOT NULL ORDER BY rowid"
         with self._file.reading():
             return [UnmaskedSamples(**row) for row in self._db.execute(query)]
 
     def samples_to_send(self, run: str) -> UnmaskedSamples | None:
-        """Give a run's samples that wait to leave, or to be acknowledged."""
+        """Return a run's samples that are not sent or not acknowledged yet, if any."""
         row = self._row(_WAITING_TO_LEAVE, run)
         return None if row is None else UnmaskedSamples(**row)
 
     def samples_leave(self, run: str, at: str) -> bool:
-        """Write down that they leave now, the first time; say whether they still may."""
+        """Record when a run's samples are first sent; return whether they may still be sent."""
         with self._file.writing():
             leaving = self._db.execute(
                 "UPDATE samples SET left_at = COALESCE(left_at, ?) "
@@ -183,22 +183,22 @@ class Store:
         return leaving.rowcount > 0
 
     def samples_taken(self, run: str, *, refused: str | None = None) -> None:
-        """Forget the octets: the coordinator has them, or has refused them with this code."""
+        """Delete the bytes: the coordinator has accepted them, or refused them with a code."""
         query = "UPDATE samples SET body = NULL, refused = ? WHERE run = ?"
         with self._file.writing():
             self._db.execute(query, (refused, run))
 
     def samples_not_needed(self, run: str) -> None:
-        """Forget the samples of a run that made no model, and those that may no longer leave.
+        """Delete a run's samples if it produced no model or they may no longer be sent.
 
-        That they were withdrawn is not forgotten: a coordinator may open such a run once more.
+        The record of a withdrawal is kept: a coordinator may open the run again.
         """
         with self._file.writing():
             self._db.execute(_FORGET_WAITING, (run,))
             self._db.execute("UPDATE samples SET body = NULL WHERE run = ?", (run,))
 
     def withdraw_samples(self, session: str, at: str) -> None:
-        """Take all samples of a session back: of every run so far none leaves from now on."""
+        """Withdraw all samples of a session: those of any run so far are not sent from now on."""
         with self._file.writing():
             self._db.execute(
                 "INSERT OR IGNORE INTO samples "
@@ -213,27 +213,27 @@ class Store:
             )
 
     def session(self, session: str) -> KnownSession | None:
-        """Give what is known of a session."""
+        """Return a session as it was stored, or None."""
         row = self._row("SELECT * FROM sessions WHERE session = ?", session)
         return None if row is None else KnownSession(**row)
 
     def remember_session(self, session: KnownSession) -> None:
-        """Keep a session as it is when it is joined."""
+        """Store a session as it is when it is joined."""
         with self._file.writing():
             self._db.execute(_ADD_SESSION, asdict(session))
 
     def run(self, run: str) -> KnownRun | None:
-        """Give what is known of a run."""
+        """Return a run as it was stored, or None."""
         row = self._row("SELECT * FROM runs WHERE run = ?", run)
         return None if row is None else _run(row)
 
     def last_run(self, session: str) -> KnownRun | None:
-        """Give the run of a session that was entered last."""
+        """Return the run of a session that was entered last, or None."""
         row = self._row("SELECT * FROM runs WHERE session = ? ORDER BY rowid DESC LIMIT 1", session)
         return None if row is None else _run(row)
 
     def pins(self, session: str, *, trust_first_use: bool = False) -> Pins:
-        """Give the keys that this site has pinned in a session."""
+        """Return the keys that this site has pinned in a session."""
         query = "SELECT name, key, confirmed FROM pins WHERE session = ?"
         with self._file.reading():
             rows = self._db.execute(query, (session,)).fetchall()
@@ -244,7 +244,7 @@ class Store:
         )
 
     def keep_pins(self, session: str, pins: Pins) -> None:
-        """Keep pins, in place of those that were kept for the session before."""
+        """Store a session's pins, replacing its earlier ones."""
         rows = [(session, name, key, 0) for name, key in pins.met.items()]
         rows += [(session, name, key, 1) for name, key in pins.confirmed.items()]
         with self._file.writing():
@@ -252,7 +252,7 @@ class Store:
             self._db.executemany("INSERT INTO pins VALUES (?, ?, ?, ?)", rows)
 
     def sessions_that_met(self, name: str) -> list[str]:
-        """Give the sessions in which a member of this name waits for confirmation."""
+        """Return the sessions in which a member of this name waits for confirmation."""
         query = "SELECT session FROM pins WHERE name = ? AND NOT confirmed"
         with self._file.reading():
             return [session for (session,) in self._db.execute(query, (name,))]

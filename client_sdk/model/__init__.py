@@ -1,1 +1,1 @@
-"""The global model at home: it predicts here, and no query leaves the building."""
+"""The global model at the hospital: it predicts locally, and no query leaves the hospital."""

@@ -1,7 +1,7 @@
 """A model's card for people: text in a terminal, a table in a notebook, a mapping in a program.
 
-Names and units in it are the coordinator's choice, so they are made printable, and escaped in HTML.
-What privacy means is said in this program's own words, from the card's terms.
+The coordinator chooses the names and units in it, so they are made printable and escaped in HTML.
+The explanation of privacy is this program's own text, derived from the card's terms.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,13 +16,13 @@ from kernels.model.methods import FEDBNR
 from kernels.tables.schema import Categorical, Numeric
 
 LEVEL = 0.9
-"""The level at which the card shows how many rows were inside their intervals."""
+"""The level of the intervals whose coverage the card shows."""
 
 _COLUMNS = ("target", "unit", "method", "RMSE", "NLL", "CRPS", "ECE", f"inside {LEVEL:.0%}")
 
 
 class ModelCard(Mapping[str, Any]):
-    """The card's JSON as a mapping, as in `card["members"]`, that is readable when printed."""
+    """The card's JSON as a mapping, as in `card["members"]`, with a readable repr."""
 
     def __init__(self, card: Card) -> None:
         self._card = card
@@ -92,7 +92,7 @@ def _facts(card: Card) -> dict[str, str]:
         "trained by": f"{card.members:,} hospitals on {card.rows:,} rows in {card.sums:,} sums",
         "kernel": f"{kernel.architecture}, {kernel.features:,} features",
         "methods": ", ".join(map(_method, card.methods)),
-        "residuals": "; ".join(laws) or "not recalibrated: only gaussian intervals",
+        "residuals": "; ".join(laws) or "not recalibrated: only Gaussian intervals",
         "privacy": explained(
             privacy.unit,
             privacy.min_cohort,
@@ -136,9 +136,9 @@ def _quality_title(card: Card) -> str:
 
 
 def _quality(card: Card) -> list[tuple[str, ...]]:
-    """Give a header and a row for each target by each method, `fedbnr` first, if it was judged.
+    """Return a header and a row per target and evaluated method, `fedbnr` first.
 
-    Of `fedbnr` it is the recalibrated law where there is one.
+    For `fedbnr` the row shows the recalibrated distribution, if there is one.
     """
     evaluation = card.evaluation
     if evaluation is None:

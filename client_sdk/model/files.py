@@ -1,11 +1,11 @@
-"""A model in a folder: its bytes as safetensors, and its card as JSON beside them.
+"""A model in a folder: its tensors as safetensors, and its card as JSON.
 
     stay/
       card.json                   what the model is; names the other file by its SHA-256
       <sha-256>.safetensors       the model
 
-The bytes are written under their own name first, then the card is replaced in one step: a crash
-at any moment leaves the former model or the new one, whole.
+The tensors are written first, under their own name; then the card is replaced in one step. A crash
+at any moment leaves either the complete old model or the complete new one.
 """
 
 import os
@@ -23,13 +23,14 @@ _OURS = re.compile(r"card\.json|[0-9a-f]{64}\.safetensors|\..+\.tmp")
 
 
 def save(artifact: Artifact, folder: Path) -> None:
-    """Write a model into a folder, new or of an earlier model."""
+    """Write a model to a folder that is new, empty or holds an earlier model."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         foreign = sorted(each.name for each in folder.iterdir() if not _OURS.fullmatch(each.name))
         if foreign:
             raise ModelNotSaved(
-                f"{folder} holds other things than a model ({foreign[0]!r}): choose a new folder"
+                f"{folder} contains files that are not part of a model ({foreign[0]!r}): choose a "
+                "new folder"
             )
         before = _card_before(folder)
         _replace(folder / _bytes_name(artifact.card), artifact.to_bytes())
@@ -38,7 +39,7 @@ def save(artifact: Artifact, folder: Path) -> None:
             (folder / _bytes_name(before)).unlink(missing_ok=True)
     except OSError as problem:
         raise ModelNotSaved(
-            f"the model could not be written to {folder}: {problem.strerror or problem}"
+            f"cannot write the model to {folder}: {problem.strerror or problem}"
         ) from problem
 
 
@@ -64,13 +65,13 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as problem:
         raise ModelNotFound(
-            f"there is no model at {path.parent}: {path.name} cannot be read "
+            f"cannot read a model from {path.parent}: {path.name} is missing or not readable "
             f"({problem.strerror or problem})"
         ) from problem
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Put new content at a path in one step that survives a power cut."""
+    """Replace the content of a path in one step that survives a power failure."""
     new = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with new.open("xb") as file:

@@ -1,12 +1,13 @@
-"""A site's own gain from the federation: computed at the site, shown there, sent to no one.
+"""A site's own gain from the federation: computed and shown at the site, never sent.
 
-Two models predict the site's held-out rows: the federated one, and a local one with the same kernel
-whose linear layer, σ and λ come from the site's own training rows alone. Neither linear layer saw
-these rows. Both share the federation's kernel, which a site alone would not have, and its scales:
-what is gained there is not counted. Both are judged as N(μ, v), before recalibration, in the
-targets' units. With few held-out rows the difference is mostly chance: `rows` says how many.
+Two models predict the site's held-out rows: the federated model, and a local model with the same
+kernel whose linear layer, σ and λ come from the site's own training rows alone. Neither linear
+layer has seen the held-out rows. Both use the federation's kernel, which a site alone would not
+have, and its scales: the gain from these is not counted. Both are scored as N(μ, v), before
+recalibration, in the targets' units. With few held-out rows the difference is mostly chance; `rows`
+is their number.
 
-Nothing here is a `Contribution`, and the coordinator's room cannot import this one.
+Nothing here is a `Contribution`, and the coordinator's packages cannot import this module.
 """
 
 from dataclasses import dataclass, replace
@@ -35,31 +36,33 @@ class Gain:
 
     @property
     def rows(self) -> int:
-        """How many held-out rows both were judged on."""
+        """The number of held-out rows on which both models were scored."""
         return int(self.local.rows[0])
 
     @property
     def rmse(self) -> Tensor:
-        """(T,) how much smaller the federated root mean squared error is, in units."""
+        """(T,) the reduction of the root mean squared error by the federation, in units."""
         return self.local.rmse() - self.federated.rmse()
 
     @property
     def nll(self) -> Tensor:
-        """(T,) how many nats a row the federated model is better by."""
+        """(T,) the reduction of the negative log likelihood by the federation, in nats per row."""
         return self.local.nll() - self.federated.nll()
 
 
 def gain(model: Model, site: Site) -> Gain:
-    """Compare a finished model with the one that this site would have alone."""
+    """Return the comparison of a finished model with this site's own model."""
     known(model.statistics, "linear")
     standardiser = known(model.standardiser, "moments")
     if site.count(Part.TRAINING) == 0:
-        raise EmptyTable("this site has no training rows, so no model of its own to compare with")
+        raise EmptyTable("this site has no training rows, so it has no local model to compare with")
     own = site_statistics(model, site, Part.TRAINING)
     local = replace(model, statistics=own, hyperparameters=refit(Spectrum.of(own)))
     held_out = (Part.STOPPING, Part.CALIBRATION)
     if not any(site.count(part) for part in held_out):
-        raise EmptyTable("this site held out no rows to compare on: give the program a held_out")
+        raise EmptyTable(
+            "this site has no held-out rows for the comparison: set held_out in the program"
+        )
 
     def judged(each: Model) -> Scores:
         scores = Scores.zero(model.targets)

@@ -1,4 +1,4 @@
-"""The global model at a hospital: it predicts here, and no query leaves the building."""
+"""The global model at a hospital: it predicts locally, and no query leaves the hospital."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,7 +22,7 @@ from kernels.tables.schema import Schema
 
 
 class GlobalModel:
-    """What the hospitals trained together: `join` returns it, `load` reads it from a folder."""
+    """The model that the hospitals trained; `join` returns it, `load` reads it from a folder."""
 
     def __init__(self, artifact: Artifact) -> None:
         self.artifact = artifact
@@ -31,9 +31,9 @@ class GlobalModel:
     def from_artifact(
         cls, artifact: bytes, card: Mapping[str, object], *, expected_id: str | None = None
     ) -> Self:
-        """Read what a coordinator serves: neither the bytes nor the card is trusted.
+        """Read a model from a coordinator; neither the bytes nor the card is trusted.
 
-        expected_id: the id that was asked for; another model is refused.
+        expected_id: the id that was requested; a model with another id is refused.
         """
         return cls(Artifact.from_bytes(artifact, card, expected_id=expected_id))
 
@@ -43,7 +43,7 @@ class GlobalModel:
         return cls(files.load(Path(folder)))
 
     def save(self, folder: str | Path) -> None:
-        """Write the model into a folder, as safetensors and JSON; all of it or nothing."""
+        """Write the model to a folder as safetensors and JSON; completely or not at all."""
         files.save(self.artifact, Path(folder))
 
     @property
@@ -53,34 +53,34 @@ class GlobalModel:
 
     @property
     def card(self) -> ModelCard:
-        """What there is to know of the model; print it, or show it in a notebook."""
+        """The description of the model; print it, or show it in a notebook."""
         return ModelCard(self.artifact.card)
 
     @property
     def schema(self) -> Schema:
-        """The columns that it was trained on."""
+        """The columns that the model was trained on."""
         return self.artifact.model.schema
 
     @property
     def feature_names_in_(self) -> NDArray[np.object_]:
-        """The columns that `predict` needs, in scikit-learn's words."""
+        """The columns that `predict` needs, under scikit-learn's name."""
         return np.array([column.name for column in self.schema.features], dtype=object)
 
     @property
     def n_features_in_(self) -> int:
-        """How many columns `predict` needs."""
+        """The number of columns that `predict` needs."""
         return len(self.schema.features)
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """The methods that `predict` knows, its default first."""
+        """The methods that `predict` accepts, the default first."""
         return methods_of(self.artifact.model)
 
     def predict(self, data: object, *, method: str | None = None) -> Predictions:
         """Predict every row of a table; columns that the model does not know are ignored.
 
-        method: one of `methods`. Memory is that of the table and of the result: features exist for
-        a few rows at a time.
+        method: one of `methods`. The table and the result are held in memory; features are computed
+        for a few rows at a time.
         """
         records = Records.concatenate([*self._read(data)])
         return Predictions(predict(self.artifact.model, records, method=method))
@@ -88,10 +88,10 @@ class GlobalModel:
     def predict_in_pieces(
         self, data: object, *, method: str | None = None
     ) -> Iterator[Predictions]:
-        """Yield predictions of consecutive rows: memory is that of a piece, whatever the table.
+        """Yield predictions for consecutive rows; only one piece of the table is in memory.
 
-        A table that does not fit is refused at its end, with all its problems: predictions that
-        were yielded before are then worth nothing.
+        A table that does not match the schema is refused at its end, with all problems: discard the
+        predictions that were yielded before.
         """
         for records in self._read(data):
             yield Predictions(predict(self.artifact.model, records, method=method))
@@ -108,16 +108,16 @@ class GlobalModel:
         return self.predict(data, method=method).intervals(level, kind=kind)
 
     def gain(self, site: Site) -> site_gain.Gain:
-        """Compare with the model that a site would have alone: computed here, sent to no one."""
+        """Return the comparison with a site's own model; computed locally, never sent."""
         return site_gain.gain(self.artifact.model, site)
 
     def plot_calibration(
         self, target: str | None = None, *, method: str | None = None, ax: Any = None
     ) -> Any:
-        """Draw how often held-out rows were inside their intervals; returns matplotlib's Axes.
+        """Draw how often held-out rows were inside their intervals, and return the Axes.
 
-        target: which one, by default the first. method: by default `fedbnr`. ax: where to draw, by
-        default a new figure.
+        target: by default the first. method: by default `fedbnr`. ax: the matplotlib Axes to draw
+        on, by default those of a new figure.
         """
         return calibration.draw(self.artifact.card, target, method=method, ax=ax)
 

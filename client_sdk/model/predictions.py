@@ -1,4 +1,4 @@
-"""What a model predicts, as numpy arrays in the targets' units."""
+"""Predictions and intervals as numpy arrays in the targets' units."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ ColumnsByName = dict[str, NDArray[np.generic]]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Intervals:
-    """Both ends for each row and target, (n, T); conformal ones may be infinite.
+    """Lower and upper ends for each row and target, (n, T); conformal ends may be infinite.
 
     `intervals["stay"]` is one target's (lower, upper), each (n,).
     """
@@ -49,14 +49,15 @@ class Intervals:
 
 
 class Predictions:
-    """n predictions of T targets in their units; its repr shows none.
+    """n predictions of T targets in their units; its repr shows no values.
 
-    method: by which they were made. mean, variance: (n, T), the variance that of a new observation,
-    for `fedbnr` after recalibration.
-    extrapolates: (n,) bool, a number of the row is outside the schema's bounds.
+    method: the method that made them.
+    mean, variance: (n, T); the variance is that of a new observation, for `fedbnr` after
+        recalibration.
+    extrapolates: (n,) bool; whether a number of the row is outside the schema's bounds.
 
     `predictions["stay"]` has one target's arrays, (n,); `pandas.DataFrame(predictions.to_dict())`
-    a column each.
+    has one column per array and target.
     """
 
     def __init__(self, predicted: prediction.Predictions) -> None:
@@ -69,22 +70,22 @@ class Predictions:
 
     @property
     def latent_variance(self) -> Floats:
-        """What of the variance is not noise, (n, T); `fedbnr` alone tells it."""
+        """The part of the variance that is not noise, (n, T); only `fedbnr` provides it."""
         latent: Floats = self._predicted.latent_variance.numpy()
         return latent
 
     @property
     def noise_variance(self) -> Floats:
-        """What of the variance is noise, (T,), the same for all rows; `fedbnr` alone tells it."""
+        """The noise part of the variance, (T,), equal for all rows; only `fedbnr` provides it."""
         noise: Floats = self._predicted.noise_variance.numpy()
         return noise
 
     def intervals(self, level: float = 0.9, *, kind: str | None = None) -> Intervals:
-        """Return central intervals that hold a new observation with probability `level`.
+        """Return central intervals that contain a new observation with probability `level`.
 
-        kind: "conformal" (at least that, whatever the law of residuals; the default of `fedbnr`),
-        "student_t" (of the recalibrated law) or "gaussian" (the method's own word, which needs no
-        recalibration; all that other methods have).
+        kind: "conformal" (with at least that probability, whatever the distribution of residuals;
+        the default of `fedbnr`), "student_t" (from the recalibrated distribution) or "gaussian"
+        (the method's own variance, without recalibration; the only kind of other methods).
         """
         kind = self._predicted.interval_kind if kind is None else kind
         lower, upper = self._predicted.interval(level, kind)
@@ -124,12 +125,12 @@ class TargetPredictions:
 
     @property
     def latent_variance(self) -> Floats:
-        """What of the variance is not noise; `fedbnr` alone tells it."""
+        """The part of the variance that is not noise; only `fedbnr` provides it."""
         return self._predictions.latent_variance[:, self._column]
 
     @property
     def noise_variance(self) -> float:
-        """What of the variance is noise; `fedbnr` alone tells it."""
+        """The noise part of the variance; only `fedbnr` provides it."""
         return float(self._predictions.noise_variance[self._column])
 
     def __repr__(self) -> str:
@@ -139,7 +140,7 @@ class TargetPredictions:
 def _position(targets: tuple[Target, ...], name: str) -> int:
     names = [target.name for target in targets]
     if name not in names:
-        raise UnknownTarget(f"this model does not predict {name!r:.60}, only {_listed(targets)}")
+        raise UnknownTarget(f"unknown target {name!r:.60}; the model predicts {_listed(targets)}")
     return names.index(name)
 
 

@@ -1,17 +1,17 @@
-"""How a member asks the coordinator, without a network.
+"""A member's requests to the coordinator, without network I/O.
 
-Requests go out as plain data (`Call`), answers come back as plain data (`Reply`, or `Lost`), and
-waiting is plain data too (`Pause`). So signing, versions, limits, problems and retries are written
-once, as generators, and the two edges in transport.py (httpx, waiting or asynchronous) are loops of
-a few lines; a test is a third.
+Requests are plain data (`Call`), and so are responses (`Reply` or `Lost`) and waits (`Pause`).
+Signing, versions, limits, problems and retries are therefore written once, as generators. The two
+drivers in transport.py (httpx, blocking or asynchronous) are loops of a few lines; tests are a
+third driver.
 
     Call   → Reply | Lost
     Pause  → None
 
-What is lost on the way (no connection, a timeout, 408, 5xx of a coordinator that restarts) is asked
-again with growing waits, for as long as `Patience` says, each time newly signed with a fresh nonce.
-A 4xx is an answer: it is never asked again. Every answer names the protocol's version, so a proxy's
-page is told from the coordinator whatever its status is.
+A request that is lost (no connection, a timeout, 408, or 5xx from a coordinator that restarts) is
+repeated with growing waits for as long as `Patience` allows, each time signed again with a fresh
+nonce. A 4xx is a response: the request is never repeated. Every response carries the protocol
+version, so a proxy's page is recognised whatever its status is.
 """
 
 import hashlib
@@ -39,7 +39,7 @@ from privacy.requests import NONCE_BYTES, sign_request
 PROTOCOL = 1
 HEADER = "veilgp-protocol"
 MAX_PLAIN = 32 << 20
-"""Octets of the largest JSON answer: a program may carry a public table."""
+"""Bytes of the largest JSON response: a program may contain a public table."""
 MAX_BROADCAST = 1 << 30
 MAX_ARTIFACT = 1 << 30
 LONGEST_POLL_S = 25
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 
 class TooLate(Exception):
-    """The coordinator's word that the run has gone on; `error` is what it said."""
+    """The coordinator reports that the run has moved on; `error` is its response."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -59,33 +59,33 @@ class TooLate(Exception):
 
 @dataclass(frozen=True)
 class Call:
-    """One request, as it goes on the wire. Its repr shows neither headers nor octets."""
+    """One request as it is sent. Its repr shows neither headers nor body."""
 
     method: str
     target: str
     headers: Mapping[str, str] = field(repr=False)
     parts: tuple[bytes | memoryview, ...] = field(repr=False)
     limit: int
-    """The most octets of an answer."""
+    """Maximum number of bytes in the response."""
     timeout_s: float
-    """How long the whole answer may take."""
+    """Maximum time for the whole response."""
 
     @property
     def length(self) -> int:
-        """Octets of the body."""
+        """The body's length in bytes."""
         return sum(memoryview(part).nbytes for part in self.parts)
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Wait so long."""
+    """A wait of `seconds`."""
 
     seconds: float
 
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; header names are lower-case."""
+    """A response; header names are lower-case."""
 
     status: int
     headers: Mapping[str, str]
@@ -94,26 +94,26 @@ class Reply:
 
 @dataclass(frozen=True)
 class Lost:
-    """There was no answer."""
+    """No response arrived."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class SendResult:
-    """What became of octets that were sent: refused as too late, or taken, and what is next."""
+    """The result of sending bytes: a conflict if they were too late, or the next item, if any."""
 
     conflict: Exception | None = None
     following: dict[str, Any] | None = None
 
 
 Effects = Generator[Call | Pause, Any, T]
-"""Something to be done with the coordinator's help, whose result is a T."""
+"""A generator that yields requests and waits, and returns a T."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """What time it is, to sign with and to measure by."""
+    """The current time, for signatures, and a monotonic clock, for durations."""
 
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
@@ -121,10 +121,10 @@ class Clock:
 
 @dataclass(frozen=True)
 class Patience:
-    """How long to go on: `deadline_s` in all (None is without end), `outage_s` without any answer.
+    """Time limits: `deadline_s` in total (None: no limit), `outage_s` without any response.
 
-    Waits double from `first_s` to `longest_s`, each shortened by up to half at random, so that
-    hospitals do not come back all at once.
+    Waits double from `first_s` to `longest_s`. Each is shortened at random by up to half, so that
+    hospitals do not reconnect at the same moment.
     """
 
     deadline_s: float | None = None
@@ -133,7 +133,7 @@ class Patience:
     longest_s: float = 30.0
 
     def wait(self, attempt: int, jitter: float) -> float:
-        """Give the wait after the `attempt`-th loss; `jitter` is from 0 to 1."""
+        """Return the wait after attempt number `attempt` was lost; `jitter` is from 0 to 1."""
         longest = min(self.first_s * 2.0 ** min(attempt, 30), self.longest_s)
         return longest * (1.0 - jitter / 2)
 
@@ -159,17 +159,17 @@ class Exchange:
         self._notice = notice
         self._began = self.clock.monotonic()
 
-    # -- the requests there are
+    # -- requests
 
     def get(
         self, target: str, *, limit: int = MAX_PLAIN, timeout_s: float = 60.0
     ) -> Effects[bytes]:
-        """Get octets."""
+        """Get bytes."""
         reply = yield from self._ask("GET", target, (), limit=limit, timeout_s=timeout_s)
         return reply.body
 
     def get_current(self, target: str, *, limit: int, timeout_s: float) -> Effects[bytes]:
-        """Get octets that are there only while they are needed; `TooLate` if they no longer are."""
+        """Get bytes that exist only while they are needed; raise `TooLate` if they are gone."""
         reply = yield from self._ask(
             "GET", target, (), limit=limit, timeout_s=timeout_s, too_late=(404, 409)
         )
@@ -180,7 +180,7 @@ class Exchange:
         return plain_object((yield from self.get(target)))
 
     def poll(self, target: str) -> Effects[dict[str, Any] | None]:
-        """Ask for what is next; the coordinator holds the answer back until there is something."""
+        """Request the next item; the coordinator delays its response until there is one."""
         reply = yield from self._ask(
             "GET", target, (), limit=MAX_PLAIN, timeout_s=LONGEST_POLL_S + 30.0
         )
@@ -194,10 +194,10 @@ class Exchange:
         return reply.body
 
     def send(self, target: str, *parts: bytes | memoryview) -> Effects[SendResult]:
-        """Post octets that are durable here: protocol messages, and from the door vectors.
+        """Post bytes that are already on disk here: protocol messages and, from the door, vectors.
 
-        The coordinator may answer with what is next, as to `poll`. A conflict (409) is given, not
-        raised: the run may have gone on while they were on the way.
+        The coordinator may respond with the next item, as to `poll`. A conflict (409) is returned,
+        not raised: the run may have moved on while the bytes were in transit.
         """
         target = f"{target}?wait={LONGEST_POLL_S}"
         try:
@@ -211,14 +211,14 @@ class Exchange:
     def put(
         self, target: str, body: bytes, *, before: Callable[[], None] = lambda: None
     ) -> Effects[None]:
-        """Put octets that are durable here; what `before` raises ends it before an attempt."""
+        """Put bytes that are on disk here; `before` runs before each attempt and may raise."""
         yield from self._ask("PUT", target, (body,), kind=_OCTETS, timeout_s=600.0, before=before)
 
     def delete(self, target: str) -> Effects[None]:
-        """Have something removed."""
+        """Request the deletion of a resource."""
         yield from self._ask("DELETE", target, ())
 
-    # -- one request, until there is an answer
+    # -- one request, until there is a response
 
     def _ask(
         self,
@@ -248,7 +248,7 @@ class Exchange:
             waited = self.clock.monotonic() - began
             if once or waited > self._patience.outage_s:
                 raise Unreachable(
-                    f"the coordinator gave no answer for {waited:.0f} s ({reason}); nothing is "
+                    f"the coordinator did not respond for {waited:.0f} s ({reason}). Nothing is "
                     "lost: check the network and the address, and join again"
                 )
             jitter = int.from_bytes(self._entropy(4), "big") / 2**32
@@ -259,12 +259,12 @@ class Exchange:
             yield Pause(wait)
 
     def check_deadline(self) -> None:
-        """Give up when the time that the caller gave has passed."""
+        """Raise `DeadlinePassed` once the caller's deadline has passed."""
         deadline_s = self._patience.deadline_s
         if deadline_s is not None and self.clock.monotonic() - self._began > deadline_s:
             raise DeadlinePassed(
-                f"the {deadline_s:g} s that were given have passed; nothing is lost, join again "
-                "and it goes on where it was"
+                f"the deadline of {deadline_s:g} s has passed. Nothing is lost: join again to "
+                "continue"
             )
 
     def _headers(self, method: str, target: str, digest: bytes, kind: str | None) -> dict[str, str]:
@@ -285,19 +285,19 @@ class Exchange:
         return headers if kind is None else {**headers, "Content-Type": kind}
 
     def _accepted(self, reply: Reply, too_late: tuple[int, ...]) -> Reply:
-        """Give an answer that is the coordinator's and says yes; raise what it says otherwise."""
+        """Return a successful response of the coordinator; raise its error otherwise."""
         spoken = reply.headers.get(HEADER)
         if spoken is None:
             shown = printable(reply.headers.get("content-type", "nothing"), 60)
             raise NotACoordinator(
-                f"something that is no veilgp coordinator answered (status {reply.status}, "
-                f"{shown}): a proxy's page, a sign-in page of this network, or another server. "
+                f"the response (status {reply.status}, {shown}) is not from a veilgp coordinator: "
+                "it may be a proxy's page, a sign-in page of this network, or another server. "
                 "Open the address in a browser on this machine to see it."
             )
         if reply.status >= 400 or spoken != str(PROTOCOL):
             if reply.status < 400:
                 raise ProtocolMismatch(
-                    f"the coordinator speaks protocol {printable(spoken, 20)} and this veilgp "
+                    f"the coordinator uses protocol {printable(spoken, 20)} and this veilgp uses "
                     f"{PROTOCOL}: upgrade the older of the two"
                 )
             error = error_of(reply.status, reply.headers, reply.body, self.clock.now())
@@ -307,25 +307,25 @@ class Exchange:
             "identity"
         ):
             raise MalformedAnswer(
-                f"the coordinator answered in a way that does not belong here "
+                f"the coordinator's response has an unexpected status or encoding "
                 f"(status {reply.status})"
             )
         return reply
 
 
 def plain_object(body: bytes) -> dict[str, Any]:
-    """Read a JSON object from octets that are not trusted."""
+    """Read a JSON object from untrusted bytes."""
     try:
         plain = json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise MalformedAnswer("the coordinator's answer is not JSON") from error
+        raise MalformedAnswer("the coordinator's response is not JSON") from error
     if not isinstance(plain, dict):
-        raise MalformedAnswer("the coordinator's answer is not a JSON object")
+        raise MalformedAnswer("the coordinator's response is not a JSON object")
     return plain
 
 
 def _why_again(answer: Reply | Lost) -> str | None:
-    """Say why a request is to be asked again, if it is."""
+    """Return why a request must be repeated, or None if it need not be."""
     if isinstance(answer, Lost):
         return answer.reason
     again = answer.status >= 500 or answer.status == 408

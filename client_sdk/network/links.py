@@ -1,9 +1,9 @@
-"""Where a session is: a join link, or its address once a hospital is enrolled.
+"""Links to a session: a join link, or the session's address once a hospital is enrolled.
 
-    https://host[:port]/join/<session id>#<secret>     shown once to the one who invites
+    https://host[:port]/join/<session id>#<secret>     shown once to the person who invites
     https://host[:port]/sessions/<session id>          afterwards
 
-The secret is in the fragment, which browsers and proxies do not send. It is in no repr.
+The secret is in the fragment, which browsers and proxies do not send. No repr contains it.
 
 >>> SessionLink.parse("https://gp.example/join/00000000-0000-0000-0000-000000000001#secret")
 SessionLink('https://gp.example', session 00000000-0000-0000-0000-000000000001, with an invitation)
@@ -38,28 +38,28 @@ class SessionLink:
             parts = urlsplit(text.strip())
             port = parts.port
         except ValueError as error:
-            raise LinkError("this is no address: copy the whole link once more") from error
+            raise LinkError("the link is not a valid address: copy the whole link again") from error
         found = _PATH.fullmatch(parts.path)
         if parts.scheme not in ("https", "http") or not parts.hostname or found is None:
             raise LinkError(
-                "a session is https://host/join/<id>#<secret>, as the invitation shows it, or "
+                "the link must be https://host/join/<id>#<secret>, as shown in the invitation, or "
                 "https://host/sessions/<id> once this hospital is enrolled"
             )
         if parts.username is not None or parts.password is not None or parts.query:
-            raise LinkError("a link has no user, password or query: copy it once more")
+            raise LinkError("the link must not contain a user, password or query: copy it again")
         if parts.scheme == "http" and not (allow_http or _is_here(parts.hostname)):
             raise LinkError(
-                "this link is http: whoever is on the way could read the invitation and enrol in "
-                "this hospital's place. Ask for an https link; in a network that you trust "
-                "--allow-http (allow_http=True) goes on"
+                "the link uses http: anyone on the network path could read the invitation and "
+                "enrol in place of this hospital. Ask for an https link, or, in a network that you "
+                "trust, pass --allow-http (allow_http=True)"
             )
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         origin = f"{parts.scheme}://{host}" + (f":{port}" if port is not None else "")
         joining = found[1] == "join"
         if joining and not _SECRET.fullmatch(parts.fragment):
             raise LinkError(
-                "this join link has no secret behind its #, or one that was cut: a shell needs the "
-                "link in quotes. If this hospital is enrolled, use https://host/sessions/<id>"
+                "the secret after the # of this join link is missing or incomplete: put the link "
+                "in quotes in a shell. If this hospital is enrolled, use https://host/sessions/<id>"
             )
         return cls(origin, UUID(found[2]), parts.fragment if joining else None)
 

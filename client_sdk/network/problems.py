@@ -1,7 +1,7 @@
-"""The coordinator's problem+json as exceptions: the same class again where this side has it.
+"""The coordinator's problem+json as exceptions, of the same class if this side has it.
 
-What comes over the wire is not trusted. A problem can raise a named error and nothing else; its
-text is cut and cleared of control characters before anyone's terminal sees it.
+What comes from the network is not trusted. A problem can raise a named error and nothing else; its
+text is shortened and cleared of control characters before it is shown.
 """
 
 import json
@@ -19,7 +19,7 @@ _CLOCK_CODES = (ClockSkew.code, "clock_skew")
 
 
 def error_of(status: int, headers: Mapping[str, str], body: bytes, now: datetime) -> Exception:
-    """Give the exception that a problem is, to be raised."""
+    """Return the exception for a problem response."""
     problem = _problem(body)
     code = printable(problem.get("code", f"http_{status}"), 100)
     detail = printable(problem.get("detail") or problem.get("title") or f"status {status}")
@@ -28,9 +28,9 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, now: datetime
     if code in _CLOCK_CODES:
         theirs = printable(problem.get("time") or headers.get("date", "unknown"), 60)
         return ClockSkew(
-            f"The clocks are too far apart to accept signed requests: the coordinator's says "
-            f"{theirs}, this machine's {now.isoformat(timespec='seconds')}. Set the one that is "
-            f"wrong, best by NTP. ({detail})"
+            f"The clocks differ too much for signed requests: the coordinator's time is {theirs}, "
+            f"this machine's is {now.isoformat(timespec='seconds')}. Correct the wrong clock, "
+            f"preferably with NTP. ({detail})"
         )
     kind = _by_code().get(code)
     if kind is None:

@@ -1,7 +1,7 @@
-"""The two edges to the network: httpx, waiting or asynchronous. Nothing is decided here.
+"""The two network drivers: httpx, blocking or asynchronous. No decisions are made here.
 
-Proxies come from the environment, TLS is verified (with a hospital's own authority by `ca`), no
-redirect is followed, no answer is read beyond its limit or its time.
+Proxies come from the environment, TLS is verified (with the hospital's own authority if `ca` is
+given), redirects are not followed, and no response is read beyond its size or time limit.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from client_sdk.network.exchange import Call, Effects, Lost, Pause, Reply
 
 T = TypeVar("T")
 Transport = httpx.BaseTransport
-"""What carries requests: httpx's own, unless a test gives another."""
+"""What carries requests: httpx's own, unless a test passes another."""
 AsyncTransport = httpx.AsyncBaseTransport
 """The same in an event loop."""
 _PIECE = 1 << 20
@@ -34,7 +34,7 @@ def run(
     transport: Transport | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> T:
-    """Do what a generator asks for, one thing after the other, and give its result."""
+    """Perform a generator's requests and waits one by one, and return its result."""
     with httpx.Client(base_url=origin, verify=_trusted(ca), transport=transport) as http:
         answer: Reply | Lost | None = None
         try:
@@ -60,7 +60,7 @@ async def run_async(
     transport: AsyncTransport | None = None,
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> T:
-    """Do the same in an event loop; what is computed between requests runs in a thread."""
+    """Do the same in an event loop; computation between requests runs in a thread."""
     async with httpx.AsyncClient(base_url=origin, verify=_trusted(ca), transport=transport) as http:
         answer: Reply | Lost | None = None
         try:
@@ -81,7 +81,7 @@ async def run_async(
 async def _in_thread(
     effects: Effects[T], answer: Reply | Lost | None
 ) -> Call | Pause | StopIteration:
-    """Compute up to the next effect; one who cancels, however often, waits for the thread."""
+    """Compute up to the next effect; a cancellation, however often, waits for the thread."""
     step = asyncio.ensure_future(asyncio.to_thread(_advance, effects, answer))
     try:
         return await asyncio.shield(step)
@@ -95,7 +95,7 @@ async def _in_thread(
 def _advance(effects: Effects[T], answer: Reply | Lost | None) -> Call | Pause | StopIteration:
     try:
         return effects.send(answer)
-    except StopIteration as done:  # which cannot cross a future
+    except StopIteration as done:  # a future cannot carry it
         return done
 
 
@@ -134,11 +134,11 @@ async def _call_async(http: httpx.AsyncClient, call: Call) -> Reply | Lost:
 
 
 class _TooSlow(Exception):
-    """An answer trickles in for longer than it may take."""
+    """A response takes longer than its time limit."""
 
 
 class _Body:
-    """The octets of one exchange: those to send, in pieces, and those that come, within limits."""
+    """The bytes of one exchange: those to send, in pieces, and those received, within limits."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -158,8 +158,8 @@ class _Body:
     def take(self, piece: bytes) -> None:
         if len(self._taken) + len(piece) > self._call.limit:
             raise AnswerTooLarge(
-                f"the answer to {self._call.method} {self._call.target.split('?')[0]} is larger "
-                f"than {self._call.limit} octets, the most that belongs there"
+                f"the response to {self._call.method} {self._call.target.split('?')[0]} is larger "
+                f"than its limit of {self._call.limit} bytes"
             )
         if time.monotonic() - self._began > self._call.timeout_s:
             raise _TooSlow
@@ -179,17 +179,17 @@ def _timeout(call: Call) -> httpx.Timeout:
 
 
 def _lost(error: Exception) -> Lost:
-    """Say why there is no answer; a certificate that is not trusted is no matter of patience."""
+    """Return why there is no response; an untrusted certificate raises: a retry cannot help."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):
             raise CertificateRefused(
-                f"the coordinator's certificate is not trusted here ({cause.verify_message}). If "
-                "your organisation has an authority of its own, give its file: ca=, --ca"
+                f"the coordinator's certificate is not trusted ({cause.verify_message}). If your "
+                "organisation has its own certificate authority, pass its file: ca=, --ca"
             ) from error
         cause = cause.__cause__ or cause.__context__
     if isinstance(error, httpx.TimeoutException | _TooSlow):
-        return Lost("no answer in time")
+        return Lost("no response in time")
     return Lost(f"no connection: {type(error).__name__}")
 
 
@@ -198,5 +198,5 @@ def _trusted(ca: str | os.PathLike[str] | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=None if ca is None else str(ca))
     except (OSError, ssl.SSLError) as error:
         raise CertificateRefused(
-            f"the authority's file {str(ca)!r} is not a certificate in PEM form: {error}"
+            f"the certificate authority file {str(ca)!r} is not a PEM certificate: {error}"
         ) from error

@@ -1,1 +1,1 @@
-"""What can be drawn, where matplotlib is installed."""
+"""Plots, available if matplotlib is installed."""

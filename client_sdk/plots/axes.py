@@ -1,4 +1,4 @@
-"""New axes to draw on, where matplotlib is installed: only who draws needs it."""
+"""New matplotlib axes; matplotlib is only needed for plots."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from client_sdk.errors import PlotUnavailable
 
 
 def new_axes(width: float, height: float) -> Any:
-    """Give the axes of a new figure, so many inches wide and high."""
+    """Return the axes of a new figure, `width` by `height` inches."""
     try:
         from matplotlib import pyplot
     except ModuleNotFoundError as problem:

@@ -1,7 +1,7 @@
-"""The calibration curve of a model, from its card: how often intervals held what they promise.
+"""The calibration curve of a model, from its card: coverage of intervals against their level.
 
-The band is where the curve of a perfectly calibrated model is with 95 % probability at each level,
-for so many held-out rows: p ± 1.96·√(p(1 − p)/n).
+The band contains the curve of a perfectly calibrated model with 95 % probability at each level p,
+for n held-out rows: p ± 1.96·√(p(1 − p)/n).
 """
 
 from typing import Any
@@ -31,7 +31,7 @@ def draw(
     evaluation = known(card.evaluation, "evaluation")
     names = [each.name for each in card.schema.targets]
     if target is not None and target not in names:
-        raise UnknownTarget(f"this model does not predict {target!r:.60}, only {', '.join(names)}")
+        raise UnknownTarget(f"unknown target {target!r:.60}; the model predicts {', '.join(names)}")
     column = 0 if target is None else names.index(target)
     axes = new_axes(5.2, 5.0) if ax is None else ax
 
@@ -59,14 +59,14 @@ def draw(
             lw=width,
             marker=marker,
             ms=4,
-            label=f"{name}, off by {100 * error:.1f} points",
+            label=f"{name}, error {100 * error:.1f} points",
         )
     axes.set(
         xlim=(0, 1),
         ylim=(0, 1),
         aspect="equal",
-        xlabel="promised: level of the interval",
-        ylabel="kept: share of held-out rows inside",
+        xlabel="level of the interval",
+        ylabel="share of held-out rows inside",
     )
     title = f"Calibration of {readable(names[column])}, {evaluation.rows:,} held-out rows"
     axes.set_title(title, fontsize=11, loc="left", parse_math=False)
@@ -86,7 +86,9 @@ def _curves(
         judged = {each.method: each.quality[column].curve for each in evaluation.students}
         if method not in judged:
             there = ", ".join((FEDBNR, *judged))
-            raise UnknownMethod(f"the method {method!r:.40} was not judged; those were: {there}")
+            raise UnknownMethod(
+                f"the method {method!r:.40} was not evaluated; evaluated methods: {there}"
+            )
         return {method: judged[method]}
     curves = {"Gaussian": evaluation.gaussian[column].curve}
     if evaluation.recalibrated is not None:

@@ -1,4 +1,4 @@
-"""How ε grew at this site, sum by sum, under the most that its policy allows."""
+"""Plot of the ε spent at this site, sum by sum, with the limit of its policy."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +14,9 @@ _COLOURS = ("#1f5fa8", "#e4572e", "#2f8f5b", "#8a5aa8")
 
 
 def draw(ledgers: Mapping[str, Ledger], *, limited: bool, ax: Any = None) -> Any:
-    """Draw a line for each data source, and a dashed one for the budget; return the Axes.
+    """Draw a line for each data source and a dashed line for the budget; return the Axes.
 
-    limited: whether the ledgers' budget is a policy's, and not only the δ to count at.
+    limited: whether the ledgers' budget comes from a policy; otherwise only its δ is used.
     """
     axes = new_axes(6.4, 4.0) if ax is None else ax
     top, most = 0.0, 1
@@ -30,17 +30,17 @@ def draw(ledgers: Mapping[str, Ledger], *, limited: bool, ax: Any = None) -> Any
         top, most = max(top, spent[-1]), max(most, counts[-1])
     budget = next(iter(ledgers.values())).budget
     if limited:
-        label = f"the most that the policy allows: {budget.epsilon:g}"
+        label = f"limit of the policy: {budget.epsilon:g}"
         axes.axhline(budget.epsilon, color="#333333", lw=1, ls=(0, (4, 3)), label=label)
         top = max(top, budget.epsilon)
     axes.set(
         xlim=(0, 1.03 * most),
         ylim=(0, 1.12 * top),
-        xlabel="sums that this hospital was charged for",
+        xlabel="charged sums",
         ylabel="ε spent on any one unit",
     )
     axes.xaxis.get_major_locator().set_params(integer=True)
-    axes.set_title(f"Privacy spent, at δ = {budget.delta:g}", fontsize=11, loc="left")
+    axes.set_title(f"Privacy budget spent, at δ = {budget.delta:g}", fontsize=11, loc="left")
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.2)
     for text in axes.legend(frameon=False, loc="best", fontsize=9).get_texts():
@@ -49,12 +49,12 @@ def draw(ledgers: Mapping[str, Ledger], *, limited: bool, ax: Any = None) -> Any
 
 
 def write(file: Path, ledgers: Mapping[str, Ledger], *, limited: bool) -> None:
-    """Draw it into a file; what its name ends with says what kind of picture."""
+    """Write the plot to a file; the suffix of its name selects the format."""
     figure = draw(ledgers, limited=limited).figure
     try:
         figure.savefig(file, dpi=150)
     except (OSError, ValueError) as problem:
-        raise PlotUnavailable(f"the plot cannot be written to {file}: {problem}") from problem
+        raise PlotUnavailable(f"cannot write the plot to {file}: {problem}") from problem
     finally:
         from matplotlib import pyplot
 

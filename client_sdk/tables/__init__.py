@@ -1,15 +1,15 @@
-"""The hospital's table: whatever it is, read as `kernels.tables.records` reads, in bounded memory.
+"""The hospital's table, of any supported type, read in bounded memory for `kernels.tables.records`.
 
-source        what every kind of table is: named columns, read again and again in pieces
-opening       which kind a given object or path is
+source        the interface of every table: named columns, read repeatedly in pieces
+opening       the type of a given object or path
 arrays        mappings of columns, numpy arrays with names
 frames        pandas, polars, pyarrow
 csv_file      a CSV file, streamed
 parquet_file  a Parquet file, streamed by row groups
 folder        a folder of such files, as one table
-reading       a source by a schema: the site that takes part in a session
-summary       the counts that a site's policy asks for
-draft         a first schema for a table, to be edited
+reading       a source read with a schema: the site that takes part in a session
+summary       the counts that a site's policy limits
+draft         a draft schema for a table, to be edited
 """
 
 from client_sdk.tables.draft import Draft, draft

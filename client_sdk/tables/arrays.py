@@ -28,7 +28,7 @@ class ArrayColumns:
         self.columns = tuple(self._columns)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
-        """Yield slices; all at once where lengths differ, which the schema's check will say."""
+        """Yield slices, or everything at once if lengths differ: the schema check reports that."""
         whole = {name: _column(self._columns[name]) for name in columns}
         lengths = {_length(column) for column in whole.values()}
         if len(lengths) != 1 or max(lengths) <= BATCH_ROWS:
@@ -44,20 +44,21 @@ def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> ArrayCo
     if names is None:
         if array.dtype.names is None:
             raise NotATable(
-                "an array without names is no table: pass (array, names), or a structured array"
+                "an array without column names is not a table: pass (array, names), or a "
+                "structured array"
             )
         return ArrayColumns({name: array[name] for name in array.dtype.names}, "the array")
     if array.ndim != 2 or array.shape[1] != len(names):
         raise NotATable(
-            f"an array of shape {array.shape} does not have a column for each of {len(names)} "
-            "names: pass (rows, columns) and as many names as columns"
+            f"an array of shape {array.shape} does not match {len(names)} column names: pass an "
+            "array (rows, columns) and one name per column"
         )
     check_names("the array", names)
     return ArrayColumns(dict(zip(names, array.T, strict=True)), "the array")
 
 
 def arrow_of(series: Any) -> Column:
-    """Return a narwhals series as arrow, or as objects where its cells are of mixed types."""
+    """Return a narwhals series as arrow, or as objects if its cells have mixed types."""
     try:
         return combined(series.to_arrow())
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError):
@@ -67,7 +68,7 @@ def arrow_of(series: Any) -> Column:
 
 
 def combined(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, its categories in one list."""
+    """Return a column as one array, with its categories in one list."""
     if not isinstance(column, pa.ChunkedArray):
         return column
     if pa.types.is_dictionary(column.type):
@@ -87,7 +88,7 @@ def _column(values: object) -> Column:
         return arrow_of(series)
     cells = as_array(values)
     if isinstance(cells, np.ndarray) and cells.dtype == object and cells.ndim == 1:
-        # pandas' marks for missing cells, in plain lists
+        # pandas' markers for missing cells, in plain lists
         return as_array_of(
             [None if type(cell).__name__ in _NAMES_OF_MISSING else cell for cell in cells]
         )

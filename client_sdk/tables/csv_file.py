@@ -1,8 +1,8 @@
 """A CSV file, streamed.
 
-UTF-8, with a header; separated by commas, semicolons or tabs, whichever gives the header most
-columns. Every cell is read as text: what it means is for the schema to say, not for its first
-rows. Lines with too many or too few cells are counted over the whole file and refused together.
+The file must be UTF-8 with a header. The separator is the comma, semicolon or tab that gives the
+header the most columns. Every cell is read as text: the schema, not the first rows, decides what it
+means. Lines with too many or too few cells are counted over the whole file and refused together.
 """
 
 import csv
@@ -22,7 +22,7 @@ _LINES_SHOWN = 3
 
 
 class CsvFile:
-    """A CSV file; its named columns are read, a block of a few megabytes at a time."""
+    """A CSV file; only the requested columns are read, in blocks of a few megabytes."""
 
     numbers_are_text = True
 
@@ -34,7 +34,7 @@ class CsvFile:
         self.columns = tuple(names)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:
-        """Yield blocks; at the end refuse lines that have too many or too few cells."""
+        """Yield blocks; at the end, refuse the file if lines have too many or too few cells."""
         if not self._has_rows:
             return
         wrong: list[int] = []
@@ -62,29 +62,33 @@ class CsvFile:
         except (pa.ArrowException, OSError):
             # Arrow's own message may quote cells.
             raise UnreadableFile(
-                f"{self.name}: {self._place()}: save the file as CSV in UTF-8, with every "
-                "quotation mark closed in the cell that it opens"
+                f"{self.name}: {self._place()}: save the file as CSV in UTF-8, and close every "
+                "quotation mark in the cell where it opens"
             ) from None
         if wrong:
             shown = ", ".join(map(str, wrong[:_LINES_SHOWN]))
             more = " …" if len(wrong) > _LINES_SHOWN else ""
             raise UnreadableFile(
                 f"{self.name}: {len(wrong)} lines have more or fewer cells than the header's "
-                f"{len(self.columns)} (line {shown}{more}, the header being line 1): correct them, "
-                "or quote cells that contain the separator"
+                f"{len(self.columns)} (line {shown}{more}; the header is line 1): correct them, or "
+                "quote cells that contain the separator"
             )
 
     def _header(self) -> tuple[list[str], str, bool]:
-        """Return the columns' names, the separator, and whether there is anything below."""
+        """Return the column names, the separator, and whether anything follows the header."""
         try:
             with self._path.open("rb") as file:
                 line = file.readline().decode("utf-8-sig")
                 has_rows = bool(file.read(1))
             headers = {each: next(csv.reader([line], delimiter=each), []) for each in _SEPARATORS}
         except PermissionError:
-            raise UnreadableFile(f"{self.name} may not be read: allow it to this user") from None
+            raise UnreadableFile(
+                f"{self.name}: permission denied: give this user permission to read it"
+            ) from None
         except (UnicodeDecodeError, csv.Error, OSError):
-            raise UnreadableFile(f"{self.name}: line 1 is no header in UTF-8: save it so") from None
+            raise UnreadableFile(
+                f"{self.name}: line 1 is not a header in UTF-8: save the file as CSV in UTF-8"
+            ) from None
         separator = max(headers, key=lambda each: len(headers[each]))
         names = headers[separator]
         if not any(names):
@@ -92,7 +96,7 @@ class CsvFile:
         return names, separator, has_rows
 
     def _place(self) -> str:
-        """Say which line is not in UTF-8, where that is the matter."""
+        """Return which line is not in UTF-8, if that is the problem."""
         with self._path.open("rb") as file:
             for number, line in enumerate(file, 1):
                 try:

@@ -1,8 +1,9 @@
-"""A first schema for a table, to be edited: what can be seen in the table, and nothing guessed.
+"""A draft schema for a table, to be edited: only what the table shows, nothing guessed.
 
-Kinds, levels and whether cells are missing can be seen. Units cannot: they are UNKNOWN until
-someone writes them, and `veilgp check` insists. Bounds are left open: what is possible is a
-matter of medicine, and the extremes of a table are two patients'.
+The table shows the columns' types, their levels and whether cells are missing. It does not show
+units: they are UNKNOWN until someone writes them, and `veilgp check` requires them. Bounds are left
+open: they must come from what is medically possible, because the extreme values of a table belong
+to two patients.
 """
 
 import json
@@ -23,23 +24,23 @@ UNKNOWN = "?"
 """The unit of a number in a draft."""
 
 MOST_LEVELS = 30
-"""Text of more different labels than these is no categorical column."""
+"""A text column with more distinct labels is not treated as categorical."""
 
 FEW_ROWS = 10
-"""A level of fewer rows is better merged with others."""
+"""A level with fewer rows should be merged with others."""
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?")
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A schema with unknown units, and what to think about before it is used."""
+    """A schema with unknown units, and advice on what to decide before it is used."""
 
     schema: Schema
     advice: tuple[str, ...]
 
     def to_json(self) -> str:
-        """Return the schema for an editor."""
+        """Return the schema as indented JSON, for editing."""
         return json.dumps(json.loads(self.schema.to_json()), indent=2, ensure_ascii=False)
 
 
@@ -47,19 +48,20 @@ def unfinished(schema: Schema) -> list[str]:
     """Return a sentence for each column whose unit is still unknown."""
     columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
     return [
-        f"column {column.name!r}: its unit is still {UNKNOWN!r}; write it, or '1' if it has none"
+        f"column {column.name!r}: its unit is still {UNKNOWN!r}: write the unit, or '1' if it has "
+        "none"
         for column in columns
         if column.unit.strip() == UNKNOWN
     ]
 
 
 def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -> Draft:
-    """Look at all rows of a table, and return a schema with these targets."""
+    """Read all rows of a table, and return a draft schema with these targets."""
     source = open_table(data)
     named = [*targets, *([] if patient is None else [patient])]
     absent = [repr(name) for name in named if name not in source.columns]
     if absent:
-        raise DraftError(f"{source.name} has no column {', '.join(absent)}: correct the name")
+        raise DraftError(f"{source.name} has no column {', '.join(absent)}: correct the names")
     seen = {name: _Seen() for name in source.columns if name != patient}
     for batch in source.batches([*seen]):
         for name, column in batch.items():
@@ -69,26 +71,30 @@ def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -
     for name, column in seen.items():
         if name in targets:
             if not column.numeric:
-                raise DraftError(f"the target {name!r} has cells that are no numbers")
+                raise DraftError(
+                    f"the target {name!r} has cells that are not numbers: correct them, or choose "
+                    "another target"
+                )
             continue
         feature = column.feature(name)
         if feature is not None:
             features.append(feature)
         advice += [f"column {name!r}: {sentence}" for sentence in column.advice(name)]
     if not features:
-        raise DraftError(f"{source.name} has no column to learn from besides the targets")
+        raise DraftError(f"{source.name} has no usable feature columns besides the targets")
     schema = Schema(tuple(features), tuple(Target(name, UNKNOWN) for name in targets), patient)
     if schema.numeric or schema.targets:
         advice.append(
             f"write the unit of every number in place of {UNKNOWN!r}, and bounds that are "
-            "possible in medicine rather than those of this table, which are single patients'"
+            "medically possible, not those of this table: its extreme values belong to single "
+            "patients"
         )
     return Draft(schema, tuple(advice))
 
 
 @dataclass
 class _Seen:
-    """What was seen of a column so far."""
+    """What has been read of a column so far."""
 
     rows: int = 0
     missing_numbers: int = 0
@@ -96,7 +102,7 @@ class _Seen:
     numeric: bool = True
     dates: bool = False
     labels: Counter[str] | None = field(default_factory=Counter)
-    """Rows of each label; None once there are too many, or cells that are no labels."""
+    """Rows per label; None once there are too many labels, or cells that are not labels."""
 
     def look(self, column: Column, *, text: bool) -> None:
         cells = as_numbers(column, text=text)
@@ -122,7 +128,7 @@ class _Seen:
 
     @property
     def missing(self) -> int:
-        """Missing cells; in CSV a missing number has more words than a missing label."""
+        """Missing cells; in CSV more texts mean a missing number than a missing label."""
         return self.missing_numbers if self.numeric else self.missing_labels
 
     def feature(self, name: str) -> Feature | None:
@@ -137,23 +143,23 @@ class _Seen:
 
     def advice(self, name: str) -> list[str]:
         if self.dates:
-            return ["left out, it has dates; turn them into numbers, such as days, to use them"]
+            return ["left out: it has dates; convert them to numbers, such as days, to use them"]
         if self.missing == self.rows:
-            return ["left out, all its cells are missing"]
+            return ["left out: all its cells are missing"]
         found = []
         if name.lower().endswith("id"):
-            found.append("if it says whose row it is, remove it and name it with --patient")
+            found.append("if it identifies the patient, remove it and pass it with --patient")
         if self.numeric:
             if self.labels is not None and len(self.labels) <= FEW_ROWS:
-                found.append("it has few different numbers; if they are codes, make it categorical")
+                found.append("it has few distinct numbers; if they are codes, make it categorical")
             return found
         if not self.labels:
-            return [*found, f"left out, it is text of more than {MOST_LEVELS} different labels"]
+            return [*found, f"left out: it is text with more than {MOST_LEVELS} distinct labels"]
         rare = [repr(label) for label in sorted(self.labels) if self.labels[label] < FEW_ROWS]
         if rare:
             found.append(
-                f"fewer than {FEW_ROWS} rows have {', '.join(rare)}; merge such levels, or remove "
-                "them and set 'other' to a level that takes them"
+                f"fewer than {FEW_ROWS} rows have {', '.join(rare)}; merge these levels, or remove "
+                "them and set 'other' to the level that replaces them"
             )
         return found
 

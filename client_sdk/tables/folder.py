@@ -1,4 +1,4 @@
-"""A folder of CSV and Parquet files that are one table, in the order of their names."""
+"""A folder of CSV or Parquet files as one table, in the order of their names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,12 +9,15 @@ from kernels.tables.arrow_cells import Column
 
 
 class Folder:
-    """Files with the same columns, one after the other."""
+    """Files with the same columns, read one after the other."""
 
     def __init__(self, path: Path, files: Sequence[TableSource]) -> None:
         self.name = str(path)
         if not files:
-            raise EmptySource(f"{self.name} has no CSV or Parquet file: put the table there")
+            raise EmptySource(
+                f"{self.name} contains no CSV or Parquet file: put the table there, or correct the "
+                "path"
+            )
         self._files = tuple(files)
         self.columns = files[0].columns
         self.numbers_are_text = files[0].numbers_are_text
@@ -22,12 +25,12 @@ class Folder:
             if {*file.columns} != {*self.columns}:
                 differ = sorted({*file.columns} ^ {*self.columns})
                 raise DifferentColumns(
-                    f"{file.name} and {files[0].name} are one table and have different columns: "
-                    f"{', '.join(map(repr, differ))} in one of them only"
+                    f"{file.name} and {files[0].name} must have the same columns to be one table; "
+                    f"only one of them has {', '.join(map(repr, differ))}"
                 )
             if file.numbers_are_text != self.numbers_are_text:
                 raise DifferentColumns(
-                    f"{self.name} has both CSV and Parquet files: let a table have one kind"
+                    f"{self.name} has both CSV and Parquet files: use one format for a table"
                 )
 
     def batches(self, columns: Sequence[str]) -> Iterator[Mapping[str, Column]]:

@@ -11,7 +11,7 @@ from kernels.tables.arrow_cells import Column
 
 
 class Frame:
-    """A dataframe in memory; slices of it are turned into arrow's, never all of it."""
+    """A dataframe in memory, converted to arrow slice by slice, never as a whole."""
 
     numbers_are_text = False
     name = "the table"

@@ -1,8 +1,9 @@
-"""A hospital's table as its half of the algorithms sees it, and the digest that binds it.
+"""A hospital's table as the algorithms read it, and the digest that binds it.
 
-The digest is of the rows and of how they are dealt. Two sessions over one table with another seed,
-or another share held out, sum other training rows: the difference of their sums is the patients
-that moved. So a table that is dealt otherwise is another table, which an operator approves by name.
+The digest covers the rows and how they are split. Two sessions over one table with different seeds
+or different held-out shares sum different training rows: the difference between their sums reveals
+the patients that moved. A table that is split differently therefore counts as another table, which
+a named person must approve.
 """
 
 import struct
@@ -18,11 +19,12 @@ from privacy.framing import Label, digest
 
 @dataclass(frozen=True)
 class HospitalTable:
-    """Rows in parts, 32 bytes that are others if any row or its part is, and counts for policies.
+    """The rows split into parts, their digests, and the counts for the policy.
 
-    journalled: 32 bytes of table and changes together, written beside all that leaves.
-    rows: 32 bytes of the rows alone, however they are dealt.
-    row_by_row: with differential privacy, what was done about bad cells; for the operator alone.
+    digest: 32 bytes that change if any row or its part changes.
+    journalled: 32 bytes for table and changes together, recorded with everything that leaves.
+    rows: 32 bytes for the rows alone, however they are split.
+    row_by_row: with differential privacy, how invalid cells were handled; shown only here.
     """
 
     site: Site
@@ -35,13 +37,13 @@ class HospitalTable:
 
 @dataclass(frozen=True)
 class Changes:
-    """Rows that an update adds to a model and takes from it: tables of any kind, or None."""
+    """Rows that an update adds to a model and removes from it: tables of any type, or None."""
 
     added: object = None
     removed: object = None
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there are any changes."""
         return self.added is not None or self.removed is not None
 
 
@@ -53,10 +55,11 @@ def site_of(
     consents: Iterable[str] = (),
     changes: Changes | None = None,
 ) -> HospitalTable:
-    """Check a table against the program's schema, all of it, and deal its rows.
+    """Check a whole table against the program's schema, and split its rows into parts.
 
-    With differential privacy bad cells are clipped, or their rows left out, and nobody else hears.
-    The digest is that of the table without changes: what was summed before is still the same.
+    With differential privacy invalid cells are clipped or their rows left out, which is not
+    reported to anyone else. The digest is that of the table without changes, so it still matches
+    what was summed before.
     """
     row_by_row = None if program.privacy is None else RowByRow()
     site = read_site(

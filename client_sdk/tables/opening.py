@@ -1,4 +1,4 @@
-"""Which kind of table a given object or path is."""
+"""Opening a table: from an object in memory, or from a path."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -57,14 +57,14 @@ def _open_frame(data: Any) -> TableSource:
         raise
     except TypeError:
         raise NotATable(
-            f"a {type(data).__name__} is no table here: pass {_ACCEPTED}; collect a lazy frame "
-            "before"
+            f"{type(data).__name__} is not a supported table: pass {_ACCEPTED}; collect a lazy "
+            "frame first"
         ) from None
 
 
 def _open_path(path: Path) -> TableSource:
     if path.is_dir():
-        # Names that begin so are leftovers of tools; any other file may be half of a table.
+        # Such names are leftovers of tools; any other file may be a part of the table.
         inside = sorted(each for each in path.iterdir() if not each.name.startswith((".", "_")))
         return Folder(path, [_open_file(each) for each in inside])
     return _open_file(path)
@@ -72,11 +72,11 @@ def _open_path(path: Path) -> TableSource:
 
 def _open_file(path: Path) -> TableSource:
     if not path.exists():
-        raise FileNotThere(f"there is no file {path}: correct its path")
+        raise FileNotThere(f"{path} does not exist: correct the path")
     kind = _KINDS.get(path.suffix.lower())
     if kind is None or not path.is_file():
         raise UnknownSuffix(
-            f"{path} is not named as a table: the suffixes are {', '.join(_KINDS)}; rename it, or "
-            "move it out of the folder"
+            f"the name of {path} must end in {', '.join(_KINDS)}: rename the file, or move it out "
+            "of the folder"
         )
     return kind(path)

@@ -14,7 +14,7 @@ _BUFFER = 1 << 20
 
 
 class ParquetFile:
-    """A Parquet file; of its row groups the named columns are read, a piece at a time."""
+    """A Parquet file; only the requested columns are read, one piece at a time."""
 
     numbers_are_text = False
 
@@ -40,7 +40,9 @@ class ParquetFile:
         try:
             return pq.ParquetFile(self._path, buffer_size=_BUFFER)
         except PermissionError:
-            raise UnreadableFile(f"{self.name} may not be read: allow it to this user") from None
+            raise UnreadableFile(
+                f"{self.name}: permission denied: give this user permission to read it"
+            ) from None
         except (pa.ArrowException, OSError):
             raise UnreadableFile(
                 f"{self.name} is not a Parquet file, or is damaged: export it again"
@@ -52,5 +54,5 @@ class ParquetFile:
         except (pa.ArrowException, OSError):
             # Arrow's own message may quote cells.
             raise UnreadableFile(
-                f"{self.name}: row group {group}, counted from 0, is damaged: export it again"
+                f"{self.name}: row group {group} (counted from 0) is damaged: export it again"
             ) from None

@@ -1,4 +1,4 @@
-"""A source as a schema reads it: checked as a whole before anything leaves, then a site.
+"""Reading a source with a schema: the whole table is checked, then becomes a site.
 
 >>> from kernels.tables.schema import Numeric, Schema, Target
 >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
@@ -43,7 +43,7 @@ class SchemaStream:
 
 
 def read_records(data: object, schema: Schema, *, row_by_row: RowByRow | None = None) -> Records:
-    """Read a table that is small enough for memory, all of it checked against the schema."""
+    """Read a table that fits in memory, and check all of it against the schema."""
     stream = SchemaStream(open_table(data), schema)
     return Records.concatenate([*read_in_pieces(schema, stream, problems=row_by_row)])
 
@@ -58,13 +58,15 @@ def read_site(
     watch: Callable[[int], None] | None = None,
     row_by_row: RowByRow | None = None,
 ) -> Site:
-    """Read a hospital's table, check all of it against the schema, and deal its rows.
+    """Read a hospital's table, check all of it against the schema, and split its rows into parts.
 
-    data: whatever `open_table` takes. Raises a `TableSourceError` if it cannot be read as a table,
-    `kernels.errors.TableRefused` with every problem of every column if it does not fit the schema.
-    A table of more than `ROWS_IN_MEMORY` rows stays where it is and is read again for every sum.
-    watch: called with the number of rows read so far. row_by_row: as `Site.of_stream` has it, with
-    differential privacy.
+    Raises `TableSourceError` if it cannot be read as a table, and `kernels.errors.TableRefused`,
+    with every problem of every column, if it does not match the schema. A table of more than
+    `ROWS_IN_MEMORY` rows is not kept in memory but read again for every sum.
+
+    data: anything that `open_table` accepts.
+    watch: called with the number of rows read so far.
+    row_by_row: with differential privacy, as in `Site.of_stream`.
     """
     stream = SchemaStream(open_table(data), schema)
     return Site.of_stream(

@@ -1,4 +1,4 @@
-"""What a site's policy asks of a table: counts, made and kept at the site."""
+"""Row counts that a site's policy limits; they are computed and kept at the site."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,9 +13,10 @@ from kernels.tables.chunks import CHUNK_ROWS
 class TableSummary:
     """Counts of rows.
 
-    rows: of the whole table. training_rows: those dealt to training. level_rows: for each
-    categorical column, the training rows of each level that any of them has. held_out_rows: those
-    dealt to each of the other parts.
+    rows: rows of the whole table.
+    training_rows: rows in the training part.
+    level_rows: for each categorical column, the training rows of each level that occurs.
+    held_out_rows: rows in each of the other parts.
     """
 
     rows: int
@@ -25,13 +26,13 @@ class TableSummary:
 
     @property
     def fewest_level_rows(self) -> int | None:
-        """The least of `level_rows`; None without categorical columns."""
+        """The minimum of `level_rows`; None without categorical columns."""
         counts = [count for levels in self.level_rows.values() for count in levels.values()]
         return min(counts, default=None)
 
 
 def summarise(site: Site) -> TableSummary:
-    """Count a site's rows, in one reading of its training part."""
+    """Return the counts of a site's rows; its training part is read once."""
     training = site.parts[Part.TRAINING]
     columns = training.schema.categorical
     counts = [torch.zeros(len(column.levels), dtype=torch.int64) for column in columns]

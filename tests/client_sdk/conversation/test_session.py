@@ -98,7 +98,7 @@ def test_kills_losses_and_restarts_at_random_change_nothing(
         reply = coordinator.answer(call)
         if fate > 0.97:
             raise Killed
-        return Lost("no answer in time") if fate > 0.94 else reply
+        return Lost("no response in time") if fate > 0.94 else reply
 
     drive(hospitals, coordinator, network)
     check_all_done(coordinator, hospitals, program)
@@ -145,7 +145,7 @@ def test_a_lost_answer_is_followed_by_the_same_octets(make: Make, program: Progr
         if len(sent) == 1:
             raise Killed
         reply = coordinator.answer(call)
-        return Lost("no answer in time") if len(sent) == 2 else reply
+        return Lost("no response in time") if len(sent) == 2 else reply
 
     drive(hospitals, coordinator, network)
     check_all_done(coordinator, hospitals, program)

@@ -216,7 +216,7 @@ def test_a_policy_is_read_from_toml(tmp_path: Any) -> None:
     path.write_text('least_cohort = 7\nalgorithms = ["exact"]\nexpires = 2027-01-01\n')
     policy = policy_of(path)
     assert policy == Policy(least_cohort=7, algorithms=("exact",), expires=date(2027, 1, 1))
-    with pytest.raises(PolicyFileError, match="cannot be read"):
+    with pytest.raises(PolicyFileError, match="cannot read the policy"):
         policy_of(tmp_path / "absent.toml")
 
 

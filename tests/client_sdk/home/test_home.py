@@ -189,7 +189,7 @@ def test_facts_survive(tmp_path: Path) -> None:
     assert store.pins("session") == pins
     assert store.pins("another") == Pins()
     (line,) = [each.line() for each in store.departures()]
-    assert "scatter: 7 numbers, 64 octets, masked" in line
+    assert "scatter: 7 numbers, 64 bytes, masked" in line
     store.close()
 
 

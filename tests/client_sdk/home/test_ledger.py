@@ -302,14 +302,14 @@ def test_the_command_shows_every_charge_and_what_is_left(make: Make, tmp_path: P
     shown = CliRunner().invoke(application(), ["ledger", *home, "--policy", str(policy)])
     assert shown.exit_code == 0, shown.output
     assert "table: 2 sums, ε = " in shown.output
-    assert "left of 2" in shown.output
+    assert "of 2 left" in shown.output
     assert "moments/" in shown.output
     assert f"after run {coordinator.run}" in shown.output
     assert f"session {coordinator.session}: the unit is the row; exact discrete Gaussian" in (
         shown.output
     )
     assert coordinator.terms is not None
-    assert f"at most {coordinator.terms.max_colluders} are assumed to work together" in shown.output
+    assert f"at most {coordinator.terms.max_colluders} are assumed to collude" in shown.output
 
 
 def test_the_plot_shows_what_was_spent_after_each_sum_under_the_sites_limit(
@@ -348,7 +348,7 @@ def test_exact_sums_are_named_beside_what_is_spent_for_no_number_covers_them(mak
     assert store.uncharged() == [(str(coordinator.session), 1)]
     store.close()
     shown = CliRunner().invoke(application(), ["ledger", *home])
-    assert "has no noise: 1 vectors left for its exact sums. No ε covers them" in shown.output
+    assert "has no noise: 1 vectors were sent for its exact sums. No ε covers them" in shown.output
 
 
 def test_the_site_says_what_a_patient_is_not_the_session(make: Make) -> None:
@@ -382,7 +382,7 @@ def test_a_stage_that_was_said_to_be_free_is_not_charged_for() -> None:
     run = RunInHand(UUID(int=1), UUID(int=2), "train", free.to_json(), free, 7)
     nothing: Any = None
     door = Door(nothing, nothing, nothing, nothing, run, nothing)
-    with pytest.raises(WrongTask, match="has none for"):
+    with pytest.raises(WrongTask, match="plans none"):
         door._charge(encoding, nothing, nothing, nothing, 0)
 
 

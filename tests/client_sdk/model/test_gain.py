@@ -71,5 +71,5 @@ def test_it_needs_a_finished_model_training_rows_and_held_out_rows() -> None:
     training = {Part.TRAINING: sites[0].records[Part.TRAINING]}
     with pytest.raises(EmptyTable, match="training"):
         gain(model, Site(nothing))
-    with pytest.raises(EmptyTable, match="held out no rows"):
+    with pytest.raises(EmptyTable, match="no held-out rows"):
         gain(model, Site(nothing | training))

@@ -248,7 +248,7 @@ def test_folders_that_hold_no_model_are_named(tmp_path: Path) -> None:
     (tmp_path / "thesis.docx").write_text("mine")
     with pytest.raises(ModelNotSaved, match="choose a new folder"):
         MODEL.save(tmp_path)
-    with pytest.raises(ModelNotSaved, match="could not be written"):
+    with pytest.raises(ModelNotSaved, match="cannot write the model"):
         MODEL.save(tmp_path / "thesis.docx")
     MODEL.save(tmp_path / "stay")
     (tmp_path / "stay" / f"{MODEL.artifact.card.artifact}.safetensors").unlink()

@@ -104,7 +104,7 @@ def test_an_answer_that_trickles_is_given_up() -> None:
         return httpx.Response(200, headers=PROTOCOL, stream=Endless())
 
     effects = exchange(outage_s=-1.0).get("/x", limit=1 << 40, timeout_s=0.0)
-    with pytest.raises(Unreachable, match="no answer in time"):
+    with pytest.raises(Unreachable, match="no response in time"):
         run(effects, ORIGIN, transport=httpx.MockTransport(handler))
 
 

@@ -326,7 +326,7 @@ def test_lines_of_another_length_are_counted_and_numbered(tmp_path: Path) -> Non
     path.write_text("\n".join([*lines, "SECRET,1", *lines[1:], "1,2,3,4,5,6,SECRET"]))
     told = refusal(path)
     assert f"{path}: 2 lines" in told
-    assert "(line 5, 9, the header being line 1)" in told
+    assert "(line 5, 9; the header is line 1)" in told
 
 
 def test_damaged_files_are_named_with_the_place(tmp_path: Path) -> None:

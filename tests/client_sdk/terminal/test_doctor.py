@@ -94,7 +94,7 @@ def test_the_home_is_checked_and_nothing_is_made(homes: Path) -> None:
     Home(homes / "A").identity()
     found = lines(homes / "A")
     assert failing(found) == set()
-    assert "whole" in found["journal"].said
+    assert "complete" in found["journal"].said
     (homes / "A").chmod(0o755)
     assert failing(lines(homes / "A")) == {"home"}
     (homes / "A").chmod(0o700)

@@ -46,9 +46,9 @@ def test_a_draft_is_a_schema_that_check_accepts_once_its_units_are_written(
     assert schema["features"][1]["levels"] == ["f", "m"]
     assert [each["may_be_missing"] for each in schema["features"]] == [True, True, False]
     assert {each.get("lower") for each in schema["features"] + schema["targets"]} == {None}
-    for said in ("'admitted': left out, it has dates", "'note': left out", "'nothing': left out"):
+    for said in ("'admitted': left out: it has dates", "'note': left out", "'nothing': left out"):
         assert said in drafted.stderr
-    assert "'ward': it has few different numbers" in drafted.stderr
+    assert "'ward': it has few distinct numbers" in drafted.stderr
 
     path = tmp_path / "schema.json"
     path.write_text(drafted.stdout)
@@ -71,7 +71,12 @@ def test_check_lists_all_problems_at_once(table: Path, tmp_path: Path) -> None:
     path.write_text(json.dumps(plain))
     outcome = veilgp("check", table, "--schema", path)
     assert outcome.exit_code == 1
-    for said in ("'age': its unit", "'height': the table", "'age': 1 of 60 cells", "[0, 50"):
+    for said in (
+        "'age': its unit",
+        "'height': it is not in the table",
+        "'age': 1 of 60 cells",
+        "[0, 50",
+    ):
         assert said in outcome.stderr.replace("(−∞, 50", "[0, 50")
     assert outcome.stdout == ""
 
@@ -81,8 +86,8 @@ def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: 
     wrong.write_text('{"version": 1, "features": []}')
     for arguments, says in (
         (("check", tmp_path / "no.csv", "--schema", wrong), "targets"),
-        (("check", table, "--schema", tmp_path / "no.json"), "no schema to read"),
-        (("schema", "draft", tmp_path / "no.csv", "--target", "stay"), "there is no file"),
+        (("check", table, "--schema", tmp_path / "no.json"), "cannot read a schema"),
+        (("schema", "draft", tmp_path / "no.csv", "--target", "stay"), "does not exist"),
         (("schema", "draft", table, "--target", "Stay"), "no column 'Stay'"),
         (("schema", "draft", table, "--target", "sex"), "no numbers"),
     ):
@@ -94,7 +99,7 @@ def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: 
 
 
 def test_a_draft_needs_something_to_learn_from() -> None:
-    with pytest.raises(DraftError, match="no column to learn from"):
+    with pytest.raises(DraftError, match="no usable feature columns"):
         draft({"stay": [1.0, 2.0], "note": [None, None]}, targets=["stay"])
 
 
