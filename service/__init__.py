@@ -1,1 +1,1 @@
-"""The coordinator: it runs sessions, and only ever sees sums."""
+"""The coordinator: it runs sessions and only ever sees sums."""

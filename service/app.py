@@ -63,14 +63,14 @@ _ROUTERS = tuple(
         page,
     )
 )
-"""In the order of use."""
+"""The routers in the order of use, which is the order of the contract."""
 
 
 class _Application(FastAPI):
-    """FastAPI with the contract that the routes state."""
+    """FastAPI with the contract that the routes declare."""
 
     def openapi(self) -> dict[str, Any]:
-        """Give the contract, made once."""
+        """Return the contract, built on first use."""
         if self.openapi_schema is None:
             routes = [each for router in _ROUTERS for each in router.routes]
             self.openapi_schema = document([r for r in routes if isinstance(r, APIRoute)])
@@ -78,7 +78,7 @@ class _Application(FastAPI):
 
 
 def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
-    """Build the application over one data directory, or one database."""
+    """Build the application for one data directory or one database."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -86,7 +86,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         database = Database(settings.url)
         database.migrate()
         app.state.context = Context(settings, database, clock)
-        # Small matrices, many requests: threads within one would wait for each other.
+        # Many requests with small matrices: threads inside one request would only compete.
         torch.set_num_threads(1)
         app.state.predictor = Predictor(
             settings, database, clock, count=app.state.metrics.predicted.inc
@@ -108,14 +108,14 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         engine.stop()
         database.close()
 
-    # FastAPI's own pages load scripts from elsewhere; ours are in `routes.console`.
+    # FastAPI's own pages load scripts from other hosts; ours are in `routes.console`.
     app = _Application(lifespan=lifespan, openapi_url=None)
     app.state.metrics = Metrics()
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     app.add_middleware(RequestMeter, metrics=app.state.metrics)
     add_problem_handlers(app)
     app.state.templates = page.templates()
-    # First, for paths are tried in this order and most requests are these.
+    # First, because paths are tried in this order and most requests go to this router.
     app.include_router(rounds.router)
     for router in _ROUTERS:
         if router is not rounds.router:

@@ -1,4 +1,4 @@
-"""The shell commands `veilgp serve`, `token` and `doctor coordinator`, found by name."""
+"""The shell commands `veilgp serve`, `veilgp token` and `veilgp doctor coordinator`."""
 
 import os
 import time
@@ -21,8 +21,8 @@ from service.http.connections import Prompt
 from service.sample import seed as seed_sample
 from service.settings import Settings, load
 
-_DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept.")]
-_Config = Annotated[Path | None, typer.Option(help="A TOML file with settings.")]
+_DataDir = Annotated[Path | None, typer.Option(help="Directory of all the coordinator's data.")]
+_Config = Annotated[Path | None, typer.Option(help="TOML file with settings.")]
 
 
 def serve(arguments: Sequence[str]) -> None:
@@ -48,18 +48,19 @@ def doctor(arguments: Sequence[str]) -> None:
 
 
 def server(settings: Settings) -> uvicorn.Server:
-    """Give the server of one process; it stops gracefully on SIGINT and SIGTERM."""
+    """Return the server of one process; it stops gracefully on SIGINT and SIGTERM."""
     config = uvicorn.Config(
         create_app(settings),
         host=settings.host,
         port=settings.port,
         log_config=logs.configuration(settings.log_format, settings.log_level),
-        # It would say who asks when, by address; at the level debug there are lines without.
+        # It would log who sends requests when, by IP address. At log level debug, `service` logs
+        # requests without addresses.
         access_log=False,
         http=Prompt,
         limit_concurrency=settings.max_connections,
         server_header=False,
-        # Who is asked for is what was signed, not what a header says.
+        # The host that counts is the signed one, not the one in a proxy's header.
         proxy_headers=False,
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
@@ -70,20 +71,22 @@ def server(settings: Settings) -> uvicorn.Server:
 
 def _serve(
     data_dir: _DataDir = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on.")] = None,
-    public_url: Annotated[str | None, typer.Option(help="How hospitals reach it.")] = None,
-    tls_certificate: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="PEM file.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
+    public_url: Annotated[str | None, typer.Option(help="URL that hospitals use.")] = None,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate chain.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="PEM file with the private key.")] = None,
     log_level: Annotated[str | None, typer.Option(help="debug, info, warning or error.")] = None,
     log_format: Annotated[str | None, typer.Option(help="text or json.")] = None,
     config: _Config = None,
     *,
     sample: Annotated[
-        bool, typer.Option("--sample", help="Begin with a made-up session and its model.")
+        bool, typer.Option("--sample", help="Add sample sessions and a sample model.")
     ] = False,
 ) -> None:
-    """Run the coordinator; the first time it prints the admin's token, once."""
+    """Run the coordinator; the first start prints the admin token, which is never shown again."""
     flags = {
         "data_dir": data_dir,
         "host": host,
@@ -107,11 +110,11 @@ def _serve(
 
 
 def _about_tokens() -> None:
-    """Manage the admin's token."""
+    """Manage the admin token."""
 
 
 def _reset(data_dir: _DataDir = None, config: _Config = None) -> None:
-    """Print a new admin's token; every older one is worthless from then on."""
+    """Print a new admin token and revoke all older ones."""
     settings = _settings({"data_dir": data_dir}, config)
     database = _database(settings)
     with database.changing() as connection:
@@ -121,7 +124,7 @@ def _reset(data_dir: _DataDir = None, config: _Config = None) -> None:
 
 
 def _doctor(data_dir: _DataDir = None, config: _Config = None) -> None:
-    """Check settings, data directory, database, disk, clock, TLS and public URL, a line each."""
+    """Check settings, data directory, disk, database, clock, TLS and public URL, one line each."""
     found = list(_checked(data_dir, config))
     for check in found:
         typer.echo(check.line())
@@ -133,9 +136,9 @@ def _checked(data_dir: Path | None, config: Path | None) -> Iterator[Check]:
     try:
         settings = _settings({"data_dir": data_dir}, config)
     except SettingsError as error:
-        yield Check("settings", str(error), "correct the line, flag or variable named")
+        yield Check("settings", str(error), "correct the setting named here")
         return
-    yield Check("settings", "all are known and possible")
+    yield Check("settings", "all settings are valid")
     yield from readiness.everything(settings, now=time.time())
 
 
@@ -143,7 +146,8 @@ def _announce_first(settings: Settings) -> None:
     database = _database(settings)
     with database.changing() as connection:
         issued = tokens.first_admin(connection, now=time.time())
-        # Shown before it counts: a death in between makes another, never one that nobody knows.
+        # Printed before it is committed: after a crash in between, the next start makes another
+        # token. There is never a valid token that nobody has seen.
         if issued is not None:
             _show(issued)
     database.close()
@@ -157,7 +161,7 @@ def _seed(settings: Settings) -> None:
 
 
 def _show(issued: tokens.Issued) -> None:
-    typer.echo(f"Admin token, shown this once (keep it safe):\n\n    {issued.secret}\n")
+    typer.echo(f"Admin token (keep it safe; it is not shown again):\n\n    {issued.secret}\n")
 
 
 def _database(settings: Settings) -> Database:
@@ -173,7 +177,7 @@ def _settings(flags: dict[str, Any], config: Path | None) -> Settings:
 
 
 def _run(app: typer.Typer, name: str, arguments: Sequence[str]) -> None:
-    # What the coordinator keeps is its owner's alone, whatever directory it was given.
+    # Only the owner may read the coordinator's files, in whichever directory they are.
     os.umask(0o077)
     try:
         app(list(arguments), prog_name=name)

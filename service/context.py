@@ -1,4 +1,4 @@
-"""What every request and the engine need: settings, database, clock. Made once, by `create_app`."""
+"""What every request and the engine need: settings, database, clock; built once per application."""
 
 import time
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from service.database.database import Database
 from service.settings import Settings
 
 Clock = Callable[[], float]
-"""Gives seconds since 1970."""
+"""Returns seconds since 1970."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The coordinator's parts."""
+    """The settings, the database and the clock of a coordinator."""
 
     settings: Settings
     database: Database
@@ -29,4 +29,4 @@ async def _context(request: Request) -> Context:
 
 
 Here = Annotated[Context, Depends(_context)]
-"""The coordinator that a request came to."""
+"""The context of the coordinator that handles a request."""

@@ -26,23 +26,24 @@
     ├── BodyTooLarge              request.too_large         413
     ├── BodyTooSlow               request.too_slow          408
     ├── RateExceeded              rate.exceeded             429, with `retry_after_s`
-    ├── NoRoom                    upload.no_room            503: the same again, later
+    ├── NoRoom                    upload.no_room            503: send the same request again later
     │   ├── UploadUnderWay        upload.under_way
     │   └── SpoolFull             upload.spool_full
     ├── NotReady                  not_ready                 503
     ├── TableTooLong              table.too_long            413
     ├── AliasInvalid              alias.invalid             422
     ├── ModelDamaged              model.damaged             500
-    ├── SessionRefused            session.refused           422, with all its `problems`
+    ├── SessionRefused            session.refused           422, with all `problems`
     ├── PrivacyIncomplete         privacy.incomplete        422
     ├── ProtocolMismatch          protocol.mismatch         426, with `newest` and `oldest`
-    ├── SettingsError             settings.invalid          (at the start, never over HTTP)
-    ├── DirectoryInUse            data_dir.in_use           (likewise)
-    └── DatabaseOfAnotherVersion  database.other_version    (likewise)
+    ├── SettingsError             settings.invalid          (at startup, never over HTTP)
+    ├── DirectoryInUse            data_dir.in_use           (at startup, never over HTTP)
+    └── DatabaseOfAnotherVersion  database.other_version    (at startup, never over HTTP)
 
-Each has a stable `code`, an HTTP `status`, a sentence that says what is wrong with which value and
-what to do. `service.http.problems` makes RFC 9457 documents of them, and of the errors of `kernels`
-and `privacy`, whose codes pass through.
+Each error has a stable `code`, an HTTP `status`, and a message that says what is wrong with which
+value and what to do. `service.http.problems` turns them into RFC 9457 documents, and also the
+errors of `kernels` and `privacy`, whose codes are kept. The first line of each class's docstring is
+the description of its code in the API contract.
 """
 
 from collections.abc import Sequence
@@ -57,185 +58,185 @@ class ServiceError(Exception):
 
 
 class NotFound(ServiceError):
-    """Nothing of this name is here, or the one who asks may not know of it."""
+    """The resource does not exist, or the requester has no access to it."""
 
     code = "not_found"
     status = 404
 
 
 class NotAuthenticated(ServiceError):
-    """The request does not say who asks, or not so that it can be believed."""
+    """The request has no valid credentials."""
 
     code = "access.unauthenticated"
     status = 401
 
 
 class NotAllowed(ServiceError):
-    """Who asks may not do this."""
+    """The requester is not allowed to do this."""
 
     code = "access.denied"
     status = 403
 
 
 class MemberPending(NotAllowed):
-    """A member that the admin has not approved yet asks for more than its membership."""
+    """The member is not approved yet; until then it can only read its membership."""
 
     code = "member.pending"
 
 
 class MemberSuspended(NotAllowed):
-    """A member that the admin has suspended asks for anything."""
+    """The member is suspended by the admin."""
 
     code = "member.suspended"
 
 
 class InvitationInvalid(NotAllowed):
-    """An invitation that is unknown, expired or revoked; which of them is not said."""
+    """The invitation is unknown, expired or revoked; the answer does not tell which."""
 
     code = "invitation.invalid"
 
 
 class VarianceWithheld(NotAllowed):
-    """A caller asks for what would tell which rows a small model was trained on."""
+    """The request is for values that could reveal which rows a small model was trained on."""
 
     code = "prediction.variance_withheld"
 
 
 class Conflict(ServiceError):
-    """What is asked for contradicts what is there."""
+    """The request contradicts the current state."""
 
     code = "conflict"
     status = 409
 
 
 class NameTaken(Conflict):
-    """A name that something here has already, or one that looks the same."""
+    """The name, or one that looks the same, is already in use."""
 
     code = "name.taken"
 
 
 class InvitationUsed(Conflict):
-    """An invitation that another key has used, or that is too late to revoke."""
+    """The invitation has been used, by another key or before it was revoked."""
 
     code = "invitation.used"
 
 
 class KeyKnown(Conflict):
-    """A key that is a member of this session already, under another name."""
+    """The key already belongs to a member of this session with another name."""
 
     code = "member.key_known"
 
 
 class RosterFull(Conflict):
-    """A session that has as many members as a sum can have."""
+    """The session already has as many members as a sum can have."""
 
     code = "session.full"
 
 
 class SessionHasRuns(Conflict):
-    """A session whose runs and models would be lost with it."""
+    """The session cannot be deleted, because it has runs and possibly models."""
 
     code = "session.has_runs"
 
 
 class RunOpen(Conflict):
-    """A session runs one program at a time, and one is open."""
+    """The session already has an open run; only one can be open at a time."""
 
     code = "run.open"
 
 
 class RunEnded(Conflict):
-    """A run that has ended takes nothing more."""
+    """The run has ended and accepts nothing more."""
 
     code = "run.ended"
 
 
 class RunNotEnded(Conflict):
-    """A run that is open cannot be started again."""
+    """The run is still open and cannot be started again."""
 
     code = "run.not_ended"
 
 
 class TooFewMembers(Conflict):
-    """A session with fewer approved members than a sum needs."""
+    """The session has fewer approved members than a sum needs."""
 
     code = "run.too_few_members"
 
 
 class SamplesNotAsked(Conflict):
-    """Samples for a run that asks for none, or that has made no model yet."""
+    """The run does not request samples, or has not produced its model yet."""
 
     code = "samples.not_asked"
 
 
 class SamplesDiffer(Conflict):
-    """Other samples of a member than those that it has shown already."""
+    """The samples differ from those that the member has already uploaded."""
 
     code = "samples.differ"
 
 
 class SamplesWithdrawn(Conflict):
-    """Samples for a run that the member has withdrawn from, which is for good."""
+    """The member has withdrawn its samples from this run, which is final."""
 
     code = "samples.withdrawn"
 
 
 class LengthRequired(ServiceError):
-    """A vector whose size is not announced, or not its own."""
+    """The body has no valid Content-Length, or does not have the length that it states."""
 
     code = "request.length"
     status = 411
 
 
 class RunRefused(ServiceError):
-    """A run of a kind that this session's program, or this model, does not allow."""
+    """A run of this kind does not fit the session's program or the model."""
 
     code = "run.refused"
     status = 422
 
 
 class BodyTooLarge(ServiceError):
-    """A request's body is longer than this route reads."""
+    """The body is longer than this route accepts."""
 
     code = "request.too_large"
     status = 413
 
 
 class BodyTooSlow(ServiceError):
-    """A request's body took longer to arrive than this coordinator waits."""
+    """The body took longer to arrive than the coordinator waits."""
 
     code = "request.too_slow"
     status = 408
 
 
 class NoRoom(ServiceError):
-    """A vector that cannot arrive now; its sender keeps it and tries again."""
+    """The upload cannot be received now; send it again later."""
 
     code = "upload.no_room"
     status = 503
 
 
 class UploadUnderWay(NoRoom):
-    """A second vector of a member, while its first is arriving."""
+    """Another upload of the same member is still being received."""
 
     code = "upload.under_way"
 
 
 class SpoolFull(NoRoom):
-    """More vectors at once than there is room for."""
+    """There is no space for another upload while the present ones are being received."""
 
     code = "upload.spool_full"
 
 
 class NotReady(ServiceError):
-    """Something that every request needs is not well."""
+    """A part that every request needs is failing."""
 
     code = "not_ready"
     status = 503
 
 
 class RateExceeded(ServiceError):
-    """A caller asks for more, sooner, than its token may."""
+    """The caller's token has exceeded its rate limit."""
 
     code = "rate.exceeded"
     status = 429
@@ -246,28 +247,28 @@ class RateExceeded(ServiceError):
 
 
 class TableTooLong(ServiceError):
-    """A table to predict has more rows than one request may have."""
+    """The table has more rows than one prediction request may have."""
 
     code = "table.too_long"
     status = 413
 
 
 class AliasInvalid(ServiceError):
-    """A name that cannot be an alias."""
+    """The name does not have the form of an alias."""
 
     code = "alias.invalid"
     status = 422
 
 
 class ModelDamaged(ServiceError):
-    """A stored model is not what its id stands for."""
+    """The stored model does not match its id."""
 
     code = "model.damaged"
     status = 500
 
 
 class SessionRefused(ServiceError):
-    """A session is refused; `problems` are all that is wrong with it, not the first."""
+    """The session is refused; `problems` lists everything that is wrong with it."""
 
     code = "session.refused"
     status = 422
@@ -278,32 +279,32 @@ class SessionRefused(ServiceError):
 
 
 class PrivacyIncomplete(ServiceError):
-    """Differential privacy is asked for without saying how much, or how much without asking."""
+    """Differential privacy is on without its parameters, or has parameters although it is off."""
 
     code = "privacy.incomplete"
     status = 422
 
 
 class ProtocolMismatch(ServiceError):
-    """A request speaks a protocol that this coordinator does not (`Veilgp-Protocol`)."""
+    """The coordinator does not support the protocol of the request (`Veilgp-Protocol`)."""
 
     code = "protocol.mismatch"
     status = 426
 
 
 class SettingsError(ServiceError):
-    """A setting is unknown or impossible, or its file cannot be read."""
+    """A setting is unknown or invalid, or the settings file cannot be read."""
 
     code = "settings.invalid"
 
 
 class DirectoryInUse(ServiceError):
-    """Another coordinator runs on this data directory."""
+    """Another coordinator is using this data directory."""
 
     code = "data_dir.in_use"
 
 
 class DatabaseOfAnotherVersion(ServiceError):
-    """The database has tables that another version of veilgp has made."""
+    """The database was created by another version of veilgp."""
 
     code = "database.other_version"

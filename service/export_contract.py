@@ -1,4 +1,4 @@
-"""`python -m service.export_contract > openapi/openapi.json`: the contract, as it is published."""
+"""`python -m service.export_contract > openapi/openapi.json`: write the published contract."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ from service.settings import Settings
 
 
 def exported() -> str:
-    """Give the contract as text; the same application gives the same text."""
+    """Return the contract as text; the same application always yields the same text."""
     return json.dumps(create_app(Settings()).openapi(), indent=1, ensure_ascii=False) + "\n"
 
 

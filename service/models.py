@@ -1,10 +1,10 @@
-"""Finished models: stored once, found by id or alias, gone at once when they are deleted.
+"""Finished models: stored once, found by id or alias, removed at once when they are deleted.
 
-An id is a hash of a model's card, and through it of its bytes: what an id stands for never changes.
-An alias is a name that an admin points at a model, and later at a better one. It never has the form
-of an id, so a name is one or the other.
+An id is a hash of a model's card, and through it of its bytes: an id always means the same model.
+An alias is a name that an admin points at a model, and later perhaps at a better one. It never has
+the form of an id, so a name is either an alias or an id.
 
-Whoever may not use a model is answered as if it were not there.
+A requester without access to a model gets the same answer as if the model did not exist.
 """
 
 import re
@@ -23,14 +23,14 @@ from service.http.access import ModelAccess
 _ID = re.compile(f"[0-9a-f]{{{ID_DIGITS}}}")
 _ALIAS = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
-# Every prediction asks one of these: built once, they cost half of what they would otherwise.
+# Every prediction runs one of these queries: building them once halves their cost.
 _BY_ID = select(models.c.id).where(models.c.id == bindparam("name"))
 _BY_ALIAS = select(aliases.c.model_id).where(aliases.c.alias == bindparam("name"))
 
 
 @dataclass(frozen=True)
 class ListedModel:
-    """What a list of models says of one."""
+    """One model in the list of models."""
 
     id: str
     session_id: str
@@ -42,7 +42,7 @@ class ListedModel:
 def store(
     connection: Connection, *, session_id: str, run_id: str, artifact: Artifact, now: float
 ) -> str:
-    """Keep a model that a run has made, and return its id; the same one again changes nothing."""
+    """Store a run's model and return its id; storing the same model again changes nothing."""
     connection.execute(
         upsert(connection, models)
         .values(
@@ -70,9 +70,9 @@ def listed(connection: Connection) -> list[ListedModel]:
 
 
 def resolve(connection: Connection, name: str, access: ModelAccess) -> str:
-    """Return the id of the model that an id or alias stands for now, if it may be used.
+    """Return the id of the model that an id or alias refers to now, if `access` allows it.
 
-    A token that names a model by one name may use it by another: what counts is the model.
+    A token that lists a model under one name may use it under another: what counts is the model.
     """
     found = _find(connection, name)
     if found is None:
@@ -103,25 +103,25 @@ def artifact(connection: Connection, model_id: str) -> bytes:
 
 
 def load(connection: Connection, model_id: str) -> Artifact:
-    """Read a model, checked against its id: a damaged database must not predict."""
+    """Read a model and check it against its id: a damaged model must not predict."""
     text, data = card(connection, model_id), artifact(connection, model_id)
     try:
         return Artifact.from_bytes(data, Card.from_json(text), expected_id=model_id)
     except KernelsError as error:
         raise ModelDamaged(
-            f"The model {model_id} is damaged in the coordinator's database: restore it from a "
-            "backup, or delete it."
+            f"The model {model_id} is damaged in the coordinator's database. Restore the database "
+            "from a backup, or delete the model."
         ) from error
 
 
 def point(connection: Connection, alias: str, model_id: str, *, now: float) -> None:
-    """Let an alias stand for a model from now on, whatever it stood for before."""
+    """Point an alias at a model, replacing what it pointed at before."""
     if not _ALIAS.fullmatch(alias) or _ID.fullmatch(alias):
         raise AliasInvalid(
-            "An alias has 1 to 100 letters, digits, dots, dashes or underscores, begins with a "
-            f"letter or a digit, and has not the form of a model's id; {alias!r:.120} does not fit."
+            "An alias must have 1 to 100 letters, digits, dots, dashes or underscores, start with "
+            f"a letter or digit, and not have the form of a model id; {alias!r:.120} does not."
         )
-    # On PostgreSQL the lock keeps the model from being deleted in between.
+    # On PostgreSQL the lock prevents the model from being deleted in between.
     there = select(models.c.id).where(models.c.id == model_id).with_for_update(key_share=True)
     if connection.execute(there).first() is None:
         raise _unknown(model_id)
@@ -133,13 +133,13 @@ def point(connection: Connection, alias: str, model_id: str, *, now: float) -> N
 
 
 def remove_alias(connection: Connection, alias: str) -> None:
-    """Let an alias stand for nothing."""
+    """Remove an alias."""
     if not connection.execute(delete(aliases).where(aliases.c.alias == alias)).rowcount:
-        raise NotFound(f"There is no alias {alias!r:.120}.")
+        raise NotFound(f"There is no alias {alias!r:.120}. `GET /models` lists all aliases.")
 
 
 def remove(connection: Connection, model_id: str) -> None:
-    """Delete a model, its aliases, and what members have shown for it; withdrawals stay."""
+    """Delete a model, its aliases and members' samples for it; records of withdrawals stay."""
     made_it = select(models.c.run_id).where(models.c.id == model_id).scalar_subquery()
     shown = (open_samples.c.run_id == made_it) & open_samples.c.withdrawn_at.is_(None)
     connection.execute(delete(open_samples).where(shown))
@@ -159,4 +159,4 @@ def _find(connection: Connection, name: str) -> str | None:
 
 
 def _unknown(name: str) -> NotFound:
-    return NotFound(f"There is no model {name!r:.120} here that you may use.")
+    return NotFound(f"There is no model {name!r:.120}, or you have no access to it.")

@@ -1,6 +1,6 @@
-"""Whether a coordinator has what it needs; for `/readyz` and for `veilgp doctor coordinator`.
+"""Health checks of a coordinator, for `/readyz` and `veilgp doctor coordinator`.
 
-Each check is a line: what was looked at, whether it is well, and if not, what to do.
+Each check is one line: what was checked, the result and, if it failed, what to do.
 """
 
 import os
@@ -21,10 +21,10 @@ from service.database.database import Database
 from service.settings import Settings
 
 LEAST_FREE = 512 << 20
-"""Octets of disk below which a coordinator should get no new work: uploads are spooled."""
+"""Bytes of free disk below which a coordinator is not ready: uploads are spooled to disk."""
 _SOON_DAYS = 14
 _RELEASED = datetime(2026, 1, 1, tzinfo=UTC)
-"""No clock that is right is before this."""
+"""A correct clock is never before this date."""
 
 
 def readiness(settings: Settings, database: Database, *, engine_alive: bool) -> Iterator[Check]:
@@ -33,13 +33,13 @@ def readiness(settings: Settings, database: Database, *, engine_alive: bool) -> 
     yield of_disk(settings)
     yield Check(
         "engine",
-        "runs are worked on" if engine_alive else "nothing works on runs",
-        None if engine_alive else "restart the coordinator; its log says what ended the engine",
+        "the engine is running" if engine_alive else "the engine has stopped",
+        None if engine_alive else "restart the coordinator; its log says why the engine stopped",
     )
 
 
 def everything(settings: Settings, *, now: float) -> Iterator[Check]:
-    """Check a coordinator that need not run; nothing is made that is not there."""
+    """Run all checks of a coordinator, which need not be running; nothing is created."""
     directory = of_directory(settings)
     yield directory
     if directory.is_well or settings.data_dir.is_dir():
@@ -47,7 +47,7 @@ def everything(settings: Settings, *, now: float) -> Iterator[Check]:
     file = make_url(settings.url).database
     if settings.is_sqlite and not (file and Path(file).is_file()):
         fix = "start the coordinator once with `veilgp serve`, or correct the setting data_dir"
-        yield Check("database", f"{file} is not there", fix)
+        yield Check("database", f"{file} does not exist", fix)
     else:
         database = Database(settings.url)
         yield from of_database(database)
@@ -58,7 +58,7 @@ def everything(settings: Settings, *, now: float) -> Iterator[Check]:
 
 
 def of_database(database: Database) -> Iterator[Check]:
-    """Check that the database answers, and has the form that this version knows."""
+    """Check that the database answers and has the schema of this version."""
     head = schema_version.newest()
     try:
         with database.reading() as connection:
@@ -67,8 +67,8 @@ def of_database(database: Database) -> Iterator[Check]:
     except SQLAlchemyError as error:
         yield Check(
             "database",
-            f"it does not answer ({type(error).__name__})",
-            "start it, and check the setting database_url and what may connect to it",
+            f"the database does not answer ({type(error).__name__})",
+            "start the database; check the setting database_url and the database's access rules",
         )
         return
     yield Check("database", f"{database.engine.dialect.name} answers")
@@ -77,52 +77,54 @@ def of_database(database: Database) -> Iterator[Check]:
     else:
         yield Check(
             "migrations",
-            f"the database is at {found or 'nothing'}, this version at {head}",
-            "start the coordinator once with `veilgp serve`, which migrates"
+            f"the database has schema {found or 'none'}, this version of veilgp needs {head}",
+            "start the coordinator once with `veilgp serve`, which migrates the database"
             if schema_version.is_known(found)
-            else "run the version of veilgp that wrote it, or begin with an empty database",
+            else "run the version of veilgp that created it, or start with an empty database",
         )
 
 
 def of_disk(settings: Settings) -> Check:
-    """Check that there is room for uploads."""
+    """Check that there is enough free disk for uploads."""
     try:
         free = shutil.disk_usage(settings.data_dir).free
     except OSError as error:
         return Check("disk", f"{settings.data_dir}: {error.strerror}", "check the setting data_dir")
     said = f"{free >> 20:,} MiB free in {settings.data_dir}"
-    fix = f"make room: at least {LEAST_FREE >> 20} MiB" if free < LEAST_FREE else None
+    fix = f"free at least {LEAST_FREE >> 20} MiB" if free < LEAST_FREE else None
     return Check("disk", said, fix)
 
 
 def of_directory(settings: Settings) -> Check:
-    """Check that the data directory is there, is ours, and is nobody else's."""
+    """Check that the data directory exists, is writable, and is closed to other users."""
     directory = settings.data_dir
     if not directory.is_dir():
         fix = "start the coordinator once, or correct the setting data_dir"
-        return Check("data directory", f"{directory} is not there", fix)
+        return Check("data directory", f"{directory} does not exist", fix)
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
-        fix = "run as the user who owns it, or give it to this one"
-        return Check("data directory", f"{directory} cannot be written", fix)
+        fix = "run as the user who owns it, or make the current user its owner"
+        return Check("data directory", f"{directory} is not writable", fix)
     if directory.stat().st_mode & 0o077:
         return Check(
-            "data directory", f"others may look into {directory}", f"chmod 700 {directory}"
+            "data directory", f"other users have access to {directory}", f"chmod 700 {directory}"
         )
-    return Check("data directory", f"{directory} is its owner's alone")
+    return Check("data directory", f"only the owner has access to {directory}")
 
 
 def of_clock(now: float) -> Check:
-    """Check that the clock can be right: members' requests are refused five minutes off."""
+    """Check that the clock is plausible: it must be within five minutes of the members' clocks."""
     moment = datetime.fromtimestamp(now, UTC)
-    said = f"it is {moment:%Y-%m-%d %H:%M:%S} UTC here"
-    return Check("clock", said, None if moment >= _RELEASED else "set it, and run NTP")
+    said = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    return Check("clock", said, None if moment >= _RELEASED else "set the clock and enable NTP")
 
 
 def of_tls(settings: Settings, *, now: float) -> Iterator[Check]:
-    """Check certificate and key, or say who else speaks TLS."""
+    """Check certificate and key, or state why none are needed."""
     if settings.tls_certificate is None or settings.tls_key is None:
         who = (
-            "a proxy speaks it" if settings.behind_tls_proxy else "none: only this machine listens"
+            "handled by a proxy (behind_tls_proxy)"
+            if settings.behind_tls_proxy
+            else "off: only this machine can connect"
         )
         yield Check("TLS", who)
         return
@@ -134,29 +136,29 @@ def of_tls(settings: Settings, *, now: float) -> Iterator[Check]:
     except (OSError, ssl.SSLError, ValueError):
         yield Check(
             "TLS",
-            f"{settings.tls_certificate} and {settings.tls_key} are no pair of PEM files",
-            "give the chain's file as tls_certificate, and the key that belongs to it as tls_key",
+            f"{settings.tls_certificate} and {settings.tls_key} are not matching PEM files",
+            "set tls_certificate to the certificate chain and tls_key to its private key",
         )
         return
     days = (found.not_valid_after_utc - datetime.fromtimestamp(now, UTC)).days
     said = f"the certificate is valid until {found.not_valid_after_utc:%Y-%m-%d}"
-    fix = "renew it, and restart the coordinator" if days < _SOON_DAYS else None
+    fix = "renew it and restart the coordinator" if days < _SOON_DAYS else None
     yield Check("TLS", said, fix)
     if settings.tls_key.stat().st_mode & 0o007:
-        yield Check("TLS key", "every user may read it", f"chmod 600 {settings.tls_key}")
+        yield Check("TLS key", "every user can read it", f"chmod 600 {settings.tls_key}")
 
 
 def of_public_url(settings: Settings) -> Check:
-    """Check that join links will work elsewhere than here."""
+    """Check that join links will work at the hospitals."""
     url = settings.public_url
     if url is None:
         if settings.behind_tls_proxy:
             return Check(
                 "public URL",
-                "join links would begin with http, as the proxy asks",
+                "not set: join links would start with http, because the proxy handles TLS",
                 "set public_url to the https address that hospitals use",
             )
-        return Check("public URL", "not set: join links begin as the admin's own requests do")
+        return Check("public URL", "not set: join links use the URL of the admin's request")
     if url.startswith("http://"):
-        return Check("public URL", f"{url} is not https", "hospitals refuse it: give an https one")
+        return Check("public URL", f"{url} is not https", "set an https URL: hospitals refuse http")
     return Check("public URL", url)

@@ -1,14 +1,15 @@
-"""`veilgp serve --sample`: something in every place, for whoever tries the console.
+"""`veilgp serve --sample`: sample data for every operation that can be tried in the console.
 
-    Sample              five members, a finished training, its model with every method of predicting
-                        under the alias `sample`, and the same one of a day before
+    Sample              five members, a finished training run, its model with every prediction
+                        method under the alias `sample`, and the same model dated a day earlier
     Sample, running     a run that waits for its members
     Sample, failed      a run that has ended and can be started again
     Sample, new         an open invitation, a member that waits for approval; no run
-    Sample, deletable   nothing
+    Sample, deletable   an empty session
 
-The rows are made up and the same each time, and so are all names and ids but those of the model.
-Members' keys are random and nobody has them: none of these hospitals can ever speak.
+The rows are synthetic and the same each time, and so are all names and ids except those of the
+models. The members' keys are random and their private halves are discarded: no request can be
+signed for these hospitals.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,7 +54,7 @@ INVITATION = "5a3b1e00-0000-4000-8000-0000000000b1"
 CALLER = "5a3b1e00-0000-4000-8000-0000000000c1"
 ALIAS, OTHER_ALIAS, OLD_ALIAS = "sample", "sample-other", "sample-old"
 MODEL, OLD_MODEL = "5a3b1e00000040008000000000000001", "5a3b1e00000040008000000000000002"
-"""Stand for the models' ids, which follow from their bytes."""
+"""Placeholders for the models' ids, which are hashes and not known in advance."""
 PUBLIC_SET = "sample"
 HOSPITALS = "Amrum", "Borkum", "Föhr", "Juist", "Sylt"
 PENDING_HOSPITAL = "Pellworm"
@@ -88,7 +89,7 @@ STATED: Mapping[str, Any] = {
     "members": 5,
     "privacy": {"differential_privacy": False},
 }
-"""Of every session here, but for its name; the one that is trained has `_STUDENTS` too."""
+"""All sessions' definition except their names; the trained one has the stages `_STUDENTS` too."""
 
 _STUDENTS: Sequence[Mapping[str, Any]] = [
     {
@@ -105,7 +106,7 @@ _STUDENTS: Sequence[Mapping[str, Any]] = [
     },
     {"algorithm": "beta"},
 ]
-"""Small enough that nobody waits for them."""
+"""Small, so that `veilgp serve --sample` starts quickly."""
 
 PUBLIC_COLUMNS: Mapping[str, Sequence[Any]] = {
     "age": [41, 58, 77],
@@ -118,16 +119,16 @@ PATIENTS: Sequence[Mapping[str, Any]] = [
     {"age": 61, "lactate": None, "ward": "medical"},
     {"age": 78, "lactate": 2.4, "ward": "surgical"},
 ]
-"""Whose stay may be predicted."""
+"""Rows for prediction requests."""
 
 _ROWS = 600
-"""Of each hospital: enough for callers to be told variances."""
+"""Rows of each hospital: together enough for callers to get variances."""
 _DAY_S = 86_400.0
 _YEAR_S = 366 * 86_400.0
 
 
 def seed(connection: Connection, *, now: float) -> None:
-    """Put the sample into a database, unless it is there."""
+    """Add the sample data to a database, unless it is already there."""
     there = select(session_table.c.id).where(session_table.c.id == SESSION)
     if connection.execute(there).first() is not None:
         return
@@ -152,7 +153,7 @@ def seed(connection: Connection, *, now: float) -> None:
     )
     _session(connection, DELETABLE, "Sample, deletable", now, approved=())
     public_sets.put(connection, PUBLIC_SET, PUBLIC_COLUMNS, now=now)
-    # The hash of a secret that is thrown away: the caller can be revoked, and never asks.
+    # The hash of a discarded secret: the caller can be revoked, but its token cannot be used.
     connection.execute(
         insert(token_table).values(
             id=CALLER,
@@ -165,7 +166,7 @@ def seed(connection: Connection, *, now: float) -> None:
 
 
 def model_ids(connection: Connection) -> Mapping[str, str]:
-    """Give the models' ids, by what stands for them, as far as they are there."""
+    """Return the ids of the sample's models that exist, by their placeholders."""
     found = {}
     for stand_in, alias in ((MODEL, ALIAS), (OLD_MODEL, OLD_ALIAS)):
         with suppress(NotFound):
@@ -189,7 +190,7 @@ def _session(
 
 
 def _with_students() -> list[Mapping[str, Any]]:
-    """Put ensembles after the linear layer, over public rows that are as made up as the others."""
+    """Return the stages with ensembles after the linear layer, over synthetic public rows."""
     rows = {name: cells[:60] for name, cells in _table(len(HOSPITALS)).items() if name != "stay"}
     public = {"public": list(map(list, rows.items()))}
     predictive, beta = _STUDENTS
@@ -222,7 +223,7 @@ def _start(connection: Connection, session_id: str, run_id: str, now: float) -> 
 
 
 def _train(connection: Connection, session: Session, now: float) -> None:
-    """Write a finished run and its model, as its members would have made them."""
+    """Store a finished run and its models, as if its members had trained them."""
     program = Program.from_json(session.program)
     _start(connection, session.id, RUN, now)
     position, sums, told = _trained(program, session.seed)
@@ -261,7 +262,7 @@ def _train(connection: Connection, session: Session, now: float) -> None:
 
 
 def _trained(program: Program, dealt: int) -> tuple[Position, int, list[Metrics]]:
-    """Run a program over made-up tables: the encoded integers are added without masks."""
+    """Run a program over synthetic tables: the encoded integers are added without masks."""
     sites = [
         Site.of_table(program.schema, _table(number), held_out=program.held_out, seed=dealt)
         for number in range(len(HOSPITALS))
@@ -281,7 +282,7 @@ def _trained(program: Program, dealt: int) -> tuple[Position, int, list[Metrics]
 
 
 def _table(number: int) -> Mapping[str, Sequence[Any]]:
-    """Make up the patients of one hospital: the older and the sicker stay longer."""
+    """Return one hospital's synthetic patients: older and sicker ones stay longer."""
     draw = np.random.default_rng(number)
     age = draw.uniform(18, 95, _ROWS)
     lactate = draw.gamma(3.0, 0.7, _ROWS).clip(0, 30)

@@ -1,8 +1,8 @@
 """Configuration of a coordinator: flags, then `VEILGP_*` in the environment, then a TOML file.
 
-The file is the one that `--config` or `VEILGP_CONFIG` names, else `veilgp.toml` in the data
-directory if there is one. Unknown keys are errors, wherever they stand: a misspelt setting must not
-look like one that was heeded.
+The file is the one that `--config` or `VEILGP_CONFIG` names, otherwise `veilgp.toml` in the data
+directory if it exists. Unknown names are errors in each of them: a misspelt setting must not be
+ignored silently.
 """
 
 import ipaddress
@@ -25,75 +25,78 @@ from service.errors import SettingsError
 PREFIX = "VEILGP_"
 FILE = "veilgp.toml"
 _OF_OTHERS = ("VEILGP_CONFIG", "VEILGP_HOME")
-"""Known in the environment, and no settings: the file's own place, and the SDK's home."""
+"""Allowed environment variables that are not settings: the path of the file, the SDK's home."""
 
 MAX_UPLOAD_HEADER = 4 + (1 << 20)
-"""Octets of what comes before a vector in its request: a header, after its length."""
+"""Most bytes before the vector in an upload: the 4-byte length of the header, and the header."""
 
 Positive = Annotated[int, Field(gt=0)]
 
 
 class Settings(BaseSettings):
-    """What can be configured; every value has a default that works on one machine."""
+    """All settings; every one has a default that works on one machine."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True)
 
     data_dir: Path = Path("veilgp-data")
-    """Where everything is kept: the database, and spooled uploads."""
+    """Directory of the SQLite database and of spooled uploads."""
     database_url: str | None = Field(default=None, repr=False)
-    """postgresql://user:password@host/name; by default SQLite in the data directory."""
+    """`postgresql://user:password@host/name`; by default SQLite in the data directory."""
     host: str = "127.0.0.1"
     port: int = Field(default=8000, ge=0, le=65535)
-    """Zero for any that is free."""
+    """0 for any free port."""
     public_url: str | None = None
-    """How hospitals reach this coordinator; join links begin with it. By default as the admin
-    does."""
+    """The URL that hospitals use; join links start with it. By default the URL of the admin's
+    request."""
     tls_certificate: Path | None = None
-    """PEM file with the certificate's chain; needs `tls_key`."""
+    """PEM file with the certificate chain; needs `tls_key`."""
     tls_key: Path | None = None
     behind_tls_proxy: bool = False
-    """Something in front of this coordinator speaks TLS: then it may listen without."""
+    """A proxy in front of this coordinator handles TLS, so it may listen without TLS itself."""
     max_connections: Positive = 1000
-    """More are answered 503, and come again; each member that waits for what is next has one."""
+    """Further connections are answered with 503. Each member that waits for its next item has one
+    connection open."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     open_metrics: bool = False
-    """Whether anyone who reaches this coordinator may read `/metrics`; else only the admin."""
+    """Whether anyone may read `/metrics`; otherwise only the admin may."""
     max_body: Positive = 1 << 20
-    """The most octets of a JSON body, where a route does not say more."""
+    """Most bytes of a JSON body, unless a route has its own limit."""
     max_vector: Positive = 1 << 24
-    """The most numbers of one uploaded vector."""
+    """Most numbers of one uploaded vector."""
     max_spool: Positive = 4 << 30
-    """The most octets of vectors that are arriving at one time; the others wait their turn."""
+    """Most bytes of all uploads that are being received at one time; further ones must wait."""
     body_deadline_s: Annotated[float, Field(gt=0)] = 30
-    """How long a body may take to arrive."""
+    """Seconds within which a body must arrive."""
     vector_deadline_s: Annotated[float, Field(gt=0)] = 600
-    """The same of a vector."""
+    """Seconds within which an uploaded vector must arrive."""
     repair_after_s: Annotated[float, Field(gt=0)] = 20
-    """How long a survivor may keep silent before the others open their shares of its key."""
+    """Seconds a survivor may stay silent before the others open their shares of its key."""
     restart_after_s: Annotated[float, Field(gt=0)] = 300
-    """How long the keys of a member may be missing before all begin with new ones."""
+    """Seconds the keys of a member may be missing before all members start with new keys."""
     gather_s: Annotated[float, Field(gt=0)] = 60
-    """With differential privacy: how long a run waits for all members before it begins with those
-    that are there."""
+    """With differential privacy: seconds a run waits for all members before it starts with those
+    that are present."""
     leave_out_after_s: Annotated[float, Field(gt=0)] = 120
-    """With differential privacy: how long a sum waits for a member before it goes on without."""
+    """With differential privacy: seconds a sum waits for a member before it continues without
+    it."""
     lease_s: Annotated[float, Field(gt=0)] = 10
-    """How long a replica that computes may keep silent before another does its work."""
+    """Seconds a replica that works on a run may stay silent before another takes the run over."""
     max_predict_body: Positive = 16 << 20
-    """The most octets of a table to predict."""
+    """Most bytes of the body of a prediction request."""
     max_predict_rows: Positive = 100_000
-    """The most rows of a table to predict."""
+    """Most rows of a prediction request."""
     caller_rows_per_minute: Positive = 100_000
-    """How many rows one caller's token may ask for, on average and at once."""
+    """Rows a minute that one caller's token may have predicted; also the largest burst."""
     least_rows_for_variance: Annotated[int, Field(ge=0)] = 2_000
-    """Of a model of fewer training rows, callers get means only: variances would tell the rows."""
+    """For a model with fewer training rows, callers get means only: variances would reveal the
+    rows."""
     models_in_memory: Positive = 8
-    """How many models are kept ready to predict."""
+    """How many models are kept in memory for predictions."""
     run_deadline_s: Positive = 3600
-    """When a run ends as failed, unless it says otherwise itself."""
+    """Seconds after which a run ends as failed, unless the run has its own deadline."""
     shutdown_s: Positive = 10
-    """How long requests under way may take to end when the coordinator is stopped."""
+    """Seconds that running requests may take to finish when the coordinator is stopped."""
 
     @property
     def url(self) -> str:
@@ -102,7 +105,7 @@ class Settings(BaseSettings):
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether the database is one file, which one coordinator alone may have open."""
+        """Whether the database is an SQLite file, which only one coordinator may have open."""
         return make_url(self.url).get_backend_name() == "sqlite"
 
     @field_validator("database_url")
@@ -117,8 +120,8 @@ class Settings(BaseSettings):
         if parsed.drivername in ("postgresql", "postgres"):
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.drivername not in ("sqlite", "postgresql+psycopg"):
-            # The URL itself is not repeated: it may have a password in it.
-            raise ValueError("the database is sqlite:///… or postgresql://…")
+            # The URL itself is not repeated: it may contain a password.
+            raise ValueError("must start with sqlite:/// or postgresql://")
         return parsed.render_as_string(hide_password=False)
 
     @field_validator("public_url")
@@ -130,8 +133,8 @@ class Settings(BaseSettings):
         extra = parts.path.strip("/") or parts.query or parts.fragment or parts.username
         if parts.scheme not in ("http", "https") or not parts.hostname or extra:
             raise ValueError(
-                "the public URL is https://host or https://host:port, without a path: members "
-                "sign the paths that they ask for, so a proxy may not change them"
+                "must be https://host or https://host:port without a path: members sign the path "
+                "of each request, so a proxy must not change it"
             )
         return url.rstrip("/")
 
@@ -139,18 +142,18 @@ class Settings(BaseSettings):
     @classmethod
     def _readable(cls, file: Path | None) -> Path | None:
         if file is not None and not os.access(file, os.R_OK):
-            raise ValueError(f"the file {file} is not there, or cannot be read")
+            raise ValueError(f"the file {file} does not exist or is not readable")
         return file
 
     @model_validator(mode="after")
     def _secure(self) -> Self:
         if (self.tls_certificate is None) != (self.tls_key is None):
-            raise ValueError("tls_certificate and tls_key belong together: give both, or neither")
+            raise ValueError("tls_certificate and tls_key must be set together")
         if self.tls_certificate or self.behind_tls_proxy or is_loopback(self.host):
             return self
         raise ValueError(
-            f"listening on {self.host} without TLS would show tokens to the network: give "
-            "tls_certificate and tls_key, or say behind_tls_proxy where a proxy speaks TLS"
+            f"listening on {self.host} without TLS would expose tokens to the network: set "
+            "tls_certificate and tls_key, or behind_tls_proxy if a proxy handles TLS"
         )
 
     @model_validator(mode="after")
@@ -158,8 +161,9 @@ class Settings(BaseSettings):
         least = MAX_UPLOAD_HEADER + body_bytes(self.max_vector)
         if self.max_spool < least:
             raise ValueError(
-                f"max_spool is {self.max_spool} octets, and one vector of max_vector numbers "
-                f"arrives in up to {least}: raise the one, or lower the other"
+                f"max_spool must be at least {least} bytes, the size of an upload of max_vector = "
+                f"{self.max_vector} numbers, not {self.max_spool}: raise max_spool or lower "
+                "max_vector"
             )
         return self
 
@@ -172,13 +176,13 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Ask the flags first, then the environment, then the file."""
-        del dotenv_settings, file_secret_settings  # not asked
+        """Return the sources in order of precedence: flags, environment, file."""
+        del dotenv_settings, file_secret_settings  # not used
         return init_settings, env_settings, TomlFile(settings_cls)
 
 
 def load(flags: Mapping[str, Any], *, config: Path | None = None) -> Settings:
-    """Put the settings together, or say which is wrong; `flags` are those that were given."""
+    """Return the settings, or raise `SettingsError`; `flags` has only flags that were given."""
     _check_environment()
     file = config or (Path(named) if (named := os.environ.get("VEILGP_CONFIG")) else None)
     if file is None:
@@ -203,7 +207,7 @@ def _check_environment() -> None:
     unknown = sorted(name for name in given if name.upper() not in known)
     if unknown:
         raise SettingsError(
-            f"Unknown in the environment: {', '.join(unknown)}. Known are "
+            f"Unknown environment variables: {', '.join(unknown)}. Known variables: "
             f"{', '.join(sorted(known))}."
         )
 
@@ -213,24 +217,24 @@ def _check_file(file: Path) -> None:
         with file.open("rb") as opened:
             keys = tomllib.load(opened).keys()
     except OSError as error:
-        raise SettingsError(f"The settings in {file} cannot be read: {error.strerror}.") from None
+        raise SettingsError(f"The settings file {file} cannot be read: {error.strerror}.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"The settings in {file} are not TOML: {error}.") from None
+        raise SettingsError(f"The settings file {file} is not valid TOML: {error}.") from None
     unknown = sorted(keys - Settings.model_fields.keys())
     if unknown:
         raise SettingsError(
-            f"Unknown in {file}: {', '.join(unknown)}. Known are "
+            f"Unknown settings in {file}: {', '.join(unknown)}. Known settings: "
             f"{', '.join(sorted(Settings.model_fields))}."
         )
 
 
 def _explained(error: ValidationError) -> str:
-    # Values are left out: the database's URL may have a password in it.
+    # Values are left out: the database's URL may contain a password.
     wrong = [
         ": ".join([*map(str, each["loc"]), each["msg"].removeprefix("Value error, ")])
         for each in error.errors(include_input=False, include_url=False)
     ]
-    return f"The settings are refused: {'; '.join(wrong)}."
+    return f"Invalid settings: {'; '.join(wrong)}."
 
 
 def is_loopback(host: str) -> bool:

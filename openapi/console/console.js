@@ -1,7 +1,7 @@
 "use strict";
 
-// Every answer is shown with the curl command that asks the same, to be copied into a mail or a
-// ticket: the token stays out of it.
+// Every answer is shown with the curl command of its request, which people copy into mails and
+// tickets: the token is left out of it.
 const tokenStaysOut = () => ({
   wrapComponents: {
     curl: (Curl, { React }) => (properties) => {
@@ -14,7 +14,7 @@ const tokenStaysOut = () => ({
   },
 });
 
-// A file of its own: the page's policy allows no script within it.
+// In a separate file, because the page's policy allows no inline scripts.
 SwaggerUIBundle({
   url: "/openapi.json",
   dom_id: "#console",
@@ -23,7 +23,7 @@ SwaggerUIBundle({
   defaultModelsExpandDepth: -1,
   displayRequestDuration: true,
   tryItOutEnabled: true,
-  // A token is forgotten when the page is left.
+  // The token is discarded when the page is closed.
   persistAuthorization: false,
   // By default the document would be sent to a validator on the internet.
   validatorUrl: null,

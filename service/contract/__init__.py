@@ -1,1 +1,1 @@
-"""The published OpenAPI document, and what routes declare for it."""
+"""The published OpenAPI document: structure, examples and links."""

@@ -1,9 +1,10 @@
-"""The contract as an OpenAPI document: what FastAPI sees of the routes, and what they declare.
+"""The contract as an OpenAPI document, built from FastAPI's routes and their declarations.
 
-FastAPI knows paths, parameters and answers. The rest is collected from `service.http.declarations`
-along the dependencies of each route: bodies, who may ask, and every problem by status and code.
-Examples and links come from `service.contract.examples` and `service.contract.links`, by operation
-id. Generated clients take their method names from these ids, so each route declares its own
+FastAPI provides paths, parameters and responses. The rest is collected from
+`service.http.declarations` along the dependencies of each route: bodies, required credentials, and
+every problem by status and code. Examples and links come from `service.contract.examples` and
+`service.contract.links`, by operation id. Generated clients take their method names from these
+ids, so each route declares its own
 (`operation_id="createSession"`): renaming a file or a function changes nothing for clients.
 """
 
@@ -31,51 +32,51 @@ _PROBLEM = "application/problem+json"
 DESCRIPTION = """\
 Hospitals train one Gaussian process together; the coordinator only ever sees sums.
 
-Admins and callers show a token (*Authorize*). Hospitals sign each request, which the SDK does for \
-them: their operations are here to be read. Where the coordinator was started with \
-`veilgp serve --sample`, every other example succeeds as it stands.
+Admins and callers authenticate with a token (*Authorize*). Hospitals sign each request with the \
+SDK; their operations are documented here but cannot be tried out. If the coordinator was started \
+with `veilgp serve --sample`, the examples of all other operations work unchanged.
 """
 
 TAGS = {
-    "admins: sessions": "What is computed, on which columns, under which terms.",
-    "admins: members": "Invite hospitals, compare fingerprints by phone, approve.",
-    "admins: runs": "Start, watch, cancel.",
-    "admins: models": "List models, name them, delete them.",
-    "admins: callers": "Tokens for whoever may ask for predictions.",
-    "admins: public sets": "Rows that are nobody's secret, for distillation and for ensembles.",
-    "callers": "Predictions, and the models themselves.",
-    "members: joining": "A hospital enrols its key and sees the session. Signed requests.",
-    "members: rounds": "A hospital asks what is next, and answers. Signed requests.",
-    "anyone": "Which protocol is spoken here.",
-    "operators": "For probes and dashboards: does the coordinator live, is it ready, what it does.",
+    "admins: sessions": "Define what is computed, on which columns, under which terms.",
+    "admins: members": "Invite hospitals, compare fingerprints by phone, approve members.",
+    "admins: runs": "Start, watch and cancel runs.",
+    "admins: models": "List models, set aliases, delete models.",
+    "admins: callers": "Manage tokens for prediction requests.",
+    "admins: public sets": "Store public tables for distillation and ensembles.",
+    "callers": "Request predictions and download models.",
+    "members: joining": "Enrol a hospital's key and read the session. Signed requests.",
+    "members: rounds": "Receive the next item and answer it. Signed requests.",
+    "anyone": "Read the supported protocol versions.",
+    "operators": "Health, readiness and metrics, for probes and dashboards.",
 }
-"""Who uses what, in the order of use."""
+"""The tags and their descriptions, in the order of use."""
 
 SECURITY: Json = {
     ADMIN: {
         "type": "http",
         "scheme": "bearer",
-        "description": "`vgp_admin_…`: shown once, where the coordinator was first started.",
+        "description": "`vgp_admin_…`: printed once, when the coordinator is first started.",
     },
     CALLER: {
         "type": "http",
         "scheme": "bearer",
-        "description": "`vgp_caller_…`: shown once, to the admin who made it.",
+        "description": "`vgp_caller_…`: shown once, to the admin who creates it.",
     },
     MEMBER: {
         "type": "apiKey",
         "in": "header",
         "name": "Authorization",
         "description": 'A signed request: `Veilgp key="…", time="…", nonce="…", digest="…", '
-        'signature="…"`, in hexadecimal digits, the time in milliseconds since 1970. The Ed25519 '
-        "signature is over method, host, path with query, time, nonce and the SHA-256 of the body; "
-        "it holds for five minutes and for one request.",
+        'signature="…"`, in hexadecimal digits, with the time in milliseconds since 1970. The '
+        "Ed25519 signature covers method, host, path with query, time, nonce and the SHA-256 of "
+        "the body; it is valid for one request and for five minutes.",
     },
 }
 
 PROBLEM: Json = {
     "title": "Problem",
-    "description": "What went wrong (RFC 9457); `code` is stable, `detail` is for people.",
+    "description": "What went wrong (RFC 9457). `code` is stable; the text of `detail` may change.",
     "type": "object",
     "required": ["type", "title", "status", "detail", "code"],
     "properties": {
@@ -86,7 +87,7 @@ PROBLEM: Json = {
         "code": {"type": "string"},
         "problems": {
             "type": "array",
-            "description": "All that is wrong, each with its code or its place.",
+            "description": "Everything that is wrong: each problem with its code or its field.",
             "items": {"type": "object", "additionalProperties": {"type": "string"}},
         },
     },
@@ -114,7 +115,7 @@ def document(routes: Sequence[APIRoute]) -> Json:
     plain["components"]["schemas"] = dict(sorted(schemas.items()))
     plain["components"]["securitySchemes"] = SECURITY
     paths, plain["paths"] = plain["paths"], {}
-    # In the order of the routes, which is that of use; FastAPI's is another within a path.
+    # In the order of the routes, which is the order of use; FastAPI's order within a path differs.
     for route in shown:
         for method in sorted(route.methods or ()):
             operation = paths[route.path_format][method.lower()]
@@ -136,7 +137,7 @@ def _complete(operation: Json, route: APIRoute) -> None:
             content = {"application/json": {"schema": reference}}
             operation["requestBody"] = {"required": True, "content": content}
     responses = operation["responses"]
-    # FastAPI's own: whether it can happen, and in which form, is said here.
+    # FastAPI's own 422 is replaced: whether it can occur, and its form, is decided here.
     responses.pop("422", None)
     may_misfit = any(each.body for each in everything) or any(
         parameter["schema"].keys() - {"title", "type"} or parameter["schema"]["type"] != "string"
@@ -168,13 +169,13 @@ def _exemplify(operation: Json, identifier: str) -> None:
 
 
 def _problems(errors: set[type[Error]], *, may_misfit: bool) -> Json:
-    """Give a response for each status, with every code that it may have."""
+    """Return a response for each status, with every code that it may have."""
     told: dict[int, dict[str, str]] = {}
     for error in errors:
         said = (getdoc(error) or "").partition("\n")[0]
         told.setdefault(status_of(error), {})[error.code] = said
     if may_misfit:
-        misfit = "Parameters or body have not the form that is stated here."
+        misfit = "The parameters or the body do not match their schema."
         told.setdefault(422, {})[WRONG_FIELDS] = misfit
     responses = {}
     for status, codes in sorted(told.items()):
@@ -214,6 +215,7 @@ def _bodies(routes: Sequence[APIRoute]) -> Json:
 def _with_subclasses(errors: Sequence[type[Error]]) -> Iterator[type[Error]]:
     for error in errors:
         yield error
-        # Those of the coordinator are stated one by one, as a pending member is no denied caller.
+        # The coordinator's errors are declared one by one: a route that raises `NotAllowed` does
+        # not raise `MemberPending`.
         if not issubclass(error, ServiceError):
             yield from _with_subclasses(error.__subclasses__())

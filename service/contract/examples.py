@@ -1,6 +1,6 @@
-"""An example of every operation; on a coordinator with the sample those of admins and callers work.
+"""An example of every operation; with the sample data, those of admins and callers work.
 
-Each stands by itself: none needs another to have been tried before.
+Each works on its own: none needs another one to be tried first.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from service import sample
 
 @dataclass(frozen=True)
 class Example:
-    """Parameters by name, the body; where there is neither, an answer."""
+    """Parameters by name and the body; an answer for operations that have neither."""
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
@@ -140,14 +140,14 @@ EXAMPLES: Mapping[str, Example] = {
             "outputs": [{"name": "mean"}],
         },
     ),
-    "enrolMember": Example(_OF_NEW, body={"invitation": "the secret after the # of a link"}),
+    "enrolMember": Example(_OF_NEW, body={"invitation": "the part of the join link after #"}),
     "getMembership": Example(_OF_SAMPLE),
     "reportRefusal": Example(
         _OF_SAMPLE,
         body={
             "run": None,
             "code": "policy.rows",
-            "detail": "The policy of this site asks for 50 rows of each ward.",
+            "detail": "This site's policy requires at least 50 rows of each ward.",
         },
     ),
     "getNextItem": Example({**_OF_SAMPLE, "wait": 5, "run": sample.RUN}),

@@ -1,4 +1,4 @@
-"""What can be done with an answer: the contract's links between operations, in the order of use."""
+"""The contract's links: which operations can use an answer, in the order of use."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from service import sample
 
 @dataclass(frozen=True)
 class Link:
-    """An operation that goes on with what an answer of this status gives."""
+    """An operation that can use values of an answer with this status."""
 
     operation: str
     parameters: Mapping[str, str] = field(default_factory=dict)
@@ -25,7 +25,7 @@ _RUN = {"run_id": _ID}
 
 
 def _patients(model: str) -> Mapping[str, Any]:
-    """Give what is asked of a model of the sample's columns."""
+    """Return a prediction request for a model with the sample's columns."""
     return {"model": model, "records": sample.PATIENTS}
 
 

@@ -1,4 +1,4 @@
-"""The coordinator's directory: its owner's alone, and one coordinator's at a time."""
+"""The coordinator's data directory: closed to other users, used by one coordinator at a time."""
 
 import fcntl
 import os
@@ -12,15 +12,15 @@ _LOCK = "lock"
 
 
 def prepare(directory: Path) -> None:
-    """Make the directory, closed to other users, where there is none."""
+    """Create the directory, closed to other users, if it does not exist."""
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Keep others out until the end, or until this process dies, however it does.
+    """Lock the directory until exit, or until this process dies in any way.
 
-    Two coordinators on one SQLite file would each believe that what they hold in memory is true.
+    Two coordinators on one SQLite file would each rely on their own state in memory.
     """
     prepare(directory)
     descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -29,8 +29,8 @@ def held(directory: Path) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DirectoryInUse(
-                f"Another coordinator runs on {directory}. Stop it, or give this one a data "
-                "directory of its own."
+                f"Another coordinator is using the data directory {directory}. Stop it, or start "
+                "this one with another data_dir."
             ) from None
         yield
     finally:

@@ -1,9 +1,9 @@
 """The coordinator's database: SQLite (WAL) in its data directory, or PostgreSQL by URL.
 
-Every change is one transaction, and what it has read stays true until it commits. On SQLite it
-takes the write lock when it begins (`BEGIN IMMEDIATE`). On PostgreSQL changes exclude each other by
-one advisory lock, over all replicas; those that come often lock what they read instead, a run's row
-by `SELECT … FOR UPDATE`, and exclude nobody else. A commit is on disk when it returns.
+Every change is one transaction, and what it has read stays valid until it commits. On SQLite it
+takes the write lock at its start (`BEGIN IMMEDIATE`). On PostgreSQL changes exclude each other with
+one advisory lock, across all replicas; frequent changes instead lock only what they read, a run's
+row, with `SELECT … FOR UPDATE`. A commit is on disk when it returns.
 """
 
 import sqlite3
@@ -20,25 +20,25 @@ from service.errors import SettingsError
 
 _BUSY_S = 30
 _KEPT = 48
-"""Connections to SQLite that stay open: one for each thread that may ask for one. Those beyond the
-pool's size would be opened, and told all their pragmas, for every transaction."""
-# PostgreSQL allows 100 connections unless told otherwise: enough for four replicas.
+"""Connections to SQLite that stay open: one for each thread that may need one. Connections beyond
+the pool's size would be opened, with all their pragmas, for every transaction."""
+# PostgreSQL allows 100 connections by default: enough for four replicas.
 _CONNECTIONS, _MORE_CONNECTIONS = 5, 15
-# Names of advisory locks are numbers, in one space for the whole database: b"veil" and a counter.
+# Advisory locks are numbers in one space for the whole database: b"veil" and a counter.
 _MIGRATING, _CHANGING = 0x7665696C_00000001, 0x7665696C_00000002
 
 
 class Database:
-    """An engine, and the two ways to use it: to read, and to change in one transaction."""
+    """A database engine with two kinds of transactions: reading and changing."""
 
     def __init__(self, url: str) -> None:
         self.engine = _engine(url)
-        # SQLite lets one write at a time; its own queue is to sleep and try again.
+        # SQLite allows one writer at a time; its own way to wait is to sleep and try again.
         self._writing = Lock()
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """Give a connection whose view is that of one moment; what it writes is lost."""
+        """Yield a connection with a consistent snapshot; anything it writes is rolled back."""
         with self.engine.connect() as connection:
             if self.is_sqlite:
                 _tell(connection, "BEGIN")
@@ -46,16 +46,16 @@ class Database:
                 connection.execution_options(
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
-            # What is given back is rolled back.
+            # The pool rolls returned connections back.
             yield connection
 
     @contextmanager
     def changing(self, *, lasting: bool = True, alone: bool = True) -> Iterator[Connection]:
-        """Give a connection in a transaction that commits at the end, or not at all.
+        """Yield a connection in a transaction that commits on exit, or rolls back on an error.
 
-        lasting: the commit is on disk before this returns. Without, it survives the death of this
-        process but maybe not that of the machine; for what a later moment makes worthless anyway.
-        alone: no other such change happens meanwhile. Without, whoever changes locks what it reads.
+        lasting: the commit is on disk before this returns. If False, it survives a crash of this
+        process but perhaps not of the machine; for data that soon becomes obsolete anyway.
+        alone: no other such change happens meanwhile. If False, the caller locks what it reads.
         """
         queue = self._writing if self.is_sqlite else nullcontext()
         with queue, self.engine.connect() as connection:
@@ -75,10 +75,10 @@ class Database:
 
     @contextmanager
     def erasing(self) -> Iterator[Connection]:
-        """Change as `changing` does; what is deleted is also overwritten, on SQLite.
+        """Yield a connection as `changing` does; on SQLite, deleted data is also overwritten.
 
-        There it would else stay in the file's free pages, and in the log beside it. PostgreSQL
-        gives the space back when it vacuums.
+        Otherwise it would stay in the file's free pages and in the write-ahead log. PostgreSQL
+        reclaims the space when it vacuums.
         """
         with self.changing() as connection:
             if self.is_sqlite:
@@ -94,17 +94,17 @@ class Database:
 
     @property
     def is_sqlite(self) -> bool:
-        """Whether all of it is one file."""
+        """Whether the database is an SQLite file."""
         return self.engine.dialect.name == "sqlite"
 
     def migrate(self) -> None:
-        """Bring the database to the form of `service.database.tables`, or change nothing.
+        """Migrate the database to the schema of `service.database.tables`, or change nothing.
 
-        Replicas that start together wait for each other here.
+        Replicas that start at the same time wait for each other here.
         """
         with self.engine.connect() as connection:
             if self.is_sqlite:
-                # A table that is rebuilt is dropped on the way: nothing may follow it.
+                # Rebuilding a table drops it temporarily: its dependent rows must not be deleted.
                 connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
                 connection.exec_driver_sql("BEGIN IMMEDIATE")
             else:
@@ -123,7 +123,7 @@ class Database:
 
 
 def _tell(connection: Connection, sql: str) -> None:
-    """Say something to SQLite's own driver: by SQLAlchemy it takes ten times as long."""
+    """Execute a statement with SQLite's own driver, ten times faster than with SQLAlchemy."""
     driver: Any = connection.connection.driver_connection
     try:
         driver.execute(sql)
@@ -132,7 +132,7 @@ def _tell(connection: Connection, sql: str) -> None:
 
 
 def _take(connection: Connection, lock: int) -> None:
-    """Wait for an advisory lock, and have it until the transaction ends."""
+    """Wait for an advisory lock and hold it until the transaction ends."""
     connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({lock})")
 
 
@@ -146,17 +146,17 @@ def _engine(url: str) -> Engine:
             url,
             pool_size=_CONNECTIONS,
             max_overflow=_MORE_CONNECTIONS,
-            # A database that was restarted is noticed before a request fails by it.
+            # A restarted database is noticed before it makes a request fail.
             pool_pre_ping=True,
         )
     except ModuleNotFoundError as error:
         raise SettingsError(
-            "PostgreSQL needs its driver: pip install 'veilgp[server,postgres]'."
+            "The PostgreSQL driver is not installed: run pip install 'veilgp[server,postgres]'."
         ) from error
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: Any) -> None:
-    # Transactions begin where `changing` says so, not where the driver guesses.
+    # Transactions are started explicitly, not by the driver.
     connection.isolation_level = None
     for pragma in (
         "journal_mode=WAL",

@@ -1,8 +1,8 @@
-"""Notices between replicas: members that wait at one hear at once what happened at another.
+"""Notices between replicas: members waiting at one replica learn at once of changes at another.
 
-PostgreSQL delivers a notice when the transaction that gave it commits (LISTEN and NOTIFY). One that
-is lost, as while the connection is away, costs a moment: who waits also looks by itself now and
-then. With SQLite there is one process, and nobody to tell.
+PostgreSQL delivers a notice when the transaction that sent it commits (LISTEN and NOTIFY). A lost
+notice, for instance while the connection is down, only causes a short delay: waiting requests also
+check regularly by themselves. With SQLite there is only one process, and no notices.
 """
 
 import logging
@@ -22,16 +22,16 @@ _AGAIN_AFTER_S = 2.0
 
 
 def notify(connection: Connection, session_id: str, *, sender: str = "") -> None:
-    """Tell all replicas but the sender, when this transaction commits, that a session changed."""
+    """Notify all replicas except `sender` of a changed session when this transaction commits."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_notify(_CHANNEL, f"{session_id} {sender}")))
 
 
 class NoticeListener:
-    """A thread that hears other replicas' notices, from `start` to `stop`."""
+    """A thread that receives other replicas' notices, from `start` to `stop`."""
 
     def __init__(self, database: Database, heard: Callable[[str], None], *, own: str) -> None:
-        """Call `heard` with a session's id; notices of the sender `own` are no news."""
+        """Call `heard` with a session's id for each notice, except those of the sender `own`."""
         self._database = database
         self._heard = heard
         self._own = own
@@ -39,24 +39,24 @@ class NoticeListener:
         self._thread = Thread(target=self._listen, name="veilgp-listener", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen, where there may be another replica."""
+        """Start listening, if the database can have other replicas."""
         if not self._database.is_sqlite:
             self._thread.start()
 
     def stop(self) -> None:
-        """Hear nothing any more."""
+        """Stop listening."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _listen(self) -> None:
-        from psycopg import Error  # only who has PostgreSQL has its driver
+        from psycopg import Error  # the driver is installed only with PostgreSQL
 
         while not self._stopping.is_set():
             try:
                 self._hear()
             except (SQLAlchemyError, Error):
-                log.exception("the database does not answer; other replicas' notices are late")
+                log.exception("the database does not answer; notices of other replicas are delayed")
                 self._stopping.wait(_AGAIN_AFTER_S)
 
     def _hear(self) -> None:
@@ -71,4 +71,4 @@ class NoticeListener:
                         if sender != self._own:
                             self._heard(session_id)
             finally:
-                connection.invalidate()  # it would listen on, whatever it is used for next
+                connection.invalidate()  # otherwise it would keep listening in its next use

@@ -1,6 +1,6 @@
-"""Which migrations a database has had, and bringing it to the newest.
+"""The schema revision of a database, and its upgrade to the newest.
 
-A database that another version of veilgp has written is refused by name, and nothing in it changes.
+A database of another version of veilgp is refused, and nothing in it changes.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ def newest() -> str:
 
 
 def revision(connection: Connection) -> str | None:
-    """Return the revision that a database is at; None where there is none, as in an empty one."""
+    """Return the revision of a database; None if it has none, such as an empty database."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -41,13 +41,13 @@ def is_known(found: str | None) -> bool:
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring a database to the newest revision; the caller commits."""
+    """Upgrade a database to the newest revision; the caller commits."""
     found = revision(connection)
     if not is_known(found):
         raise DatabaseOfAnotherVersion(
-            f"The database is at revision {found!r:.40}, and this version of veilgp knows "
-            f"{newest()!r}: another version has written it. Nothing was changed. Run the version "
-            "that wrote it, or begin with an empty database: another data_dir or database_url."
+            f"The database has the schema revision {found!r:.40}, but this version of veilgp needs "
+            f"{newest()!r}: another version created it. Nothing was changed. Run the version that "
+            "created it, or start with an empty database: set another data_dir or database_url."
         )
     config = Config()
     config.set_main_option("script_location", str(_MIGRATIONS))

@@ -1,20 +1,20 @@
-"""What the coordinator remembers, as tables; the migrations bring a database to this form.
+"""The coordinator's tables; the migrations bring a database to this schema.
 
     sessions ─┬─ invitations
               ├─ members
               ├─ charges                    what its sums have spent of its privacy budget
               └─ runs ─┬─ leases            which replica computes its next step
                        ├─ run_members       the roster, fixed when the run starts
-                       ├─ run_metrics       what its algorithms tell of their steps
-                       ├─ open_samples      what members show of their own models, and withdrawals
-                       ├─ run_messages      what members have said in the present epoch and slot
-                       ├─ slots             the sum under way: its task and how far it is
+                       ├─ run_metrics       metrics of the run's steps
+                       ├─ open_samples      unmasked samples of members' models, and withdrawals
+                       ├─ run_messages      members' messages in the current epoch and slot
+                       ├─ slots             the current sum: its task and its progress
                        │   └─ slot_totals   its running total, masked, in pieces
-                       └─ broadcasts        what the present task is about
+                       └─ broadcasts        the broadcast of the current task
     models ── aliases            tokens (admins and callers) ── token_models
     public_sets                  nonces of members' requests
 
-Times are seconds since 1970 (float): compared by the database, shown in ISO 8601 at the edge.
+Times are seconds since 1970 (float): compared by the database, shown as ISO 8601 in the API.
 """
 
 from sqlalchemy import (
@@ -45,7 +45,7 @@ metadata = MetaData(
 )
 
 _ID = String(36)
-# SQLite counts by its row's own number, which has the type INTEGER and 64 bits.
+# SQLite counts with its row id, which has the type INTEGER and 64 bits.
 _COUNTER = BigInteger().with_variant(Integer, "sqlite")
 
 WHOLE_EPOCH = -1
@@ -61,7 +61,7 @@ sessions = Table(
     Column("terms", LargeBinary, nullable=False),
     Column("planned_members", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
-    # With differential privacy: what may be spent in all, and in how many runs.
+    # With differential privacy: the total budget, and the planned number of runs.
     Column("epsilon", Float),
     Column("delta", Float),
     Column("planned_runs", Integer),
@@ -121,15 +121,15 @@ runs = Table(
     Column("created_at", Float, nullable=False),
     Column("deadline_at", Float, nullable=False),
     Column("ended_at", Float),
-    # Counts every change of the run: who holds it in memory sees whether that is still the truth.
+    # Counts every change of the run, to detect whether a copy in memory is still current.
     Column("version", Integer, nullable=False),
     Column("epoch", Integer, nullable=False),
     Column("epoch_closed", Boolean, nullable=False),
-    # When the present wait began: for an epoch's boxes, or for a survivor's key.
+    # When the current wait began, for instance for an epoch's boxes or a survivor's key.
     Column("since", Float, nullable=False),
     Column("stage", Integer, nullable=False),
     Column("sums", Integer, nullable=False),
-    # Of the stage's algorithm; nothing of it is needed once the run has ended.
+    # State of the stage's algorithm; NULL once the run has ended.
     Column("state", LargeBinary),
     Column("model_id", String(64)),
     Index(None, "session_id", "status"),
@@ -149,9 +149,9 @@ run_members = Table(
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
     Column("key", LargeBinary(32), primary_key=True),
     Column("name", String(200), nullable=False),
-    # The first epoch in which it has advertised: later ones of the session say that it has.
+    # The first epoch in which the member advertised; later epochs of the session mark it as seen.
     Column("first_epoch", Integer),
-    # With differential privacy: it is done without, or it is back after having been left out.
+    # With differential privacy: the member refused, or is back after it was left out of a sum.
     Column("refused", Boolean, nullable=False, server_default=false()),
     Column("returned", Boolean, nullable=False, server_default=false()),
 )
@@ -174,7 +174,7 @@ open_samples = Table(
     Column("samples", Integer),
     Column("octets", Integer),
     Column("shown_at", Float),
-    # From then on there is no body, and none is taken.
+    # Once set, there is no body, and none is accepted.
     Column("withdrawn_at", Float),
     Column("body", LargeBinary),
 )
@@ -185,7 +185,7 @@ run_messages = Table(
     Column("id", _COUNTER, primary_key=True, autoincrement=True),
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
     Column("epoch", Integer, nullable=False),
-    # Or WHOLE_EPOCH.
+    # The slot's number, or WHOLE_EPOCH.
     Column("slot", Integer, nullable=False),
     Column("kind", Integer, nullable=False),
     Column("body", LargeBinary, nullable=False),
@@ -199,7 +199,7 @@ slots = Table(
     Column("epoch", Integer, primary_key=True),
     Column("slot", Integer, primary_key=True),
     Column("task", LargeBinary, nullable=False),
-    # The survivors are settled; the slot is being given up; shares are asked for.
+    # The survivors are fixed; the slot is being abandoned; shares are requested.
     Column("frozen", Boolean, nullable=False),
     Column("abandoning", Boolean, nullable=False),
     Column("repairing", Boolean, nullable=False),
@@ -264,7 +264,7 @@ token_models = Table(
     "token_models",
     metadata,
     Column("token_id", ForeignKey("tokens.id", ondelete="CASCADE"), primary_key=True),
-    # A model's id, or an alias: what it stands for is looked up when it is used.
+    # A model's id or an alias, which is resolved when the token is used.
     Column("model", String(100), primary_key=True),
 )
 

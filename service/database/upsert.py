@@ -1,4 +1,4 @@
-"""INSERT that says what happens where the row is there: each dialect has its own."""
+"""INSERT with ON CONFLICT, which has a separate construct for each SQL dialect."""
 
 from sqlalchemy import Connection, Table
 from sqlalchemy.dialects import postgresql, sqlite

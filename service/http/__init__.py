@@ -1,1 +1,1 @@
-"""What stands around every request: identity, limits, bodies, problems, logs, metrics."""
+"""What every request needs: authentication, limits, bodies, problems, logs, metrics."""

@@ -1,17 +1,17 @@
-"""Who asks, as types for the signatures of routes.
+"""Authentication, as dependency types for the signatures of routes.
 
     Admin            an admin's token
-    Watcher          the same, or a browser in which an admin has signed in: who may see how runs go
+    Watcher          an admin's token, or a browser in which an admin has signed in: may watch runs
     Caller           a caller's token, or an admin's
     ApprovedMember   an approved member of the session in the path, by a signed request
-    EnrolledMember   the same, or one that still waits for approval
-    AnyMember        the same, or one that is suspended: who may withdraw what is its own
-    Signer           whoever signed the request, with a key that may be unknown
-    Reader           an admin, a caller, or an approved member of any session: who may read a model
+    EnrolledMember   an approved member, or one that still waits for approval
+    AnyMember        a member of any status, suspended ones included: may withdraw its samples
+    Signer           the signer of the request, whose key may be unknown
+    Reader           an admin, a caller, or an approved member of any session: may read models
 
-Checks come before the body is read; a body that was signed is checked by `service.http.bodies`. A
-path names its session `{session_id}`. A session that the one who asks is no member of is answered
-like one that does not exist.
+These checks come before the body is read; a signed body is checked by `service.http.bodies`. A path
+names its session `{session_id}`. A signer who is not a member of a session gets the same answer as
+if the session did not exist.
 """
 
 import re
@@ -38,7 +38,7 @@ from service.settings import is_loopback
 
 PENDING, APPROVED, SUSPENDED = "pending", "approved", "suspended"
 """A member's status."""
-# Every request of a member asks this: built once, it costs a fifth.
+# Every request of a member runs this query: building it once makes it five times faster.
 _MEMBER = select(members.c.name, members.c.status).where(
     members.c.session_id == bindparam("session_id"), members.c.key == bindparam("key")
 )
@@ -47,24 +47,24 @@ _HOST = re.compile(r"([a-z0-9.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?")
 
 @dataclass(frozen=True)
 class ModelAccess:
-    """Which models may be used, or read."""
+    """The models that a requester may use or read."""
 
     everything: bool = False
     names: frozenset[str] = frozenset()
-    """Ids and aliases that a caller's token names."""
+    """Ids and aliases that a caller's token lists."""
     sessions: frozenset[str] = frozenset()
-    """Sessions whose models these are a member's own."""
+    """Sessions of which the requester is an approved member."""
     caller_id: str | None = None
-    """The token of a caller, whose requests are limited; None for an admin or a member."""
+    """Id of a caller's token, for its rate limit; None for an admin or a member."""
 
     def allows(self, *names: str, session_id: str | None = None) -> bool:
-        """Whether a model with this id and these aliases, made by this session, is among them."""
+        """Whether a model with these names (id and aliases) of this session is among them."""
         return self.everything or session_id in self.sessions or not self.names.isdisjoint(names)
 
 
 @dataclass(frozen=True)
 class MemberAccess:
-    """A member of the session in the path, and what it has signed."""
+    """A member of the session in the path, and the digest that it has signed."""
 
     session_id: str
     key: bytes
@@ -76,10 +76,12 @@ class MemberAccess:
 
 @declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def require_admin(request: Request, here: Here) -> Token:
-    """Give an admin's token, or refuse."""
+    """Return the admin's token, or refuse the request."""
     token = _token(request, here)
     if token.role is not Role.ADMIN:
-        raise NotAllowed("This needs the admin's token; a caller's only asks for predictions.")
+        raise NotAllowed(
+            "This request needs an admin token; a caller's token only allows predictions."
+        )
     return token
 
 
@@ -115,7 +117,7 @@ def _reader(request: Request, here: Here) -> ModelAccess:
         )
         sessions = frozenset(rows.scalars())
     if not sessions:
-        raise NotFound("No such model.")
+        raise NotFound("The model does not exist, or you have no access to it.")
     _once(signed, here)
     return ModelAccess(sessions=sessions)
 
@@ -125,7 +127,7 @@ def _enrolled_member(request: Request, session_id: str, here: Here) -> MemberAcc
     signed, member = _on_roster(request, session_id, here)
     if member.status == SUSPENDED:
         raise MemberSuspended(
-            f"The admin has suspended {member.name!r}; ask who runs the session about the reason."
+            f"The member {member.name!r} is suspended; ask the session's admin for the reason."
         )
     _once(signed, here)
     return member
@@ -142,18 +144,18 @@ def _any_member(request: Request, session_id: str, here: Here) -> MemberAccess:
 async def _approved_member(
     member: Annotated[MemberAccess, Depends(_enrolled_member)],
 ) -> MemberAccess:
-    # No I/O: in the event loop, which spares every request a thread.
+    # No I/O, so it runs in the event loop, which saves every request a thread.
     if member.status != APPROVED:
         raise MemberPending(
-            f"{member.name!r} is enrolled and waits for the admin, who compares the fingerprint "
-            "with you before approving."
+            f"The member {member.name!r} waits for approval; the admin will compare its "
+            "fingerprint with you first."
         )
     return member
 
 
 @declares(*UNBELIEVED, security=(MEMBER,))
 def _signer(request: Request, here: Here) -> SignedRequest:
-    # Its nonce is remembered with the enrolment: a stranger's request writes nothing.
+    # Its nonce is stored together with the enrolment: a stranger's request writes nothing.
     return _signed(request, here)
 
 
@@ -171,7 +173,7 @@ def _token(request: Request, here: Context) -> Token:
     scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
     with here.database.reading() as connection:
         token = tokens.find(connection, secret.strip(), now=here.clock())
-    # What a browser keeps is for its cookie alone.
+    # A browser's page token is only valid in its cookie.
     if token is None or scheme.lower() != "bearer" or token.role is Role.PAGE:
         raise _unknown()
     return token
@@ -179,9 +181,9 @@ def _token(request: Request, here: Context) -> Token:
 
 def _unknown() -> NotAuthenticated:
     return NotAuthenticated(
-        'This needs a token that is valid: "Authorization: Bearer vgp_…". An admin finds '
-        "theirs where the coordinator was first started, or makes a new one there with "
-        '"veilgp token reset"; a caller asks an admin.'
+        'This request needs a valid token: "Authorization: Bearer vgp_…". The admin token was '
+        "printed when the coordinator was first started; `veilgp token reset` on the coordinator's "
+        "machine makes a new one. Callers get their token from an admin."
     )
 
 
@@ -202,22 +204,22 @@ def _signed(request: Request, here: Context) -> SignedRequest:
 def _on_roster(
     request: Request, session_id: str, here: Context
 ) -> tuple[SignedRequest, MemberAccess]:
-    """Give who signed, of any status; strangers leave nothing behind, not even a nonce."""
+    """Return the signer, a member of any status; a stranger's request writes nothing."""
     signed = _signed(request, here)
     with here.database.reading() as connection:
         wanted = {"session_id": session_id, "key": signed.key}
         row = connection.execute(_MEMBER, wanted).one_or_none()
     if row is None:
-        raise NotFound("No such session.")
+        raise NotFound("The session does not exist, or your key is not one of its members.")
     return signed, MemberAccess(session_id, signed.key, row.name, row.status, signed.digest)
 
 
 def _own_hosts(request: Request, here: Context) -> list[str]:
-    """Give what members may call this coordinator in what they sign.
+    """Return the host names that a request to this coordinator may have been signed for.
 
-    With a `public_url` that is its host, whatever a proxy makes of the header: what a member has
-    signed for another coordinator is worthless here. On this machine itself it has another name.
-    Without, it does not know its name, and takes the header's word.
+    With a `public_url` it is that URL's host, whatever a proxy puts into the Host header: a request
+    that was signed for another coordinator is invalid here. A loopback host is accepted as well,
+    for requests from this machine. Without a `public_url` the Host header is used.
     """
     host = request.headers.get("Host", "").lower()
     public = here.settings.public_url
@@ -233,10 +235,10 @@ def _once(signed: SignedRequest, here: Context) -> None:
 
 
 def _target(request: Request) -> str:
-    """Give the path with its query as the client sent them, not as a framework has decoded them."""
+    """Return the path and query as the client sent them, not as the framework decoded them."""
     path, query = request.scope["raw_path"], request.scope["query_string"]
     target: bytes = path + b"?" + query if query else path
-    # A byte that is not ASCII becomes another: no signature fits then.
+    # Bytes that are not ASCII are replaced, and then no signature matches.
     return target.decode("ascii", "replace")
 
 

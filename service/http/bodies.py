@@ -1,7 +1,7 @@
-"""Bodies of requests: read within a limit and a deadline, believed once their digest is checked.
+"""Bodies of requests: read within a limit and a deadline, and checked against the signed digest.
 
-A route names the JSON that it takes after the one who asks, and FastAPI resolves parameters in
-order: nothing is read for whom the first one refuses.
+FastAPI resolves parameters in order, so a route names its JSON body after the requester: if the
+requester is refused, the body is not read.
 
     def create(admin: Admin, new: Annotated[NewSession, json_body(NewSession)]) -> …
 """
@@ -28,18 +28,18 @@ T = TypeVar("T", bound=RequestModel)
 
 _MOST_DIGITS = 30
 _DRAINED = 64 << 20
-"""Bytes that are read of a body that nobody needs."""
+"""Most bytes that are read of a body that is refused."""
 
 
 async def read_body(request: Request, member: MemberAccess | SignedRequest, limit: int) -> bytes:
-    """Read a body of at most `limit` octets that is the one its sender has signed."""
+    """Read a body of at most `limit` bytes and check it against its sender's signed digest."""
     body = await read_unsigned(request, limit)
     _check_signed(hashlib.sha256(body).digest(), member)
     return body
 
 
 def json_body(kind: type[T], *, limit: int | None = None) -> Any:
-    """Take the body as this kind of JSON; `limit` in octets, that of the settings if absent."""
+    """Return a dependency that reads JSON; `limit` in bytes, by default the setting `max_body`."""
 
     @declares(BodyTooLarge, BodyTooSlow, body=kind)
     async def read_json(request: Request, here: Here) -> T:
@@ -58,18 +58,18 @@ def json_body(kind: type[T], *, limit: int | None = None) -> Any:
 
 
 def announced_size(request: Request, *, least: int = 0, most: int) -> int:
-    """Give the size of a body that is streamed, refused if it is not announced, or beyond these."""
+    """Return the Content-Length of a streamed body, which must be from `least` to `most` bytes."""
     size = _content_length(request)
     if size is None:
-        raise LengthRequired("A request whose body is streamed says its Content-Length.")
+        raise LengthRequired("The request must have a Content-Length header.")
     _refuse_longer(size, most)
     if size < least:
-        raise LengthRequired(f"The body has at least {least} octets here; this one has {size}.")
+        raise LengthRequired(f"The body must have at least {least} bytes, not {size}.")
     return size
 
 
 async def read_unsigned(request: Request, limit: int) -> bytes:
-    """Read a body of at most `limit` octets, of a sender who shows a token."""
+    """Read a body of at most `limit` bytes that is not signed."""
     _refuse_longer(_content_length(request) or 0, limit)
     here: Context = request.app.state.context
     body = bytearray()
@@ -82,18 +82,18 @@ async def read_unsigned(request: Request, limit: int) -> bytes:
 
 @asynccontextmanager
 async def in_time(seconds: float) -> AsyncIterator[None]:
-    """Refuse a body that is not here by then: a connection that dribbles holds memory, or disk."""
+    """Refuse a body that does not arrive in time: a slow connection holds memory or disk."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError:
         raise BodyTooSlow(
-            f"The body did not arrive within {seconds:g} s; send it again, over a faster line."
+            f"The body did not arrive within {seconds:g} s; send it again over a faster connection."
         ) from None
 
 
 class BodyStream:
-    """A request's body, taken from its front; what is taken is hashed."""
+    """A request's body, read from its start and hashed as it is read."""
 
     def __init__(self, stream: AsyncIterator[bytes]) -> None:
         self._stream = stream
@@ -115,7 +115,7 @@ class BodyStream:
         return joined[:count]
 
     async def save(self, count: int, file: IO[bytes], member: MemberAccess) -> None:
-        """Write all that is left, which must be `count` bytes, if the whole is what was signed."""
+        """Write the remaining `count` bytes to `file` and check the whole body's digest."""
         async for piece in self._rest(count):
             self._digest.update(piece)
             file.write(piece)
@@ -134,7 +134,7 @@ class BodyStream:
             raise _cut_short()
 
     async def drain(self) -> None:
-        """Read a body that is refused to its end, or far enough: so that the sender hears why."""
+        """Read and discard a refused body, up to a limit, so that its sender gets the answer."""
         most = _DRAINED
         async for piece in self._stream:
             most -= len(piece)
@@ -144,21 +144,23 @@ class BodyStream:
 
 def _check_signed(digest: bytes, member: MemberAccess | SignedRequest) -> None:
     if not hmac.compare_digest(digest, member.digest):
-        raise WrongBody("The body is not the one that was signed: it was changed on the way.")
+        raise WrongBody(
+            "The body does not match its signature: it was changed in transit. Send it again."
+        )
 
 
 def _content_length(request: Request) -> int | None:
     said = request.headers.get("Content-Length", "")
     if not said.isascii() or not said.isdigit():
         return None
-    # Python refuses to read thousands of digits; nobody sends that much either.
+    # Python refuses to parse thousands of digits; no real length has that many.
     return int(said[:_MOST_DIGITS])
 
 
 def _cut_short() -> LengthRequired:
-    return LengthRequired("The body is not as long as its Content-Length says.")
+    return LengthRequired("The length of the body differs from its Content-Length; send it again.")
 
 
 def _refuse_longer(length: int, limit: int) -> None:
     if length > limit:
-        raise BodyTooLarge(f"The body may have {limit} octets here; this one has more.")
+        raise BodyTooLarge(f"The body must have at most {limit} bytes on this route; it has more.")

@@ -1,4 +1,4 @@
-"""Connections whose headers come promptly: uvicorn's own wait for them has no end."""
+"""A deadline for the headers of a request, for which uvicorn itself waits without limit."""
 
 import asyncio
 from typing import Any
@@ -7,9 +7,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 
 class Prompt(H11Protocol):
-    """Closes a connection that is silent, or within a header, for `header_deadline_s`.
+    """Closes a connection that has not sent complete headers within `header_deadline_s` seconds.
 
-    Bodies, and answers that wait, have deadlines of their own; between two requests uvicorn closes.
+    Bodies and long polls have deadlines of their own; uvicorn closes connections that are idle
+    between two requests.
     """
 
     header_deadline_s = 20.0
@@ -19,17 +20,17 @@ class Prompt(H11Protocol):
         self._due: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
+        """Start the deadline for the first request."""
         super().connection_made(transport)
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        """Wait on within a header, no longer once it is here."""
+        """Keep the deadline while headers are incomplete; cancel it once they have arrived."""
         super().data_received(data)
         self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Wait for nothing more."""
+        """Cancel the deadline."""
         super().connection_lost(exc)
         self._forget()
 

@@ -1,9 +1,9 @@
-"""What a route, or one of its dependencies, declares of itself where it is written.
+"""Declarations of routes and their dependencies, next to the code that they describe.
 
-Each declares which errors it may raise; a dependency also who may ask, or which body it reads. What
-is declared once, of an admin's token for instance, holds for every route that needs one. The
-contract is made from it (`service.contract.document`), and which requests are timed
-(`service.http.metrics`).
+Each declares the errors that it may raise; a dependency also declares the credentials it needs or
+the body it reads. A dependency's declaration, such as that of an admin's token, applies to every
+route that uses it. The contract is built from the declarations (`service.contract.document`), and
+they determine which requests are timed (`service.http.metrics`).
 
     @declares(NotFound, NameTaken)
     def create(...)
@@ -24,18 +24,18 @@ R = TypeVar("R")
 _NAME = "__declared__"
 
 ADMIN, CALLER, MEMBER = "admin", "caller", "member"
-"""The schemes of the contract by which a request shows who asks."""
+"""The names of the contract's security schemes."""
 
 BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
-"""The schema of what is no JSON."""
+"""The schema of binary data."""
 
 BINARY_CONTENT: Mapping[str, Any] = {"application/octet-stream": {"schema": dict(BINARY)}}
-"""The content of a body, or an answer, that is no JSON."""
+"""The content of a binary body or answer."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """Errors that may be raised, schemes of which one lets in, the JSON that is read."""
+    """Errors that may be raised, security schemes of which one is needed, the JSON that is read."""
 
     errors: tuple[type[Error], ...] = ()
     security: tuple[str, ...] = ()
@@ -45,7 +45,7 @@ class Declaration:
 def declares(
     *errors: type[Error], security: tuple[str, ...] = (), body: type[BaseModel] | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare it; an error of `kernels` or `privacy` stands for its subclasses too."""
+    """Attach a declaration; an error of `kernels` or `privacy` includes its subclasses."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         vars(function)[_NAME] = Declaration(errors, security, body)
@@ -55,7 +55,7 @@ def declares(
 
 
 def declarations_of(dependant: Dependant) -> Iterator[Declaration]:
-    """Yield what a route, by its dependant, and everything that it depends on declare."""
+    """Yield the declarations of a route's dependant and of all its dependencies."""
     found: Declaration | None = getattr(dependant.call, _NAME, None)
     if found is not None:
         yield found

@@ -1,8 +1,8 @@
-"""Around every request: the protocol's number, an id, headers of caution, and no bare crash.
+"""The outermost layer of every request: protocol check, request id, security headers, failures.
 
-SDK and coordinator each say which protocol they speak (`Veilgp-Protocol`), so that a mismatch is
-named with the side to upgrade, before anything else can fail in a stranger way. A client that says
-nothing, such as an admin's curl, is answered.
+SDK and coordinator each send the protocol that they use (`Veilgp-Protocol`), so that a mismatch is
+reported first, together with the side to upgrade. A client that sends no such header, such as an
+admin's curl, is accepted.
 """
 
 import logging
@@ -17,7 +17,7 @@ from service.http.metrics import route_of
 from service.http.problems import problem
 
 PROTOCOL = 1
-"""The newest protocol that this coordinator speaks."""
+"""The newest protocol that this coordinator supports."""
 OLDEST = 1
 
 _log = logging.getLogger(__name__)
@@ -29,11 +29,11 @@ _CAUTION = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-"""What an answer has unless its route says otherwise."""
+"""Headers of every answer, unless its route sets them itself."""
 
 
 class Envelope:
-    """The outermost layer of the application, in plain ASGI: it touches no body."""
+    """The outermost layer of the application, in plain ASGI; it does not read or change bodies."""
 
     def __init__(self, app: ASGIApp, *, secure: bool) -> None:
         self._app = app
@@ -42,7 +42,7 @@ class Envelope:
             self._defaults["Strict-Transport-Security"] = "max-age=31536000"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or refuse its protocol."""
+        """Answer one request, or refuse it if its protocol is not supported."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -68,15 +68,15 @@ class Envelope:
         try:
             await app(scope, receive, send_with_headers)
         except Exception:
-            # Only the id goes out: what went wrong may quote what was sent.
+            # The answer has only the id: the error's message may quote what was sent.
             _log.exception("request %s failed", request_id)
             if status is not None:
                 raise
             failed = problem(
                 500,
                 "internal",
-                f"The coordinator failed, and its log says why under {request_id}. Try again; "
-                "everything that was acknowledged is kept.",
+                "The coordinator failed to answer this request; its log has the reason under the "
+                f"request id {request_id}. Try again: everything acknowledged so far is stored.",
             )
             await failed(scope, receive, send_with_headers)
         about = scope.get("path_params", {})
@@ -94,8 +94,8 @@ def _mismatch(spoken: str) -> ASGIApp:
     return problem(
         ProtocolMismatch.status,
         ProtocolMismatch.code,
-        f"The request speaks protocol {spoken[:20]!r}, this coordinator {OLDEST} to {PROTOCOL}: "
-        f"upgrade {side}.",
+        f"The request uses protocol {spoken[:20]!r}; this coordinator supports {OLDEST} to "
+        f"{PROTOCOL}. Upgrade {side}.",
         headers={"Upgrade": f"Veilgp/{PROTOCOL}"},
         newest=PROTOCOL,
         oldest=OLDEST,

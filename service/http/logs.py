@@ -1,9 +1,9 @@
-"""What the coordinator writes about itself: lines for people, or JSON for machines, on stderr.
+"""The coordinator's log on stderr: text for people or JSON for machines.
 
-A line has a time, a level, a logger, a sentence, and the ids of the request, the session and the
-run that it is about. It never has data: sentences are this program's own, and of an error that
-somebody else's code raised only its kind and its place are told, for its message may quote what was
-sent, or the parameters of a query. Who asked, from which address, is not written either.
+A line has a time, a level, a logger, a message, and the ids of the request, the session and the run
+that it is about. It never contains data: messages are written by this program, and for an error
+raised by a library only its type and traceback locations are logged, because its message may quote
+what was sent or the parameters of a query. Requesters and their addresses are not logged either.
 """
 
 import json
@@ -21,7 +21,7 @@ from service.errors import ServiceError
 from service.http.times import iso_time
 
 IDS = ("request", "session", "run")
-"""What a line may be about; given as `extra` or, for a request, by `about_request`."""
+"""The ids that a line may have; given as `extra` or, for a request, by `about_request`."""
 
 _ID = re.compile("[0-9a-f-]{32,36}")
 _OURS = (KernelsError, PrivacyError, ServiceError)
@@ -30,7 +30,7 @@ _request: ContextVar[str | None] = ContextVar("request", default=None)
 
 @contextmanager
 def about_request(request_id: str) -> Iterator[None]:
-    """Let every line from here on, in this task and its threads, be about this request."""
+    """Add this request's id to every log line within the context, in this task and its threads."""
     token = _request.set(request_id)
     try:
         yield
@@ -39,20 +39,20 @@ def about_request(request_id: str) -> Iterator[None]:
 
 
 class TextLines(logging.Formatter):
-    """A line for people; where an error happened is on further ones."""
+    """One line of text for each record; an error's traceback follows on further lines."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Format one record."""
         ids = " ".join(f"{name}={value}" for name, value in _ids(record).items())
         line = f"{iso_time(record.created)} {record.levelname.lower()} {record.getMessage()}"
         return "\n".join([f"{line} {ids}".rstrip(), *_where(record)])
 
 
 class JsonLines(logging.Formatter):
-    """One JSON object a line."""
+    """One JSON object for each record, each on its own line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one record."""
+        """Format one record."""
         plain: dict[str, Any] = {
             "time": iso_time(record.created),
             "level": record.levelname.lower(),
@@ -66,7 +66,7 @@ class JsonLines(logging.Formatter):
 
 
 def configuration(form: str, level: str) -> dict[str, Any]:
-    """Give what `logging.config` takes; libraries speak only when something is wrong."""
+    """Return a configuration for `logging.config`; libraries log only warnings and errors."""
     return {
         "version": 1,
         "disable_existing_loggers": False,
@@ -82,12 +82,12 @@ def configuration(form: str, level: str) -> dict[str, Any]:
 
 def _ids(record: logging.LogRecord) -> dict[str, str]:
     given = {"request": _request.get(), **vars(record)}
-    # A path may have anything where an id belongs; what has not the form of one is not written.
+    # A path may contain anything in place of an id; only values with the form of an id are logged.
     return {name: value for name in IDS if _ID.fullmatch(value := str(given.get(name)))}
 
 
 def _where(record: logging.LogRecord) -> list[str]:
-    """Tell kind and place of a record's error, and of those that led to it."""
+    """Return type and traceback locations of a record's error and of its causes."""
     error = record.exc_info[1] if record.exc_info else None
     told: list[str] = []
     while error is not None:

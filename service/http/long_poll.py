@@ -1,4 +1,4 @@
-"""Answers that are held back until there is something to say: members ask, and need not hurry."""
+"""Long polling: an answer is delayed until there is something to report."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,10 +11,10 @@ from service.http.wakeups import Wakeups
 
 MAX_WAIT_S = 30
 LOOK_AGAIN_S = 2.0
-"""How long a change that wakes nobody here, such as another replica's, may stay unseen."""
+"""Seconds after which a change is seen that no wakeup announced, such as another replica's."""
 
 Wait = Annotated[float, Query(ge=0, le=MAX_WAIT_S)]
-"""For how many seconds an answer may be held back."""
+"""The most seconds that an answer may be delayed."""
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ async def held_back(
     look: Callable[[], T],
     said: Callable[[T], bool],
 ) -> T:
-    """Look, again whenever it is woken, until something is said or the time is over."""
+    """Call `look`, again after each wakeup, until `said` accepts its result or `wait` is over."""
     loop = asyncio.get_running_loop()
     until = loop.time() + wait
     with wakeups.waiting(session_id) as waiter:

@@ -1,8 +1,8 @@
-"""Figures for Prometheus: requests, predictions, sums, runs, queues.
+"""Metrics for Prometheus: requests, predictions, sums, runs, queues.
 
-Each application has a registry of its own. A label is a route, a method, a status: none names a
-session, a member, a model or a caller. Requests to routes that a member may call are not timed at
-all: over few members that would be one hospital's figure (docs/threats.md, A17).
+Each application has its own registry. Labels are routes, methods and statuses; none names a
+session, a member, a model or a caller. Requests to routes that members may call are not timed:
+with few members, a duration would describe one hospital (docs/threats.md A17).
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _NO_ROUTE = "none"
 
 
 class Metrics:
-    """The figures of one application."""
+    """The metrics of one application."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
@@ -30,7 +30,7 @@ class Metrics:
         )
         self.durations = Histogram(
             "veilgp_request_seconds",
-            "How long answers took; not measured where members may ask.",
+            "Duration of requests; not measured for routes that members may call.",
             ["method", "route"],
             registry=registry,
         )
@@ -40,7 +40,7 @@ class Metrics:
         self._sessions = Gauge("veilgp_sessions", "Sessions.", registry=registry)
         self._queues = Gauge(
             "veilgp_queue",
-            "What waits: long polls, predictions, runs at work.",
+            "Waiting long polls, waiting predictions, and runs being worked on.",
             ["queue"],
             registry=registry,
         )
@@ -48,7 +48,7 @@ class Metrics:
     def text(
         self, *, runs: Mapping[str, int], sums: int, sessions: int, queues: Mapping[str, int]
     ) -> bytes:
-        """Return all figures as they are now, in Prometheus' text form; runs are by status."""
+        """Return all current metrics in Prometheus' text format; `runs` are counts by status."""
         for status, count in runs.items():
             self._runs.labels(status).set(count)
         self._sums.set(sums)
@@ -59,14 +59,14 @@ class Metrics:
 
 
 class RequestMeter:
-    """Counts every request by its route, not by its path: paths have ids in them."""
+    """Counts every request by its route, not by its path, because paths contain ids."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and count its answer."""
+        """Pass a request on and count its answer."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -88,17 +88,17 @@ class RequestMeter:
 
 
 def admits_members(route: object) -> bool:
-    """Whether a member may call a route, by what its dependencies declare."""
+    """Whether members may call a route, according to the declarations of its dependencies."""
     return isinstance(route, APIRoute) and any(
         MEMBER in each.security for each in declarations_of(route.dependant)
     )
 
 
 def route_of(scope: Scope) -> str:
-    """Give the pattern of the path that was asked for, once it is known."""
+    """Return the path pattern of the request's route, or `none` before it is matched."""
     return str(getattr(scope.get("route"), "path", _NO_ROUTE))
 
 
 def _method(name: str) -> str:
-    # Anything may stand there, and every new one would be a series for ever.
+    # A client may send any method name, and each new one would add a permanent time series.
     return name if name in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD") else "other"

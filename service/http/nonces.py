@@ -1,4 +1,4 @@
-"""Nonces of members' requests, remembered for as long as a request may be sent again."""
+"""Nonces of members' requests, stored for as long as a request could be replayed."""
 
 from sqlalchemy import Connection, delete, insert
 from sqlalchemy.exc import IntegrityError
@@ -7,14 +7,14 @@ from privacy.errors import Replayed
 from privacy.requests import WINDOW_MS, SignedRequest
 from service.database.tables import nonces
 
-_TAKE = insert(nonces)  # built once: every request of a member asks it
+_TAKE = insert(nonces)  # built once: every request of a member runs it
 
 
 def remember(connection: Connection, request: SignedRequest, *, now_ms: int) -> None:
-    """Take a request's nonce, or refuse one that was taken.
+    """Store a request's nonce, or refuse a nonce that is already stored.
 
-    A request is accepted until `WINDOW_MS` after its time, so older nonces can go. They are kept
-    for twice as long, for a clock that is set back. One request in 256 pays for the cleaning.
+    A request is accepted until `WINDOW_MS` after its time, so older nonces can be deleted. They are
+    kept for twice as long, in case the clock is set back. One request in 256 deletes old nonces.
     """
     try:
         connection.execute(
@@ -22,7 +22,7 @@ def remember(connection: Connection, request: SignedRequest, *, now_ms: int) -> 
         )
     except IntegrityError as error:
         raise Replayed(
-            "A request with this nonce has been answered already; sign each one anew."
+            "A request with this nonce has already been answered; sign each request with a new one."
         ) from error
     if request.nonce[0] == 0:
         connection.execute(delete(nonces).where(nonces.c.time_ms < now_ms - 2 * WINDOW_MS))

@@ -1,4 +1,4 @@
-"""Errors over HTTP: RFC 9457 documents with stable codes."""
+"""Errors as HTTP answers: RFC 9457 documents with stable codes."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,16 +27,16 @@ from service.http.times import iso_time
 Error = ServiceError | KernelsError | PrivacyError
 
 WRONG_FIELDS = "request.fields"
-"""The code of a request whose parameters or body have not the form that the contract states."""
+"""The code of a request whose parameters or body do not match their schema in the contract."""
 
 _TOO_LATE = (OutOfOrder, Conflict, AdvertForAnotherEpoch)
-"""The run has gone on, or has another answer: nobody's fault, and the member asks what is next."""
+"""The run has moved on, or already has another answer: the member asks for its next item."""
 UNBELIEVED = (RequestError, BadSignature, InvalidKey)
-"""Who asks cannot be believed."""
+"""The signature of the request is missing or invalid."""
 
 
 def status_of(error: type[Error]) -> int:
-    """Give the HTTP status of an error."""
+    """Return the HTTP status of an error."""
     if issubclass(error, ServiceError):
         return error.status
     if issubclass(error, UNBELIEVED):
@@ -54,7 +54,7 @@ def problem(
     problems: Sequence[Mapping[str, str]] = (),
     **more: object,
 ) -> JSONResponse:
-    """Give the document of one problem."""
+    """Return the answer for one problem."""
     return JSONResponse(
         {
             "type": f"urn:veilgp:{code}",
@@ -72,7 +72,7 @@ def problem(
 
 
 def add_problem_handlers(app: FastAPI) -> None:
-    """Answer every error of ours, and the framework's, in one form."""
+    """Answer every error, veilgp's and the framework's, with a problem document."""
 
     @app.exception_handler(ServiceError)
     def of_service(_: Request, error: ServiceError) -> JSONResponse:
@@ -84,7 +84,7 @@ def add_problem_handlers(app: FastAPI) -> None:
         elif isinstance(error, NoRoom):
             headers = {"Retry-After": "1"}
         elif isinstance(error, BodyTooSlow):
-            headers = {"Connection": "close"}  # or it would go on arriving
+            headers = {"Connection": "close"}  # otherwise the body would keep arriving
         return problem(
             error.status, error.code, str(error), headers=headers, problems=_parts(error)
         )
@@ -106,7 +106,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def of_validation(_: Request, error: RequestValidationError) -> JSONResponse:
-        # `input` would repeat what was sent: it may be a patient's value or a secret.
+        # `input` is left out: it would repeat what was sent, perhaps a patient's value or a secret.
         problems = [
             {"where": ".".join(str(part) for part in each["loc"]), "what": each["msg"]}
             for each in error.errors()
@@ -116,10 +116,10 @@ def add_problem_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(DataError)
     def of_database(_: Request, error: DataError) -> JSONResponse:
-        # The one character that PostgreSQL's text does not have, in a path or a field.
+        # NUL, in a path or a field, is the one character that PostgreSQL cannot store as text.
         if not _has_nul(error.params):
             raise error
-        return problem(422, WRONG_FIELDS, "No name or text here has a NUL character.")
+        return problem(422, WRONG_FIELDS, "Names and texts must not contain a NUL character.")
 
     @app.exception_handler(HTTPException)
     def of_framework(_: Request, error: HTTPException) -> JSONResponse:
@@ -132,7 +132,7 @@ def add_problem_handlers(app: FastAPI) -> None:
 
 
 def _has_nul(parameters: object) -> bool:
-    """Whether a NUL is in a text among the parameters of one statement, or of many."""
+    """Whether a text among the parameters of one or many statements contains a NUL."""
     match parameters:
         case str():
             return "\0" in parameters
@@ -148,5 +148,5 @@ def _challenge(scheme: str) -> Mapping[str, str]:
 
 
 def _parts(error: Exception) -> list[Mapping[str, str]]:
-    """Give the problems that an error is made of, each with its own code."""
+    """Return the problems of which an error consists, each with its own code."""
     return [{"code": e.code, "what": str(e)} for e in getattr(error, "problems", ())]

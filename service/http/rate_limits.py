@@ -1,8 +1,8 @@
-"""How much a caller may ask for: a bucket of rows for each token, refilled evenly.
+"""Rate limits of callers: a token bucket of rows for each caller, refilled evenly.
 
-In memory, and for each replica its own: a restart fills the buckets, n replicas allow n times as
-much. It bounds the load and slows down whoever asks for row after row to find out which of them
-the model was trained on (docs/threats.md, A16); it is no guarantee against that.
+The buckets are in memory and separate for each replica: a restart fills them, and n replicas allow
+n times as much. They bound the load and slow down a caller who queries row after row to find out
+which of them the model was trained on (docs/threats.md A16); they are no guarantee against that.
 """
 
 import math
@@ -13,13 +13,13 @@ from service.errors import RateExceeded
 
 
 class RateLimits:
-    """Buckets of `per_minute` rows that fill up within a minute.
+    """Buckets of `per_minute` rows that refill within a minute.
 
     >>> rates = RateLimits(per_minute=60, clock=lambda: 0.0)
     >>> rates.charge("a caller", 60)
     >>> rates.charge("a caller", 2)
     Traceback (most recent call last):
-    service.errors.RateExceeded: ... again in 2 s.
+    service.errors.RateExceeded: ... Try again in 2 s.
     >>> rates.charge("another", 1)
     """
 
@@ -30,7 +30,10 @@ class RateLimits:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def charge(self, who: str, rows: int) -> None:
-        """Take so many rows, or say when there will be as many; more than fit empty a full one."""
+        """Charge a number of rows, or raise `RateExceeded` with the time to wait.
+
+        A charge larger than the bucket takes a full bucket.
+        """
         rows = min(rows, self._most)
         now = self._clock()
         with self._lock:
@@ -41,7 +44,7 @@ class RateLimits:
         if not enough:
             wait_s = max(math.ceil((rows - left) * 60 / self._most), 1)
             raise RateExceeded(
-                f"This token may ask for {self._most} rows a minute, and has; ask again in "
+                f"This token has reached its limit of {self._most} rows a minute. Try again in "
                 f"{wait_s} s.",
                 retry_after_s=wait_s,
             )

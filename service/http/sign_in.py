@@ -1,10 +1,10 @@
-"""Signing in to the page: an admin shows the token once, the browser keeps something lesser.
+"""Signing in to the page: the admin enters the admin token, the browser keeps a weaker one.
 
-The cookie holds a token of its own: 256 random bits, kept here as their hash like every other,
-worth nothing but reading the page, ended by time, by signing out, and by `veilgp token reset`.
-Being a row, it needs no signing key that replicas would have to share, and no reader of the
-database can make one. It is HttpOnly and SameSite=Strict; nothing that it opens changes anything,
-so a request that another site forges gains nothing.
+The cookie holds a separate token: 256 random bits, stored as a hash like every other token. It can
+only read the page, and ends by expiry, by signing out and by `veilgp token reset`. Because it is a
+row in the database, replicas need no shared signing key, and reading the database is not enough to
+forge one. The cookie is HttpOnly and SameSite=Strict. It gives access to nothing that changes
+state, so a cross-site request forgery gains nothing.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ LASTS_S = 8 * 3600
 
 
 def sign_in(connection: Connection, secret: str, *, now: float) -> Issued | None:
-    """Give what the browser of whoever has this admin's token shall keep; None for others."""
+    """Return a page token in exchange for an admin's secret; None for any other secret."""
     token = tokens.find(connection, secret, now=now)
     if token is None or token.role is not Role.ADMIN:
         return None
@@ -31,20 +31,20 @@ def sign_in(connection: Connection, secret: str, *, now: float) -> Issued | None
 
 
 def sign_out(connection: Connection, token: Token, *, now: float) -> None:
-    """Make it worthless."""
+    """Revoke a page token."""
     here = token_table.c.id == token.id
     connection.execute(update(token_table).where(here).values(revoked_at=now))
 
 
 def find(connection: Connection, cookies: Mapping[str, str], *, now: float) -> Token | None:
-    """Give what a browser has signed in with, if it still counts."""
+    """Return the valid page token in a browser's cookies, if there is one."""
     secret = cookies.get(COOKIE)
     token = None if secret is None else tokens.find(connection, secret, now=now)
     return token if token is not None and token.role is Role.PAGE else None
 
 
 def set_cookie(response: Response, issued: Issued, *, secure: bool) -> None:
-    """Let the browser keep it; over TLS it is never sent without."""
+    """Set the cookie; with `secure` the browser sends it only over TLS."""
     response.set_cookie(
         COOKIE,
         issued.secret,

@@ -1,10 +1,10 @@
-"""Times at the edge: ISO 8601 in UTC; inside they are seconds since 1970."""
+"""Times in requests and answers: ISO 8601 in UTC. Inside the service: seconds since 1970."""
 
 from datetime import UTC, datetime
 
 
 def iso_time(seconds: float) -> str:
-    """Show a time.
+    """Return a time as ISO 8601.
 
     >>> iso_time(0.0)
     '1970-01-01T00:00:00.000Z'
@@ -14,5 +14,5 @@ def iso_time(seconds: float) -> str:
 
 
 def iso_time_if(seconds: float | None) -> str | None:
-    """Show a time, if there is one."""
+    """Return a time as ISO 8601, or None."""
     return None if seconds is None else iso_time(seconds)

@@ -1,11 +1,11 @@
-"""Bearer tokens of admins and callers: 256 random bits, shown once, kept as their SHA-256.
+"""Bearer tokens of admins and callers: 256 random bits, shown once, stored as their SHA-256.
 
     vgp_admin_…     everything
-    vgp_caller_…    `/predict` on the models that it names
+    vgp_caller_…    `/predict` with the models that it lists
     vgp_page_…      reading the page, in a browser's cookie, for some hours (`service.http.sign_in`)
 
-The prefix lets secret scanners recognise a token that has strayed into a repository. A token of
-this much entropy needs no slow hash: there is nothing to guess.
+The prefix lets secret scanners recognise a token that was committed to a repository by mistake. A
+token with this much entropy cannot be guessed, so it needs no slow hash.
 """
 
 import hashlib
@@ -24,30 +24,30 @@ _BYTES = 32
 
 
 class Role(StrEnum):
-    """Who a token speaks for."""
+    """The kind of user that a token belongs to."""
 
     ADMIN = "admin"
-    """Whoever runs the coordinator."""
+    """The coordinator's operator."""
     CALLER = "caller"
-    """Who may ask named models for predictions."""
+    """A user who may request predictions of listed models."""
     PAGE = "page"
-    """A browser in which an admin has signed in; it reads, and no bearer can be made of it."""
+    """A browser in which an admin has signed in; read-only, and not valid as a bearer token."""
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token that was found valid; the secret itself is not part of it."""
+    """A valid token, without its secret."""
 
     id: str
     role: Role
     name: str
     models: frozenset[str]
-    """Ids and aliases, as they were given."""
+    """Ids and aliases, as given by the admin."""
 
 
 @dataclass(frozen=True)
 class Issued:
-    """A new token with its secret, for the one time that it is shown."""
+    """A new token with its secret, which is shown once."""
 
     id: str
     secret: str
@@ -57,13 +57,13 @@ class Issued:
 
 
 def hash_secret(secret: str) -> bytes:
-    """Give what is stored of a token, or of an invitation's secret."""
-    # Text from the network may hold lone surrogates; they are hashed like anything else.
+    """Return the hash under which the secret of a token or an invitation is stored."""
+    # Text from the network may contain lone surrogates; they are hashed like anything else.
     return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()
 
 
 def make_secret() -> str:
-    """Give 256 fresh random bits as text that fits into a URL."""
+    """Return 256 new random bits as URL-safe text."""
     return secrets.token_urlsafe(_BYTES)
 
 
@@ -76,7 +76,7 @@ def issue(
     expires_at: float | None = None,
     models: Iterable[str] = (),
 ) -> Issued:
-    """Make a token and store its hash."""
+    """Create a token and store its hash."""
     issued = Issued(str(uuid4()), f"vgp_{role}_{make_secret()}")
     connection.execute(
         insert(tokens).values(
@@ -95,10 +95,10 @@ def issue(
 
 
 def find(connection: Connection, secret: str, *, now: float) -> Token | None:
-    """Give the token of this secret, unless it has expired or been revoked.
+    """Return the token of this secret, or None if it is unknown, expired or revoked.
 
-    The work is the same whether there is such a token or not: one hash, one look-up by it. An
-    attacker who could time the look-up would learn about the hashes of guesses, not of secrets.
+    The work is the same whether the token exists or not: one hash and one look-up. An attacker who
+    could time the look-up would learn about the hashes of guesses, not of secrets.
     """
     hashed = hash_secret(secret)
     row = connection.execute(select(tokens).where(tokens.c.hash == hashed)).one_or_none()
@@ -114,7 +114,7 @@ def find(connection: Connection, secret: str, *, now: float) -> Token | None:
 
 
 def first_admin(connection: Connection, *, now: float) -> Issued | None:
-    """Make the admin's token where there has never been one."""
+    """Create the admin token if there has never been one."""
     there = select(tokens.c.id).where(tokens.c.role == Role.ADMIN).limit(1)
     if connection.execute(there).first() is not None:
         return None
@@ -122,7 +122,7 @@ def first_admin(connection: Connection, *, now: float) -> Issued | None:
 
 
 def reset_admin(connection: Connection, *, now: float) -> Issued:
-    """Revoke every admin's token, and what was signed in with them, and make a new one."""
+    """Revoke all admin tokens and page sign-ins, and create a new admin token."""
     valid = tokens.c.role.in_((Role.ADMIN, Role.PAGE)) & tokens.c.revoked_at.is_(None)
     connection.execute(update(tokens).where(valid).values(revoked_at=now))
     return issue(connection, Role.ADMIN, "admin", now=now)

@@ -1,6 +1,6 @@
-"""Wakes members that wait for their next item, from whichever thread changed their session.
+"""Wakeups of waiting requests, from whichever thread changed their session.
 
-Waiting costs a future each and no thread, so a whole roster may wait at once.
+A waiting request needs no thread, so a whole roster can wait at once.
 """
 
 import asyncio
@@ -10,14 +10,14 @@ from threading import Lock
 
 
 class Wakeups:
-    """One for each process; those who wait for other sessions sleep on."""
+    """The waiters of one process by session; a wakeup reaches only waiters of its session."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._waiters: dict[str, set[Waiter]] = {}
 
     def wake(self, session_id: str) -> None:
-        """Wake all who wait for a session."""
+        """Wake all waiters of a session."""
         with self._lock:
             waiters = tuple(self._waiters.get(session_id, ()))
         for waiter in waiters:
@@ -25,13 +25,13 @@ class Wakeups:
 
     @property
     def count(self) -> int:
-        """How many wait, in all sessions."""
+        """The number of waiters of all sessions."""
         with self._lock:
             return sum(map(len, self._waiters.values()))
 
     @contextmanager
     def waiting(self, session_id: str) -> Iterator["Waiter"]:
-        """Be woken from here on; look what there is after this, not before."""
+        """Register a waiter; check the state after entering, so that no change is missed."""
         waiter = Waiter()
         with self._lock:
             self._waiters.setdefault(session_id, set()).add(waiter)
@@ -45,20 +45,20 @@ class Wakeups:
 
 
 class Waiter:
-    """One that waits, in the event loop in which it was made."""
+    """One waiting request, in the event loop in which it was created."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """Let `wait` return, now or when it is called next; from any thread."""
-        # A loop that is closed has nobody left to wake.
+        """Make the current or the next `wait` return; may be called from any thread."""
+        # A closed loop has no waiters left.
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def wait(self, timeout_s: float) -> None:
-        """Wait to be woken, at most `timeout_s` seconds."""
+        """Wait for a wakeup, at most `timeout_s` seconds."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._woken.wait()

@@ -1,1 +1,1 @@
-"""The page for people: what it shows, its plots, signing in."""
+"""The web page for admins: its data, plots and templates."""

@@ -1,7 +1,7 @@
-"""Small plots as SVG, drawn by hand: lines over steps, and calibration curves.
+"""Small SVG plots: lines over steps, and calibration curves.
 
-No colour and no style is in them, only classes (`templates/page.css`): the page's policy allows no
-inline style, and light and dark stay one place's matter. Every text is escaped.
+They contain no colours or styles, only classes (`templates/page.css`): the page's policy allows no
+inline styles, and light and dark colours are defined in one place. Every text is escaped.
 """
 
 import math
@@ -16,7 +16,7 @@ _WIDTH, _HEIGHT = 320, 190
 _SIDE = 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 20, 26, 26
 
-# What is formatted into a Markup is escaped.
+# Markup.format escapes its arguments.
 _SVG = Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
 _TEXT = Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>')
 _LINE = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
@@ -27,7 +27,7 @@ _LAST = Markup('<circle class="last" cx="{:.1f}" cy="{:.1f}" r="3"/>')
 
 @dataclass(frozen=True)
 class _Frame:
-    """A rectangle of the drawing, and the numbers that it stands for."""
+    """A rectangle of the drawing and the ranges of x and y that it shows."""
 
     width: float
     height: float
@@ -35,19 +35,19 @@ class _Frame:
     y: tuple[float, float]
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        """Give where a point is drawn."""
+        """Return the position of a point in the drawing."""
         across = (x - self.x[0]) / (self.x[1] - self.x[0])
         up = (y - self.y[0]) / (self.y[1] - self.y[0])
         inner = self.width - _LEFT - _RIGHT, self.height - _TOP - _BOTTOM
         return _LEFT + across * inner[0], self.height - _BOTTOM - up * inner[1]
 
     def path(self, points: Points) -> str:
-        """Give a polyline's points."""
+        """Return the points of a polyline, as in SVG's `points`."""
         return " ".join(f"{x:.1f},{y:.1f}" for x, y in (self.at(*point) for point in points))
 
 
 def steps_plot(title: str, lines: Sequence[Points]) -> Markup:
-    """Draw one figure over steps, a line for each pass.
+    """Draw one metric over steps, with a line for each pass.
 
     >>> "<script>" in steps_plot("<script>", [[(0, 1.0), (1, 0.5)]])
     False
@@ -68,15 +68,15 @@ def steps_plot(title: str, lines: Sequence[Points]) -> Markup:
         parts.append(_POLYLINE.format(f"line line-{number % 4}", frame.path(line)))
     x, y = frame.at(*last)
     parts.append(_LAST.format(x, y))
-    return _svg(_WIDTH, _HEIGHT, f"{title} by step, now {_number(last[1])}", parts)
+    return _svg(_WIDTH, _HEIGHT, f"{title} by step, last value {_number(last[1])}", parts)
 
 
 def calibration_plot(
     title: str, levels: Sequence[float], curves: Mapping[str, Sequence[float]], *, rows: int
 ) -> Markup:
-    """Draw how often intervals held what they promise; calibrated models are near the diagonal.
+    """Draw the observed coverage of intervals by nominal level; the diagonal is calibrated.
 
-    The band is where a calibrated model's curve is with 95 % probability at each level, for so many
+    The band contains a calibrated model's curve with 95 % probability at each level p, for n
     held-out rows: p ± 1.96·√(p(1 − p)/n).
     """
     frame = _Frame(_SIDE, _SIDE, (0.0, 1.0), (0.0, 1.0))
@@ -100,7 +100,7 @@ def calibration_plot(
             _LINE.format(kind, _LEFT + 8, _LEFT + 26, y - 4, y - 4),
             _text(_LEFT + 32, y, "label", name),
         ]
-    said = f"{title}: share of {rows} held-out rows inside their intervals, by the level promised"
+    said = f"{title}: share of {rows} held-out rows inside their intervals, by nominal level"
     return _svg(_SIDE, _SIDE, said, parts)
 
 
@@ -139,7 +139,7 @@ def _margin(spread: tuple[float, float]) -> tuple[float, float]:
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Give two to five round numbers between.
+    """Return two to five round numbers between `low` and `high`.
 
     >>> _ticks(0.12, 0.87)
     [0.2, 0.4, 0.6, 0.8]

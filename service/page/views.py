@@ -1,8 +1,8 @@
-"""What the page shows, as plain data, read in one transaction: a view of all sessions, and of one.
+"""The page's content as plain data, read in one transaction: all sessions, or one session.
 
-Nothing here is a figure of one site: of a member there are its name, its status, whether it is
-there, and what its policy last refused, in the words that it chose to send. Figures are those of
-sums, and of models.
+No number describes a single site. For a member the page shows its name, its status, whether it is
+present, and its last refusal in the words that its site sent. All numbers are those of sums and
+models.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -30,13 +30,13 @@ from service.sessions.privacy_report import PrivacyReport
 from service.sessions.sessions import Session
 
 LEVEL = 0.9
-"""The level at which models are compared in a table."""
+"""The level of the intervals whose coverage the tables show."""
 _COUNTERS = ("stage", "run", "step", "round")
 
 
 @dataclass(frozen=True)
 class ShownModel:
-    """A model, by what its card says."""
+    """A model with its card."""
 
     id: str
     aliases: tuple[str, ...]
@@ -46,7 +46,7 @@ class ShownModel:
 
     @property
     def scores(self) -> list[tuple[str, ...]]:
-        """For each target: name, RMSE with its unit, NLL, CRPS, ECE, share inside 90 %."""
+        """For each target: name, RMSE with its unit, NLL, CRPS, ECE, coverage at 90 %."""
         evaluation = self.card.evaluation
         if evaluation is None:
             return []
@@ -58,9 +58,9 @@ class ShownModel:
 
     @property
     def compared(self) -> list[tuple[str, ...]]:
-        """The same for each method, by target, `fedbnr` first: method, how it is served, scores.
+        """Scores of each method, by target, `fedbnr` first: method, how it is served, scores.
 
-        Nothing where there is one method, or no row to judge by.
+        Empty if there is only one method, or no evaluation.
         """
         evaluation = self.card.evaluation
         if evaluation is None or not evaluation.students:
@@ -85,7 +85,7 @@ class ShownModel:
 
     @property
     def plots(self) -> list[Markup]:
-        """The calibration curve of each target."""
+        """The calibration plot of each target."""
         evaluation = self.card.evaluation
         if evaluation is None:
             return []
@@ -102,7 +102,7 @@ class ShownModel:
 
     @property
     def compared_plots(self) -> list[Markup]:
-        """The calibration curves of all methods, a plot for each target."""
+        """The calibration curves of all methods, one plot for each target."""
         evaluation = self.card.evaluation
         if evaluation is None or not evaluation.students:
             return []
@@ -121,17 +121,17 @@ class ShownModel:
 
 @dataclass(frozen=True)
 class ShownStage:
-    """A stage of a run: what it sums, and whether it is over."""
+    """A stage of a run: its name, its most sums, and its state."""
 
     name: str
     most_sums: int
     state: str
-    """done, running or next; of a run that has failed or was cancelled, stopped or unreached."""
+    """done, running or next; stopped or unreached if the run has failed or was cancelled."""
 
 
 @dataclass(frozen=True)
 class ShownRun:
-    """A run with its stages; `waiting_for` are names."""
+    """A run with its stages; `waiting_for` are members' names."""
 
     row: RunRow
     stages: tuple[ShownStage, ...]
@@ -139,24 +139,24 @@ class ShownRun:
 
     @property
     def most_sums(self) -> int:
-        """At most how many sums it asks for in all."""
+        """The most sums of the whole run."""
         return sum(stage.most_sums for stage in self.stages)
 
 
 @dataclass(frozen=True)
 class Outline:
-    """A session in the list of all."""
+    """A session in the list of all sessions."""
 
     session: Session
     approved: int
     present: int
     run: ShownRun | None
-    """The newest."""
+    """The newest run."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A session with all that is known of it."""
+    """A session with everything the page shows of it."""
 
     session: Session
     members: tuple[MemberRow, ...]
@@ -171,30 +171,30 @@ class View:
 
     @property
     def approved(self) -> int:
-        """How many members take part in what starts now."""
+        """The number of approved members."""
         return sum(member.status == APPROVED for member in self.members)
 
     @property
     def plots(self) -> list[Markup]:
-        """The metrics of the newest run by step, a plot for each."""
+        """The metrics of the newest run by step, one plot for each metric."""
         return _plots(self.metrics)
 
     @property
     def spending(self) -> Markup:
-        """How ε grew by sum; nothing without differential privacy."""
+        """The plot of spent ε by number of sums; empty without differential privacy."""
         points = [(float(each.sums), each.epsilon) for each in self.privacy.over_time]
         return steps_plot("ε spent, by sum", [[(0.0, 0.0), *points]]) if points else Markup("")
 
     @property
     def steps(self) -> list[tuple[str, list[str], list[list[object]]]]:
-        """The same as tables: algorithm, columns, rows."""
+        """The metrics of the newest run as tables: algorithm, columns, rows."""
         return _tables(self.metrics)
 
 
 def outlines(
     connection: Connection, awaited: Mapping[str, tuple[str, ...]], *, now: float
 ) -> list[Outline]:
-    """Give all sessions, the newest first; `awaited` has whom each open run waits for."""
+    """Return all sessions, newest first; `awaited` has the members each open run waits for."""
     found = []
     for session in reversed(sessions.every(connection)):
         there = presence.present(connection, session.id, now=now)
@@ -212,7 +212,7 @@ def view(
     *,
     now: float,
 ) -> View:
-    """Give one session."""
+    """Return one session."""
     session = sessions.find(connection, session_id)
     program = Program.from_json(session.program)
     rows = run_rows.listed(connection, session_id)
@@ -231,7 +231,7 @@ def view(
 
 
 def shown_models(connection: Connection) -> list[ShownModel]:
-    """Give all models, the newest first."""
+    """Return all models, newest first."""
     return [
         ShownModel(
             each.id,
@@ -270,7 +270,7 @@ def _by_stage(metrics: Iterable[Mapping[str, Any]]) -> list[list[Mapping[str, An
 
 
 def _figures(told: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Give the names of the figures that any step has."""
+    """Return the names of the metrics that any step has."""
     names = dict.fromkeys(name for each in told for name in sorted(each))
     return [
         name

@@ -1,1 +1,1 @@
-"""Stored models and `/predict` in its three formats."""
+"""Predictions of stored models, in three formats: JSON, Arrow, Open Inference Protocol."""

@@ -1,9 +1,9 @@
-"""Arrow streams from outside: read only what can be no more than its octets say.
+"""Arrow streams from outside: only streams that cannot expand beyond their own bytes are read.
 
-Arrow's reader checks a stream's structure, and `validate` its contents. Two things are ours to
-refuse. Compressed buffers: a few octets would become gigabytes before anyone could ask how many.
-And types beyond numbers, text and categories: nested ones, views and runs can repeat one piece of
-memory any number of times.
+Arrow's reader checks a stream's structure, and `validate` its contents. Two things are refused in
+addition. Compressed buffers: a few bytes could become gigabytes before their size can be checked.
+And types other than numbers, text and categories: nested, view and run-end-encoded types can repeat
+one piece of memory any number of times.
 """
 
 import struct
@@ -17,26 +17,28 @@ _DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
 
 
 def read_table(body: bytes) -> pa.Table:
-    """Read a stream that is not trusted; its rows are not counted yet, its columns not checked."""
+    """Read an untrusted stream; its rows are not counted and its columns not checked yet."""
     try:
         messages = pa.ipc.MessageReader.open_stream(pa.py_buffer(body))
         for message in messages:
             if _is_compressed(message.metadata.to_pybytes()):
-                raise _refused("its buffers are compressed; write it without")
+                raise _refused(
+                    "the Arrow stream has compressed buffers; write it without compression"
+                )
         return pa.ipc.open_stream(pa.py_buffer(body)).read_all()
     except (pa.ArrowException, OSError, EOFError, struct.error):
-        # The reader's own words may quote what was sent.
-        raise _refused("it is no Arrow stream") from None
+        # The reader's own message may quote what was sent.
+        raise _refused("the body is not an Arrow stream") from None
 
 
 def column_of(table: pa.Table, name: str) -> pa.Array:
-    """Give a column in one piece, checked to its last cell."""
+    """Return a column in one piece, with all its cells checked."""
     column = table.column(name)
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if not _is_plain(kind):
-        # Its length is all that may be used of it, and whether it is about time.
+        # Only its length is used, and whether it is a temporal type.
         return pa.nulls(len(column), pa.date32() if pa.types.is_temporal(kind) else pa.binary())
     try:
         column.validate(full=True)
@@ -44,11 +46,11 @@ def column_of(table: pa.Table, name: str) -> pa.Array:
             column = column.unify_dictionaries()
         return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     except pa.ArrowException:
-        raise _refused(f"the column {name!r:.120} is damaged") from None
+        raise _refused(f"the column {name!r:.120} is damaged; write the stream again") from None
 
 
 def write_table(table: pa.Table) -> bytes:
-    """Write a stream."""
+    """Return a table as a stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
@@ -67,7 +69,7 @@ def _refused(what: str) -> RequestValidationError:
 
 
 def _is_compressed(metadata: bytes) -> bool:
-    """Look a message's header up in its flatbuffer: Message.header, [.data], .compression."""
+    """Whether a message's flatbuffer has the field Message.header, [.data], .compression."""
     message = _uint32(metadata, 0)
     kind_at, header_at = _field(metadata, message, 1), _field(metadata, message, 2)
     kind = metadata[kind_at] if 0 < kind_at < len(metadata) else 0
@@ -83,7 +85,7 @@ def _is_compressed(metadata: bytes) -> bool:
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Give where a table's field is, 0 if it is absent: by the table's list of offsets."""
+    """Return the position of a table's field, from the table's vtable; 0 if it is absent."""
     offsets = table - _int32(data, table)
     entry = offsets + 4 + 2 * number
     if entry + 2 > offsets + _uint16(data, offsets):
@@ -106,6 +108,6 @@ def _int32(data: bytes, at: int) -> int:
 
 def _unpacked(form: str, data: bytes, at: int) -> int:
     if at < 0:  # Python would count from the end
-        raise struct.error("out of the message")
+        raise struct.error("position outside the message")
     (value,) = struct.unpack_from(form, data, at)
     return int(value)

@@ -1,14 +1,15 @@
-"""Predictions as Arrow streams, for tables of many rows.
+"""Predictions as Arrow streams, for tables with many rows.
 
-In: a column for each feature, numbers or text (or categories), null where a cell is missing; other
-columns are ignored. Model, method and intervals are named in the query as JSON's fields are.
+Request: a column for each feature, of numbers, text or categories, with null for a missing cell;
+other columns are ignored. Model, method and intervals are in the query, with the names of the JSON
+fields.
 
-Out, for each target: `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`, and
-`.lower.<level>` and `.upper.<level>` for each interval, infinite where it has no end; and for each
-row `extrapolates`. A method other than fedbnr has no `.latent_variance` and `.noise_variance`. The
-schema's metadata has `model`, the model's id, `method`, `ensemble`, `members` and `cohort` as the
-answer in JSON has, and where variances are withheld, and their columns absent, `withheld` and
-`withheld_detail`. A column's has its `unit`.
+Response: for each target `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`, and
+`.lower.<level>` and `.upper.<level>` for each interval, infinite for an unbounded end; and for each
+row `extrapolates`. Methods other than fedbnr have no `.latent_variance` and `.noise_variance`. The
+schema's metadata has `model` (the model's id), `method`, `ensemble`, `members` and `cohort`, as in
+the JSON answer. If variances are withheld, their columns are absent and the metadata has `withheld`
+and `withheld_detail`. A column's metadata has its `unit`.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from service.prediction.prediction import Answer
 
 
 class QueryOptions(RequestModel):
-    """What the query says."""
+    """The fields of the query."""
 
     model: str
     intervals: list[Level] = Field(default=[], max_length=20)
@@ -39,7 +40,7 @@ class QueryOptions(RequestModel):
 
 
 class ArrowPredictRequest:
-    """A table to predict."""
+    """A prediction request with an Arrow table."""
 
     def __init__(self, table: pa.Table, options: QueryOptions) -> None:
         self.model, self.rows = options.model, table.num_rows
@@ -48,13 +49,18 @@ class ArrowPredictRequest:
         self._table = table
 
     def table(self, schema: Schema) -> Mapping[str, object]:
-        """Return the columns that a schema asks for, as far as they are there."""
+        """Return those columns of the schema that the table has."""
         repeated = Counter(self._table.column_names)
         columns: dict[str, object] = {}
         for feature in schema.features:
             if repeated[feature.name] > 1:
                 raise RequestValidationError(
-                    [{"loc": ("body", feature.name), "msg": "several columns have this name"}]
+                    [
+                        {
+                            "loc": ("body", feature.name),
+                            "msg": "the table has several columns of this name",
+                        }
+                    ]
                 )
             if repeated[feature.name]:
                 read = as_numbers if isinstance(feature, Numeric) else as_labels
@@ -67,7 +73,7 @@ def read(body: bytes, query: QueryParams) -> ArrowPredictRequest:
     plain: dict[str, object] = {}
     for name in query:
         given = query.getlist(name)
-        # As `?intervals=0.5&intervals=0.9`; whatever else is repeated is refused as a list.
+        # As in `?intervals=0.5&intervals=0.9`; other repeated fields become lists and are refused.
         listed = name == "intervals"
         plain[name] = [_number(each) for each in given] if listed else given[0]
         if not listed and len(given) > 1:
@@ -90,7 +96,7 @@ def _number(text: str) -> float | str:
 
 
 def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
-    """Write an answer; floats are what they are."""
+    """Return an answer as an Arrow stream, with unrounded floats."""
     predictions, withheld = answer.predictions, answer.withheld
     check_finite(predictions)
     found: list[tuple[str, Tensor]] = [("mean", predictions.mean)]

@@ -1,11 +1,11 @@
-"""Predictions as JSON: a table as records or as columns in, numbers that keep their last bit out.
+"""Predictions as JSON: the request has a table as records or columns, the answer exact floats.
 
-Strict on the way in: unknown fields, a field twice, NaN and Infinity are refused (a missing cell is
-null). What is wrong with the table is said all at once, by column, never with a value
+Requests are read strictly: unknown fields, duplicate fields, NaN and Infinity are refused (a
+missing cell is null). An error lists all problems of the table, by column, never with a value
 (`kernels.tables.records`). Columns that the model does not know are ignored there.
 
-On the way out an end of an interval that is infinite is null, as JSON has no infinity: so few
-calibration rows, or a level so high, can promise no end.
+In answers an infinite end of an interval is null, because JSON has no infinity. Ends are infinite
+if there are too few calibration rows for the level.
 """
 
 import json
@@ -39,37 +39,39 @@ Level = Annotated[float, Field(gt=0, lt=1)]
 METHOD: Any = Field(
     default=None,
     max_length=100,
-    description="By which of the model's methods; by default its first, which is fedbnr where the "
-    "model has the global linear layer.",
+    description="One of the model's prediction methods. Default: the model's first, which is "
+    "fedbnr if the model has the global linear layer.",
     json_schema_extra={"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "null"}]},
     examples=[METHODS[0]],
 )
 Ensemble = Literal["distilled", "open"]
 ENSEMBLE: Any = Field(
     default=None,
-    description="Of a method that makes many sites' predictions into one: distilled, the default, "
-    "by the model's student; open, by the samples of those hospitals that show them now.",
+    description="How a method that combines many sites' predictions is computed. distilled "
+    "(default): by the model's student network. open: from the unmasked samples of the hospitals "
+    "that currently share them.",
 )
 KIND: Any = Field(
     default=None,
-    description="conformal: keeps its level whatever the residuals' law; the default of fedbnr. "
-    "student_t: of the calibrated law. gaussian: the method's own word, all that others have.",
+    description="conformal: valid for any distribution of the residuals; the default of fedbnr. "
+    "student_t: from the calibrated distribution. gaussian: from the method's mean and variance; "
+    "the only kind of the other methods.",
 )
 
 
 class PredictRequest(RequestModel):
     """A table to predict: `records` or `columns`, not both."""
 
-    model: str = Field(description="The id of a model, or an alias.", examples=["stay"])
+    model: str = Field(description="The id or an alias of a model.", examples=["stay"])
     records: list[Any] | None = Field(
         default=None,
-        description="One object for each row, with a cell for each feature; null where missing.",
+        description="One object for each row, with a cell for each feature; null if it is missing.",
         json_schema_extra={"items": {"type": "object"}},
         examples=[[{"age": 61, "lactate": None, "ward": "medical"}]],
     )
     columns: dict[str, Any] | None = Field(
         default=None,
-        description="One list for each feature, all of one length.",
+        description="One list for each feature, all of the same length.",
         json_schema_extra={"additionalProperties": {"type": "array"}},
     )
     intervals: list[Level] = Field(
@@ -82,23 +84,23 @@ class PredictRequest(RequestModel):
     @model_validator(mode="after")
     def _one_table(self) -> Self:
         if (self.records is None) == (self.columns is None):
-            raise ValueError("give the table as records or as columns, one of them")
+            raise ValueError("exactly one of records and columns must be set")
         return self
 
     @property
     def rows(self) -> int:
-        """How many rows the table has; of uneven columns, the most."""
+        """The number of rows; for columns of different lengths, the largest."""
         if self.columns is None:
             return len(self.records or ())
         return max((len(c) for c in self.columns.values() if isinstance(c, list)), default=0)
 
     def table(self, schema: Schema) -> Mapping[str, object]:
-        """Return the columns that a schema asks for, as far as they are there."""
+        """Return the table as columns."""
         return _columns(schema, self.records) if self.columns is None else self.columns
 
 
 class IntervalOut(BaseModel):
-    """A central interval for each row; null where it has no end."""
+    """A central interval for each row; null for an unbounded end."""
 
     level: float
     kind: Kind
@@ -107,17 +109,18 @@ class IntervalOut(BaseModel):
 
 
 class TargetOut(BaseModel):
-    """One target's predictions, in its unit; variances null where `withheld` says why.
+    """One target's predictions in its unit; if variances are withheld, they are null.
 
-    A method other than fedbnr has one variance, and its latent and noise variance are null.
+    Methods other than fedbnr have one variance; their latent and noise variance are null.
     """
 
     name: str
     unit: str
     mean: Numbers
     variance: Numbers | None = Field(
-        description="Of a new observation. fedbnr: latent_variance + noise_variance, calibrated. "
-        "Other methods: what the sites together do not know, and noise, in one; not recalibrated."
+        description="Variance of a new observation. fedbnr: latent_variance + noise_variance, "
+        "calibrated. Other methods: uncertainty of the combined sites and noise together, not "
+        "recalibrated."
     )
     latent_variance: Numbers | None
     noise_variance: Numbers | None
@@ -125,39 +128,41 @@ class TargetOut(BaseModel):
 
 
 class WithheldOut(BaseModel):
-    """Why there are means only."""
+    """Why the answer has means only."""
 
     code: str
     detail: str
 
 
 class PredictResponse(BaseModel):
-    """The answer, in the order of the rows asked."""
+    """The predictions, in the order of the request's rows."""
 
-    model: str = Field(description="The model's id, also where an alias was asked.")
-    method: str = Field(description="By which it was predicted, also where none was named.")
+    model: str = Field(description="The model's id, also if the request named an alias.")
+    method: str = Field(description="The method that was used.")
     ensemble: Ensemble | None = Field(
-        description="How many sites' predictions were made into one; null for fedbnr."
+        description="How the sites' predictions were combined; null for fedbnr."
     )
     members: int | None = Field(
-        description="Of the open ensemble: how many hospitals are in it now; else null."
+        description="Open ensemble: how many hospitals are in it now; otherwise null."
     )
-    cohort: int | None = Field(description="Of the open ensemble: how many took part in the run.")
+    cohort: int | None = Field(
+        description="Open ensemble: how many hospitals took part in the run; otherwise null."
+    )
     rows: int
     targets: list[TargetOut]
     extrapolates: list[bool] = Field(
-        description="Whether a number of the row is outside the bounds of its column."
+        description="For each row: whether any of its numbers is outside its column's bounds."
     )
     withheld: WithheldOut | None
 
 
 def read(body: bytes) -> PredictRequest:
-    """Read a request; the body is not trusted."""
+    """Read a request from an untrusted body."""
     return read_table_json(PredictRequest, body)
 
 
 def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
-    """Write an answer as `PredictResponse`; floats survive it to the last bit."""
+    """Return an answer as JSON in the form of `PredictResponse`, with exact floats."""
     predictions, withheld = answer.predictions, answer.withheld
     targets = _means(predictions)
     if withheld is None:
@@ -180,7 +185,7 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
 
 
 def check_finite(predictions: Predictions) -> None:
-    """Refuse predictions that are no numbers, as JSON would."""
+    """Refuse predictions that are NaN or infinite."""
     for values in (predictions.mean, predictions.variance):
         if not values.isfinite().all():
             raise _not_finite()
@@ -188,8 +193,8 @@ def check_finite(predictions: Predictions) -> None:
 
 def _not_finite() -> PredictionError:
     return PredictionError(
-        "the model has no finite prediction for these rows: they are too far from all that it "
-        "has seen"
+        "the model has no finite prediction for these rows: they are too far from its training "
+        "data; check the units of the columns"
     )
 
 
@@ -240,17 +245,21 @@ def _columns(schema: Schema, records: list[Any] | None) -> Mapping[str, object]:
 
 
 def _problems(schema: Schema, names: list[str], records: list[Any]) -> list[TableError]:
-    """Say what is wrong with records of which some lack a column, or are no objects."""
+    """Return the problems of records of which some lack a column or are not objects."""
     strange = [row for row, record in enumerate(records) if not isinstance(record, dict)]
     if strange:
-        return [TableError(f"{_counted(strange, records)} are no objects; pass one for each row")]
+        return [
+            TableError(
+                f"{_counted(strange, records)} are not JSON objects; pass one object for each row"
+            )
+        ]
     lacking = {
         name: [row for row, record in enumerate(records) if name not in record] for name in names
     }
     problems: list[TableError] = [
         MissingColumn(
             name,
-            f"{_counted(rows, records)} do not have it; add it, null where the cell is missing",
+            f"{_counted(rows, records)} do not have it; add it, with null for a missing cell",
             rows=len(rows),
         )
         for name, rows in lacking.items()

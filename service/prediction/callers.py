@@ -1,4 +1,4 @@
-"""Callers: whoever may ask named models for predictions, by a token of their own."""
+"""Callers: users who may request predictions of listed models, each with its own token."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from service.http.tokens import Issued, Role
 
 
 class NewCaller(RequestModel):
-    """Who asks, and which models (ids or aliases); without an expiry until revoked."""
+    """A caller's name and models (ids or aliases); without `expires_in_s` valid until revoked."""
 
     name: Name
     models: list[str] = Field(min_length=1, max_length=100)
@@ -23,7 +23,7 @@ class NewCaller(RequestModel):
 
 @dataclass(frozen=True)
 class CallerRow:
-    """What is known of a caller; the token is not."""
+    """A caller without its token."""
 
     id: str
     name: str
@@ -34,12 +34,12 @@ class CallerRow:
 
 
 def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[CallerRow, Issued]:
-    """Make a caller for models that exist, and give its token for the one time it is shown."""
+    """Create a caller for existing models; return it with its token, which is shown once."""
     known = set(connection.execute(select(models.c.id)).scalars())
     known |= set(connection.execute(select(aliases.c.alias)).scalars())
     unknown = sorted(set(new.models) - known)
     if unknown:
-        raise NotFound(f"No model or alias is called {', '.join(map(repr, unknown))}.")
+        raise NotFound(f"There is no model or alias {', '.join(map(repr, unknown))}.")
     expires_at = None if new.expires_in_s is None else now + new.expires_in_s
     issued = tokens.issue(
         connection, Role.CALLER, new.name, now=now, expires_at=expires_at, models=new.models
@@ -49,7 +49,7 @@ def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[Calle
 
 
 def every(connection: Connection) -> list[CallerRow]:
-    """Give all callers, also those that were revoked."""
+    """Return all callers, including revoked ones."""
     named: dict[str, list[str]] = {}
     for row in connection.execute(select(token_models).order_by(token_models.c.model)):
         named.setdefault(row.token_id, []).append(row.model)
@@ -68,9 +68,9 @@ def every(connection: Connection) -> list[CallerRow]:
 
 
 def revoke(connection: Connection, caller_id: str, *, now: float) -> None:
-    """Make a caller's token worthless."""
+    """Revoke a caller's token."""
     here = (token_table.c.id == caller_id) & (token_table.c.role == Role.CALLER)
     revoked = update(token_table).where(here, token_table.c.revoked_at.is_(None))
     connection.execute(revoked.values(revoked_at=now))
     if connection.execute(select(token_table.c.id).where(here)).first() is None:
-        raise NotFound("No such caller.")
+        raise NotFound("There is no caller with this id.")

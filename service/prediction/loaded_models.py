@@ -1,8 +1,7 @@
-"""Models in memory, ready to predict: each read and factorised once, the least used ones dropped.
+"""Models in memory: each is read and factorised once; the least recently used are dropped.
 
-A model is found in the database by its id before it is looked for here, so one that was deleted, or
-an alias that points elsewhere, takes effect at once, on every replica. What stays here of a deleted
-model is memory, given back when others need it.
+A model's id is looked up in the database before this cache is used, so a deletion or a changed
+alias takes effect at once on every replica. A deleted model may occupy memory until others need it.
 """
 
 from collections import OrderedDict
@@ -14,7 +13,7 @@ from kernels.model.model import Model
 
 
 class LoadedModels:
-    """At most `most` models by id. Threads that ask for one that is being read wait for it."""
+    """At most `most` models by id. Threads that need a model that is being read wait for it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -22,7 +21,7 @@ class LoadedModels:
         self._models: OrderedDict[str, Future[Model]] = OrderedDict()
 
     def get(self, model_id: str, load: Callable[[], Model]) -> Model:
-        """Return the model, by `load` if it is not here; a failure is not remembered."""
+        """Return the model, calling `load` if it is not in memory; a failure is not cached."""
         with self._lock:
             found = self._models.get(model_id)
             model = found or self._models.setdefault(model_id, Future())
@@ -39,7 +38,7 @@ class LoadedModels:
         return model.result()
 
     def drop(self, model_id: str) -> None:
-        """Give the memory of a model back."""
+        """Drop a model from memory."""
         with self._lock:
             self._models.pop(model_id, None)
 

@@ -1,10 +1,10 @@
-"""The methods that a model is asked to predict by, and the ways in which each is served here.
+"""The prediction methods of a model, and the ways in which their ensembles are served.
 
-    distilled   a student of what all sites said together; it is part of the model, wherever that is
-    open        the sites' own samples, of those that show them; here alone (`open_ensembles`)
+    distilled   a student network of the combined predictions of all sites; part of the model
+    open        the unmasked samples of the sites that share them; only here (`open_ensembles`)
 
-`fedbnr` is one model and no ensemble: it is served in no way but itself. Whatever way there is, who
-may see variances, how much may be asked and what is said of a table is the same (`prediction`).
+`fedbnr` is one model and not an ensemble. Access to variances, rate limits and error messages are
+the same for all methods (`prediction`).
 """
 
 from collections.abc import Mapping
@@ -19,35 +19,35 @@ from kernels.model.prediction import Predictions, predict
 from kernels.rounds.ensemble.open_ensemble import OpenEnsemble
 
 OPEN = "open"
-"""An ensemble that is served by the samples of those sites that show them."""
+"""An ensemble that is computed from the samples of the sites that share them."""
 
 
 @dataclass(frozen=True)
 class ServedMethod:
-    """A method, and in which ways its ensemble is served; none for `fedbnr`."""
+    """A method and the ways in which its ensemble is served; none for `fedbnr`."""
 
     method: str
     ensembles: tuple[str, ...]
 
 
 def listed(text: str, *, opened: bool) -> tuple[ServedMethod, ...]:
-    """List the methods of a model by the text of its card; none where that is damaged.
+    """Return the methods of a model from the text of its card; none if the card is damaged.
 
-    opened: some site shows its samples.
+    opened: whether any site shares its samples.
     """
     try:
         return served(Card.from_json(text), opened=opened)
-    except KernelsError:  # whoever lists models may be looking for the one to delete
+    except KernelsError:  # the list must still show a damaged model, so that it can be deleted
         return ()
 
 
 def served(card: Card, *, opened: bool = False) -> tuple[ServedMethod, ...]:
-    """List the methods of a model by its card, its default first."""
+    """Return the methods of a model from its card, the default first."""
     found = {
         each.method: () if each.ensemble is None else (each.ensemble,) for each in card.methods
     }
     if opened:
-        # β is found with its student: without one there is none.
+        # β is determined together with its student network: without it there is no β.
         there = [each.value for each in Method if each is not Method.BETA or each in found]
         found |= {each: (*found.get(each, ()), OPEN) for each in there}
     return tuple(ServedMethod(each, found[each]) for each in METHODS if each in found)
@@ -60,7 +60,7 @@ def predicted(
     method: str | None,
     ensemble: OpenEnsemble | None = None,
 ) -> Predictions:
-    """Predict a table by a method, the first that there is where none is named."""
+    """Predict a table with a method, by default the model's first."""
     return predict(
         model, table, method=method, committee=None if ensemble is None else ensemble.predict
     )

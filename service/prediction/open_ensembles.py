@@ -1,9 +1,9 @@
-"""Open ensembles in memory, ready to predict; who is in one is asked of the database each time.
+"""Open ensembles in memory; their members are read from the database for each prediction.
 
-So a member that withdrew, or was suspended, or whose model was deleted, is in no prediction that is
-asked for afterwards, on any replica. What memory still holds of it is dropped at once where the
-withdrawal arrived, on other replicas when they hear of it, and at the latest at the next prediction
-of that model.
+So no later prediction on any replica uses a member that has withdrawn or was suspended, or a
+deleted model. The samples are dropped from memory at once on the replica that received the
+withdrawal, on other replicas when they are notified, and at the latest at the next prediction of
+that model.
 """
 
 from collections import OrderedDict
@@ -21,7 +21,7 @@ from service.runs.open_samples import Present
 
 @dataclass(frozen=True)
 class ServedEnsemble:
-    """The ensemble of those who show their samples, and of how many it could be."""
+    """The ensemble of the members that share samples, and the size of the run's cohort."""
 
     session_id: str
     who: Present
@@ -30,7 +30,7 @@ class ServedEnsemble:
 
 
 class OpenEnsembles:
-    """At most `most` of them, by the id of their model."""
+    """At most `most` open ensembles by model id."""
 
     def __init__(self, database: Database, most: int) -> None:
         self._database = database
@@ -40,7 +40,7 @@ class OpenEnsembles:
         self._drops = 0
 
     def get(self, model_id: str, model: Model) -> ServedEnsemble:
-        """Give a model's ensemble as it is now."""
+        """Return a model's current ensemble."""
         drops = self._drops
         with self._database.reading() as connection:
             who = open_samples.present(connection, model_id)
@@ -51,8 +51,8 @@ class OpenEnsembles:
                     del self._kept[model_id]
             if not who:
                 raise NotFitted(
-                    "no hospital shows its samples for this model: ask without `ensemble`, for "
-                    "the student of all of them"
+                    "no hospital currently shares samples for this model: leave `ensemble` out to "
+                    "use the model's student network"
                 )
             if kept is None:
                 try:
@@ -62,10 +62,10 @@ class OpenEnsembles:
                 except KernelsError as error:
                     raise ModelDamaged(
                         f"Samples of the model {model_id} are damaged in the coordinator's "
-                        "database: restore it from a backup, or delete the model."
+                        "database. Restore the database from a backup, or delete the model."
                     ) from error
         with self._lock:
-            if drops != self._drops:  # it may have in it what was withdrawn while it was read
+            if drops != self._drops:  # it may contain samples that were withdrawn meanwhile
                 return kept
             self._kept[model_id] = kept
             self._kept.move_to_end(model_id)
@@ -74,13 +74,13 @@ class OpenEnsembles:
         return kept
 
     def forget(self, model_id: str) -> None:
-        """Give the memory of a deleted model's ensemble back: nobody will ask for it again."""
+        """Drop the ensemble of a deleted model from memory."""
         with self._lock:
             self._drops += 1
             self._kept.pop(model_id, None)
 
     def drop(self, session_id: str) -> None:
-        """Give the memory of a session's ensembles back."""
+        """Drop a session's ensembles from memory."""
         with self._lock:
             self._drops += 1
             for model_id, kept in tuple(self._kept.items()):

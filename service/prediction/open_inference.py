@@ -1,10 +1,10 @@
-"""Predictions in the Open Inference Protocol, version 2, as inference gateways speak it.
+"""Predictions in the Open Inference Protocol, version 2, for inference gateways.
 
 A tensor for each feature: BYTES for a categorical one, FP64 for a numeric one, of shape [n] or
-[n, 1], null where a cell is missing. Outputs are `mean` and `variance`, FP64 of shape [n, T], the
+[n, 1], null for a missing cell. Outputs are `mean` and `variance`, FP64 of shape [n, T], with the
 targets in the order of the model's metadata. The parameter `method` names one of the methods that
-the metadata lists, and is also in the answer. Where variances are withheld from a caller, asking
-for them is refused, and asking for nothing in particular gives means.
+the metadata lists, and is also in the answer. If variances are withheld from a caller, a request
+for them is refused, and a request without `outputs` returns means only.
 """
 
 import json
@@ -41,30 +41,30 @@ class TensorIn(RequestModel):
     @model_validator(mode="after")
     def _one_column(self) -> Self:
         if self.shape[1:] not in ([], [1]):
-            raise ValueError("a tensor is one column: its shape is [rows] or [rows, 1]")
+            raise ValueError("shape must be [rows] or [rows, 1]: a tensor is one column")
         if len(self.data) != self.shape[0]:
-            raise ValueError("a tensor has as many elements as its shape says")
+            raise ValueError("data must have as many elements as shape states")
         return self
 
     @property
     def cells(self) -> list[Any]:
-        """The column's cells, also of rows that are lists of one."""
+        """The column's cells; rows that are lists of one element are unpacked."""
         rows = self.data
         nested = len(self.shape) == 2 and all(isinstance(r, list) and len(r) == 1 for r in rows)
         return [row[0] for row in rows] if nested else rows
 
 
 class OutputIn(RequestModel):
-    """An output that is asked for."""
+    """A requested output."""
 
     name: Output
     parameters: Parameters = Field(default={})
 
 
 class InferIn(RequestModel):
-    """A table to predict, as tensors; without `outputs`, all that may be had.
+    """A prediction request with tensors; without `outputs`, all available outputs are returned.
 
-    `method` in `parameters`: by which of the model's methods. `ensemble`: distilled or open.
+    Fields of `parameters`: `method`, one of the model's methods; `ensemble`, distilled or open.
     """
 
     id: str | None = Field(default=None, max_length=200)
@@ -76,22 +76,22 @@ class InferIn(RequestModel):
     def _distinct(self) -> Self:
         for each in (self.inputs, self.outputs):
             if any(count > 1 for count in Counter(tensor.name for tensor in each).values()):
-                raise ValueError("two tensors have one name")
+                raise ValueError("the names of tensors must be unique")
         return self
 
     @property
     def rows(self) -> int:
-        """How many rows the table has; of uneven columns, the most."""
+        """The number of rows; for columns of different lengths, the largest."""
         return max(len(tensor.data) for tensor in self.inputs)
 
     @property
     def method(self) -> str | None:
-        """By which of the model's methods."""
+        """The requested method."""
         return self._named("method")
 
     @property
     def ensemble(self) -> str | None:
-        """In which way many sites' predictions are made into one."""
+        """How the sites' predictions are to be combined."""
         return self._named("ensemble")
 
     def _named(self, parameter: str) -> str | None:
@@ -101,7 +101,7 @@ class InferIn(RequestModel):
     @model_validator(mode="after")
     def _known_ensemble(self) -> Self:
         if self.ensemble not in (None, *get_args(Ensemble)):
-            raise ValueError(f"the parameter ensemble is one of {', '.join(get_args(Ensemble))}")
+            raise ValueError(f"parameters.ensemble must be {' or '.join(get_args(Ensemble))}")
         return self
 
     def table(self, _: Schema) -> Mapping[str, object]:
@@ -110,7 +110,7 @@ class InferIn(RequestModel):
 
 
 class TensorOut(BaseModel):
-    """Numbers of all rows, one row's targets after the other."""
+    """The numbers of all rows, in row-major order: all targets of a row, then the next row."""
 
     name: Output
     shape: list[int]
@@ -119,14 +119,15 @@ class TensorOut(BaseModel):
 
 
 class InferOut(BaseModel):
-    """The answer; `model_version` is the model's id, also where an alias was request."""
+    """The predictions; `model_version` is the model's id, also if the request named an alias."""
 
     model_name: str
     model_version: str
     id: str | None = None
     parameters: Parameters = Field(
-        description="`method`: by which it was predicted. `ensemble`, `members`, `cohort`: of how "
-        "many sites, in which way. `withheld`: why there are means only, if so."
+        description="`method`: the method that was used. `ensemble`: how the sites' predictions "
+        "were combined. `members`, `cohort`: hospitals in the open ensemble and in the run. "
+        "`withheld`: the code of the reason if the answer has means only."
     )
     outputs: list[TensorOut]
 
@@ -140,9 +141,9 @@ class TensorMetadata(BaseModel):
 
 
 class ModelMetadata(BaseModel):
-    """What a model takes and gives.
+    """The input and output tensors of a model.
 
-    `targets` and `methods` in `parameters` are JSON lists, in their order, the default first.
+    `targets` and `methods` in `parameters` are JSON lists; the first method is the default.
     """
 
     name: str
@@ -154,12 +155,12 @@ class ModelMetadata(BaseModel):
 
 
 def read(body: bytes) -> InferIn:
-    """Read a request; the body is not trusted."""
+    """Read a request from an untrusted body."""
     return read_table_json(InferIn, body)
 
 
 def write(name: str, answer: Answer, request: InferIn) -> bytes:
-    """Write an answer as `InferOut`; floats survive it to the last bit."""
+    """Return an answer as JSON in the form of `InferOut`, with exact floats."""
     predictions, withheld = answer.predictions, answer.withheld
     check_finite(predictions)
     wanted = [output.name for output in request.outputs]
@@ -190,7 +191,7 @@ def write(name: str, answer: Answer, request: InferIn) -> bytes:
 
 
 def metadata(name: str, model_id: str, model: Model) -> ModelMetadata:
-    """Describe a model."""
+    """Return the metadata of a model."""
     schema = model.schema
     targets = [target.name for target in schema.targets]
     return ModelMetadata(

@@ -1,15 +1,16 @@
-"""Predictions for callers: who may ask, how much, and what of a small model is not said.
+"""Predictions for callers: access, rate limits, and what is withheld for small models.
 
-The predictive variance at a row tells how close the model's training rows are, so that of a model
-of few rows tells whether this very row was among them (docs/threats.md, A16). Below the setting
-`least_rows_for_variance` a caller gets means only: no variance, no interval, whose width is one,
-and not the model itself. An admin and the members, who have the model, get everything. It is a
-floor and no guarantee: how much a variance tells also depends on the kernel, and only noise added
-in training bounds it. Where there was such noise, whatever is asked of the model is covered by it.
-All of this holds for every method that the model predicts by; of an open ensemble, whose members
-can be told from each other, what counts are the rows of the member that has the fewest.
+The predictive variance at a row shows how close the model's training rows are, so for a model with
+few rows it can reveal whether this row was one of them (docs/threats.md A16). Below the setting
+`least_rows_for_variance` a caller gets means only: no variances, no intervals (their width shows
+the variance), and not the model itself. Admins and members, who have the model, get everything.
+This is a minimum and no guarantee: how much a variance reveals also depends on the kernel, and only
+noise added in training bounds it. If the model was trained with such noise, it covers all
+predictions.
+The same rule applies to every prediction method. For an open ensemble, whose members can be told
+apart, the rows of its smallest member count.
 
-Nothing here knows a format: tables come as columns by name, and answers are `Predictions`.
+This module is independent of formats: tables are columns by name, and answers are `Predictions`.
 """
 
 import os
@@ -37,38 +38,38 @@ from service.settings import Settings
 
 
 class TableRequest(Protocol):
-    """A table to predict, in whatever format it came.
+    """A prediction request in any format.
 
-    method: one of the model's, by default its first. ensemble: of a method that makes many sites'
-    predictions into one, the way; by default by a student.
+    method: one of the model's methods, by default its first. ensemble: how a method that combines
+    many sites' predictions is computed, by default by a student network.
     """
 
     @property
     def rows(self) -> int:
-        """How many rows the table has."""
+        """The number of rows of the table."""
         ...
 
     @property
     def method(self) -> str | None:
-        """By which of the model's methods."""
+        """The requested method."""
         ...
 
     @property
     def ensemble(self) -> str | None:
-        """In which way many sites' predictions are made into one."""
+        """How the sites' predictions are to be combined."""
         ...
 
     def table(self, schema: Schema, /) -> Mapping[str, object]:
-        """Return the columns that a model's schema asks for, as far as they are there."""
+        """Return those columns of a model's schema that the table has."""
         ...
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions of the model that a name stood for, and why variances are withheld, if so.
+    """Predictions of a model, and the reason if variances are withheld.
 
-    ensemble: in which way many sites' predictions were made into one. members, cohort: of the open
-    way, how many hospitals are in it, and how many took part in the run.
+    ensemble: how the sites' predictions were combined. members, cohort: for an open ensemble, how
+    many hospitals are in it and how many took part in the run.
     """
 
     model_id: str
@@ -80,13 +81,13 @@ class Answer:
 
     @property
     def about(self) -> dict[str, Any]:
-        """What is said of the ensemble, as fields; nothing of `fedbnr`."""
+        """The fields that describe the ensemble; empty for `fedbnr`."""
         found = {name: getattr(self, name) for name in ("ensemble", "members", "cohort")}
         return {name: value for name, value in found.items() if value is not None}
 
 
 class Predictor:
-    """What predictions need: models in memory, and what each caller has asked for lately."""
+    """Computes predictions: holds models in memory and the rate limits of callers."""
 
     def __init__(
         self,
@@ -103,10 +104,10 @@ class Predictor:
         self._open = OpenEnsembles(database, settings.models_in_memory)
         self._rates = RateLimits(per_minute=settings.caller_rows_per_minute, clock=clock)
         self.threads = CapacityLimiter(os.cpu_count() or 1)
-        """Predictions wait for each other here, and nothing else of the coordinator does."""
+        """Limits how many predictions run at once, without slowing other requests."""
 
     def admit(self, access: ModelAccess) -> None:
-        """Charge a request before anything is made of its body."""
+        """Charge the rate limit for a request before its body is read."""
         self._charge(access, 1)
 
     def answer(
@@ -117,11 +118,12 @@ class Predictor:
         *,
         version: str | None = None,
     ) -> Answer:
-        """Predict a table by the model that an id or alias stands for now."""
+        """Predict a table with the model that an id or alias refers to now."""
         rows, most = wanted.rows, self._settings.max_predict_rows
         if rows > most:
             raise TableTooLong(
-                f"The table has {rows} rows and one request may have {most}: send it in parts."
+                f"The table must have at most {most} rows in one request, not {rows}: send it in "
+                "parts."
             )
         model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
@@ -130,7 +132,7 @@ class Predictor:
         if wanted.ensemble is not None:
             method = committee_method(method)
         opened = None if serving is None else serving.ensemble
-        if opened is not None:  # each member's networks are asked
+        if opened is not None:  # each member's networks predict
             self._charge(access, rows * (len(opened.members) - 1))
         predictions = methods.predicted(
             model, wanted.table(model.schema), method=method, ensemble=opened
@@ -145,22 +147,22 @@ class Predictor:
         return Answer(model_id, predictions, refusal, methods.OPEN, members, serving.cohort)
 
     def drop(self, model_id: str) -> None:
-        """Give the memory of a deleted model back."""
+        """Drop a deleted model from memory."""
         self._models.drop(model_id)
         self._open.forget(model_id)
 
     def close(self, session_id: str) -> None:
-        """Give the memory of a session's open ensembles back: someone may have withdrawn."""
+        """Drop a session's open ensembles from memory: a member may have withdrawn."""
         self._open.drop(session_id)
 
     def find(
         self, access: ModelAccess, name: str, *, version: str | None = None
     ) -> tuple[str, Model]:
-        """Give the model that an id or alias stands for now, if it is this version of it."""
+        """Return id and model for an id or alias; `version`, if given, must be its current id."""
         with self._database.reading() as connection:
             model_id = models.resolve(connection, name, access)
             if version not in (None, model_id):
-                raise NotFound(f"The model {name!r:.120} has no such version.")
+                raise NotFound(f"The model {name!r:.120} does not have this version.")
             model = self._models.get(model_id, lambda: models.load(connection, model_id).model)
         return model_id, model
 
@@ -172,14 +174,15 @@ class Predictor:
 def withheld(
     access: ModelAccess, settings: Settings, *, rows: int, private: bool
 ) -> VarianceWithheld | None:
-    """Say why the variances of a model of so many training rows are not for this one, if so.
+    """Return why variances of a model with `rows` training rows are withheld, or None.
 
-    private: its training was differentially private.
+    private: the model was trained with differential privacy.
     """
     least = settings.least_rows_for_variance
     if access.caller_id is None or rows >= least or private:
         return None
     return VarianceWithheld(
-        f"This model was trained on fewer than {least} rows, and its variances would tell which "
-        "rows those were: callers get means only. Who runs the coordinator can change that limit."
+        f"The model was trained on fewer than {least} rows, so its variances could reveal training "
+        "rows: callers get means only. The coordinator's operator can change this limit "
+        "(least_rows_for_variance)."
     )

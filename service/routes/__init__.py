@@ -1,1 +1,1 @@
-"""HTTP routes, a file for each kind of user: they read, ask a module of `service`, answer."""
+"""HTTP routes: they read a request, call a module of `service`, and answer."""

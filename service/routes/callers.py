@@ -31,7 +31,7 @@ class ShownCaller:
 
 @dataclass(frozen=True)
 class CallerWithToken(ShownCaller):
-    """A new caller; the token is shown this once."""
+    """A new caller with its token, which is not shown again."""
 
     token: str
 
@@ -40,13 +40,13 @@ class CallerWithToken(ShownCaller):
     "",
     operation_id="createCaller",
     status_code=status.HTTP_201_CREATED,
-    summary="Make a token for a caller",
+    summary="Create a caller and its token",
 )
 @declares(NotFound)
 def create(
     _: Admin, new: Annotated[NewCaller, json_body(NewCaller)], here: Here
 ) -> CallerWithToken:
-    """Make a token for predictions of these models."""
+    """Create a token that allows predictions with the listed models."""
     with here.database.changing() as connection:
         caller, issued = callers.create(connection, new, now=here.clock())
     return CallerWithToken(**vars(_shown(caller)), token=issued.secret)
@@ -54,7 +54,7 @@ def create(
 
 @router.get("", operation_id="listCallers", summary="List the callers")
 def every(_: Admin, here: Here) -> list[ShownCaller]:
-    """List the callers, revoked ones included."""
+    """List all callers, including revoked ones."""
     with here.database.reading() as connection:
         return [_shown(caller) for caller in callers.every(connection)]
 
@@ -67,7 +67,7 @@ def every(_: Admin, here: Here) -> list[ShownCaller]:
 )
 @declares(NotFound)
 def revoke(_: Admin, caller_id: str, here: Here) -> None:
-    """Make a caller's token worthless at once."""
+    """Revoke a caller's token with immediate effect."""
     with here.database.changing() as connection:
         callers.revoke(connection, caller_id, now=here.clock())
 

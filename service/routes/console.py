@@ -1,6 +1,6 @@
-"""For anyone: the console, from files of this installation; it asks no other host for anything.
+"""For anyone: the console, served from files of this installation; it contacts no other host.
 
-The page itself is no secret. What it does it does with the token that its user enters, which stays
+The page itself is not confidential. Its requests use the token that the user enters, which stays
 in the page.
 """
 
@@ -24,7 +24,7 @@ _POLICY = "; ".join(
         "default-src 'none'",
         "script-src 'self'",
         "style-src 'self'",
-        # Swagger UI's style sheet has small pictures within it.
+        # Swagger UI's style sheet contains small inline images.
         "img-src 'self' data:",
         "connect-src 'self'",
         "base-uri 'none'",
@@ -46,7 +46,7 @@ def page() -> Response:
 
 @router.get("/openapi.json", include_in_schema=False)
 def contract(request: Request, here: Here) -> Response:
-    """Give the contract; where the sample is, its examples name the sample's own models."""
+    """Return the contract; with the sample data, its examples name the sample's models."""
     text = json.dumps(request.app.openapi())
     with here.database.reading() as connection:
         for stand_in, model_id in sample.model_ids(connection).items():
@@ -55,7 +55,7 @@ def contract(request: Request, here: Here) -> Response:
 
 
 class ConsoleFiles(StaticFiles):
-    """The files that the page asks for."""
+    """The static files of the console."""
 
     def __init__(self) -> None:
         super().__init__(directory=_FILES)
@@ -67,7 +67,7 @@ class ConsoleFiles(StaticFiles):
         scope: Scope,
         status_code: int = 200,
     ) -> Response:
-        """Let browsers keep a file, and ask whether it is still the same."""
+        """Return a file that browsers may cache but must revalidate."""
         response = super().file_response(full_path, stat_result, scope, status_code)
         response.headers.update(_ASKED_AGAIN)
         return response

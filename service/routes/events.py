@@ -1,12 +1,13 @@
-"""A run as it goes on, as server-sent events: the present state first, then every change.
+"""A run as server-sent events: the current state first, then every change.
 
     id: <a digest of the state>
     event: run
-    data: <what GET /runs/{id} gives>
+    data: <the answer of GET /runs/{id}>
 
-Each event has the whole state, so nothing is lost by a broken connection, a restart or another
-replica: who connects again hears how things are. One that has heard the end, and says so by
-`Last-Event-ID`, is answered 204, on which browsers stop connecting.
+Each event has the whole state, so nothing is lost if the connection breaks, the coordinator
+restarts or another replica answers: a client that reconnects gets the current state. A client that
+has received the final state, and sends its id as `Last-Event-ID`, is answered with 204, on which
+browsers stop reconnecting.
 """
 
 import asyncio
@@ -30,18 +31,18 @@ from service.runs.runs import Runs
 router = APIRouter(tags=["admins: runs"])
 
 HEARTBEAT_S = 15.0
-"""A comment so often, or proxies think that the connection is dead."""
+"""Seconds between comments that keep proxies from closing an idle connection."""
 LOOK_AGAIN_S = 2.0
-"""How long a change that wakes nobody, such as another replica's, may stay unseen."""
+"""Seconds after which a change is seen that no wakeup announced, such as another replica's."""
 LONGEST_S = 3600.0
-"""Then it ends, and who connects again is asked again who they are."""
+"""Seconds after which a stream ends, so that the client must authenticate again."""
 
 _STATE = {
     "type": "string",
     "contentMediaType": "application/json",
     "contentSchema": {"$ref": "#/components/schemas/WatchedOut"},
 }
-# OpenAPI 3.1 has no words for a stream: the schema is that of each event, as tools read it.
+# OpenAPI 3.1 cannot describe a stream: by convention the schema is that of each event.
 _EVENT = {
     "type": "object",
     "required": ["id", "event", "data"],
@@ -50,9 +51,9 @@ _EVENT = {
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {"text/event-stream": {"schema": _EVENT}},
-        "description": "Events; the data of each is what `GET /runs/{run_id}` gives.",
+        "description": "Events; the data of each is an answer of `GET /runs/{run_id}`.",
     },
-    204: {"description": "The run has ended, and its end was heard."},
+    204: {"description": "The run has ended and the client has received its final state."},
 }
 
 
@@ -71,9 +72,10 @@ async def follow(
     runs: RunsHere,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """Give the run's present state, and every further one until it has ended.
+    """Stream the run's current state, and every new state until the run ends.
 
-    After an hour, or whenever the connection breaks, connect again: nothing is lost.
+    The stream ends after an hour. Reconnect then, or when the connection breaks: the first event
+    has the current state.
     """
     now = await run_in_threadpool(watched, here, runs, str(run_id))
     if now.ended_at is not None and last_event_id == _Event(now).id:
@@ -81,7 +83,7 @@ async def follow(
     return StreamingResponse(
         _states(now, here, runs),
         media_type="text/event-stream",
-        # nginx would otherwise keep events until it has a page full.
+        # nginx would otherwise hold events back until its buffer is full.
         headers={"X-Accel-Buffering": "no"},
     )
 
@@ -106,7 +108,7 @@ async def _states(run: WatchedOut, here: Context, runs: Runs) -> AsyncIterator[b
 
 
 class _Event:
-    """One state of a run, named by its digest."""
+    """One state of a run, identified by its digest."""
 
     def __init__(self, run: WatchedOut) -> None:
         self._data = run.model_dump_json()

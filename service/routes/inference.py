@@ -1,8 +1,8 @@
-"""`/v2`: the Open Inference Protocol, for gateways that speak it; models by id or alias.
+"""`/v2`: the Open Inference Protocol, for gateways that support it; models by id or alias.
 
-A model's version is its id. An alias has one version, the model that it stands for now. Errors are
-problem documents, as everywhere here. The contract has each operation once, its paths with
-`/versions/{version}` being the same ones.
+A model's version is its id. An alias has one version, the model that it refers to now. Errors are
+problem documents, as on all routes. The contract lists each operation once; the paths with
+`/versions/{version}` are the same operations.
 """
 
 from importlib.metadata import version as installed
@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v2", tags=["callers"])
 
 
 class ServerOut(BaseModel):
-    """What answers here."""
+    """Name and version of the server."""
 
     name: str
     version: str
@@ -38,38 +38,42 @@ class ServerOut(BaseModel):
 
 
 class LiveOut(BaseModel):
-    """Whether the coordinator lives."""
+    """Whether the coordinator is alive."""
 
     live: bool
 
 
 class ReadyOut(BaseModel):
-    """Whether it, or a model, can be wanted."""
+    """Whether the coordinator or a model is ready."""
 
     ready: bool
 
 
 class ModelReadyOut(ReadyOut):
-    """Whether a model can be wanted."""
+    """Whether a model is ready."""
 
     name: str
 
 
 @router.get("", operation_id="getServerMetadata", summary="Describe the server")
 async def server() -> ServerOut:
-    """Say what answers here."""
+    """Return name and version of the server."""
     return ServerOut(name="veilgp", version=installed("veilgp"), extensions=[])
 
 
-@router.get("/health/live", operation_id="checkServerLive", summary="Ask whether it lives")
+@router.get(
+    "/health/live", operation_id="checkServerLive", summary="Check that the server is alive"
+)
 async def live() -> LiveOut:
-    """Say that the coordinator lives."""
+    """Confirm that the coordinator is alive."""
     return LiveOut(live=True)
 
 
-@router.get("/health/ready", operation_id="checkServerReady", summary="Ask whether it is ready")
+@router.get(
+    "/health/ready", operation_id="checkServerReady", summary="Check that the server is ready"
+)
 def ready(here: Here) -> ReadyOut:
-    """Say whether the coordinator and its database answer."""
+    """Check that the coordinator and its database answer."""
     with here.database.reading() as connection:
         connection.execute(text("SELECT 1"))
     return ReadyOut(ready=True)
@@ -81,20 +85,20 @@ def ready(here: Here) -> ReadyOut:
 def describe(
     caller: Caller, name: str, predictor: PredictorHere, version: str | None = None
 ) -> ModelMetadata:
-    """Say which tensors a model takes and gives."""
+    """Return the input and output tensors of a model."""
     model_id, model = predictor.find(caller, name, version=version)
     return metadata(name, model_id, model)
 
 
 @router.get(
-    "/models/{name}/ready", operation_id="checkModelReady", summary="Ask whether a model is ready"
+    "/models/{name}/ready", operation_id="checkModelReady", summary="Check that a model is ready"
 )
 @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
 @declares(NotFound, ModelDamaged)
 def model_ready(
     caller: Caller, name: str, predictor: PredictorHere, version: str | None = None
 ) -> ModelReadyOut:
-    """Say that a model is here and undamaged."""
+    """Check that a model exists and is undamaged."""
     predictor.find(caller, name, version=version)
     return ModelReadyOut(name=name, ready=True)
 
@@ -116,7 +120,7 @@ async def infer(
     predictor: PredictorHere,
     version: str | None = None,
 ) -> Response:
-    """Give mean and variance of every row and target."""
+    """Return mean and variance for every row and target."""
     body = await admitted_body(caller, request, here, predictor)
 
     def answer() -> bytes:

@@ -1,4 +1,4 @@
-"""For members: enrol, see one's membership, refuse."""
+"""For members: enrol, read the membership, report a refusal."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -29,12 +29,12 @@ from service.sessions.members import NewRefusal, Refusal
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: joining"])
 
 MAX_ENROLMENT = 4096
-"""Octets that are read from whoever has a key, which is anyone."""
+"""Most bytes of an enrolment: anyone can make a key and sign one."""
 
 
 @dataclass(frozen=True)
 class KnownMember:
-    """A member, as others are shown it."""
+    """A member, as other members see it."""
 
     name: str
     key: str
@@ -43,14 +43,14 @@ class KnownMember:
 
 @dataclass(frozen=True)
 class OwnMembership(KnownMember):
-    """The member that asks."""
+    """The requesting member's own entry."""
 
     status: str
 
 
 @dataclass(frozen=True)
 class JoinedSession:
-    """What a member takes part in."""
+    """The session that a member takes part in."""
 
     id: str
     name: str
@@ -59,12 +59,12 @@ class JoinedSession:
     terms: str
     differential_privacy: bool
     delta: float | None
-    """Of the session's own budget; None without differential privacy."""
+    """The δ of the session's budget; None without differential privacy."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """All that a member decides by."""
+    """Everything a member needs to decide whether to take part."""
 
     protocol: int
     session: JoinedSession
@@ -76,8 +76,8 @@ class Membership:
     "/members",
     operation_id="enrolMember",
     status_code=status.HTTP_201_CREATED,
-    summary="Enrol by an invitation",
-    responses={200: {"model": OwnMembership, "description": "Enrolled before, by the same key."}},
+    summary="Enrol with an invitation",
+    responses={200: {"model": OwnMembership, "description": "The same key is already enrolled."}},
 )
 @declares(InvitationInvalid, MemberSuspended, InvitationUsed, KeyKnown, RosterFull)
 def enrol(
@@ -87,7 +87,7 @@ def enrol(
     here: Here,
     response: Response,
 ) -> OwnMembership:
-    """Enrol the signer's key by an invitation; the same again gives the same answer."""
+    """Enrol the signer's key with an invitation; repeating the request is harmless."""
     with here.database.changing() as connection:
         enrolment = invitations.accept(
             connection, session_id, new.invitation, signed, now=here.clock()
@@ -97,13 +97,13 @@ def enrol(
     return _own(enrolment.name, enrolment.key, enrolment.status)
 
 
-@router.get("/membership", operation_id="getMembership", summary="Show the membership")
+@router.get("/membership", operation_id="getMembership", summary="Get the membership")
 async def membership(
     member: EnrolledMember, request: Request, here: Here, runs: RunsHere, wait: Wait = 0.0
 ) -> Membership:
-    """Show the session, this member's place in it, and who else is approved.
+    """Return the session, this member's status in it, and all approved members.
 
-    While the member is pending, the answer is held back for up to `wait` seconds.
+    While the member is pending, the answer is delayed for up to `wait` seconds.
     """
     return await held_back(
         request,
@@ -144,7 +144,7 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
     "/refusals",
     operation_id="reportRefusal",
     status_code=status.HTTP_204_NO_CONTENT,
-    summary="Refuse what was asked for",
+    summary="Report a refusal",
 )
 @declares(NotFound, SecureSumError)
 def refuse(
@@ -153,10 +153,10 @@ def refuse(
     here: Here,
     runs: RunsHere,
 ) -> None:
-    """Say that the site's policy, or a check of its SDK, forbids what it was asked for.
+    """Report that the site's policy, or a check of its SDK, does not allow a request.
 
-    With a run, that run ends: it cannot go on without one of its members. With differential
-    privacy it can, if enough are left.
+    If `run` is given, that run ends, because it cannot continue without one of its members. With
+    differential privacy it continues if enough members are left.
     """
     refusal = Refusal(new.code, new.detail, here.clock())
     with here.database.changing() as connection:

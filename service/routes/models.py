@@ -1,4 +1,4 @@
-"""Models: an admin lists, names and deletes them; who may read one gets its card and its bytes."""
+"""Models: admins list, name and delete them; readers get a model's card and bytes."""
 
 from typing import Annotated
 
@@ -23,18 +23,18 @@ router = APIRouter(prefix="/models", tags=["admins: models"])
 
 
 class MethodOut(BaseModel):
-    """A method that `POST /predict` knows of a model."""
+    """A prediction method of a model, for `POST /predict`."""
 
     method: str
     ensembles: list[str] = Field(
-        description="How the predictions of many sites are made into one here: `distilled`, by a "
-        "student network; `open`, by the samples of those that show them. None for fedbnr, which "
-        "is one model."
+        description="How the predictions of many sites are combined: `distilled`, by a student "
+        "network; `open`, from the unmasked samples of the sites that share them. Empty for "
+        "fedbnr, which is one model."
     )
 
 
 class ModelOut(BaseModel):
-    """A model in a list; its card says the rest."""
+    """A model in a list; its card has the details."""
 
     id: str
     session: str
@@ -43,18 +43,18 @@ class ModelOut(BaseModel):
     aliases: list[str]
     methods: list[MethodOut] = Field(description="The default first.")
     open_members: int = Field(
-        description="How many hospitals show samples of their own models for it now."
+        description="How many hospitals currently share unmasked samples of their own models."
     )
 
 
 class AliasIn(RequestModel):
-    """What an alias shall stand for."""
+    """The model that an alias shall refer to."""
 
     model: str
 
 
 class AliasOut(BaseModel):
-    """What an alias stands for."""
+    """An alias and the model that it refers to."""
 
     alias: str
     model: str
@@ -62,7 +62,7 @@ class AliasOut(BaseModel):
 
 @router.get("", operation_id="listModels", summary="List the models")
 def list_models(_: Admin, here: Here) -> list[ModelOut]:
-    """List every model, the newest first."""
+    """List all models, newest first."""
     with here.database.reading() as connection:
         return [
             ModelOut(
@@ -87,7 +87,7 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
 def put_alias(
     _: Admin, alias: str, new: Annotated[AliasIn, json_body(AliasIn)], here: Here
 ) -> AliasOut:
-    """Let an alias stand for a model from now on, in one step for everyone who uses it."""
+    """Point an alias at a model; the change takes effect for all callers at once."""
     with here.database.changing() as connection:
         models.point(connection, alias, new.model, now=here.clock())
     return AliasOut(alias=alias, model=new.model)
@@ -98,7 +98,7 @@ def put_alias(
 )
 @declares(NotFound)
 def delete_alias(_: Admin, alias: str, here: Here) -> None:
-    """Let an alias stand for nothing; the model stays."""
+    """Remove an alias; the model stays."""
     with here.database.changing() as connection:
         models.remove_alias(connection, alias)
 
@@ -113,7 +113,7 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
 )
 @declares(NotFound)
 def get_card(reader: Reader, name: str, here: Here) -> Response:
-    """Give the card of the model that an id or alias stands for, its methods included."""
+    """Return the card of a model, by id or alias."""
     with here.database.reading() as connection:
         text = models.card(connection, models.resolve(connection, name, reader))
     return Response(text, media_type="application/json")
@@ -129,7 +129,7 @@ def get_card(reader: Reader, name: str, here: Here) -> Response:
 )
 @declares(NotFound, VarianceWithheld)
 def get_artifact(reader: Reader, name: str, here: Here) -> Response:
-    """Give a model as a safetensors file; not to callers where they may not see its variances."""
+    """Return a model as a safetensors file; refused to callers who may not see its variances."""
     with here.database.reading() as connection:
         model_id = models.resolve(connection, name, reader)
         card = Card.from_json(models.card(connection, model_id))
@@ -144,7 +144,7 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
 @router.delete("/{name}", operation_id="deleteModel", status_code=204, summary="Delete a model")
 @declares(NotFound)
 def delete_model(_: Admin, name: str, here: Here, predictor: PredictorHere) -> None:
-    """Delete a model, by its id and not by an alias, with every alias that points at it."""
+    """Delete a model and all aliases that point at it; `name` must be the id, not an alias."""
     with here.database.erasing() as connection:
         models.remove(connection, name)
     predictor.drop(name)

@@ -1,4 +1,4 @@
-"""What members show of their own models, for an open ensemble: show, withdraw, and who is in it."""
+"""Unmasked samples of members' own models, for open ensembles: upload, withdraw, list."""
 
 from typing import IO
 from uuid import UUID
@@ -35,20 +35,20 @@ router = APIRouter()
 
 
 class OpenMemberOut(BaseModel):
-    """A member that has shown samples, or has withdrawn."""
+    """A member that has uploaded samples or has withdrawn."""
 
     name: str
     samples: int | None
     octets: int | None
     sha256: str | None
     shown_at: str | None
-    withdrawn_at: str | None = Field(description="From then on none of them is here.")
+    withdrawn_at: str | None = Field(description="When the samples were deleted for good.")
 
 
 class OpenEnsembleOut(BaseModel):
-    """Who is in a run's open ensemble."""
+    """The members of a run's open ensemble."""
 
-    asked: bool = Field(description="Whether the run's program asks for samples at all.")
+    asked: bool = Field(description="Whether the run's program requests samples.")
     cohort: int = Field(description="How many members the run has.")
     members: list[OpenMemberOut]
 
@@ -58,7 +58,7 @@ class OpenEnsembleOut(BaseModel):
     operation_id="uploadUnmaskedSamples",
     status_code=204,
     tags=["members: rounds"],
-    summary="Show samples of one's own model",
+    summary="Upload unmasked samples of the member's own model",
     openapi_extra={"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}},
 )
 @declares(
@@ -77,11 +77,12 @@ class OpenEnsembleOut(BaseModel):
 async def show(
     member: ApprovedMember, run_id: UUID, request: Request, here: Here, spool: SpoolHere
 ) -> None:
-    """Take a safetensors file with a member's samples, once its run is done, and serve with them.
+    """Upload a safetensors file with a member's samples after its run is done.
 
-    Only what the run's program asks for is taken, of the member that signed, and the same octets
-    if it comes again. No sum hides these numbers: a hospital's SDK sends them if the hospital's own
-    policy has a line for it.
+    From then on predictions of the open ensemble use them. Only the samples that the run's program
+    requests are accepted, from the member that signed, and a repeated upload must have the same
+    bytes. No sum hides these numbers: a hospital's SDK sends them only if the hospital's own policy
+    allows it explicitly.
     """
     body = BodyStream(request.stream())
     try:
@@ -102,14 +103,14 @@ async def show(
     operation_id="withdrawUnmaskedSamples",
     status_code=204,
     tags=["members: rounds"],
-    summary="Withdraw the samples of one's own model",
+    summary="Withdraw the samples of the member's own model",
 )
 def withdraw(member: AnyMember, here: Here, predictor: PredictorHere) -> None:
-    """Withdraw from the open ensembles of every run of the session so far, for good.
+    """Withdraw permanently from the open ensembles of all runs of the session so far.
 
-    When this is answered, the samples are deleted and in no prediction that is asked for
-    afterwards, at any replica. A member that is suspended may withdraw, too; one that has shown
-    nothing will not have shown anything.
+    Once this request is answered, the samples are deleted and no later prediction of any replica
+    uses them. A suspended member may withdraw, too. A member that has uploaded no samples can no
+    longer upload any for these runs.
     """
     with here.database.erasing() as connection:
         open_samples.withdraw(connection, member.session_id, member.key, now=here.clock())
@@ -121,11 +122,11 @@ def withdraw(member: AnyMember, here: Here, predictor: PredictorHere) -> None:
     "/runs/{run_id}/samples",
     operation_id="listUnmaskedSamples",
     tags=["admins: runs"],
-    summary="See who is in an ensemble",
+    summary="List the members of an open ensemble",
 )
 @declares(NotFound)
 def shown(_: Admin, run_id: UUID, here: Here) -> OpenEnsembleOut:
-    """List the members that show samples of their own models, and those that have withdrawn."""
+    """List the members that share samples of their own models, and those that have withdrawn."""
     with here.database.reading() as connection:
         run = rows.find(connection, str(run_id))
         found = open_samples.listed(connection, run.id)

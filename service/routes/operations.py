@@ -1,4 +1,4 @@
-"""For whoever runs the coordinator: does it live, is it ready for work, what does it do."""
+"""For operators: health, readiness and metrics of the coordinator."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,14 +20,14 @@ router = APIRouter(tags=["operators"])
 
 @dataclass(frozen=True)
 class Health:
-    """Alive, with its database."""
+    """The coordinator and its database answer."""
 
     status: str
 
 
 @dataclass(frozen=True)
 class Readiness:
-    """All that was looked at is well."""
+    """All checks have passed."""
 
     status: str
     checks: dict[str, str]
@@ -35,28 +35,30 @@ class Readiness:
 
 @declares(NotAuthenticated, NotAllowed, security=(ADMIN,))
 def _scraper(request: Request, here: Here) -> None:
-    """Let anyone read figures where the settings say so, else the admin."""
+    """Admit anyone if the setting `open_metrics` is on, otherwise only the admin."""
     if not here.settings.open_metrics:
         require_admin(request, here)
 
 
-@router.get("/healthz", operation_id="checkHealth", summary="Ask whether it lives")
+@router.get("/healthz", operation_id="checkHealth", summary="Check that the coordinator is alive")
 def healthz(here: Here) -> Health:
-    """Say whether the coordinator and its database answer."""
+    """Check that the coordinator and its database answer."""
     with here.database.reading() as connection:
         connection.execute(select(1))
     return Health("ok")
 
 
-@router.get("/readyz", operation_id="checkReadiness", summary="Ask whether it is ready for work")
+@router.get(
+    "/readyz", operation_id="checkReadiness", summary="Check that the coordinator is ready for work"
+)
 @declares(NotReady)
 def readyz(here: Here, engine: EngineHere) -> Readiness:
-    """Say whether database, its migrations, disk and engine are well; 503 names what is not."""
+    """Check database, migrations, disk and engine; a 503 answer names the failing checks."""
     found = list(readiness.readiness(here.settings, here.database, engine_alive=engine.is_alive))
     if failing := [check.name for check in found if not check.is_well]:
         raise NotReady(
-            f"Failing: {', '.join(failing)}. `veilgp doctor coordinator`, where it runs, says what "
-            "to do about each."
+            f"Failing checks: {', '.join(failing)}. Run `veilgp doctor coordinator` on the "
+            "coordinator's machine to see what to do."
         )
     return Readiness("ok", {check.name: "ok" for check in found})
 
@@ -64,7 +66,7 @@ def readyz(here: Here, engine: EngineHere) -> Readiness:
 @router.get(
     "/metrics",
     operation_id="getMetrics",
-    summary="Read figures for Prometheus",
+    summary="Get metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
@@ -76,9 +78,10 @@ def metrics(
     runs: RunsHere,
     predictor: PredictorHere,
 ) -> Response:
-    """Give requests, sums, runs and queues; no figure is one site's, no label names anything.
+    """Return metrics of requests, sums, runs and queues.
 
-    For the admin, or where the setting `open_metrics` says so for anyone.
+    No metric describes a single site, and no label names a session, member, model or caller. Only
+    the admin may read them, unless the setting `open_metrics` opens them to anyone.
     """
     queues = {
         "long_polls": runs.wakeups.count,

@@ -1,7 +1,8 @@
-"""The page for people, at `/`: read by an admin who has signed in; others see the form to do so.
+"""The web page at `/`, for an admin who has signed in; others see the sign-in form.
 
-Rendered here, kept fresh by a little JavaScript that follows open runs (`pages/page.js`). All of it
-comes from this host, and its policy lets nothing else run.
+It is rendered here and kept current by a small script that follows open runs
+(`service/page/templates/page.js`). Everything is loaded from this host, and the page's content
+security policy allows nothing else.
 """
 
 from pathlib import Path
@@ -36,7 +37,7 @@ _HOME = "/"
 
 
 def templates() -> Environment:
-    """Give the templates; what they show is escaped, and a misspelt name is an error."""
+    """Return the templates; values are escaped, and an undefined name is an error."""
     made = Environment(
         loader=PackageLoader("service.page", "templates"),
         autoescape=True,
@@ -78,7 +79,7 @@ def session(request: Request, session_id: UUID, here: Here, runs: RunsHere) -> R
 
 @router.post("/sign-in")
 async def begin(request: Request, here: Here) -> Response:
-    """Take an admin's token from the form, and let the browser keep something lesser."""
+    """Read the admin token from the form and set a cookie that can only read the page."""
     form = parse_qs((await read_unsigned(request, MAX_FORM)).decode("ascii", "replace"))
     secret = form.get("token", [""])[0].strip()
     issued = await run_in_threadpool(_begin, here, secret)
@@ -93,7 +94,7 @@ async def begin(request: Request, here: Here) -> Response:
 
 @router.post("/sign-out")
 def end(request: Request, here: Here) -> Response:
-    """Forget this browser."""
+    """Sign this browser out."""
     token = _signed_in(request, here)
     if token is not None:
         with here.database.changing() as connection:
@@ -105,9 +106,9 @@ def end(request: Request, here: Here) -> Response:
 
 @router.get("/page/{name}")
 def file(name: str) -> Response:
-    """Give one of the page's files; there is nothing secret in them."""
+    """Return one of the page's files; they contain nothing confidential."""
     if name not in _KINDS:
-        raise NotFound("The page has no such file.")
+        raise NotFound("The page has no file of this name.")
     return Response((_FILES / name).read_bytes(), media_type=_KINDS[name])
 
 
@@ -122,7 +123,7 @@ def _signed_in(request: Request, here: Context) -> Token | None:
 
 
 def _awaited(runs: Runs) -> dict[str, tuple[str, ...]]:
-    """Give whom each open run waits for."""
+    """Return the names of the members that each open run waits for."""
     found = {run_id: runs.progress(run_id) for run_id in runs.open_ids()}
     return {run_id: progress.awaited for run_id, progress in found.items() if progress is not None}
 
@@ -134,7 +135,7 @@ def _rendered(request: Request, template: str, *, status: int = 200, **shown: ob
 
 
 def _readable(seconds: float) -> str:
-    """Show a time to a person.
+    """Return a time in readable form.
 
     >>> _readable(0.0)
     '1970-01-01 00:00 UTC'

@@ -1,4 +1,4 @@
-"""The parts of the coordinator that a request came to, as types for the signatures of routes."""
+"""The parts of the coordinator, as dependency types for the signatures of routes."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`POST /predict`: predictions by a stored model, as JSON or as Arrow streams."""
+"""`POST /predict`: predictions of a stored model, as JSON or as Arrow streams."""
 
 from collections.abc import Callable
 
@@ -37,7 +37,7 @@ ERRORS = (
     NotFitted,
     ModelDamaged,
 )
-"""What whoever asks for predictions may be answered, in whichever format."""
+"""The errors of prediction requests, in every format."""
 
 
 @router.post(
@@ -51,15 +51,14 @@ ERRORS = (
 async def predict(
     caller: Caller, request: Request, here: Here, predictor: PredictorHere
 ) -> Response:
-    """Give mean and variance of every row and target, on request with intervals.
+    """Return mean and variance for every row and target, and intervals if requested.
 
-    A model may have several methods of predicting (`GET /models` lists them): `method` names one,
-    and the same rows asked by each are compared on an equal footing. `ensemble: open` asks those
-    hospitals that show samples of their own models, whoever they are now.
+    A model may have several prediction methods (`GET /models` lists them); `method` selects one.
+    `ensemble: open` uses the models of the hospitals that currently share unmasked samples.
 
-    The table comes as records or as columns; all that is wrong with it is said at once. For tables
-    of many rows it may come as an Arrow stream, with the other fields in the query. The answer has
-    the form that `Accept` names, else that of the table.
+    The table is sent as records or as columns; an error lists everything that is wrong with it. A
+    table with many rows can be sent as an Arrow stream, with the other fields in the query. The
+    answer has the format that `Accept` names, otherwise the format of the table.
     """
     body = await admitted_body(caller, request, here, predictor)
     is_arrow = _names(request, "Content-Type", ARROW)
@@ -78,7 +77,7 @@ async def predict(
 async def admitted_body(
     caller: ModelAccess, request: Request, here: Context, predictor: Predictor
 ) -> bytes:
-    """Charge a caller for one request, and read its body."""
+    """Charge the caller's rate limit for one request and read its body."""
     predictor.admit(caller)
     return await read_unsigned(request, here.settings.max_predict_body)
 
@@ -86,7 +85,7 @@ async def admitted_body(
 async def computed(
     answer: Callable[[], bytes], predictor: Predictor, *, media_type: str
 ) -> Response:
-    """Answer off the event loop: a table may take seconds, and the coordinator has other guests."""
+    """Compute the answer in a thread: a table may take seconds, and the event loop must go on."""
     data = await to_thread.run_sync(answer, limiter=predictor.threads)
     return Response(data, media_type=media_type)
 

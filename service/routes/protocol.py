@@ -1,4 +1,4 @@
-"""For anyone: which protocol is spoken here."""
+"""For anyone: the supported protocol versions."""
 
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -12,14 +12,14 @@ router = APIRouter(tags=["anyone"])
 
 @dataclass(frozen=True)
 class Protocol:
-    """The newest and the oldest protocol that this coordinator speaks."""
+    """The newest and the oldest protocol that this coordinator supports."""
 
     protocol: int
     oldest: int
     version: str
 
 
-@router.get("/protocol", operation_id="getProtocol", summary="Say which protocol is spoken")
+@router.get("/protocol", operation_id="getProtocol", summary="Get the supported protocols")
 async def protocol() -> Protocol:
-    """Say which protocol is spoken here."""
+    """Return the newest and the oldest supported protocol, and the version of veilgp."""
     return Protocol(PROTOCOL, OLDEST, version("veilgp"))

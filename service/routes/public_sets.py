@@ -1,4 +1,4 @@
-"""For admins: public tables, for distillation and for ensembles."""
+"""For admins: public tables for distillation and ensembles."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -20,7 +20,7 @@ from service.sessions.public_sets import NewPublicSet
 router = APIRouter(prefix="/public-sets", tags=["admins: public sets"])
 
 MOST_OCTETS = 64 << 20
-"""Of one public set as JSON: 4096 rows of many columns fit well."""
+"""Most bytes of a public set as JSON: enough for 4096 rows with many columns."""
 
 _SetName = Annotated[str, Path(max_length=100), AfterValidator(checked_name)]
 
@@ -48,14 +48,14 @@ def put(
     new: Annotated[NewPublicSet, json_body(NewPublicSet, limit=MOST_OCTETS)],
     here: Here,
 ) -> None:
-    """Store a set, or replace it; sessions that were made with it keep what they have."""
+    """Store or replace a public set; sessions that already use it keep their copy."""
     with here.database.changing() as connection:
         public_sets.put(connection, name, new.columns, now=here.clock())
 
 
 @router.get("", operation_id="listPublicSets", summary="List the public sets")
 def every(_: Admin, here: Here) -> list[ShownPublicSet]:
-    """List the sets."""
+    """List all public sets, without their cells."""
     with here.database.reading() as connection:
         return [
             ShownPublicSet(each.name, each.columns, each.rows, iso_time(each.created_at))
@@ -71,6 +71,6 @@ def every(_: Admin, here: Here) -> list[ShownPublicSet]:
 )
 @declares(NotFound)
 def remove(_: Admin, name: str, here: Here) -> None:
-    """Delete a set."""
+    """Delete a public set; sessions that already use it keep their copy."""
     with here.database.changing() as connection:
         public_sets.remove(connection, name)

@@ -1,4 +1,4 @@
-"""For admins: who is in a session. Invitations, approval, suspension, the roster file."""
+"""For admins: the members of a session. Invitations, approval, suspension, the roster file."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -33,7 +33,7 @@ class ShownInvitation:
 
 @dataclass(frozen=True)
 class InvitationWithLink:
-    """A new invitation; the link is shown this once."""
+    """A new invitation with its link, which is not shown again."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class InvitationWithLink:
 
 @dataclass(frozen=True)
 class ShownRefusal:
-    """What a member last refused, and why."""
+    """A member's last refusal, with its reason."""
 
     code: str
     detail: str
@@ -52,7 +52,7 @@ class ShownRefusal:
 
 @dataclass(frozen=True)
 class ShownMember:
-    """A member; compare the fingerprint by phone before approving it."""
+    """A member; compare its fingerprint by phone before you approve it."""
 
     name: str
     key: str
@@ -64,7 +64,7 @@ class ShownMember:
 
 @dataclass(frozen=True)
 class PinnedMember:
-    """A name and its key."""
+    """A member's name and key."""
 
     name: str
     key: str
@@ -72,7 +72,7 @@ class PinnedMember:
 
 @dataclass(frozen=True)
 class RosterFile:
-    """What a site stores as its pins, once somebody has confirmed it."""
+    """The roster that a site pins after somebody there has confirmed it."""
 
     session: str
     members: list[PinnedMember]
@@ -92,10 +92,10 @@ def invite(
     request: Request,
     here: Here,
 ) -> InvitationWithLink:
-    """Invite a hospital by a link that works once."""
+    """Create an invitation with a link that one hospital can use once."""
     with here.database.changing() as connection:
         invitation, secret = invitations.create(connection, session_id, new, now=here.clock())
-    # Without a setting, hospitals are thought to reach the coordinator as the admin does.
+    # Without `public_url`, assume that hospitals use the same URL as the admin.
     base = (here.settings.public_url or str(request.base_url)).rstrip("/")
     return InvitationWithLink(
         id=invitation.id,
@@ -108,7 +108,7 @@ def invite(
 @router.get("/invitations", operation_id="listInvitations", summary="List the invitations")
 @declares(NotFound)
 def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
-    """List the invitations, used and expired ones included."""
+    """List all invitations, including used, expired and revoked ones."""
     with here.database.reading() as connection:
         sessions.find(connection, session_id)
         return [
@@ -125,7 +125,7 @@ def invited(_: Admin, session_id: str, here: Here) -> list[ShownInvitation]:
 )
 @declares(NotFound, InvitationUsed)
 def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
-    """Make an open invitation worthless."""
+    """Revoke an open invitation; its link no longer works."""
     with here.database.changing() as connection:
         invitations.revoke(connection, session_id, invitation_id, now=here.clock())
 
@@ -133,7 +133,7 @@ def revoke(_: Admin, session_id: str, invitation_id: str, here: Here) -> None:
 @router.get("/members", operation_id="listMembers", summary="List the members")
 @declares(NotFound)
 def roster(_: Admin, session_id: str, here: Here) -> list[ShownMember]:
-    """List the members with fingerprints, status and last refusal."""
+    """List the members with their fingerprints, status and last refusal."""
     with here.database.reading() as connection:
         sessions.find(connection, session_id)
         return [_shown(each) for each in members.roster(connection, session_id)]
@@ -151,7 +151,7 @@ def set_status(
     here: Here,
     runs: RunsHere,
 ) -> ShownMember:
-    """Approve or suspend a member; one that waits for it hears so at once."""
+    """Approve or suspend a member; a member that waits for approval is notified at once."""
     with here.database.changing() as connection:
         sessions.find(connection, session_id)
         member = members.set_status(connection, session_id, normalize("NFC", name), new.status)
@@ -160,10 +160,10 @@ def set_status(
     return _shown(member)
 
 
-@router.get("/roster", operation_id="getRoster", summary="Give the roster file")
+@router.get("/roster", operation_id="getRoster", summary="Get the roster file")
 @declares(NotFound)
 def roster_file(_: Admin, session_id: str, here: Here) -> RosterFile:
-    """Give the approved members as the file that sites keep as pins."""
+    """Return the approved members as the file that sites pin."""
     with here.database.reading() as connection:
         sessions.find(connection, session_id)
         approved = members.approved(connection, session_id)

@@ -1,7 +1,7 @@
-"""What a member of a run does: ask what is next, fetch what it is about, answer, upload.
+"""A member's part in a run: get the next item, fetch its broadcast, answer, upload.
 
-Members pull, and the server derives what each has not answered yet; everything may be repeated.
-An answer may itself wait for what is next: half the requests of a sum.
+Members pull, and the server derives what each has not answered yet; every request may be repeated.
+The response to an answer can itself wait for the next item, which halves the requests of a sum.
 """
 
 import base64
@@ -49,7 +49,7 @@ _OCTETS_IN = {"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}
 
 
 class ItemOut(BaseModel):
-    """One thing to do; what else there is depends on its kind."""
+    """One item to work on; further fields depend on its kind."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -63,14 +63,14 @@ class ItemOut(BaseModel):
 
 _NEXT: dict[int | str, dict[str, Any]] = {
     200: {"model": ItemOut, "description": "The next item."},
-    204: {"description": "Nothing yet."},
+    204: {"description": "There is no next item yet."},
 }
 
 
 @router.get(
     "/next",
     operation_id="getNextItem",
-    summary="Wait for the next thing to do",
+    summary="Wait for the next item",
     response_model=None,
     responses=_NEXT,
 )
@@ -83,9 +83,9 @@ async def next_item(
     wait: Wait = 0.0,
     run: UUID | None = None,
 ) -> Response:
-    """Give one item, or 204 after `wait` seconds.
+    """Return one item, or 204 after `wait` seconds without one.
 
-    `run` is the run that the member last took part in: if that has ended, this is how it learns so.
+    `run` is the run that the member last took part in: if that run has ended, the item says so.
     """
     return await _awaited(request, here, runs, member, wait, run)
 
@@ -112,15 +112,15 @@ async def _awaited(
 @router.get(
     "/runs/{run_id}/broadcasts/{address}",
     operation_id="downloadBroadcast",
-    summary="Fetch what the present sum is about",
+    summary="Download the broadcast of the current sum",
     responses={200: {"content": dict(BINARY_CONTENT)}},
     response_class=Response,
 )
 @declares(NotFound, RunEnded)
 def broadcast(member: ApprovedMember, run_id: UUID, address: str, runs: RunsHere) -> Response:
-    """Give the broadcast whose SHA-256 this is, while its sum is under way.
+    """Return the broadcast with this SHA-256 while its sum is running.
 
-    One of up to a mebioctet is in the task too, as `broadcast_octets`.
+    A broadcast of up to 1 MiB is also included in the task, as `broadcast_octets`.
     """
     data = runs.broadcast(member.session_id, str(run_id), address)
     return Response(data, media_type="application/octet-stream")
@@ -130,7 +130,7 @@ def broadcast(member: ApprovedMember, run_id: UUID, address: str, runs: RunsHere
     "/runs/{run_id}/messages",
     operation_id="sendMessage",
     status_code=204,
-    summary="Say something in a run",
+    summary="Send a protocol message",
     responses=_NEXT,
     openapi_extra=_OCTETS_IN,
 )
@@ -143,9 +143,9 @@ async def say(
     runs: RunsHere,
     wait: Wait = 0.0,
 ) -> Response:
-    """Take one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment.
+    """Send one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment.
 
-    With `wait` the answer is the next item, as that of `next`.
+    With `wait`, the response is the next item, as from `getNextItem`.
     """
     data = await read_body(request, member, MAX_MESSAGE)
     await run_in_threadpool(runs.take_message, member.session_id, str(run_id), member.key, data)
@@ -187,13 +187,12 @@ async def upload(
     spool: SpoolHere,
     wait: Wait = 0.0,
 ) -> Response:
-    """Take 4 octets with the length of the header, the header, and the vector.
+    """Upload a masked vector: 4 bytes with the length of the header, the header, the vector.
 
-    Sizes, and the signed header, are checked before the vector is read. It is then spooled, and
-    added to the running total once all of it is here and is what was signed: added while it
-    arrives, an upload that breaks off would leave its half in the total. So memory is that of one
-    total, however many upload at once, and disk that of the spool. With `wait` the answer is the
-    next item.
+    Sizes and the signed header are checked before the vector is read. The vector is spooled to
+    disk, and added to the running total only after all of it has arrived and matches the signature,
+    so that an interrupted upload leaves nothing in the total. Memory use is that of one total,
+    however many members upload at once. With `wait`, the response is the next item.
     """
     most = MAX_UPLOAD_HEADER + body_bytes(here.settings.max_vector)
     size = announced_size(request, least=_LENGTH_OCTETS, most=most)
@@ -216,10 +215,13 @@ async def _arrived(
     runs: RunsHere,
     file: IO[bytes],
 ) -> tuple[Upload, int] | None:
-    """Read a vector into the file; give its header and size, or None if it is here already."""
+    """Read a vector into the file; return its header and size, or None for a repeated upload."""
     head = int.from_bytes(await stream.take(_LENGTH_OCTETS), "big")
     if head > _MAX_HEADER or head > size - _LENGTH_OCTETS:
-        raise BodyTooLarge(f"A header has at most {_MAX_HEADER} octets, within the body.")
+        raise BodyTooLarge(
+            f"The header must be at most {_MAX_HEADER} bytes long and end within the body, not "
+            f"{head} bytes long."
+        )
     raw = await stream.take(head)
     vector = size - _LENGTH_OCTETS - head
     try:

@@ -1,4 +1,4 @@
-"""Runs, for an admin: start, list, watch, cancel, start again. No figure here is one site's."""
+"""For admins: start, list, watch, cancel and restart runs. No metric describes a single site."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -35,16 +35,16 @@ MAX_DEADLINE_S = 30 * 86_400
 
 
 class RunIn(RequestModel):
-    """A run to start; all but a training begin from a model, by its id or an alias."""
+    """A run to start; every kind except `train` starts from a model, given by id or alias."""
 
     kind: Annotated[Kind, Field(strict=False)]
     model: str | None = None
     deadline_s: Annotated[float, Field(gt=0, le=MAX_DEADLINE_S, strict=False)] | None = None
-    """That of the settings if absent."""
+    """The setting `run_deadline_s` if absent."""
 
 
 class ProgressOut(BaseModel):
-    """How far a run is: the stage by its index, of how many, and the sums so far."""
+    """The progress of a run: index of the stage, number of stages, sums completed so far."""
 
     stage: int
     stages: int
@@ -53,7 +53,7 @@ class ProgressOut(BaseModel):
 
 
 class RunOut(BaseModel):
-    """A run; `metrics` are those of all sites together, by step."""
+    """A run without its metrics."""
 
     id: str
     session: str
@@ -70,7 +70,7 @@ class RunOut(BaseModel):
 
 
 class WatchedOut(RunOut):
-    """A run with all that is known of it."""
+    """A run with its metrics by step, over all sites together, and the members it waits for."""
 
     metrics: list[dict[str, Any]]
     waiting_for: list[str]
@@ -83,9 +83,9 @@ class WatchedOut(RunOut):
 def start(
     _: Admin, session_id: UUID, new: Annotated[RunIn, json_body(RunIn)], here: Here, runs: RunsHere
 ) -> WatchedOut:
-    """Start a run over all approved members, fixed from here on; a session has one at a time.
+    """Start a run with all members that are approved now; a session has one open run at a time.
 
-    With differential privacy one that would spend more than the session has left does not start.
+    With differential privacy, a run that would exceed the session's remaining budget is refused.
     """
     with here.database.changing() as connection:
         run_id = starting.start(
@@ -102,17 +102,17 @@ def start(
 
 @router.get("/sessions/{session_id}/runs", operation_id="listRuns", summary="List a session's runs")
 def list_runs(_: Admin, session_id: UUID, here: Here) -> list[RunOut]:
-    """List the runs of a session, the newest first."""
+    """List the runs of a session, newest first."""
     with here.database.reading() as connection:
         return [RunOut(**_shown(row)) for row in rows.listed(connection, str(session_id))]
 
 
-@router.get("/runs/{run_id}", operation_id="getRun", summary="Watch a run")
+@router.get("/runs/{run_id}", operation_id="getRun", summary="Get a run")
 @declares(NotFound)
 def show(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
-    """Give a run with its metrics, and whose answers it waits for.
+    """Return a run with its metrics and the members whose answers it waits for.
 
-    `GET /runs/{run_id}/events` gives the same after every change, as server-sent events.
+    `GET /runs/{run_id}/events` sends the same after every change, as server-sent events.
     """
     return watched(here, runs, str(run_id))
 
@@ -120,7 +120,7 @@ def show(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
 @router.post("/runs/{run_id}/cancel", operation_id="cancelRun", summary="Cancel a run")
 @declares(NotFound, RunEnded)
 def cancel(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
-    """End an open run; its members are told."""
+    """Cancel an open run; its members are notified."""
     runs.cancel(str(run_id))
     return watched(here, runs, str(run_id))
 
@@ -130,7 +130,7 @@ def cancel(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
 )
 @declares(NotFound, RunOpen, RunNotEnded, TooFewMembers, RunRefused, ModelDamaged, BudgetExceeded)
 def retry(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
-    """Start a new run like one that has ended, with as much time."""
+    """Start a new run of the same kind and with the same deadline as one that has ended."""
     with here.database.changing() as connection:
         again = starting.start_again(connection, str(run_id), now=here.clock())
         session_id = rows.find(connection, again).session_id
@@ -139,7 +139,7 @@ def retry(_: Admin, run_id: UUID, here: Here, runs: RunsHere) -> WatchedOut:
 
 
 def watched(here: Context, runs: Runs, run_id: str) -> WatchedOut:
-    """Look at a run."""
+    """Return a run with its metrics and the members it waits for."""
     progress = runs.progress(run_id)
     with here.database.reading() as connection:
         return _out(connection, run_id, progress.awaited if progress else ())

@@ -24,7 +24,7 @@ router = APIRouter(tags=["admins: sessions"])
 
 @dataclass(frozen=True)
 class SessionPrivacy:
-    """What a session promises its members."""
+    """The privacy terms of a session."""
 
     differential_privacy: bool
     max_colluders: int
@@ -40,28 +40,28 @@ class ShownSession:
     name: str
     seed: int
     members: int
-    """How many are planned."""
+    """The planned number of members."""
     enrolled: dict[str, int]
-    """How many there are of each status."""
+    """The number of enrolled members by status."""
     privacy: SessionPrivacy
     created_at: str
 
 
 @dataclass(frozen=True)
 class WholeSession(ShownSession):
-    """A session with all that its members are shown."""
+    """A session with everything its members see."""
 
     program: dict[str, Any]
     terms: str
     budget: Budget | None
-    """What it may spend, and what a run costs; with differential privacy."""
+    """The privacy budget and the cost of a run; None without differential privacy."""
 
 
 @router.post(
     "/sessions",
     operation_id="createSession",
     status_code=status.HTTP_201_CREATED,
-    summary="Make a session",
+    summary="Create a session",
 )
 @declares(
     NotFound,
@@ -76,7 +76,7 @@ class WholeSession(ShownSession):
     TermsError,
 )
 def create(_: Admin, new: Annotated[NewSession, json_body(NewSession)], here: Here) -> WholeSession:
-    """Make a session; everything about it is fixed from then on."""
+    """Create a session; it cannot be changed afterwards."""
     with here.database.changing() as connection:
         session = sessions.create(connection, new, now=here.clock())
     return _whole(session, {})
@@ -84,7 +84,7 @@ def create(_: Admin, new: Annotated[NewSession, json_body(NewSession)], here: He
 
 @router.get("/sessions", operation_id="listSessions", summary="List the sessions")
 def every(_: Admin, here: Here) -> list[ShownSession]:
-    """List the sessions."""
+    """List all sessions, oldest first."""
     with here.database.reading() as connection:
         return [
             ShownSession(**_parts(session, members.counts(connection, session.id)))
@@ -92,10 +92,10 @@ def every(_: Admin, here: Here) -> list[ShownSession]:
         ]
 
 
-@router.get("/sessions/{session_id}", operation_id="getSession", summary="Show a session")
+@router.get("/sessions/{session_id}", operation_id="getSession", summary="Get a session")
 @declares(NotFound)
 def one(_: Admin, session_id: str, here: Here) -> WholeSession:
-    """Show a session."""
+    """Return a session with its program, terms and budget."""
     with here.database.reading() as connection:
         session = sessions.find(connection, session_id)
         return _whole(session, members.counts(connection, session_id))
@@ -104,11 +104,11 @@ def one(_: Admin, session_id: str, here: Here) -> WholeSession:
 @router.get(
     "/sessions/{session_id}/privacy",
     operation_id="getPrivacyReport",
-    summary="Show what is promised and spent",
+    summary="Get the privacy report",
 )
 @declares(NotFound)
 def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
-    """Show the unit of privacy, the budget, every sum that was charged, and what a run costs."""
+    """Return the unit of privacy, the budget, every charged sum, and the cost of a run."""
     with here.database.reading() as connection:
         return privacy_report.report(connection, session_id)
 
@@ -121,7 +121,7 @@ def privacy(_: Admin, session_id: str, here: Here) -> PrivacyReport:
 )
 @declares(NotFound, SessionHasRuns)
 def remove(_: Admin, session_id: str, here: Here) -> None:
-    """Delete a session that has never run."""
+    """Delete a session that has no runs."""
     with here.database.changing() as connection:
         sessions.remove(connection, session_id)
 

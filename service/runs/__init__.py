@@ -1,1 +1,1 @@
-"""A run from start to model: storage, engine, leases, notices."""
+"""A run from start to model: storage, engine, leases."""

@@ -1,8 +1,8 @@
-"""The engine: does for each open run what is due, as soon as it is, and outlives any failure.
+"""The engine: does the due work of each open run at once, and survives any failure.
 
-It is woken when members have said what a run waited for, and by the clock for deadlines. Now and
-then it looks at all open runs: after a start, and for what another replica has left behind. A run
-is worked on by one thread at a time; several runs by several.
+It wakes up when members have sent what a run waited for, and by the clock for deadlines. It also
+checks all open runs at regular intervals: after a start, and for work that another replica has left
+unfinished. One thread at a time works on a run; several threads work on several runs.
 """
 
 import logging
@@ -19,7 +19,7 @@ from service.runs.runs import Runs
 log = logging.getLogger(__name__)
 
 LOOK_AGAIN_S = 5.0
-"""How long a run may wait that another replica, or a database that failed, has left behind."""
+"""Seconds between checks of all open runs, and before a retry after a database failure."""
 
 
 class Engine:
@@ -38,12 +38,12 @@ class Engine:
         self._due: dict[str, float] = {}
 
     def start(self) -> None:
-        """Begin with all runs that are open."""
+        """Start working on all open runs."""
         self._runs.on_change = self.wake
         self._timer.start()
 
     def stop(self) -> None:
-        """Finish what is being computed, and no more."""
+        """Finish current computations and start no new ones."""
         self._runs.on_change = lambda _: None
         with self._lock:
             self._stopping = True
@@ -53,17 +53,17 @@ class Engine:
 
     @property
     def is_alive(self) -> bool:
-        """Whether runs that are due are seen."""
+        """Whether due runs are noticed."""
         return self._timer.is_alive() and not self._stopping
 
     @property
     def at_work(self) -> int:
-        """How many runs are worked on, or wait for a thread."""
+        """The number of runs that are worked on or wait for a thread."""
         with self._lock:
             return len(self._busy)
 
     def wake(self, run_id: str) -> None:
-        """Look at a run as soon as a thread is free."""
+        """Work on a run as soon as a thread is free."""
         with self._lock:
             if self._stopping:
                 return
@@ -78,30 +78,30 @@ class Engine:
         try:
             due_at = self._runs.advance(run_id)
         except SQLAlchemyError:
-            # Nothing is lost: the truth is in the rows, and the run's own deadline bounds this.
+            # Nothing is lost: the rows hold the state, and the run's deadline bounds the retries.
             log.exception(
-                "the database does not answer; the engine tries again", extra={"run": run_id}
+                "the database does not answer; the engine will try again", extra={"run": run_id}
             )
             due_at = self._clock() + LOOK_AGAIN_S
         except Exception as error:
-            log.exception("the coordinator failed at a run", extra={"run": run_id})
+            log.exception("the engine failed while working on a run", extra={"run": run_id})
             self._give_up(run_id, error)
         finally:
             self._done(run_id, due_at)
 
     def _give_up(self, run_id: str, error: Exception) -> None:
-        """Let the run fail, so that nobody waits for it; if even that fails, look again later."""
+        """End the run as failed, so that no member waits for it; if that fails, try again later."""
         try:
             self._runs.give_up(
                 run_id,
                 "run.internal",
-                f"The coordinator failed with {type(error).__name__}; its log says where. Its "
-                "other runs go on.",
+                f"The coordinator failed with {type(error).__name__} while working on this run; "
+                "its log has the details. Other runs are not affected.",
             )
         except (RunEnded, NotFound):
             return
         except Exception:
-            log.exception("and the run could not be ended", extra={"run": run_id})
+            log.exception("the failed run could not be ended", extra={"run": run_id})
 
     def _done(self, run_id: str, due_at: float | None) -> None:
         with self._lock:
@@ -138,4 +138,4 @@ class Engine:
             for run_id in self._runs.open_ids():
                 self.wake(run_id)
         except SQLAlchemyError:
-            log.exception("the database does not answer; the engine tries again")
+            log.exception("the database does not answer; the engine will try again")

@@ -1,4 +1,4 @@
-"""How many runs, sums and sessions there are in all, for whoever watches the coordinator."""
+"""Counts of all runs, sums and sessions, for the coordinator's metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,16 +11,16 @@ from service.runs.machine.plan import Status
 
 @dataclass(frozen=True)
 class Figures:
-    """Counts over all sessions; none is one site's."""
+    """Counts over all sessions; none describes a single site."""
 
     runs: Mapping[str, int]
-    """By status."""
+    """Number of runs by status."""
     sums: int
     sessions: int
 
 
 def count(connection: Connection) -> Figures:
-    """Count them."""
+    """Return the current counts."""
     by_status = select(runs.c.status, func.count().label("runs")).group_by(runs.c.status)
     counted = {row.status: row.runs for row in connection.execute(by_status)}
     return Figures(

@@ -1,11 +1,11 @@
-"""Leases: of several replicas on one database, one computes the next step of a run.
+"""Leases: of several replicas on one database, only one computes the next step of a run.
 
-A lease is a row with an owner and an end, renewed while its owner computes. A replica that dies, or
-falls silent, loses it when it ends, and another takes over. What a lease saves is work: two that
-compute one step, as where clocks differ by more than a lease, get the same numbers, and the run's
-version lets one of them count.
+A lease is a row with an owner and an end, renewed while its owner computes. When a replica dies or
+stops responding, its lease ends and another replica takes over. Leases only avoid duplicate work:
+if two replicas compute one step, for instance because their clocks differ by more than a lease,
+they get the same numbers, and the run's version lets only one of the results count.
 
-SQLite has one process, which needs no lease, and must not wait for one that it held before it died.
+SQLite has one process, which needs no lease and must not wait for one it held before a crash.
 """
 
 import logging
@@ -35,7 +35,7 @@ class Leases:
 
     @contextmanager
     def held(self, run_id: str) -> Iterator[bool]:
-        """Take a run's lease and renew it until the end; False where another replica has it."""
+        """Take a run's lease and renew it until exit; yield False if another replica has it."""
         if self._database.is_sqlite:
             yield True
             return
@@ -57,14 +57,14 @@ class Leases:
             try:
                 self._end_at(run_id, self._clock() + self._seconds)
             except SQLAlchemyError:
-                log.exception("run %s: its lease could not be renewed", run_id)
+                log.exception("the lease of run %s could not be renewed", run_id)
 
     def _take(self, run_id: str) -> bool:
         now = self._clock()
         free = or_(leases.c.until <= now, leases.c.owner == self._owner)
         query = select(leases.c.run_id).where(leases.c.run_id == run_id, free)
         with self._database.changing(lasting=False, alone=False) as connection:
-            # A row that is locked is just being taken by another: nothing to wait for.
+            # A locked row is being taken by another replica right now: do not wait for it.
             if connection.execute(query.with_for_update(skip_locked=True)).first() is None:
                 return False
             connection.execute(

@@ -1,8 +1,8 @@
-"""The open runs that this process has in memory, and the transactions that change them.
+"""The open runs in the memory of this process, and the transactions that change them.
 
-The truth is in the rows. A run in memory is valid for as long as its version is the row's: another
-replica's change, or a restart, makes it be loaded again. What a transaction could not keep is
-forgotten together with the object that had it.
+The rows are authoritative. A run in memory is valid as long as its version equals the row's; after
+another replica's change or a restart it is loaded again. If a transaction fails, the object in
+memory is discarded together with its unsaved changes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from service.runs.machine.plan import OPEN
 from service.runs.machine.run import Run
 from service.settings import Settings
 
-# Every request of a member asks one of these: built once, they cost a fifth.
+# Every request of a member runs one of these: building them once makes them five times faster.
 _VERSION = select(runs.c.session_id, runs.c.status, runs.c.version).where(
     runs.c.id == bindparam("run_id")
 )
@@ -31,7 +31,7 @@ _LOCKED_VERSION = _VERSION.with_for_update()
 
 @dataclass(eq=False)
 class _LiveRun:
-    """A run in memory. The lock is held by whoever looks at it or changes it."""
+    """A run in memory; its lock is held while it is read or changed."""
 
     lock: Lock = field(default_factory=Lock)
     run: Run | None = None
@@ -40,29 +40,29 @@ class _LiveRun:
 
 @dataclass(eq=False)
 class Transaction:
-    """An open run, its row locked, and what is written of it."""
+    """An open run whose row is locked, and the connection that writes its changes."""
 
     connection: Connection
     run: Run
     version: int
     has_new_phase: bool = False
-    """Whether members' next items may be others than before; known once it is over."""
+    """Whether members' next items may have changed; known after the transaction."""
     intact: bool = False
-    """Whether an error has left the object as it was."""
+    """Whether an error now would leave the object unchanged."""
 
     @contextmanager
     def asking(self) -> Iterator[None]:
-        """Let the run refuse; what it refuses has changed nothing."""
+        """Mark a block in which an error is a refusal of the run, which changes nothing."""
         self.intact = True
         yield
         self.intact = False
 
     def advance(self, now: float) -> None:
-        """Let the run do what can be done next, and keep all of it."""
+        """Let the run do its next steps, and store the changes."""
         self.keep(self.run.advance(now), now)
 
     def keep(self, changes: Sequence[Change], now: float) -> None:
-        """Write what has changed, under a new version."""
+        """Store changes under a new version."""
         for change in changes:
             saving.write_change(self.connection, self.run, change, now)
         self.version += 1
@@ -70,7 +70,7 @@ class Transaction:
 
 
 class LiveRuns:
-    """The runs in memory of one process, which other replicas know as `replica`."""
+    """The runs in memory of one process; `replica` is its id among the replicas."""
 
     def __init__(self, database: Database, settings: Settings, *, replica: str) -> None:
         self._database = database
@@ -83,7 +83,7 @@ class LiveRuns:
     def changing(
         self, run_id: str, session_id: str | None = None, *, lasting: bool = True
     ) -> Iterator[Transaction]:
-        """Yield an open run in a transaction that has its row; other replicas are told of it."""
+        """Yield an open run in a transaction that locks its row; other replicas are notified."""
         change: Transaction | None = None
         with self._holding(run_id) as live:
             try:
@@ -107,7 +107,7 @@ class LiveRuns:
 
     @contextmanager
     def discarding(self, run_id: str) -> Iterator[Connection]:
-        """Yield a transaction that has an open run's row, even where it cannot be loaded."""
+        """Yield a transaction that locks an open run's row, even if the run cannot be loaded."""
         with self._holding(run_id) as live:
             live.run = None
             with self._database.changing(alone=False) as connection:
@@ -115,13 +115,13 @@ class LiveRuns:
                 yield connection
 
     def forget(self, run_id: str) -> None:
-        """Load a run again before anyone looks at it."""
+        """Discard a run from memory, so that it is loaded again before its next use."""
         with self._holding(run_id) as live:
             live.run = None
 
     @contextmanager
     def looking(self, run_id: str, session_id: str | None = None) -> Iterator[tuple[Run, int]]:
-        """Yield an open run and its version; nobody changes it meanwhile."""
+        """Yield an open run and its version; it does not change meanwhile."""
         with self._database.reading() as connection:
             version = _version(connection, run_id, session_id)
         with self.looking_at(run_id, version) as found:
@@ -129,9 +129,9 @@ class LiveRuns:
 
     @contextmanager
     def looking_at(self, run_id: str, version: int) -> Iterator[tuple[Run, int]]:
-        """Yield a run that is open at this version of its row, or a later one."""
+        """Yield a run that is open at this version of its row, in this or a later version."""
         with self._holding(run_id) as live:
-            # Versions ascend: an object that is newer than the row was is as good.
+            # Versions only increase: an object newer than the row that was read is valid, too.
             if live.run is None or live.version < version:
                 with self._database.reading() as connection:
                     live.run, live.version = loading.load(connection, run_id, self._settings)
@@ -156,12 +156,12 @@ class LiveRuns:
 def _version(
     connection: Connection, run_id: str, session_id: str | None, *, lock: bool = False
 ) -> int:
-    """Return the version of an open run's row, of this session if one is named."""
+    """Return the version of an open run's row; the run must belong to `session_id` if given."""
     query = _LOCKED_VERSION if lock else _VERSION
     row = connection.execute(query, {"run_id": run_id}).one_or_none()
     if row is None or session_id not in (None, row.session_id):
-        raise NotFound("There is no such run in this session.")
+        raise NotFound("The session has no run with this id.")
     if row.status not in OPEN:
-        raise RunEnded("The run has ended; ask for what is next.")
+        raise RunEnded("The run has ended; request the next item.")
     version: int = row.version
     return version

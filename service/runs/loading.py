@@ -1,6 +1,6 @@
-"""A run from its rows: the roster, the state, what members have said, and the running total.
+"""Loads a run from its rows: the roster, the state, members' messages and the running total.
 
-What members have said is that of the present epoch and slot, in the order in which it was accepted.
+The messages are those of the current epoch and slot, in the order in which they were accepted.
 `service.runs.saving` writes the rows.
 """
 
@@ -45,12 +45,12 @@ from service.settings import Settings
 
 
 def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, int]:
-    """Give a run that is open, as its rows say, and the version that this is."""
+    """Return an open run and its version."""
     row = connection.execute(
         select(runs, sessions.c.terms).join(sessions).where(runs.c.id == run_id)
     ).one()
     if row.status not in OPEN:
-        raise RunEnded("The run has ended; ask for what is next.")
+        raise RunEnded("The run has ended; request the next item.")
     program = Program.from_json(row.program)
     plan = Plan(
         id=run_id,
@@ -147,7 +147,7 @@ def _said(connection: Connection, run_id: str, epoch: int, slot: int) -> dict[in
 
 
 def _seen(connection: Connection, row: Row[tuple[object, ...]]) -> tuple[bytes, ...]:
-    """Who has advertised in the session before this epoch; a session has one run at a time."""
+    """Return the keys that advertised in the session before this epoch, in any of its runs."""
     earlier = or_(run_members.c.run_id != row.id, run_members.c.first_epoch < row.epoch)
     keys = connection.execute(
         select(run_members.c.key)

@@ -1,10 +1,10 @@
-"""Samples that members show of their own models: one file of each member, for each run that asks.
+"""Unmasked samples of members' own models: one file per member, for each run that requests them.
 
-    asked for by the run's program → shown, the same octets or none → withdrawn, for good
+    requested by the run's program → uploaded; only the same bytes again → withdrawn, permanently
 
-Whoever is in a run's ensemble is read from here at every prediction: members that are approved and
-have not withdrawn. A withdrawal is of all runs of a session so far, whether or not anything was
-shown: what is under way, or sent again, is refused afterwards. The octets are deleted with it.
+The members of a run's ensemble are read from here at every prediction: those that are approved and
+have not withdrawn. A withdrawal applies to all runs of a session so far, whether or not anything
+was uploaded: unfinished and repeated uploads are refused afterwards. The bytes are deleted with it.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from service.errors import NotFound, SamplesDiffer, SamplesNotAsked, SamplesWith
 from service.http.access import APPROVED
 from service.runs.machine.plan import Status
 
-# Every prediction of an open ensemble asks this: built once, it costs half.
+# Every prediction of an open ensemble runs this query: building it once halves its cost.
 _PRESENT = (
     select(open_samples.c.key, open_samples.c.sha256)
     .join(models, models.c.run_id == open_samples.c.run_id)
@@ -36,12 +36,12 @@ _PRESENT = (
 )
 
 Present = tuple[tuple[bytes, str], ...]
-"""Key and SHA-256 of all whose samples are in an ensemble."""
+"""Key and SHA-256 of each member whose samples are in an ensemble."""
 
 
 @dataclass(frozen=True)
 class ShownSamples:
-    """What a member of a run has shown, or withdrawn."""
+    """The samples that a member of a run has uploaded or withdrawn."""
 
     name: str
     samples: int | None
@@ -52,23 +52,25 @@ class ShownSamples:
 
 
 def expected(connection: Connection, session_id: str, run_id: str, key: bytes) -> Program:
-    """Give the program that asks a member for samples, if it still may show any."""
+    """Return the program that requests a member's samples, or refuse if it may not upload any."""
     row = connection.execute(
         select(runs.c.program, runs.c.status, runs.c.model_id)
         .join(run_members)
         .where(runs.c.id == run_id, runs.c.session_id == session_id, run_members.c.key == key)
     ).one_or_none()
     if row is None:
-        raise NotFound("There is no such run in this session.")
+        raise NotFound("The session has no run with this id in which your hospital took part.")
     program = Program.from_json(row.program)
     if open_stage(program) is None or row.status != Status.DONE or row.model_id is None:
-        raise SamplesNotAsked("The run asks for no samples, or has not made a model yet.")
+        raise SamplesNotAsked(
+            "The run does not request samples, or has not produced its model yet."
+        )
     if connection.execute(select(models.c.id).where(models.c.id == row.model_id)).first() is None:
-        raise SamplesNotAsked("The run's model was deleted: its ensemble is, too.")
+        raise SamplesNotAsked("The run's model was deleted, so it has no ensemble any more.")
     found = _own(connection, run_id, key)
     if found is not None and found.withdrawn_at is not None:
         raise SamplesWithdrawn(
-            "This hospital has withdrawn from the open ensemble of this run; that is for good."
+            "Your hospital has withdrawn from the open ensemble of this run; this cannot be undone."
         )
     return program
 
@@ -82,9 +84,9 @@ def show(
     *,
     now: float,
 ) -> None:
-    """Keep a member's samples, read from `data`; the same octets again are well.
+    """Store a member's samples, read from `data`; the same bytes may be sent again.
 
-    Only after `expected`, in the same transaction: a withdrawal may have come in between.
+    Call `expected` first, in the same transaction: the member may have withdrawn meanwhile.
     """
     digest, found = hashlib.sha256(data).hexdigest(), _own(connection, run_id, key)
     if found is None:
@@ -101,8 +103,9 @@ def show(
         )
     elif found.sha256 != digest:
         raise SamplesDiffer(
-            "This hospital has shown other samples for this run: they follow from its table and "
-            "the run, so one of the two is wrong. If it is the first, withdraw it."
+            "Your hospital has already uploaded different samples for this run. Samples are "
+            "determined by its table and the run, so one of the two uploads is wrong. If it is the "
+            "first, withdraw it."
         )
 
 
@@ -124,14 +127,14 @@ def withdraw(connection: Connection, session_id: str, key: bytes, *, now: float)
 
 
 def present(connection: Connection, model_id: str) -> Present:
-    """Give whose samples are in a model's ensemble now, in the order of keys."""
+    """Return the members whose samples are in a model's ensemble now, in the order of keys."""
     found = connection.execute(_PRESENT, {"model_id": model_id})
     return tuple((bytes(row.key), str(row.sha256)) for row in found)
 
 
 @dataclass(frozen=True)
 class LoadedSamples:
-    """All that an ensemble is made of, and of how many members it could be."""
+    """The samples of an ensemble, and the size of the run's cohort."""
 
     session_id: str
     program: Program
@@ -155,14 +158,14 @@ def load(connection: Connection, model_id: str, who: Present) -> LoadedSamples:
 
 
 def cohort(connection: Connection, run_id: str) -> int:
-    """Give how many members a run has."""
+    """Return the number of members of a run."""
     query = select(func.count()).where(run_members.c.run_id == run_id)
     count: int = connection.execute(query).scalar_one()
     return count
 
 
 def listed(connection: Connection, run_id: str) -> list[ShownSamples]:
-    """Give what each member of a run has shown or withdrawn, by name; others are not listed."""
+    """Return the samples that members of a run have uploaded or withdrawn, by name."""
     query = (
         select(
             run_members.c.name,

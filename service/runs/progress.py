@@ -1,4 +1,4 @@
-"""What an open run shows of itself: to admins, and with every item to its members."""
+"""The progress of an open run, shown to admins and sent to members with every item."""
 
 from dataclasses import dataclass
 
@@ -7,10 +7,10 @@ from service.runs.machine.state import RunState
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an open run is, and whose answers it waits for, by name."""
+    """The progress of an open run, and the names of the members it waits for."""
 
     number: int
-    """Of the epoch."""
+    """Number of the epoch."""
     stage: int
     stages: int
     algorithm: str
@@ -20,7 +20,7 @@ class Progress:
 
     @classmethod
     def of(cls, run: RunState) -> "Progress":
-        """Look at a run."""
+        """Return the progress of a run."""
         return cls(
             number=run.epoch.number,
             stage=run.position.stage,

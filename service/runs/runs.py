@@ -1,11 +1,11 @@
-"""The coordinator's runs: every message that is accepted, and every step, is one transaction.
+"""The coordinator's runs: every accepted message and every step is one transaction.
 
-The truth is in the rows, and `kill -9` at any moment loses nothing that was acknowledged; the runs
-in memory (`service.runs.live_runs`) only save reading the rows again.
+The rows are authoritative, and `kill -9` at any moment loses nothing that was acknowledged; the
+runs in memory (`service.runs.live_runs`) only avoid reading the rows again.
 
 Adverts, boxes and vectors are on disk before they are acknowledged: a hospital may erase its own
-copy when the next step shows that they arrived. Signatures and keys survive this process, and a
-hospital gives them again if the machine under it loses them.
+copy when the next step shows that they have arrived. Signatures and keys survive a crash of this
+process; if a crash of the machine loses them, the hospital sends them again.
 """
 
 import logging
@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 
 _KINDS: dict[int, type[MemberMessage]] = {kind.kind: kind for kind in get_args(MemberMessage)}
 _FLEETING = (Certification, Reveal, Repair)
-"""What a member says again if it is asked again."""
+"""Messages that a member sends again on request."""
 
 
-# Every member that waits asks this: built once, it costs a fifth.
+# Every waiting member runs this query: building it once makes it five times faster.
 _OPEN_RUN = select(runs.c.id, runs.c.version).where(
     runs.c.session_id == bindparam("session_id"), runs.c.status.in_(OPEN)
 )
@@ -50,7 +50,7 @@ _OPEN_RUN = select(runs.c.id, runs.c.version).where(
 
 @dataclass(frozen=True)
 class NextItem:
-    """What a run asks of a member."""
+    """The item that a run has for a member."""
 
     run_id: str
     item: Item
@@ -58,7 +58,7 @@ class NextItem:
 
 
 class Runs:
-    """All runs, for one process."""
+    """All runs, as used by one process."""
 
     def __init__(
         self, database: Database, settings: Settings, wakeups: Wakeups, clock: Callable[[], float]
@@ -67,11 +67,11 @@ class Runs:
         self.wakeups = wakeups
         self._clock = clock
         self.replica = str(uuid4())
-        """A name for this process among others on the same database."""
+        """The id of this process among the replicas on the same database."""
         self._leases = Leases(database, clock, owner=self.replica, seconds=settings.lease_s)
         self.live = LiveRuns(database, settings, replica=self.replica)
         self.on_change: Callable[[str], None] = lambda _: None
-        """Called with a run's id when there may be something to do for the engine."""
+        """Called with a run's id when the engine may have work to do."""
 
     # -- members
 
@@ -79,7 +79,9 @@ class Runs:
         """Accept one message of a member; a repeat changes nothing."""
         kind = _KINDS.get(data[1]) if len(data) > 1 else None
         if kind is None:
-            raise WrongKind("These bytes are no message that a member says in a run.")
+            raise WrongKind(
+                "The body is not an Advert, Boxes, Certification, Reveal, Repair or Abandonment."
+            )
         message = kind.decode(data)
         lasting = not isinstance(message, _FLEETING)
         with self._changing(run_id, session_id, lasting=lasting) as change:
@@ -91,7 +93,7 @@ class Runs:
                 change.advance(now)
 
     def expects(self, session_id: str, run_id: str, key: bytes, header: Upload) -> int | None:
-        """Give the number of elements of a vector that is expected, None if it is here already."""
+        """Return the length of the expected vector; None if it has already been added."""
         with self.live.looking(run_id, session_id) as (run, _):
             slot = run.expects(key, header)
             return None if slot is None else slot.task.length
@@ -106,7 +108,7 @@ class Runs:
         size: int,
         read: Callable[[int], bytes],
     ) -> None:
-        """Accept a vector of `size` octets: its header and its addition to the running total."""
+        """Accept a vector of `size` bytes: store its header and add it to the running total."""
         with self._changing(run_id, session_id) as change:
             with change.asking():
                 slot = change.run.expects(key, header)
@@ -120,7 +122,7 @@ class Runs:
             change.advance(self._clock())
 
     def next_item(self, session_id: str, key: bytes) -> NextItem | None:
-        """Give what the session's open run asks of a member, if anything."""
+        """Return the item that the session's open run has for a member, if any."""
         with self._database.reading() as connection:
             row = connection.execute(_OPEN_RUN, {"session_id": session_id}).one_or_none()
         if row is None:
@@ -142,14 +144,14 @@ class Runs:
                 change.keep([change.run.note_return(key)], self._clock())
 
     def broadcast(self, session_id: str, run_id: str, address: str) -> bytes:
-        """Give the bytes that the sum under way is about."""
+        """Return the broadcast of the current sum, by its SHA-256."""
         with self.live.looking(run_id, session_id) as (run, _):
             if run.broadcast.address != address:
-                raise NotFound("The run has gone on; this broadcast is no longer needed.")
+                raise NotFound("The run has moved on; this broadcast is no longer needed.")
             return run.broadcast.data
 
     def refused(self, session_id: str, run_id: str, key: bytes, code: str, detail: str) -> None:
-        """Do without a member that refuses, or end the run; one that has ended stays as it is."""
+        """Continue without a member that refuses, or end the run; an ended run is unchanged."""
         try:
             with self._changing(run_id, session_id) as change:
                 with change.asking():
@@ -157,23 +159,23 @@ class Runs:
                 now = self._clock()
                 change.keep([refused, *change.run.advance(now)], now)
         except RunEnded:
-            log.info("a member refused a run (%s) after its end", code, extra={"run": run_id})
+            log.info("a member refused a run after its end (%s)", code, extra={"run": run_id})
 
     # -- admins
 
     def started(self, session_id: str, run_id: str) -> None:
-        """Tell members, and the engine, of a run that has begun."""
+        """Notify members and the engine of a new run."""
         log.info("a run has started", extra={"run": run_id, "session": session_id})
         self.wakeups.wake(session_id)
         self.on_change(run_id)
 
     def cancel(self, run_id: str) -> None:
-        """End an open run because the admin says so."""
+        """Cancel an open run."""
         with self._changing(run_id) as change:
             change.keep([change.run.cancel()], self._clock())
 
     def progress(self, run_id: str) -> Progress | None:
-        """Say how far a run is; None once it has ended."""
+        """Return the progress of a run; None once it has ended."""
         try:
             with self.live.looking(run_id) as (run, _):
                 return Progress.of(run)
@@ -183,16 +185,17 @@ class Runs:
     # -- the engine
 
     def open_ids(self) -> list[str]:
-        """Give the runs that are open."""
+        """Return the ids of all open runs."""
         with self._database.reading() as connection:
             found = connection.execute(select(runs.c.id).where(runs.c.status.in_(OPEN)))
             return list(found.scalars())
 
     def advance(self, run_id: str) -> float | None:
-        """Do all that is due; give when time alone makes something due, None once it has ended.
+        """Do all due work; return when the next timeout is due, or None once the run has ended.
 
-        The slow part runs without any lock: members are answered meanwhile. Its result counts only
-        if nothing has changed the run since. Where another replica is at it, it is left to that.
+        The slow part runs without any lock, so that members are answered meanwhile. Its result
+        counts only if nothing has changed the run since. If another replica is computing, the work
+        is left to that replica.
         """
         try:
             while True:
@@ -212,7 +215,7 @@ class Runs:
             return None
 
     def give_up(self, run_id: str, code: str, detail: str) -> None:
-        """End an open run by its rows alone: even one that can no longer be read."""
+        """End an open run using only its rows, even if it can no longer be loaded."""
         with self.live.discarding(run_id) as connection:
             session_id = saving.give_up(
                 connection, run_id, code=code, detail=detail, now=self._clock()
@@ -230,7 +233,7 @@ class Runs:
         except (KernelsError, PrivacyError) as error:
             failure = error
         except BaseException:
-            self.live.forget(run_id)  # masks may be off in part
+            self.live.forget(run_id)  # some masks may have been removed already
             raise
         with self._changing(run_id) as change:
             if change.version != version:
@@ -249,7 +252,7 @@ class Runs:
     def _changing(
         self, run_id: str, session_id: str | None = None, *, lasting: bool = True
     ) -> Iterator[Transaction]:
-        """Yield an open run in a transaction; wake whom it concerns afterwards."""
+        """Yield an open run in a transaction; afterwards wake its members and the engine."""
         with self.live.changing(run_id, session_id, lasting=lasting) as change:
             yield change
         if change.has_new_phase:
@@ -260,7 +263,7 @@ class Runs:
 
 
 def _log_phase(run: Run) -> None:
-    """Log how far a run is; why one failed may name a member, so only the code is written."""
+    """Log the progress of a run; the detail of a failure may name a member, so only its code."""
     about = {"run": run.plan.id, "session": run.plan.session_id}
     if run.ending is not None:
         log.info("the run is %s (%s)", run.status, run.ending.code or "no code", extra=about)

@@ -1,7 +1,7 @@
-"""Room for vectors that are arriving: one of each member of a session at a time, and a total.
+"""Disk space for uploads: one upload at a time for each member of a session, and a total limit.
 
-A member is authorised and may still be broken, or broken into: what it sends without end must not
-fill the disk that the others' runs are on. Counted in this process; each replica has its own.
+A member is authorised but may be faulty or compromised: its uploads must not fill the disk that
+other runs need. The space is counted in this process; each replica has its own spool.
 """
 
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from tempfile import SpooledTemporaryFile
 from service.errors import SpoolFull, UploadUnderWay
 
 _IN_MEMORY = 256 << 10
-"""Of each vector; what is longer waits on disk."""
+"""Bytes of an upload that stay in memory; longer uploads are written to disk."""
 
 
 class Spool:
-    """A directory's room for vectors, used from one event loop."""
+    """The space for uploads in a directory, used from one event loop."""
 
     def __init__(self, directory: Path, most: int) -> None:
         self._directory = directory
@@ -28,17 +28,17 @@ class Spool:
     def room(
         self, session_id: str, key: bytes, octets: int
     ) -> Iterator[SpooledTemporaryFile[bytes]]:
-        """Give a member room for as many octets as it announces, while it sends them."""
+        """Yield a file and reserve the announced number of bytes until the upload ends."""
         who = session_id, key
         if who in self._arriving:
             raise UploadUnderWay(
-                "A vector of this member is arriving already, over another connection: it is "
-                "taken, or given up, before the next one."
+                "Another upload of this member is still being received over another connection; "
+                "try again when it has ended."
             )
         if self._taken + octets > self._most:
             raise SpoolFull(
-                f"The vectors that are arriving now fill the {self._most} octets that this "
-                "coordinator has for them (max_spool); try again when one of them is here."
+                f"Current uploads use up the coordinator's {self._most} bytes for uploads "
+                "(max_spool); try again when one of them has ended."
             )
         self._arriving.add(who)
         self._taken += octets

@@ -1,15 +1,15 @@
-"""How a run begins: which program it has, over whom, from which model.
+"""How a run starts: its program, its members, and the model that it starts from.
 
 Its program follows from its kind and its session's program (`kernels.rounds.run_kinds`).
 
-A model's students are of the rows of its training: `linear` and `update`, after which rows may be
-others, give a model without them, and `evaluate` scores them anew.
+A model's student networks describe the rows of its training: runs of kind `linear` and `update`,
+after which the rows may differ, produce a model without them, and `evaluate` scores them again.
 
-With differential privacy a run whose sums would not fit into what the session has left does not
-begin. Its stages have the noise that they have in the session's program; one that is not in it has
-as much as if all were spent on it in the planned number of runs.
+With differential privacy, a run whose sums would exceed the session's remaining budget does not
+start. Its stages have the noise that they have in the session's program; a stage that is not in it
+has the noise it would have if the whole budget were spent on it in the planned number of runs.
 
-Everything is checked before the first row is written, the first stage's start included.
+Everything is checked before the first row is written, including the start of the first stage.
 """
 
 from dataclasses import replace
@@ -47,14 +47,14 @@ def start(
     now: float,
     run_id: str | None = None,
 ) -> str:
-    """Begin a run of a session, and return its id, random unless given.
+    """Start a run of a session and return its id, which is random unless given.
 
     model: an id or an alias.
     """
     query = select(sessions).where(sessions.c.id == session_id).with_for_update()
     session = connection.execute(query).one_or_none()
     if session is None:
-        raise NotFound("There is no such session.")
+        raise NotFound("The session does not exist.")
     _check_none_open(connection, session_id)
     terms = Terms.decode(session.terms)
     roster = _roster(connection, session_id, terms)
@@ -97,12 +97,12 @@ def start(
 
 
 def start_again(connection: Connection, run_id: str, *, now: float) -> str:
-    """Begin a run like one that has ended, with as much time; over the members of today."""
+    """Start a run like one that has ended, with as much time and the currently approved members."""
     row = connection.execute(select(runs).where(runs.c.id == run_id)).one_or_none()
     if row is None:
-        raise NotFound("There is no such run.")
+        raise NotFound("There is no run with this id.")
     if row.status in OPEN:
-        raise RunNotEnded("The run is open; wait for its end, or cancel it first.")
+        raise RunNotEnded("The run is still open; wait for its end, or cancel it first.")
     return start(
         connection,
         session_id=row.session_id,
@@ -117,14 +117,17 @@ def _program_of(kind: Kind, session: Program) -> RunProgram:
     try:
         return program_of(kind, session)
     except ProgramError as problem:
-        raise RunRefused(f"No run of the kind {kind!r} can start: {problem}.") from problem
+        raise RunRefused(f'A run of kind "{kind}" cannot start: {problem}.') from problem
 
 
 def _with_noise(run: RunProgram, ledger: Ledger, *, runs: int) -> Program:
-    """Give a run's stages their noise: the session's own, or for others what its budget means."""
+    """Return a run's program with the noise of each stage, as the module describes."""
     program, privacy = run.program, run.program.privacy
     if privacy is None:
-        raise RunRefused("The session promises differential privacy, and its program has no noise.")
+        raise RunRefused(
+            "The session promises differential privacy, but its program has no noise; create a new "
+            "session."
+        )
     noise = list(privacy.multipliers)
     for index, (origin, stage) in enumerate(zip(run.origins, planned(program), strict=True)):
         if origin is None:
@@ -143,8 +146,8 @@ def _check_none_open(connection: Connection, session_id: str) -> None:
     ).first()
     if open_run is not None:
         raise RunOpen(
-            f"Run {open_run.id} of this session is open, and a session has one at a time: wait "
-            "for its end, or cancel it."
+            f"Run {open_run.id} of this session is still open, and a session can have only one "
+            "open run: wait for its end, or cancel it."
         )
 
 
@@ -156,8 +159,8 @@ def _roster(connection: Connection, session_id: str, terms: Terms) -> Roster:
     ).all()
     if len(rows) < terms.min_cohort:
         raise TooFewMembers(
-            f"{len(rows)} members are approved, and a sum of this session needs "
-            f"{terms.min_cohort}: invite and approve more."
+            f"The session has {len(rows)} approved members, but a sum needs at least "
+            f"{terms.min_cohort} (min_cohort): invite and approve more."
         )
     return Roster(tuple(Member(name, key) for name, key in rows))
 
@@ -165,17 +168,19 @@ def _roster(connection: Connection, session_id: str, terms: Terms) -> Roster:
 def _base(
     connection: Connection, session_id: str, kind: Kind, name: str | None
 ) -> tuple[str | None, Model | None]:
-    """Give the model that a run starts from: one that this session has made.
+    """Return id and model that a run starts from: a model of this session.
 
-    Another session's is as good as none, whatever its kernel is: its hospitals gave their sums for
-    their own model, and know nothing of these.
+    Models of other sessions are refused, whatever their kernel: their hospitals contributed to
+    their own session's models only, and do not know about this session.
     """
     if kind is Kind.TRAIN:
         if name is not None:
-            raise RunRefused("A training starts from nothing; leave the model out.")
+            raise RunRefused('A run of kind "train" does not start from a model; leave it out.')
         return None, None
     if name is None:
-        raise RunRefused(f'A run of the kind "{kind}" starts from a model: name its id or alias.')
+        raise RunRefused(
+            f'A run of kind "{kind}" starts from a model: set model to its id or alias.'
+        )
     own = ModelAccess(sessions=frozenset({session_id}))
     model_id = models.resolve(connection, name, own)
     return model_id, models.load(connection, model_id).model

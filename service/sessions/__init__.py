@@ -1,1 +1,1 @@
-"""Who computes what: sessions, their members and what they may spend."""
+"""Sessions: their programs, members, invitations and privacy budgets."""

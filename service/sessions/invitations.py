@@ -1,11 +1,11 @@
 """Invitations: a one-time secret that lets one hospital enrol its key under a given name.
 
-    open → used by a key            once; the same key may say it again
+    open → used by a key            once; the same key may repeat the request
          → revoked, or expired
 
-The secret is 256 random bits, kept as its SHA-256, and travels in the fragment of a link, which no
-proxy and no log sees. Whoever has only the link enrols a key of their own: that is why an admin
-compares fingerprints before approving.
+The secret is 256 random bits, stored as its SHA-256. It is sent in the fragment of a link, which
+proxies and logs do not see. Somebody who has intercepted the link can only enrol another key: this
+is why an admin compares fingerprints before approving a member.
 """
 
 import hmac
@@ -37,7 +37,7 @@ WEEK_S = 7 * 86400
 
 
 class NewInvitation(RequestModel):
-    """Whom to invite, and for how long."""
+    """The name of the invited hospital, and for how long the invitation is valid."""
 
     name: Name
     expires_in_s: Seconds = WEEK_S
@@ -51,7 +51,7 @@ class NewMember(RequestModel):
 
 @dataclass(frozen=True)
 class Invitation:
-    """What is known of an invitation; its secret is not."""
+    """An invitation without its secret."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class Invitation:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """The outcome of using an invitation."""
+    """The result of using an invitation."""
 
     name: str
     key: bytes
@@ -73,7 +73,7 @@ class Enrolment:
 def create(
     connection: Connection, session_id: str, new: NewInvitation, *, now: float
 ) -> tuple[Invitation, str]:
-    """Make an invitation, and give its secret for the one time that it is shown."""
+    """Create an invitation; return it with its secret, which is not stored."""
     sessions.find(connection, session_id)
     enrolled = connection.execute(
         select(members.c.name).where(members.c.session_id == session_id)
@@ -81,12 +81,15 @@ def create(
     waiting = [each.name for each in every(connection, session_id, now=now) if _is_open(each)]
     names = [*enrolled, *waiting]
     if len(names) >= MAX_MEMBERS:
-        raise RosterFull(f"A session has at most {MAX_MEMBERS} members, invited ones included.")
+        raise RosterFull(
+            f"The session already has {MAX_MEMBERS} members and open invitations, which is the "
+            "maximum. Revoke an open invitation to make space."
+        )
     for other in names:
         if likeness(other) == likeness(new.name):
             raise NameTaken(
-                f"{other!r} is a member or invited already. Revoke an open invitation to send a "
-                "new one; a member that has lost its key gets a name of its own."
+                f"{other!r} is already a member or invited. To send a new invitation, revoke the "
+                "open one first; to invite a member that has lost its key, choose another name."
             )
     invitation = Invitation(str(uuid4()), new.name, now + new.expires_in_s, "open")
     secret = make_secret()
@@ -103,34 +106,36 @@ def create(
 
 
 def every(connection: Connection, session_id: str, *, now: float) -> list[Invitation]:
-    """Give a session's invitations, by name."""
+    """Return a session's invitations, by name."""
     query = select(invitations).where(invitations.c.session_id == session_id)
     rows = connection.execute(query.order_by(invitations.c.name, invitations.c.expires_at))
     return [Invitation(row.id, row.name, row.expires_at, _status(row, now)) for row in rows]
 
 
 def revoke(connection: Connection, session_id: str, invitation_id: str, *, now: float) -> None:
-    """Make an invitation worthless; one that was used is past that."""
+    """Revoke an invitation that has not been used."""
     here = (invitations.c.session_id == session_id) & (invitations.c.id == invitation_id)
     row = connection.execute(select(invitations).where(here)).one_or_none()
     if row is None:
-        raise NotFound("No such invitation.")
+        raise NotFound("The session has no invitation with this id.")
     if row.used_by is not None:
-        raise InvitationUsed(f"{row.name!r} has enrolled with it; suspend the member instead.")
+        raise InvitationUsed(
+            f"{row.name!r} has already enrolled with this invitation; suspend the member instead."
+        )
     connection.execute(update(invitations).where(here).values(revoked_at=now))
 
 
 def accept(
     connection: Connection, session_id: str, secret: str, signed: SignedRequest, *, now: float
 ) -> Enrolment:
-    """Enrol the signer's key under the invitation's name, to wait for approval.
+    """Enrol the signer's key under the invitation's name, pending approval.
 
-    A session that does not exist answers like a secret that does not: strangers learn nothing.
+    An unknown session and an unknown secret get the same answer, so that strangers learn nothing.
     """
     row = _of_secret(connection, session_id, secret)
     if row is None or (row.used_by is None and _status(row, now) != "open"):
         raise InvitationInvalid(
-            "This invitation is unknown, expired or revoked; ask who sent it for a new one."
+            "The invitation is unknown, expired or revoked; ask the admin for a new one."
         )
     remember(connection, signed, now_ms=int(now * 1000))
     if row.used_by is not None:
@@ -141,9 +146,12 @@ def accept(
         .all()
     )
     if signed.key in enrolled:
-        raise KeyKnown("This key is a member of the session already, under another invitation.")
+        raise KeyKnown(
+            "This key has already joined the session with another invitation; use one invitation "
+            "for each key."
+        )
     if len(enrolled) >= MAX_MEMBERS:
-        raise RosterFull(f"The session has its {MAX_MEMBERS} members.")
+        raise RosterFull(f"The session already has the maximum of {MAX_MEMBERS} members.")
     connection.execute(
         update(invitations).where(invitations.c.id == row.id).values(used_by=signed.key)
     )
@@ -158,14 +166,16 @@ def accept(
 def _again(connection: Connection, row: Row[tuple[object, ...]], key: bytes) -> Enrolment:
     if not hmac.compare_digest(row.used_by, key):
         raise InvitationUsed(
-            "Another key has used this invitation. If it was not this hospital's, tell the admin "
-            "at once; if its identity was lost, ask for a new invitation."
+            "Another key has used this invitation. If that was not your hospital's key, tell the "
+            "admin at once; if your hospital has lost its key, ask for a new invitation."
         )
     status = connection.execute(
         select(members.c.status).where(members.c.session_id == row.session_id, members.c.key == key)
     ).scalar_one()
     if status == SUSPENDED:
-        raise MemberSuspended(f"The admin has suspended {row.name!r}.")
+        raise MemberSuspended(
+            f"The member {row.name!r} is suspended; ask the session's admin for the reason."
+        )
     return Enrolment(row.name, key, status, is_new=False)
 
 
@@ -175,7 +185,7 @@ def _of_secret(
     hashed = hash_secret(secret)
     query = select(invitations).where(invitations.c.session_id == session_id)
     found = None
-    # All of them are compared, whichever fits: at most a few hundred.
+    # All rows are compared, also after a match, for constant time; there are at most a few hundred.
     for row in connection.execute(query):
         if hmac.compare_digest(row.secret_hash, hashed):
             found = row

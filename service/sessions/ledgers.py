@@ -1,7 +1,7 @@
-"""What each session may spend, and what it has: its ledger as rows.
+"""The privacy ledger of each session, stored as rows: its budget and every charge.
 
-A sum is charged in the transaction that begins it, before any member hears of its task. Nothing is
-given back: a sum that was lost may have been seen.
+A sum is charged in the transaction that starts it, before any member receives its task. Charges are
+never refunded: the total of a lost sum may have been seen.
 """
 
 import json
@@ -15,7 +15,7 @@ from service.database.tables import charges, sessions
 
 
 def load(connection: Connection, session_id: str) -> Ledger | None:
-    """Give a session's ledger; None if it has no differential privacy."""
+    """Return a session's ledger; None without differential privacy."""
     row = connection.execute(
         select(sessions.c.epsilon, sessions.c.delta).where(sessions.c.id == session_id)
     ).one()
@@ -39,7 +39,7 @@ def load(connection: Connection, session_id: str) -> Ledger | None:
 
 
 def add(connection: Connection, entry: Entry) -> None:
-    """Keep a charge."""
+    """Store a charge."""
     connection.execute(
         insert(charges).values(
             session_id=entry.session,

@@ -1,6 +1,6 @@
-"""Members of sessions: hospitals, each of which is its key.
+"""Members of sessions: hospitals, identified by their keys.
 
-    enrolled by an invitation → pending → approved ⇄ suspended
+    enrolled with an invitation → pending → approved ⇄ suspended
 
 An admin approves a member after comparing its fingerprint over the phone.
 """
@@ -19,13 +19,13 @@ from service.http.request_models import Code, RequestModel, Sentence
 
 
 class NewStatus(RequestModel):
-    """What an admin makes of a member."""
+    """The status that an admin gives a member."""
 
     status: Literal["approved", "suspended"]
 
 
 class NewRefusal(RequestModel):
-    """A site's policy or a check of its SDK said no; never with data."""
+    """A refusal by a site's policy or a check of its SDK; it must not contain data."""
 
     run: str | None = None
     code: Code
@@ -34,7 +34,7 @@ class NewRefusal(RequestModel):
 
 @dataclass(frozen=True)
 class Refusal:
-    """What a member last refused."""
+    """A member's last refusal."""
 
     code: str
     detail: str
@@ -43,7 +43,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class MemberRow:
-    """A member as its session knows it."""
+    """A member of a session."""
 
     name: str
     key: bytes
@@ -53,23 +53,23 @@ class MemberRow:
 
     @property
     def fingerprint(self) -> str:
-        """The digits that are compared by phone."""
+        """The digits that admin and hospital compare by phone."""
         return fingerprint(self.key)
 
 
 def roster(connection: Connection, session_id: str) -> list[MemberRow]:
-    """Give all members of a session, by name."""
+    """Return all members of a session, by name."""
     query = select(members).where(members.c.session_id == session_id).order_by(members.c.name)
     return [_member(row) for row in connection.execute(query).mappings()]
 
 
 def approved(connection: Connection, session_id: str) -> list[MemberRow]:
-    """Give the members that take part in what starts now."""
+    """Return the approved members, who take part in new runs."""
     return [each for each in roster(connection, session_id) if each.status == APPROVED]
 
 
 def counts(connection: Connection, session_id: str) -> dict[str, int]:
-    """Give how many members of each status a session has."""
+    """Return the number of a session's members by status."""
     return dict(Counter(each.status for each in roster(connection, session_id)))
 
 
@@ -82,7 +82,7 @@ def set_status(connection: Connection, session_id: str, name: str, status: str) 
 
 
 def record_refusal(connection: Connection, session_id: str, key: bytes, refusal: Refusal) -> None:
-    """Remember what a member refused, for the admin to see."""
+    """Store a member's refusal, for the admin to see."""
     here = (members.c.session_id == session_id) & (members.c.key == key)
     connection.execute(
         update(members)

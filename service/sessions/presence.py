@@ -1,7 +1,7 @@
-"""Which members are there now: those that have signed a request within the last minute or so.
+"""Which members are present: those that have signed a request within the last 75 seconds.
 
-A member that waits asks again every 25 s. The nonces of requests are remembered anyway, for minutes
-and by all replicas together, so being present needs no record of its own, and leaves none.
+A waiting member sends a new request every 25 s. The nonces of requests are stored for some minutes
+anyway, and shared by all replicas, so presence needs no record of its own.
 """
 
 from sqlalchemy import Connection, select
@@ -12,7 +12,7 @@ WITHIN_S = 75.0
 
 
 def present(connection: Connection, session_id: str, *, now: float) -> frozenset[str]:
-    """Give the names of a session's members that are there."""
+    """Return the names of a session's members that are present."""
     lately = nonces.c.time_ms >= int((now - WITHIN_S) * 1000)
     query = (
         select(members.c.name)

@@ -1,6 +1,7 @@
-"""What a session promises about privacy, what it has spent, and what another run would cost.
+"""A session's privacy report: what it promises, what it has spent, what another run would cost.
 
-Everything here follows from the session's terms, its program and its ledger: no figure is a site's.
+Everything follows from the session's terms, its program and its ledger: no number describes a
+single site.
 """
 
 from dataclasses import dataclass
@@ -20,14 +21,14 @@ from service.sessions import ledgers, sessions
 from service.sessions.sessions import Session
 
 _POINTS = 20
-"""Of the curve of ε."""
+"""Points of the curve of ε."""
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What may be spent on any one unit, in all; ε at this δ.
+    """The most that may be spent on any one unit in total: ε at this δ.
 
-    run_costs: what one training run costs if it were the first and none of its sums is lost.
+    run_costs: the ε of one training run if it is the first and none of its sums is lost.
     """
 
     epsilon: float
@@ -38,7 +39,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Charged:
-    """One sum that was begun: which, over which part of the tables, with how much noise."""
+    """One charged sum: its statistic, the part of the tables, the amount of noise."""
 
     at: str
     run: str
@@ -53,7 +54,7 @@ class Charged:
 
 @dataclass(frozen=True)
 class Spent:
-    """ε after so many sums."""
+    """The spent ε after a number of sums."""
 
     at: str
     sums: int
@@ -62,10 +63,10 @@ class Spent:
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """What a session promises, and what it has spent.
+    """What a session promises and what it has spent.
 
-    unit: whose presence the noise hides; a patient with at most `max_rows_per_patient` rows.
-    max_colluders, min_cohort: the noise of `honest` members, their difference, is counted on.
+    unit: what the noise hides, a row, or a patient with at most `max_rows_per_patient` rows.
+    honest: min_cohort − max_colluders, the number of members whose noise is counted.
     """
 
     differential_privacy: bool
@@ -79,15 +80,15 @@ class PrivacyReport:
     budget: Budget | None
     spent: float | None
     accountant: str | None
-    """Which proof gives the least ε."""
+    """The accounting method that yields the smallest ε."""
     after_another_run: float | None
-    """ε if the session's program ran once more."""
+    """The total ε if the session's program ran once more."""
     over_time: list[Spent]
     releases: list[Charged]
 
 
 def budget_of(session: Session) -> Budget | None:
-    """Give what a session may spend; None without differential privacy."""
+    """Return a session's budget; None without differential privacy."""
     if session.epsilon is None or session.delta is None:
         return None
     program = Program.from_json(session.program)
@@ -101,7 +102,7 @@ def budget_of(session: Session) -> Budget | None:
 
 
 def report(connection: Connection, session_id: str) -> PrivacyReport:
-    """Give the report of a session."""
+    """Return the report of a session."""
     session = sessions.find(connection, session_id)
     program, terms = Program.from_json(session.program), session.terms
     unit = "row" if program.schema.patient is None else "patient"
@@ -147,7 +148,7 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
 
 
 def over_time(ledger: Ledger) -> list[Spent]:
-    """Give how ε grew, at some of the sums and at the last."""
+    """Return the spent ε after some of the sums and after the last."""
     return [
         Spent(at=iso_time(then.entries[-1].at), sums=sums, epsilon=_spent(then))
         for sums, then in ledger.history(_POINTS)
@@ -156,5 +157,5 @@ def over_time(ledger: Ledger) -> list[Spent]:
 
 @lru_cache(maxsize=512)
 def _spent(ledger: Ledger) -> float:
-    """Give what a ledger has spent: of sums over samples a tenth of a second's work."""
+    """Return the spent ε of a ledger; cached, since subsampled sums take about 0.1 s to account."""
     return ledger.spent.epsilon

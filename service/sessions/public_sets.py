@@ -1,6 +1,6 @@
-"""Public tables, for distillation with labels, for ensembles without: nobody's secret.
+"""Public tables without confidential rows: with labels for distillation, without for ensembles.
 
-A session copies the columns when it is made, so a set may be replaced or deleted later.
+A session copies the columns when it is created, so a set may be replaced or deleted later.
 """
 
 import json
@@ -16,14 +16,14 @@ from service.http.request_models import RequestModel
 
 
 class NewPublicSet(RequestModel):
-    """Columns of one length, by name."""
+    """Columns by name, all of the same length."""
 
     columns: dict[str, list[str | int | float | bool | None]]
 
 
 @dataclass(frozen=True)
 class PublicSet:
-    """What is shown of a set: not its cells."""
+    """A public set without its cells."""
 
     name: str
     columns: tuple[str, ...]
@@ -34,7 +34,7 @@ class PublicSet:
 def put(
     connection: Connection, name: str, columns: Mapping[str, Sequence[object]], *, now: float
 ) -> bool:
-    """Store a set, and say whether the name is new; one of the same name is replaced."""
+    """Store a set, replacing one of the same name; return whether the name is new."""
     # Checked before the first write.
     checked = columns_of(columns)
     replaced = connection.execute(delete(public_sets).where(public_sets.c.name == name)).rowcount
@@ -44,16 +44,18 @@ def put(
 
 
 def find(connection: Connection, name: str) -> Mapping[str, Sequence[object]]:
-    """Give a set's columns."""
+    """Return a set's columns."""
     row = connection.execute(select(public_sets).where(public_sets.c.name == name)).one_or_none()
     if row is None:
-        raise NotFound(f"There is no public set {name!r}; upload it first.")
+        raise NotFound(
+            f"There is no public set {name!r}; upload it first with PUT /public-sets/{{name}}."
+        )
     columns: Mapping[str, Sequence[object]] = json.loads(row.columns)
     return columns
 
 
 def every(connection: Connection) -> list[PublicSet]:
-    """Give all sets, by name."""
+    """Return all sets, by name."""
     rows = connection.execute(select(public_sets).order_by(public_sets.c.name))
     shown = []
     for row in rows:
@@ -66,4 +68,4 @@ def every(connection: Connection) -> list[PublicSet]:
 def remove(connection: Connection, name: str) -> None:
     """Delete a set."""
     if not connection.execute(delete(public_sets).where(public_sets.c.name == name)).rowcount:
-        raise NotFound(f"There is no public set {name!r}.")
+        raise NotFound(f"There is no public set {name!r}; GET /public-sets lists them.")

@@ -1,7 +1,7 @@
-"""Sessions: what is computed, on which columns, under which terms. Fixed when one is made.
+"""Sessions: what is computed, on which columns, under which terms. Fixed at creation.
 
-Everything is validated before the first write, and whoever makes a session hears of all its
-problems at once, as far as one does not hide another.
+Everything is validated before the first write, and a refusal lists all problems at once, as far as
+one does not hide another.
 """
 
 import json
@@ -49,11 +49,12 @@ T = TypeVar("T")
 
 
 class NewPrivacy(RequestModel):
-    """What the session promises; whether it is differentially private must be said.
+    """The privacy terms of a session; `differential_privacy` must be stated.
 
-    With it, `epsilon` and `delta` are the most that the session spends on any one patient (any one
-    row, where the schema names no patient), planned for so many `runs`. `shares` say how stages
-    over the same part of the tables divide it, a number for each stage.
+    With differential privacy, `epsilon` and `delta` are the most that the session may spend on any
+    one patient (any one row, if the schema names no patient column), planned for `runs` runs.
+    `shares` are one number for each stage: how stages over the same part of the tables divide the
+    budget.
     """
 
     differential_privacy: bool
@@ -69,7 +70,7 @@ class NewPrivacy(RequestModel):
 
 
 class NewStage(RequestModel):
-    """One algorithm, by name, with the parameters that differ from its defaults."""
+    """One algorithm by name, with the parameters that differ from its defaults."""
 
     algorithm: str
     version: int | None = None
@@ -77,7 +78,7 @@ class NewStage(RequestModel):
 
 
 class NewSession(RequestModel):
-    """What an admin states; `schema`, `kernel` and `parameters` are read by `kernels`."""
+    """A session to create; `kernels` validates `schema`, `kernel` and the stages' `parameters`."""
 
     name: Name
     table: dict[str, Any] = Field(alias="schema")
@@ -92,7 +93,7 @@ class NewSession(RequestModel):
 
 @dataclass(frozen=True)
 class Session:
-    """A session as it was made."""
+    """A stored session."""
 
     id: str
     name: str
@@ -103,7 +104,7 @@ class Session:
     planned_members: int
     created_at: float
     epsilon: float | None = None
-    """What it may spend, with differential privacy; planned for so many runs."""
+    """The most ε that the session may spend; None without differential privacy."""
     delta: float | None = None
     planned_runs: int | None = None
 
@@ -111,7 +112,7 @@ class Session:
 def create(
     connection: Connection, new: NewSession, *, now: float, identifier: UUID | None = None
 ) -> Session:
-    """Make a session, or refuse it with all that is wrong; its id is random unless given."""
+    """Create a session, or refuse it with all its problems; its id is random unless given."""
     identifier = identifier or uuid4()
     problems: list[Exception] = []
 
@@ -149,27 +150,27 @@ def create(
 
 
 def find(connection: Connection, session_id: str) -> Session:
-    """Give a session, or say that there is none."""
+    """Return a session, or raise `NotFound`."""
     row = connection.execute(select(sessions).where(sessions.c.id == session_id)).mappings()
     found = row.one_or_none()
     if found is None:
-        raise NotFound("No such session.")
+        raise NotFound("The session does not exist.")
     return _session(found)
 
 
 def every(connection: Connection) -> list[Session]:
-    """Give all sessions, the oldest first."""
+    """Return all sessions, oldest first."""
     rows = connection.execute(select(sessions).order_by(sessions.c.created_at)).mappings()
     return [_session(row) for row in rows]
 
 
 def remove(connection: Connection, session_id: str) -> None:
-    """Delete a session that has never run, with its members and invitations."""
+    """Delete a session without runs, with its members and invitations."""
     session = find(connection, session_id)
     if connection.execute(select(runs.c.id).where(runs.c.session_id == session_id)).first():
         raise SessionHasRuns(
-            f"The session {session.name!r} has runs, and they say what its members have "
-            "contributed to; it stays. Suspend its members to end it."
+            f"The session {session.name!r} has runs, which record its members' contributions, so "
+            "it cannot be deleted. To end it, suspend its members."
         )
     connection.execute(delete(sessions).where(sessions.c.id == session_id))
 
@@ -181,7 +182,7 @@ def _session(row: RowMapping) -> Session:
 def _check_name(connection: Connection, name: str) -> None:
     for other in connection.execute(select(sessions.c.name)).scalars():
         if likeness(other) == likeness(name):
-            raise NameTaken(f"There is a session named {other!r} already; choose another name.")
+            raise NameTaken(f"A session named {other!r} already exists; choose another name.")
 
 
 def _terms(identifier: UUID, new: NewSession) -> Terms:
@@ -200,8 +201,8 @@ def _terms(identifier: UUID, new: NewSession) -> Terms:
     terms.check()
     if terms.min_cohort > new.members:
         raise TermsError(
-            f"A sum of at least {terms.min_cohort} members cannot be had from {new.members}: plan "
-            "more members, or tolerate fewer colluders."
+            f"members must be at least min_cohort = {terms.min_cohort}, not {new.members}: plan "
+            "more members, or lower privacy.max_colluders or privacy.min_cohort."
         )
     return terms
 
@@ -241,21 +242,22 @@ _OF_PRIVACY = ("epsilon", "delta", "runs", "max_rows_per_patient", "target_clip"
 
 
 def _check_stated(wanted: NewPrivacy, *, patients: bool) -> None:
-    """Refuse a promise without its numbers, and numbers without the promise."""
+    """Refuse differential privacy without its parameters, and parameters without it."""
     stated = [name for name in _OF_PRIVACY if getattr(wanted, name) is not None]
     if not wanted.differential_privacy:
         if stated:
             raise PrivacyIncomplete(
-                f"privacy has {', '.join(stated)} and differential_privacy: false; state true, or "
-                "leave them out."
+                "privacy.differential_privacy is false, but these fields of privacy are set: "
+                f"{', '.join(stated)}. Set differential_privacy to true, or leave them out."
             )
         return
     needed = ["epsilon", "delta", *(["max_rows_per_patient"] if patients else [])]
     missing = [name for name in needed if name not in stated]
     if missing:
         raise PrivacyIncomplete(
-            f"differential_privacy: true needs {', '.join(missing)}: the most that is spent on any "
-            "one patient, and how many rows of one are used."
+            "privacy.differential_privacy is true, but these fields of privacy are missing: "
+            f"{', '.join(missing)}. epsilon and delta are the most that is spent on any one "
+            "patient; max_rows_per_patient is how many rows of one patient are used."
         )
 
 
@@ -264,12 +266,15 @@ def _runs(wanted: NewPrivacy) -> int | None:
 
 
 def private(program: Program, wanted: NewPrivacy) -> Program:
-    """Plan how much noise a program needs for what it may spend; refuse what has no private form.
+    """Return a program with the noise that its budget needs; refuse stages without a private form.
 
-    What it is refused for does not depend on how much noise there is, so it is asked first.
+    Whether a stage has a private form does not depend on the noise, so it is checked first, with a
+    multiplier of 1 for every stage.
     """
     if wanted.epsilon is None or wanted.delta is None:
-        raise PrivacyIncomplete("How much noise there is follows from epsilon and delta.")
+        raise PrivacyIncomplete(
+            "privacy.epsilon and privacy.delta must be set: they determine the noise."
+        )
     privacy = NoisePlan(
         multipliers=(1.0,) * len(program.stages),
         max_rows_per_patient=wanted.max_rows_per_patient or 1,
@@ -296,7 +301,7 @@ def _stage(connection: Connection, stage: NewStage, where: str) -> object:
     elif _has_public_rows(algorithm) and "public" not in parameters:
         raise ProgramError(
             f"{where}, {algorithm.NAME}, needs public rows: upload them with PUT "
-            "/public-sets/{name}, and give that name as parameters.public"
+            "/public-sets/{name} and set parameters.public to that name"
         )
     wrong: list[str] = []
     spec: object = decode_object(algorithm.Spec, parameters, f"{where}.parameters", wrong)
@@ -310,5 +315,5 @@ def _has_public_rows(algorithm: Algorithm) -> bool:
 
 
 def _text(plain: dict[str, Any]) -> str:
-    # NaN passes here, and is refused by name where the numbers are read.
+    # NaN passes here, and is refused with its field's name where the numbers are read.
     return json.dumps(plain)

@@ -1,7 +1,7 @@
-"""Which stages a program needs, and in which order: asked when a session is made.
+"""Which stages a program needs, and in which order; checked when a session is created.
 
-A program that would stop in the middle is refused before hospitals have given any sum for it, by
-what its algorithms declare that they need and make.
+A program that would stop in the middle is refused before hospitals contribute to any sum. The check
+uses what each algorithm declares that it needs and makes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from service.errors import SessionRefused
 
 
 def check(program: Program) -> None:
-    """Refuse stages in an order in which one lacks what another makes, or that give no model."""
+    """Refuse stages that run before what they need, and programs that produce no model."""
     stages = [
         Stage(index, algorithm.NAME, own.needs, own.makes)
         for index, ((algorithm, _), own) in enumerate(
@@ -35,7 +35,7 @@ def check(program: Program) -> None:
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse the same as far as names alone tell, where a stage's parameters cannot be read."""
+    """Make the checks that need only names, for programs with invalid parameters."""
     stages = [
         Stage(index, name, ALGORITHMS[name].NEEDS, ALGORITHMS[name].MAKES)
         for index, name in enumerate(names)
@@ -47,7 +47,7 @@ def check_names(names: Sequence[str]) -> None:
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage of a program, by its place."""
+    """One stage of a program, with its index."""
 
     index: int
     name: str
@@ -68,44 +68,45 @@ def _misplaced(stages: Sequence[Stage]) -> Iterator[ProgramError]:
     for stage in stages:
         if missing := sorted(stage.needs - made):
             makers = " and ".join(map(_makers, missing))
-            yield ProgramError(f"{stage} needs the stage {makers} before it")
+            yield ProgramError(f"{stage} needs an earlier stage {makers}")
         made |= stage.makes
 
 
 def _without_layer(stages: Sequence[Stage]) -> Iterator[ProgramError]:
     if not any(Made.LAYER in stage.makes for stage in stages):
         yield ProgramError(
-            f"no stage of the program is {_makers(Made.LAYER)}: without one a run gives no model"
+            f"stages must include {_makers(Made.LAYER)}: without it a run produces no model"
         )
 
 
 def _of_students(program: Program, stages: Sequence[Stage]) -> Iterator[ProgramError]:
-    """Refuse a stage whose students, or held-out rows, there are none of."""
+    """Refuse a stage that needs student networks or held-out rows that do not exist."""
     taught: frozenset[Method] | None = None
     for stage, own in zip(stages, declared(program), strict=True):
         without = own.needs_students - (taught or own.needs_students)
         if without:
             yield ProgramError(
-                f"{stage} needs students of {' and '.join(sorted(own.needs_students))}, and the "
-                f"stage before it has none of {' or '.join(sorted(without))}: add it to its methods"
+                f"{stage} needs student networks of {' and '.join(sorted(own.needs_students))}, "
+                f"but the stage before it has none of {' or '.join(sorted(without))}: add "
+                f"{' and '.join(sorted(without))} to that stage's methods"
             )
         if own.needs_held_out and not program.held_out:
-            yield ProgramError(f"{stage} is found on held-out rows, and held_out is 0")
+            yield ProgramError(f"{stage} needs held-out rows: held_out must be above 0")
         taught = own.students or None
 
 
 def _unscored(stages: Sequence[Stage]) -> Iterator[ProgramError]:
-    """Refuse students that come after the only evaluation."""
+    """Refuse student networks that are trained after the last evaluation."""
     scored = [stage for stage in stages if Made.SCORES in stage.makes]
     taught = [stage for stage in stages if Made.STUDENTS in stage.makes]
     if scored and taught and scored[-1].index < taught[-1].index:
         yield ProgramError(
-            f"{taught[-1]} comes after the evaluation, whose scores would not be of its students: "
-            "put the evaluation last"
+            f"{taught[-1]} comes after the evaluation, so its student networks would not be "
+            "scored: put the evaluation last"
         )
 
 
 def _makers(made: Made) -> str:
-    """Name the algorithms that make something without needing it themselves."""
+    """Return the names of the algorithms that make something without needing it themselves."""
     found = (name for name, own in ALGORITHMS.items() if made in own.MAKES - own.NEEDS)
     return " or ".join(found)

@@ -1,6 +1,6 @@
-"""A real browser: Chromium, Debian's for instance, which is not downloaded but found.
+"""A real browser: an installed Chromium, for instance Debian's; none is downloaded.
 
-With BROWSER_PICTURES=FOLDER every `Tab.picture` is taken, for whoever wants to look at them.
+With BROWSER_PICTURES=FOLDER every `Tab.picture` is saved there.
 """
 
 import os
@@ -33,7 +33,7 @@ _QUIET = [
 
 
 class Tab:
-    """A page, with all that it asked for and complained about."""
+    """A page, with its requests and its console errors."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -50,7 +50,7 @@ class Tab:
 
     @property
     def hosts(self) -> set[str]:
-        """Whom it has asked for anything."""
+        """The hosts that it has sent requests to."""
         return {urlsplit(url).netloc for url in self.asked if not url.startswith("data:")}
 
     def resize(self, size: tuple[int, int]) -> None:
@@ -58,7 +58,7 @@ class Tab:
 
     @property
     def overflow(self) -> int:
-        """How many pixels are beyond the right edge, to be reached by scrolling the whole page."""
+        """The number of pixels beyond the right edge, which need horizontal scrolling."""
         pixels: int = self.page.evaluate(
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
@@ -71,7 +71,7 @@ class Tab:
 
 @contextmanager
 def opened(**preferences: str) -> Iterator[Tab]:
-    """Open a tab in a browser of its own, with preferences such as `color_scheme`."""
+    """Open a tab in a new browser, with preferences such as `color_scheme`."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=_QUIET)
         tab = Tab(browser.new_page(**preferences))

@@ -1,8 +1,8 @@
 """A hospital that is killed by a real SIGKILL at one point of its conversation.
 
 `python -m tests.e2e.hospital KIND:NTH:before|after LINK TABLE POLICY ROSTER HOME`: before the NTH
-request of that kind is sent, or after its answer has come and before anyone has seen it. Nothing of
-the product knows about this: it is an httpx transport that kills its own process.
+request of that kind is sent, or after its answer has arrived and before it is used. The product has
+no code for this: it is an httpx transport that kills its own process.
 """
 
 import os

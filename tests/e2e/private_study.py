@@ -1,4 +1,4 @@
-"""A coordinator with little patience, and hospitals with noise, all in this process."""
+"""A coordinator with short timeouts, and hospitals with noise, all in this process."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
-"""A hospital whose every request goes to another replica than the one before, if that one answers.
+"""A hospital that sends each request to another replica than the last one, if it answers.
 
-`python -m tests.e2e.roaming PORT,PORT LINK TABLE POLICY ROSTER HOME`: what a load balancer without
-any memory does, as an httpx transport.
+`python -m tests.e2e.roaming PORT,PORT LINK TABLE POLICY ROSTER HOME`: a stateless load balancer, as
+an httpx transport.
 """
 
 import sys
@@ -21,7 +21,7 @@ class RoundRobin(httpx.HTTPTransport):
         for _ in range(self._count - 1):
             try:
                 return self._at(next(self._ports), request)
-            except httpx.ConnectError:  # nothing was sent: another may have it
+            except httpx.ConnectError:  # nothing was sent: try another replica
                 continue
         return self._at(next(self._ports), request)
 

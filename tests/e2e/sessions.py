@@ -1,4 +1,4 @@
-"""A small study over real processes: what every end-to-end test begins with."""
+"""A small study over real processes, the start of every end-to-end test."""
 
 import json
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ STAGES = [
     {"algorithm": "evaluation"},
 ]
 ALGORITHMS = [stage["algorithm"] for stage in STAGES]
-# Three, the least that a roster has: every process loads torch, and there are few cores.
+# Three, the minimum of a roster: every process loads torch, and there are few cores.
 TABLES = {mix.name: hospitals.patients(mix, ROWS, 3) for mix in hospitals.MIXES[:3]}
 
 
@@ -90,7 +90,7 @@ def trained(federation: Federation, run: Mapping[str, Any]) -> Model:
 
 
 def assert_same(one: Model, other: Model) -> None:
-    """Every number of both is the same, to the last bit."""
+    """Assert that all numbers of both are exactly equal."""
     assert encode(one) == encode(other)
 
 

@@ -1,4 +1,4 @@
-"""The console in a real browser: an admin authorises, makes a session, starts a run, predicts."""
+"""The console in a real browser: an admin authorises, creates a session, starts a run, predicts."""
 
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -15,7 +15,7 @@ pytestmark = NEEDS_CHROMIUM
 
 
 class Console:
-    """What a person does in it."""
+    """A person's actions in the console."""
 
     def __init__(self, tab: Tab, federation: Federation) -> None:
         self.tab = tab
@@ -31,7 +31,7 @@ class Console:
         self.page.locator(".btn-done").first.click()
 
     def execute(self, operation: str) -> Locator:
-        """Press Execute on an example as it stands, and give the coordinator's answer."""
+        """Press Execute on an unchanged example and return the coordinator's answer."""
         block = self.page.locator(f".opblock[id$='-{operation}']").first
         block.locator(".opblock-summary-control").click()
         block.get_by_role("button", name="Execute").click()

@@ -1,7 +1,7 @@
-"""Hospitals that die at every request of theirs, with the real coordinator, in one process.
+"""Hospitals that die at each of their requests, with the real coordinator, in one process.
 
-What a process that is killed leaves behind is its home; a join that ends at once and begins anew
-from there leaves the same. Real signals are in test_session.py, one for each role; deaths of the
+A killed process leaves its home directory behind; a join that stops at once and starts again from
+there leaves the same. Real signals are in test_session.py, one for each role; crashes of the
 coordinator are in tests/service/runs/test_run_crashes.py.
 """
 
@@ -32,7 +32,7 @@ POINTS = POINTS_OF_A_SUM | {
     "GET /models/…",
     "GET /models/…/artifact",
 }
-"""All that a hospital asks or says in a session of one run."""
+"""All requests and messages of a hospital in a session of one run."""
 
 
 class Killed(BaseException):
@@ -40,9 +40,9 @@ class Killed(BaseException):
 
 
 class Mortal(httpx.ASGITransport):
-    """Ends its hospital twice at each kind of request: before it, then before its answer is seen.
+    """Ends its hospital twice at each kind of request: before it, then before its answer is used.
 
-    That is at the first one, repeated after each death, and at the first one after that.
+    The first request of a kind dies before it is sent; its repetition dies before its answer.
     """
 
     def __init__(self, study: Study, seen: Counter[str]) -> None:
@@ -61,7 +61,7 @@ class Mortal(httpx.ASGITransport):
 
 
 def kind_of(method: str, path: str, body: bytes) -> str:
-    """Name a request by its method and path without ids, or by the message that it carries."""
+    """Return a request's method and path without ids, or the kind of its message."""
     if path.endswith("/messages"):
         return KINDS[body[1]]
     return f"{method} {re.sub(ID, '…', path)}"
@@ -99,7 +99,7 @@ async def whole_run(folder: Path, store: Store) -> None:
         models = await asyncio.gather(*joining)
     for each in seen.values():
         assert set(each) == POINTS
-        assert min(each.values()) >= 2  # what has arrived is not asked for again
+        assert min(each.values()) >= 2  # what has arrived is not requested again
         assert min(each[kind] for kind in POINTS_OF_A_SUM) >= 5
     assert len({model.id for model in models}) == 1
     model = models[0].artifact.model

@@ -128,7 +128,7 @@ async def whole_study(folder: Path) -> None:
         refusing, *others = await study.joining(update, policy, {NAMES[0]: {"added": new}})
         await asyncio.wait([refusing], timeout=300)
         assert isinstance(refusing.exception(), PolicyError)
-        # Those who were in it hear of the end; one that comes too late waits for the next run.
+        # Members of the run learn of its end; a member that comes too late waits for the next run.
         _, late = await asyncio.wait(others, timeout=20)
         for other in late:
             other.cancel()

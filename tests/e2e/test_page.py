@@ -1,7 +1,7 @@
-"""The page for people in a real browser: loaded once, it follows a run to its model.
+"""The page in a real browser: loaded once, it follows a run to its model.
 
 The coordinator is a real process. Its hospitals answer from here, one step after another, so that
-the run stands still wherever the page is looked at.
+the run does not move while the page is checked.
 """
 
 import time
@@ -27,12 +27,12 @@ ONLY_EVENTS = """
 const every = window.setInterval;
 window.setInterval = (what, ms) => (ms < 5000 ? every(what, ms) : 0);
 """
-"""The page also looks by itself, now and then. Without that, what it shows it has heard of."""
+"""The page also refreshes regularly. With this disabled, every change comes from an event."""
 
 
 @dataclass(frozen=True)
 class Wire:
-    """A coordinator's process, as `tests.service.sites` speaks to one."""
+    """A coordinator's process, with the interface that `tests.service.sites` uses."""
 
     federation: Federation
 
@@ -70,7 +70,7 @@ class Study:
         return state
 
     def work_until(self, sums: int) -> Mapping[str, Any]:
-        """Let the hospitals answer until there are so many sums, and no further."""
+        """Let the hospitals answer until the run has this number of sums."""
 
         def enough() -> bool:
             there = self.state["progress"]["sums"] >= sums
@@ -127,7 +127,7 @@ def test_the_page_follows_a_run_to_its_model(federation: Federation, tab: Tab) -
     metrics = study.work_until(3)["metrics"]
     page.locator("progress[value='3']").wait_for()
     evidence = f"{metrics[-1]['evidence']:.4g}"
-    page.get_by_label(f"exact: evidence by step, now {evidence}").wait_for()
+    page.get_by_label(f"exact: evidence by step, last value {evidence}").wait_for()
     fits_a_phone(tab, "running")
     assert tab.complaints == []
 

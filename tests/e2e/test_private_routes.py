@@ -1,7 +1,7 @@
-"""Each private way to train a kernel, through the real coordinator and the real SDK, to its end.
+"""Each private way to train a kernel, with the real coordinator and the real SDK, to its end.
 
-What is random at a hospital is fixed here, its noise and who is in its samples: then a run's model
-is that of `simulate`, bit for bit.
+The randomness of hospitals, their noise and subsamples, is fixed here, so that a run's model is
+exactly that of `simulate`.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ EXACT = {"algorithm": "private_exact", "parameters": {"steps": 1, "penalty": 1.0
 ELBO = {"algorithm": "elbo", "parameters": {"steps": 3, "sampling_rate": 0.5}}
 LINEAR = {"algorithm": "linear"}
 ROUTES = {"private_exact": (EXACT, 2), "elbo": (ELBO, 3)}
-"""A route, and how many sums it has."""
+"""A route and its number of sums."""
 
 
 def fixed_noise(deviation: int, count: int) -> NDArray[np.int64]:

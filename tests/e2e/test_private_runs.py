@@ -1,7 +1,7 @@
 """Differential privacy between the real coordinator and the real SDK, in one process.
 
-One study of four hospitals whose budget is for two runs: in the first a hospital falls silent, in
-the second one has reached its own cap, and a third does not begin.
+One study of four hospitals whose budget allows two runs: in the first run a hospital falls silent,
+in the second one has reached its own limit, and a third run does not start.
 """
 
 import asyncio
@@ -91,7 +91,7 @@ async def _one_falls_silent(study: Study) -> None:
 
 
 async def _one_reaches_its_own_cap(study: Study, *, cap: float) -> None:
-    """The site has paid for one run, and its policy for no more; the session has two."""
+    """The site's own budget allows one run; the session's allows two."""
     run = await study.start()
     capped = study.joined(NAMES[1], epsilon=cap)
     others = [study.joined(name) for name in (NAMES[0], *NAMES[2:])]

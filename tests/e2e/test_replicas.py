@@ -1,4 +1,4 @@
-"""Two coordinators on one PostgreSQL serve one run together, through the death of each."""
+"""Two coordinators on one PostgreSQL serve one run together, and each of them is killed once."""
 
 import signal
 import sys
@@ -27,7 +27,7 @@ def federation(tmp_path: Path, postgres: Postgres) -> Iterator[Federation]:
 
 @pytest.fixture
 def second(federation: Federation) -> Iterator[Federation]:
-    """The same federation as its other coordinator sees it, with a data directory of its own."""
+    """The same federation with its other coordinator, which has its own data directory."""
     with federation.replica() as second:
         yield second
 
@@ -60,7 +60,7 @@ def test_two_replicas_that_are_each_killed_once_give_the_same_model(
     sums(federation, 1)
     second.coordinator.kill()
     sums(federation, sums(federation, 0) + 1)
-    _hold(members[0], signal.SIGSTOP)  # or all would be over before the other is back
+    _hold(members[0], signal.SIGSTOP)  # otherwise the run would end before the other is back
     second.restart_coordinator()
     _hold(members[0], signal.SIGCONT)
     before = sums(second, 3)

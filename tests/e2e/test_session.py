@@ -1,4 +1,4 @@
-"""Whole sessions over real processes, through real crashes: the same model, bit for bit."""
+"""Whole sessions over real processes, with real crashes: exactly the same model."""
 
 import signal
 import sys
@@ -35,7 +35,7 @@ def start(federation: Federation, session: str, **body: object) -> str:
     return run
 
 
-# One real signal for each role. Every other point is walked in one process: a hospital's in
+# One real signal for each role. All other crash points are tested in one process: a hospital's in
 # test_crash_points.py, the coordinator's in tests/service/runs/test_run_crashes.py.
 
 
@@ -99,7 +99,7 @@ def test_a_member_that_never_returns_ends_the_run_at_its_deadline(
     assert gone.process is not None
     gone.process.kill()
     for hospital in others:
-        # One that came after the deadline would wait for the next run, and rightly.
+        # A member that comes after the deadline would correctly wait for the next run.
         wait_until(lambda p=hospital.process: "Approved" in p.words(), "it hears of its approval")
     run = start(federation, session["id"], deadline_s=5)
     ended = federation.follow(run, wait_s=60)

@@ -1,9 +1,9 @@
-"""Processes that begin warm: each is forked from one that has imported what all of them need.
+"""Processes that start warm: each is forked from one that has already imported torch.
 
-Importing torch takes a process seconds, and the end-to-end tests start some fifty. What is forked
-is a process of its own, with its own memory, files and signals, and runs the module that its
-command line names from the beginning. The command line itself, cold, is in tests/test_command.py,
-`make demo` and the benchmarks.
+Importing torch takes a process seconds, and the end-to-end tests start about fifty. A forked
+process has its own memory, files and signals, and runs the module that its command line names from
+the beginning. The command line itself, cold, is tested in tests/test_command.py, `make demo` and
+the benchmarks.
 """
 
 import multiprocessing
@@ -21,7 +21,7 @@ _FORKING.set_forkserver_preload(
 
 
 class Warm:
-    """A process that was forked, as `subprocess.Popen` would show it."""
+    """A forked process, with the interface of `subprocess.Popen`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         python, option, *rest = command

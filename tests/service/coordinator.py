@@ -49,7 +49,7 @@ class Clock:
 
 
 class Coordinator:
-    """The application with its admin's token."""
+    """The application with its admin token."""
 
     def __init__(self, directory: Path, **settings: Any) -> None:
         self.clock = Clock()
@@ -73,7 +73,7 @@ class Coordinator:
         return self._runner.run(self._http.request(method, path, **more))
 
     def begin(self, method: str, path: str, **more: Any) -> "asyncio.Task[Response]":
-        """Send a request that is answered while others are; `finish` waits for its end."""
+        """Send a request in the background; `finish` waits for its end."""
         request = self._http.request(method, path, **more)
         return self._runner.get_loop().create_task(request)
 
@@ -113,7 +113,7 @@ class Coordinator:
         return identifier
 
     def invite(self, session: str, name: str, **more: Any) -> str:
-        """Give the secret of a new invitation."""
+        """Return the secret of a new invitation."""
         path = f"/sessions/{session}/invitations"
         response = self.admin("POST", path, {"name": name, **more})
         assert response.status_code == 201, response.text
@@ -121,7 +121,7 @@ class Coordinator:
         return secret
 
     def approved(self, session: str, name: str) -> "Hospital":
-        """Give a hospital that has enrolled and been approved."""
+        """Return a hospital that has enrolled and been approved."""
         hospital = Hospital(self)
         assert hospital.enrol(session, self.invite(session, name)).status_code == 201
         path = f"/sessions/{session}/members/{name}"

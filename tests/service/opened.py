@@ -1,4 +1,4 @@
-"""A session whose run is done and asked for samples, without the sums that would have made it."""
+"""A session with a finished run that requests samples, stored without running its sums."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -29,13 +29,13 @@ def artifact() -> Artifact:
 
 @cache
 def files() -> tuple[bytes, ...]:
-    """What each site shows."""
+    """Return the samples file of each site."""
     return tuple(own.to_bytes() for own in finished()[2])
 
 
 @dataclass
 class Opened:
-    """The run and its model; `sites[i]` has `files()[i]` to show."""
+    """The run and its model; `sites[i]` uploads `files()[i]`."""
 
     coordinator: Coordinator
     sites: list[Site]
@@ -72,7 +72,7 @@ class Opened:
 
 
 def opened(coordinator: Coordinator, *, program: Program = PROGRAM, status: str = "done") -> Opened:
-    """Put it into the database."""
+    """Store the session, its run and its model in the database."""
     sites = session_of(coordinator, program, [{}] * SITES)
     run, session = str(uuid4()), sites[0].session
     with coordinator.context.database.changing() as connection:

@@ -1,4 +1,4 @@
-"""Programs that take no time, shared by the tests of runs."""
+"""Fast programs, shared by the tests of runs."""
 
 from client_sdk.simulation import simulate
 from kernels import storage
@@ -17,7 +17,7 @@ TABLES = tables.tables(3, rows=20)
 
 def _read(*stages: object, kernel: KernelSpec) -> Program:
     program = Program(tables.SCHEMA, kernel, stages, max_rows=1000, held_out=0.4)
-    # As every site reads it: a bound of 0 is 0.0 after JSON.
+    # As every site reads it: after JSON, a bound of 0 is 0.0.
     return Program.from_json(program.to_json())
 
 
@@ -50,14 +50,14 @@ PRIVATE = Program.from_json(
         held_out=0.4,
     ).to_json()
 )
-"""3 sums, of columns that all have bounds: it has a form with differential privacy."""
+"""3 sums over columns that all have bounds, as differential privacy needs."""
 
 
 def simulated(program: Program, *, model: Model | None = None) -> Model:
-    """What a run of the program over the tables must give."""
+    """Return the model that a run of the program over the tables must produce."""
     return simulate(program, TABLES, 1, secure=False, model=model).model
 
 
 def model_bytes(model: Model) -> bytes:
-    """As it is stored."""
+    """Return a model's bytes as they are stored."""
     return storage.encode(model)

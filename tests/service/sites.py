@@ -1,7 +1,7 @@
 """Hospitals of one session that answer a coordinator in this process, as the SDK would.
 
-Each is a real client of the secure sum with its journal, and computes with the real algorithms; the
-requests are signed and cross as bytes.
+Each is a real client of the secure sum with its journal, and computes with the real algorithms; its
+requests are signed and sent as bytes.
 """
 
 import base64
@@ -62,7 +62,7 @@ class Site(Hospital):
     run: str | None = None
     outcome: Mapping[str, Any] | None = None
     sent: list[tuple[str, bytes]] = field(default_factory=list)
-    """Targets and bodies of all that was posted."""
+    """Targets and bodies of all posted requests."""
     steps: int = 0
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Site(Hospital):
     # -- the wire
 
     def next(self, wait: float = 0) -> dict[str, Any] | None:
-        """Ask what is next."""
+        """Request the next item."""
         query = f"?wait={wait}" + (f"&run={self.run}" if self.run else "")
         response = self.send("GET", f"/sessions/{self.session}/next{query}")
         assert response.status_code in (200, 204), response.text
@@ -91,7 +91,7 @@ class Site(Hospital):
         return item
 
     def work(self, wait: float = 0) -> bool:
-        """Do one thing, if there is one."""
+        """Work on the next item, if there is one."""
         item = self.next(wait)
         if item is not None:
             self.answer(item)
@@ -102,7 +102,7 @@ class Site(Hospital):
         self.steps += 1
 
     def post(self, target: str, body: bytes, **headers: str) -> Response:
-        """Post octets, signed."""
+        """Post bytes, signed."""
         authorised = {"Authorization": self.header("POST", target, body), **OCTETS, **headers}
         return self.coordinator.request("POST", target, headers=authorised, content=body)
 
@@ -117,7 +117,7 @@ class Site(Hospital):
         assert response.status_code == 200, response.text
         return response.content
 
-    # -- what is asked
+    # -- items
 
     def _ask(self, item: Mapping[str, Any], kind: type[Message], method: str) -> Message | None:
         step: Step[Any] = getattr(self.client, method)(kind.decode(_octets(item["message"])))
@@ -150,7 +150,7 @@ class Site(Hospital):
         self.sends(target, self.vector(item))
 
     def vector(self, item: Mapping[str, Any]) -> bytes:
-        """Compute what a task asks for, after the checks that the contract asks for."""
+        """Compute the vector of a task, after the checks that the protocol requires."""
         assert self.program is not None
         if item["delivery"] is not None:
             self.client.receive(Delivery.decode(_octets(item["delivery"])))
@@ -222,9 +222,9 @@ def session_of(
     runs: int = 1,
     **terms: Any,
 ) -> list[Site]:
-    """Make a session with one approved hospital for each table, past every route.
+    """Create a session with one approved hospital for each table, without using the API.
 
-    epsilon: with differential privacy, what its runs may spend; δ is 1e-5.
+    epsilon: with differential privacy, the budget of its runs; δ is 1e-5.
     """
     session = uuid4()
     fixed = {
@@ -280,7 +280,7 @@ def start(coordinator: Coordinator, session: str, kind: str = "train", **more: A
 
 
 def work(sites: Sequence[Site]) -> None:
-    """Let all work in turn until the run has ended for each."""
+    """Let all sites work in turn until the run has ended for each of them."""
     for site in sites:
         site.outcome = None
     while any(site.outcome is None for site in sites):
@@ -291,7 +291,7 @@ def work(sites: Sequence[Site]) -> None:
 
 
 def until(sites: Sequence[Site], kind: str, run: str) -> None:
-    """Let all answer until each is asked for this."""
+    """Let all sites work until each has an item of this kind."""
     while True:
         items = [site.next() for site in sites]
         if all(item is not None and item["kind"] == kind for item in items):
@@ -303,12 +303,12 @@ def until(sites: Sequence[Site], kind: str, run: str) -> None:
 
 
 def stop_engine(coordinator: Coordinator) -> None:
-    """Leave it to the test when the coordinator does something of its own accord."""
+    """Stop the engine, so that the test decides when the coordinator advances a run."""
     coordinator.app.state.engine.stop()  # and once more when the application closes
 
 
 def advance(coordinator: Coordinator, run: str, *, seconds: float = 0.0) -> None:
-    """Let time pass, and the coordinator do what is due."""
+    """Let time pass, and the coordinator do the due work."""
     coordinator.clock.now += seconds
     runs_of(coordinator).advance(run)
 
@@ -319,7 +319,7 @@ def runs_of(coordinator: Coordinator) -> Runs:
 
 
 def lose_memory(coordinator: Coordinator) -> None:
-    """Do what the death of the process does: only the database is left."""
+    """Lose all state in memory, as if the process died: only the database is left."""
     state, context = coordinator.app.state, coordinator.context
     context.database.close()
     state.runs = Runs(context.database, context.settings, Wakeups(), context.clock)
@@ -332,7 +332,7 @@ def loaded(coordinator: Coordinator, run: str) -> Run:
 
 
 def shown(coordinator: Coordinator, run: str) -> dict[str, Any]:
-    """What the admin sees."""
+    """Return the run as the admin sees it."""
     response = coordinator.admin("GET", f"/runs/{run}")
     assert response.status_code == 200, response.text
     plain: dict[str, Any] = response.json()
@@ -340,7 +340,7 @@ def shown(coordinator: Coordinator, run: str) -> dict[str, Any]:
 
 
 def stored_model(coordinator: Coordinator, site: Site) -> bytes:
-    """The bytes of the model that a run ended with."""
+    """Return the bytes of a run's model."""
     assert site.outcome is not None
     assert site.outcome["status"] == "done", site.outcome
     with coordinator.context.database.reading() as connection:

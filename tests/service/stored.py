@@ -1,4 +1,4 @@
-"""A coordinator with finished models, without the runs that would have made them."""
+"""A coordinator with finished models, stored without running their runs."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -17,7 +17,7 @@ from tests.service.coordinator import Coordinator, Hospital
 
 
 def add_session(coordinator: Coordinator) -> str:
-    """Give the id of a session that only models refer to."""
+    """Return the id of a session that only models refer to."""
     session_id = str(uuid4())
     with coordinator.context.database.changing() as connection:
         connection.execute(
@@ -37,7 +37,7 @@ def add_session(coordinator: Coordinator) -> str:
 def add_model(
     coordinator: Coordinator, artifact: Artifact | None = None, session_id: str | None = None
 ) -> str:
-    """Store a model, and give its id."""
+    """Store a model and return its id."""
     session_id = session_id or add_session(coordinator)
     with coordinator.context.database.changing() as connection:
         return models.store(
@@ -50,14 +50,14 @@ def add_model(
 
 
 def later(artifact: Artifact, days: int = 1) -> Artifact:
-    """Give the same model made on a later day: another id."""
+    """Return the same model with a later date, and so with another id."""
     created = artifacts.CREATED + timedelta(days=days)
     card = replace(artifact.card, created=created.isoformat())
     return Artifact(artifact.model, artifact.data, card)
 
 
 def add_caller(coordinator: Coordinator, *names: str, **more: Any) -> str:
-    """Give the token of a caller that may use these models."""
+    """Return the token of a caller that may use these models."""
     with coordinator.context.database.changing() as connection:
         issued = tokens.issue(
             connection, Role.CALLER, "caller", now=coordinator.clock(), models=names, **more
@@ -66,7 +66,7 @@ def add_caller(coordinator: Coordinator, *names: str, **more: Any) -> str:
 
 
 def add_member(coordinator: Coordinator, session_id: str, status: str = "approved") -> Hospital:
-    """Give a member of a session."""
+    """Return a member of a session."""
     hospital = Hospital(coordinator)
     with coordinator.context.database.changing() as connection:
         connection.execute(

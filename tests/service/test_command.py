@@ -1,4 +1,4 @@
-"""`veilgp serve` shows the admin's token once, and runs once on a data directory."""
+"""`veilgp serve` shows the admin token once, and only one can use a data directory."""
 
 import logging
 import os
@@ -22,7 +22,7 @@ from tests.postgres import Postgres
 
 @pytest.fixture(autouse=True)
 def never_listening(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Everything but the network; the process's mask and its logging are as they were after."""
+    """Everything except the network; umask and logging are restored afterwards."""
 
     def run(server: uvicorn.Server) -> None:
         server.started = True

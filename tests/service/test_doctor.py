@@ -1,4 +1,4 @@
-"""`veilgp doctor coordinator` names what is wrong, with its fix, and makes nothing."""
+"""`veilgp doctor coordinator` names each problem with its fix, and creates nothing."""
 
 import os
 from collections.abc import Iterator

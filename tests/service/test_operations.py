@@ -1,4 +1,4 @@
-"""Whoever runs the coordinator learns how it is, and nothing of anyone's data."""
+"""Operators can see the coordinator's health, and nobody's data."""
 
 import json
 import logging
@@ -160,7 +160,7 @@ def test_each_application_counts_for_itself() -> None:
 
 @pytest.fixture
 def written(request: pytest.FixtureRequest) -> Iterator[StringIO]:
-    """Everything that is logged, as `veilgp serve --log-format json --log-level debug` would."""
+    """Everything that `veilgp serve --log-format json --log-level debug` would log."""
     root, service = logging.getLogger(), logging.getLogger("service")
     before = root.handlers[:], root.level, service.level
     logging.config.dictConfig(configuration("json", "debug"))
@@ -200,7 +200,7 @@ def test_the_log_of_a_whole_run_has_ids_and_nothing_of_any_site(
     everything = written.getvalue()
     secrets = [coordinator.token, "vgp_", "Authorization", "a detail of the site"]
     secrets += [site.name for site in sites] + [site.identity.key.hex() for site in sites]
-    # Cells of the tables, in all their digits.
+    # Cells of the tables, with all their digits.
     for site in sites:
         for column in site.table.values():
             secrets += [str(cell) for cell in column if len(str(cell)) > 6]

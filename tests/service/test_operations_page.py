@@ -1,4 +1,4 @@
-"""What docs/operations.md names and numbers is so; its commands are run in `test_backup`."""
+"""Names and numbers in docs/operations.md are correct; `test_backup` runs its commands."""
 
 import re
 from pathlib import Path

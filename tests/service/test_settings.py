@@ -1,4 +1,4 @@
-"""Flags win over the environment, it over the file; what is not known is refused."""
+"""Flags override the environment, which overrides the file; unknown settings are refused."""
 
 from pathlib import Path
 
@@ -58,7 +58,7 @@ def test_unknown_keys_are_errors_that_list_the_known(
         ({"port": 70000}, "port"),
         ({"host": "0.0.0.0"}, "without TLS"),  # noqa: S104
         ({"host": "gp.example"}, "without TLS"),
-        ({"tls_key": "no-such-file"}, "not there"),
+        ({"tls_key": "no-such-file"}, "does not exist"),
         ({"public_url": "ftp://x"}, "https://host"),
         ({"public_url": "https://x/prefix"}, "without a path"),
         ({"database_url": "mysql://root:hunter2@x"}, "sqlite"),
@@ -86,14 +86,14 @@ def test_a_file_that_is_no_toml_or_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot be read"):
         load({}, config=file)
     file.write_text("port: 1")
-    with pytest.raises(SettingsError, match="not TOML"):
+    with pytest.raises(SettingsError, match="not valid TOML"):
         load({}, config=file)
 
 
 def test_certificate_and_key_belong_together(tmp_path: Path) -> None:
     pem = tmp_path / "a.pem"
     pem.touch()
-    with pytest.raises(SettingsError, match="belong together"):
+    with pytest.raises(SettingsError, match="must be set together"):
         load({"tls_key": pem})
     assert load({"tls_key": pem, "tls_certificate": pem, "host": "gp.example"}).tls_key == pem
     assert load({"behind_tls_proxy": True, "host": "gp.example"}).host == "gp.example"

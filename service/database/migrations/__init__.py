@@ -1,1 +1,1 @@
-"""How a database comes to the form of `service.database.tables`; run by `Database.migrate`."""
+"""Migrations to the schema of `service.database.tables`; run by `Database.migrate`."""

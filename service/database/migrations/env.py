@@ -1,4 +1,4 @@
-"""Runs migrations in the transaction that `Database.migrate` gives and commits."""
+"""Runs migrations in the transaction that `Database.migrate` starts and commits."""
 
 from alembic import context
 

@@ -1,5 +1,5 @@
-// Keeps the page fresh: follows every open run it shows, and renders nothing itself. When something
-// has changed it asks the server for the same page again and takes over its <main>.
+// Keeps the page current: follows every open run on it. When something has changed, it requests the
+// same page from the server again and replaces <main>.
 "use strict";
 
 const AT_MOST_EVERY_MS = 1000;
@@ -28,7 +28,7 @@ async function refresh() {
       document.getElementById(id)?.setAttribute("open", "");
     }
   } catch {
-    return; // the coordinator restarts, or the network is away: there will be another time
+    return; // the coordinator is restarting or the network is down: the next refresh tries again
   }
   follow();
   tell();
@@ -37,7 +37,8 @@ async function refresh() {
 function follow() {
   const shown = new Set([...document.querySelectorAll("[data-run]")].map((each) => each.dataset.run));
   for (const [run, source] of followed) {
-    // An answer that is none, a proxy's for instance, closes it for good: then it is asked anew.
+    // An answer that is not an event stream, such as a proxy's error page, closes the source for
+    // good: a new one is opened below.
     if (!shown.has(run) || source.readyState === EventSource.CLOSED) {
       source.close();
       followed.delete(run);

@@ -1,1 +1,1 @@
-"""A run as a machine without I/O: messages and time in, changes out."""
+"""A run as a state machine without I/O: messages and time in, changes out."""

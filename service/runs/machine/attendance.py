@@ -1,13 +1,14 @@
-"""Who takes part in a run's sums, and who is done without.
+"""Which members take part in a run's sums.
 
-Two sums that differ by one member are that member's numbers. So without differential privacy
-everyone on the roster takes part in every sum, and a run waits. With it noise covers the
-difference, and a run goes on with whoever is there, at least max(quorum, `min_cohort`) in a sum:
+The difference of two sums that differ by one member is that member's numbers. So without
+differential privacy all members of the roster take part in every sum, and a run waits for them.
+With differential privacy, noise covers the difference, and a run continues with the members that
+are present, at least max(quorum, `min_cohort`) in a sum:
 
-    gathering   an epoch opens with all that are expected, or with enough of them after a time
-    active      in the next sum: who gave its keys for the last one, and who has come back since
-    left out    who has not uploaded in time; it is in the next sum again if it has come back
-    refused     who will not go on; it is out for the rest of the run
+    gathering   an epoch opens with all expected members, or with enough of them after a time
+    active      in the next sum: members that sent their keys for the last one or have come back
+    left out    members that did not upload in time; in the next sum again if they come back
+    refused     members that refuse to continue; out for the rest of the run
 """
 
 from dataclasses import dataclass, replace
@@ -19,50 +20,51 @@ from privacy.securesum.summation import Summation
 
 @dataclass(frozen=True)
 class Attendance:
-    """What is known of members beyond what they have said in the present epoch; keys.
+    """The keys of members that have refused or returned.
 
-    returned: those left out of the sum under way that have asked since what is next.
+    returned: members left out of the current sum that have since requested their next item.
     """
 
     refused: frozenset[bytes] = frozenset()
     returned: frozenset[bytes] = frozenset()
 
     def with_refusal(self, key: bytes) -> "Attendance":
-        """Do without a member from here on."""
+        """Return the attendance without a member that refuses."""
         return replace(self, refused=self.refused | {key}, returned=self.returned - {key})
 
     def with_return(self, key: bytes) -> "Attendance":
-        """Have a member in the next sum again."""
+        """Return the attendance with a member that takes part in the next sum again."""
         return replace(self, returned=self.returned | {key})
 
     def afresh(self) -> "Attendance":
-        """Forget who has returned: a sum, or an epoch, begins."""
+        """Return the attendance at the start of a sum or an epoch: nobody has returned yet."""
         return replace(self, returned=frozenset())
 
     # -- an epoch
 
     def expected(self, epoch: Coordinator) -> frozenset[bytes]:
-        """Give whose adverts an epoch would best have."""
+        """Return the members from which an epoch expects adverts."""
         return epoch.roster.keys - self.refused
 
     def can_open(self, epoch: Coordinator) -> bool:
-        """Whether those that are there may sum."""
+        """Whether enough members have advertised for a sum."""
         return len(epoch.advertised) >= epoch.terms.min_cohort
 
     def ranks(self, epoch: Epoch) -> tuple[int, ...]:
-        """Give the members of an epoch that have not refused."""
+        """Return the ranks of an epoch's members that have not refused."""
         return tuple(r for r in epoch.everyone if epoch.members[r] not in self.refused)
 
     def can_sum(self, epoch: Epoch) -> bool:
-        """Whether enough of an epoch are left for any further sum of it."""
+        """Whether enough members of an epoch are left for another sum."""
         return len(self.ranks(epoch)) >= least(epoch)
 
     # -- a sum
 
     def active(self, epoch: Epoch, last: Summation | None) -> tuple[int, ...]:
-        """Choose who is asked for the next sum.
+        """Return the ranks of the members that the next sum expects.
 
-        Where too few were seen just now, everyone is asked: those that come back are waited for.
+        If too few were present in the last sum, all members are expected, and the sum waits for
+        those that come back.
         """
         everyone = self.ranks(epoch)
         if last is None:
@@ -72,11 +74,11 @@ class Attendance:
         return seen if len(seen) >= least(epoch) else everyone
 
     def missing(self, slot: Summation) -> tuple[int, ...]:
-        """Give whose vectors may still come."""
+        """Return the ranks of the members whose vectors may still arrive."""
         return tuple(r for r in slot.dropped if slot.epoch.members[r] not in self.refused)
 
     def is_left_out(self, slot: Summation, key: bytes) -> bool:
-        """Whether a member of the epoch has no further part in a sum, and has not returned yet."""
+        """Whether a member of the epoch was left out of a sum and has not returned yet."""
         epoch = slot.epoch
         if key not in epoch.members or key in self.refused or key in self.returned:
             return False
@@ -86,15 +88,15 @@ class Attendance:
 
 
 def least(epoch: Epoch) -> int:
-    """Give how many members a sum of an epoch has at least."""
+    """Return the least number of members in a sum of an epoch."""
     return max(epoch.quorum, epoch.terms.min_cohort)
 
 
 def enough(slot: Summation) -> bool:
-    """Whether those whose vectors are there may be summed."""
+    """Whether enough vectors have arrived for a sum."""
     return len(slot.uploaded) >= least(slot.epoch)
 
 
 def is_possible(attendance: Attendance, slot: Summation) -> bool:
-    """Whether enough vectors are there or may still come."""
+    """Whether enough vectors have arrived or may still arrive."""
     return len(slot.uploaded) + len(attendance.missing(slot)) >= least(slot.epoch)

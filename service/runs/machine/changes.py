@@ -1,50 +1,50 @@
-"""What `Run.advance` and `Run.settle` have changed, for whoever stores it."""
+"""The changes that a run's methods return, to be stored."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Closed:
-    """The members of the epoch are settled."""
+    """The members of the epoch are fixed."""
 
 
 @dataclass(frozen=True)
 class Restarted:
-    """The epoch is given up for a new one, and any sum under way with it."""
+    """The epoch, and the current sum if any, is abandoned for a new epoch."""
 
 
 @dataclass(frozen=True)
 class Began:
-    """A sum has begun."""
+    """A sum has started."""
 
 
 @dataclass(frozen=True)
 class Proposed:
-    """No more vectors are taken: the survivors are settled."""
+    """The survivors of the sum are fixed; no more vectors are accepted."""
 
 
 @dataclass(frozen=True)
 class RepairRequested:
-    """Survivors are asked for their shares of silent ones' keys."""
+    """Survivors are requested to send their shares of silent survivors' keys."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The run goes on without a member that will not."""
+    """The run continues without a member that refuses."""
 
     key: bytes
 
 
 @dataclass(frozen=True)
 class Returned:
-    """A member that was left out of the sum under way is in the next one again."""
+    """A member that was left out of the current sum takes part in the next one again."""
 
     key: bytes
 
 
 @dataclass(frozen=True)
 class Ended:
-    """The run is over."""
+    """The run has ended."""
 
 
 Change = Closed | Restarted | Began | Proposed | RepairRequested | Refused | Returned | Ended

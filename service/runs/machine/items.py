@@ -1,6 +1,6 @@
-"""What a member has to do next: derived from what it has not answered yet; there is no cursor.
+"""A member's next item, derived from what it has not answered yet; there is no cursor.
 
-Whoever lost an answer, or its own memory of having answered, simply asks again.
+A member that has lost a response, or its record of having answered, simply repeats the request.
 """
 
 import base64
@@ -15,7 +15,7 @@ from service.runs.machine.state import RunState
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to do, with the message that asks for it."""
+    """One item for a member, with its protocol message."""
 
     kind: ItemKind
     message: Message
@@ -23,7 +23,7 @@ class Item:
 
 
 def item_for(run: RunState, key: bytes) -> Item | None:
-    """Give what a run that is open asks of one member, if anything."""
+    """Return the item that an open run has for a member, if any."""
     if run.ending is not None or key not in run.attendance.expected(run.epoch):
         return None
     epoch = run.epoch.epoch

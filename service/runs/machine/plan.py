@@ -1,4 +1,4 @@
-"""What is fixed when a run starts, and the words for how far it is and how it ended."""
+"""What is fixed when a run starts, its status, and how it ended."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,7 +9,7 @@ from kernels.rounds.task import program_digest
 
 
 class Status(StrEnum):
-    """How far a run is."""
+    """The status of a run."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -23,14 +23,14 @@ OPEN = (Status.WAITING, Status.RUNNING)
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What is fixed when a run starts; times in seconds."""
+    """What is fixed when a run starts; times are in seconds."""
 
     id: str
     session_id: str
     kind: str
     program: Program
     text: str
-    """The program as every member reads it."""
+    """The program's JSON, as every member receives it."""
     seed: int
     base_model: str | None
     """The id of the model that the run starts from."""
@@ -40,7 +40,7 @@ class Plan:
     gather_s: float
     leave_out_after_s: float
     max_vector: int
-    """The largest number of elements in one sum."""
+    """The most elements of one sum."""
 
     @cached_property
     def digest(self) -> str:
@@ -50,7 +50,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a run ended: done without a code, or why not."""
+    """How a run ended; `code` and `detail` are None if it is done."""
 
     status: Status
     code: str | None = None

@@ -1,18 +1,18 @@
-"""A run of a program over its members, as a machine without I/O: messages and time in, changes out.
+"""A run of a program by its members, as a state machine without I/O.
 
     waiting   adverts of the cohort → epoch closed
     running   boxes of all → (a sum: vectors → proposal → certificate → keys → total → update)*
     ended     done with a model · failed with a code · cancelled
 
-`take` accepts what a member says, `advance` does what can be done next without computing, and
-`prepare` is the slow part: remove the masks, update the state, lay out the next sum. It changes
-nothing that others read, so that it can run while members are answered; `settle` takes its result.
-What a member has to do next is a function of all this (`service.runs.machine.items`).
+`take` accepts a member's message, `advance` does the next steps that need no computation, and
+`prepare` is the slow part: remove the masks, update the state, plan the next sum. It changes
+nothing that others read, so it can run while members are answered; `settle` applies its result.
+A member's next item is a function of the state (`service.runs.machine.items`).
 
-Without differential privacy a run waits for everyone on its roster, and its deadline ends it. With
-it a run goes on with those that are there (`service.runs.machine.attendance`). A sum that cannot be
-finished, because too few are left to certify it or a survivor keeps its keys, is lost: it counts as
-released, and is asked for again in a new epoch, with fresh noise.
+Without differential privacy a run waits for all members of its roster until its deadline. With it a
+run continues with the members that are present (`service.runs.machine.attendance`). A sum that
+cannot be finished, because too few members are left to certify it or a survivor does not send its
+keys, is lost: it counts as released, and is repeated in a new epoch with new noise.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ from service.runs.machine.stages import Broadcast, Metrics, Position, SumPlan
 from service.runs.machine.state import RunState
 
 MemberMessage = Advert | Boxes | Certification | Reveal | Repair | Abandonment
-"""What members say, apart from their vectors."""
+"""The messages of members, except their vectors."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,19 +67,19 @@ class Prepared:
 
 
 class Run(RunState):
-    """One run, and all that can change it."""
+    """One run, with the methods that change it."""
 
     # -- what members say
 
     def take(self, speaker: bytes, message: MemberMessage, now: float) -> bool:
-        """Accept what a member says, or refuse it by an error; say whether it is new."""
+        """Accept a member's message or raise an error; return whether the message is new."""
         self._check_speaker(speaker, message)
         if isinstance(message, Advert):
             return self.epoch.add_advert(message)
         if isinstance(message, Boxes):
             return self.epoch.add_boxes(message)
         slot = self.epoch.slot
-        if slot.has_all_keys:  # what comes late is not needed
+        if slot.has_all_keys:  # late messages are not needed
             return False
         match message:
             case Certification():
@@ -95,7 +95,7 @@ class Run(RunState):
                 return slot.add_abandonment(message)
 
     def expects(self, speaker: bytes, header: Upload) -> Summation | None:
-        """Give the sum that a vector is to be added to, None if it is there; or refuse it."""
+        """Return the sum that a vector belongs to, None if it was already added, or refuse it."""
         self._check_speaker(speaker, header)
         slot = self.epoch.slot
         return slot if slot.check_header(header) else None
@@ -105,17 +105,22 @@ class Run(RunState):
             said_by = message.identity
         else:
             if self.epoch.epoch is None or message.epoch_id != self.epoch.epoch.epoch_id:
-                raise OutOfOrder("This message belongs to another epoch than the one that is open.")
+                raise OutOfOrder(
+                    "The message does not belong to the current epoch; request the next item."
+                )
             rank = message.sender if isinstance(message, Boxes) else message.rank
             members = self.epoch.epoch.members
             said_by = members[rank] if rank < len(members) else b""
         if said_by != speaker:
-            raise NotAMember("A member speaks for itself: this message is another's.")
+            raise NotAMember(
+                "The message names another member as its sender than the one that signed the "
+                "request; send only your own messages."
+            )
 
     # -- what follows
 
     def advance(self, now: float) -> Sequence[Change]:
-        """Do all that can be done without computing; give what has changed, in order."""
+        """Do all steps that need no computation; return the changes in order."""
         if self.ending is not None:
             return ()
         if now >= self.plan.deadline_at:
@@ -149,16 +154,16 @@ class Run(RunState):
         return RepairRequested()
 
     def _restart(self, now: float) -> Restarted:
-        """Begin a new epoch; a sum that was under way counts as released."""
+        """Start a new epoch; the current sum, if any, counts as released."""
         self.epoch, self.since, self.repairing = self.epoch.restart(), now, False
         self.broadcast, self.attendance = Broadcast(), self.attendance.afresh()
         return Restarted()
 
     def prepare(self, now: float) -> Prepared:
-        """Compute what comes next; slow. Its errors are those of the sum or of the algorithm."""
+        """Compute the next step (slow); errors are those of the sum or of the algorithm."""
         position, epoch = self.position, self.epoch.epoch
         if epoch is None or not self.work_due:
-            raise OutOfOrder("The run waits for its members.")
+            raise OutOfOrder("The run still waits for its members.")
         metrics: tuple[Metrics, ...] = ()
         if self.slot is not None:
             position, metrics = stages.after(position, self.slot.total())
@@ -175,9 +180,9 @@ class Run(RunState):
         )
         if following.length > plan.max_vector:
             raise LayoutError(
-                f"The next sum, {following.statistic}, has {following.length} numbers, and this "
-                f"coordinator takes {plan.max_vector}: raise its max_vector, or train a kernel "
-                "with fewer features."
+                f"The next sum, {following.statistic}, has {following.length} numbers, but this "
+                f"coordinator accepts at most {plan.max_vector}: raise its setting max_vector, or "
+                "use a kernel with fewer features."
             )
         return Prepared(position, metrics, sum=following)
 
@@ -202,15 +207,15 @@ class Run(RunState):
         )
 
     def settle(self, prepared: Prepared, now: float) -> Began | Restarted | Ended:
-        """Take what `prepare` has computed from this very run: the next sum begins, or all ends.
+        """Apply what `prepare` has computed from this run: start the next sum, or end the run.
 
-        Where too few of the epoch are left for it, a new epoch begins. With differential privacy a
-        sum is charged here, before anyone hears of it; one that the budget does not allow, with the
-        rest of the run, ends it.
+        If too few members of the epoch are left, a new epoch starts instead. With differential
+        privacy the sum is charged here, before any member receives its task; if the budget does
+        not allow it together with the rest of the run, the run ends.
         """
         epoch, last = self.epoch.epoch, self.slot
         if epoch is None:
-            raise OutOfOrder("The run waits for its members.")
+            raise OutOfOrder("The run still waits for its members.")
         if last is not None:
             self.sums += 1
         self.position, self.since, self.repairing = prepared.position, now, False
@@ -239,7 +244,9 @@ class Run(RunState):
     def _charge(self, sum_plan: SumPlan, now: float) -> None:
         if self.spending is None or sum_plan.release is None:
             if self.is_private:
-                raise OutOfOrder("A private session's sums have noise and are charged.")
+                raise OutOfOrder(
+                    "A sum of a session with differential privacy must have noise and be charged."
+                )
             return
         plan, slot = self.plan, 0 if self.slot is None else self.slot.task.slot + 1
         entry = Entry(now, plan.session_id, plan.id, self.epoch.number, slot, sum_plan.release)
@@ -248,45 +255,45 @@ class Run(RunState):
     # -- other ends
 
     def fail(self, code: str, detail: str) -> Ended:
-        """End the run with its reason."""
+        """End the run as failed, with a code and a reason."""
         self.ending = Ending(Status.FAILED, code, detail)
         return Ended()
 
     def fail_by(self, error: KernelsError | PrivacyError) -> Ended:
-        """End the run by an error of the sum or of the algorithm, with members by their names."""
+        """End the run because of an error of the sum or the algorithm, naming the members."""
         return self.fail(error.code, self._with_names(error))
 
     def refused_by(self, key: bytes, code: str, detail: str) -> Refused | Ended:
-        """Do without a member that will not go on; end where the others are too few for that."""
+        """Continue without a member that refuses, or end the run if too few members are left."""
         if key not in self.roster.keys:
-            raise NotAMember("Who is not on the run's roster cannot refuse it.")
+            raise NotAMember("Only members of the run's roster can refuse it.")
         (member,) = self.named([key])
         self.attendance = self.attendance.with_refusal(key)
         left = len(self.attendance.expected(self.epoch))
         if self.is_private and left >= self.epoch.terms.min_cohort:
             return Refused(key)
-        return self.fail("run.member_refused", f"{member.name} refuses ({code}): {detail}")
+        return self.fail("run.member_refused", f"{member.name} refused ({code}): {detail}")
 
     def note_return(self, key: bytes) -> Returned:
-        """Have a member that was left out in the next sum."""
+        """Include a member that was left out in the next sum."""
         self.attendance = self.attendance.with_return(key)
         return Returned(key)
 
     def cancel(self) -> Ended:
-        """End the run because the admin says so."""
+        """End the run because the admin cancels it."""
         self.ending = Ending(Status.CANCELLED, "run.cancelled", "The admin cancelled the run.")
         return Ended()
 
     def _overdue(self) -> str:
         names = ", ".join(member.name for member in self.awaited)
-        waited = f"waiting for: {names}" if names else "the coordinator was still computing"
+        waited = f"while waiting for: {names}" if names else "while the coordinator was computing"
         return (
             f"The deadline passed after {self.sums} sums, {waited}. Start the run again when all "
-            "are there, or with a later deadline."
+            "members are present, or with a longer deadline."
         )
 
     def _with_names(self, error: KernelsError | PrivacyError) -> str:
-        """Say an error's sentence, and who has the ranks that it speaks of."""
+        """Return an error's message with the names of the members whose ranks it mentions."""
         epoch = self.epoch.epoch
         if epoch is None or not isinstance(error, AboutMembers):
             return str(error)

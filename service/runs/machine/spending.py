@@ -1,8 +1,8 @@
-"""What a run spends of its session's budget.
+"""What a run spends of its session's privacy budget.
 
-A sum is charged before anyone hears of it, and only where the rest of the run is affordable with
-it: or it would be spent on a run that ends without a model. A sum that is lost was spent, and is
-repeated only where that, too, leaves enough for the rest.
+A sum is charged before any member receives its task, and only if the budget also allows the rest of
+the run: otherwise it would be spent on a run that ends without a model. A lost sum stays charged,
+and is repeated only if the budget also allows the repetition and the rest of the run.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from privacy.securesum.terms import Terms
 
 @dataclass(frozen=True, eq=False)
 class Spending:
-    """The ledger of a session, as its one run at a time draws on it.
+    """The ledger of a session during its one open run.
 
-    run: its id. stage: of the sum that was charged last, or that the run began or was restored at.
+    run: the run's id. stage: the stage of the last charged sum, or of the run's start or reload.
     """
 
     ledger: Ledger
@@ -33,14 +33,14 @@ class Spending:
     stage: int
 
     def charged(self, entry: Entry, *, stage: int) -> "Spending":
-        """Charge a sum of a stage; refused if it, with the rest of the run, is too much."""
+        """Return the spending after a sum, which must be affordable with the rest of the run."""
         after = replace(self, ledger=self.ledger.charge(entry), stage=stage)
         after.ledger.affords(after._rest)
         return after
 
     @cached_property
     def can_repeat(self) -> bool:
-        """Whether the budget allows the last sum once more, and then the rest of the run."""
+        """Whether the budget allows to repeat the last sum and then the rest of the run."""
         if not self.ledger.entries:
             return False
         try:
@@ -51,7 +51,7 @@ class Spending:
 
     @property
     def _rest(self) -> Sequence[Release]:
-        """What the run would still release, after what the ledger has of it."""
+        """The releases of the run that are not charged yet."""
         plan = release_plan(self.program, self.seed)
         here, *later = plan.stages[self.stage :]
         done = sum(

@@ -1,8 +1,8 @@
-"""Where a run is in its program, and the next sum that it asks for; all of it pure, and slow.
+"""A run's position in its program, and its next sum; all functions are pure and slow.
 
     start → (a sum's total → the state after it)* → the last stage's model
 
-The numbers are those of `client_sdk.simulate`: the same functions in the same order.
+The numbers equal those of `client_sdk.simulate`, which calls the same functions in the same order.
 """
 
 import base64
@@ -25,17 +25,17 @@ from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
 
 MOST_WITH_A_TASK = 1 << 20
-"""Octets of a broadcast that goes with the task, which spares each member a request."""
+"""Most bytes of a broadcast that is sent with the task, which saves each member a request."""
 
 Metrics = Mapping[str, Any]
-"""One step of an algorithm in numbers, of all sites together."""
+"""Metrics of one step of an algorithm, over all sites together."""
 
 
 @dataclass(frozen=True, eq=False)
 class Position:
-    """A stage of the program by its index, and the state of its algorithm.
+    """The index of a stage of the program, and the state of its algorithm.
 
-    Only at the end of the last stage is that state a finished one.
+    The state is finished only at the end of the last stage.
     """
 
     program: Program
@@ -49,13 +49,13 @@ class Position:
 
     @property
     def finished(self) -> bool:
-        """Whether the program is: then `state.model` is its result."""
+        """Whether the program is finished; `state.model` is then its result."""
         return self.algorithm.finished(self.state)
 
 
 @dataclass(frozen=True)
 class SumPlan:
-    """What a task says of a sum, but for who takes part; with noise, what it is charged as."""
+    """The task of a sum without its participants; with noise, also the release that is charged."""
 
     statistic: str
     parameters: bytes
@@ -67,29 +67,29 @@ class SumPlan:
 
 @dataclass(frozen=True)
 class Broadcast:
-    """What hospitals see of a state."""
+    """The part of a state that hospitals receive."""
 
     data: bytes = b""
 
     @cached_property
     def address(self) -> str:
-        """The name under which it is fetched: its SHA-256."""
+        """The SHA-256 under which it is downloaded."""
         return hashlib.sha256(self.data).hexdigest()
 
     @cached_property
     def text(self) -> str | None:
-        """All of it in base64, to go with a task; None if it is large, and is fetched."""
+        """The broadcast in base64, to be sent with a task; None if it must be downloaded."""
         return base64.b64encode(self.data).decode() if len(self.data) <= MOST_WITH_A_TASK else None
 
 
 def start(program: Program, model: Model | None) -> Position:
-    """Begin the program, from an earlier one's model where it needs one."""
+    """Return the start of a program, from an earlier model if it needs one."""
     algorithm, spec = next(program.algorithms())
     return _settled(Position(program, 0, algorithm.initial(spec, program.start(model))))
 
 
 def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metrics, ...]]:
-    """Take a sum's total into account; give also what the algorithm tells of its step, if any."""
+    """Return the position after a sum's total, and the metrics of the step, if any."""
     algorithm = position.algorithm
     known = len(_history(position.state))
     state = algorithm.update(position.state, total)
@@ -103,9 +103,10 @@ def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metri
 def sum_plan(
     position: Position, *, program: str, run_kind: str, seed: int, members: int, honest: int
 ) -> SumPlan:
-    """Give the next sum, as every member can work it out again from the program and the state.
+    """Return the next sum, which every member can derive itself from the program and the state.
 
-    program: the SHA-256 of the run's program text. honest: whose noise must suffice, if any.
+    program: the SHA-256 of the run's program text. honest: the number of members whose noise must
+    suffice, if there is noise.
     """
     algorithm, run = position.algorithm, position.program
     encoding = Encoding.of_sum(
@@ -136,7 +137,7 @@ def _history(state: Any) -> Sequence[Any]:
 
 
 def _settled(position: Position) -> Position:
-    """Go on to the stage that has a sum to ask for, or to the end."""
+    """Advance to the next stage that needs a sum, or to the end."""
     program = position.program
     while position.finished and position.stage + 1 < len(program.stages):
         stage = position.stage + 1

@@ -1,15 +1,15 @@
-"""Where a run is: its plan, epoch and position, whose answers it waits for, and how long.
+"""The state of a run: plan, epoch, position, the members it waits for, and its timeouts.
 
-`Run` changes it (`service.runs.machine.run`); everyone else only reads it. The waits are moments
-in seconds, ∞ where time alone changes nothing:
+`Run` changes it (`service.runs.machine.run`); all others only read it. The timeouts are times in
+seconds, ∞ if time alone changes nothing:
 
     gathered   an epoch opens
-    restart    an epoch is given up before it has summed
-    settled    the survivors of a sum are settled
+    restart    an epoch is abandoned before its first sum
+    settled    the survivors of a sum are fixed
     repair     shares of a silent survivor's key are requested
-    lost       a sum is given up, with differential privacy
+    lost       a sum is abandoned, with differential privacy
 
-Without differential privacy only restart and repair are a matter of time.
+Without differential privacy only restart and repair depend on time.
 """
 
 import math
@@ -27,7 +27,7 @@ from service.runs.machine.stages import Broadcast, Position
 
 
 class RunState:
-    """One run as it is now."""
+    """The current state of one run."""
 
     def __init__(
         self,
@@ -47,9 +47,9 @@ class RunState:
         self.position = position
         self.sums = sums
         self.since = since
-        """When the present wait began."""
+        """When the current wait began."""
         self.broadcast = broadcast or Broadcast()
-        """What the sum under way is about."""
+        """The broadcast of the current sum."""
         self.repairing = repairing
         self.attendance = attendance or Attendance()
         self.spending = (
@@ -57,17 +57,17 @@ class RunState:
             if ledger is None
             else Spending(ledger, plan.id, plan.program, epoch.terms, plan.seed, position.stage)
         )
-        """Of the session's budget; None without differential privacy."""
+        """The spending of the session's budget; None without differential privacy."""
         self.ending: Ending | None = None
 
     @property
     def roster(self) -> Roster:
-        """Whose run this is, fixed when it started."""
+        """The members of the run, fixed when it started."""
         return self.epoch.roster
 
     @property
     def is_private(self) -> bool:
-        """Whether noise covers who is in a sum and who is not."""
+        """Whether the session has differential privacy, so that noise hides who is in a sum."""
         return self.epoch.terms.differential_privacy
 
     @property
@@ -77,19 +77,19 @@ class RunState:
 
     @property
     def status(self) -> Status:
-        """How far it is."""
+        """The status of the run."""
         if self.ending is not None:
             return self.ending.status
         return Status.WAITING if self.epoch.epoch is None else Status.RUNNING
 
     @property
     def slot(self) -> Summation | None:
-        """The sum under way."""
+        """The current sum, if any."""
         return self.epoch.slot if self.epoch.has_begun else None
 
     @property
     def phase(self) -> tuple[object, ...]:
-        """What members' next items depend on beyond their own answers: changed, they look again."""
+        """What members' next items depend on besides their own answers; a change wakes them."""
         slot, settled = self.slot, self.epoch.epoch is not None
         return (
             self.status,
@@ -105,7 +105,7 @@ class RunState:
 
     @property
     def work_due(self) -> bool:
-        """Whether the coordinator has to compute; until then nothing that members say counts."""
+        """Whether the coordinator has to compute; members' messages have no effect until it has."""
         if self.ending is not None or self.epoch.epoch is None or self.epoch.missing_boxes:
             return False
         return self.slot is None or self.slot.has_all_keys
@@ -116,7 +116,7 @@ class RunState:
         return tuple(member for member in self.roster.members if member.key in wanted)
 
     def returns(self, key: bytes) -> bool:
-        """Whether a member that asks what is next was left out, and is to be in the next sum."""
+        """Whether a member that requests its next item was left out and joins the next sum."""
         slot = self.slot
         return (
             self.ending is None
@@ -129,7 +129,7 @@ class RunState:
 
     @property
     def awaited(self) -> tuple[Member, ...]:
-        """Whose answer the run cannot go on without."""
+        """The members whose answers the run waits for."""
         if self.ending is not None or self.work_due:
             return ()
         epoch, slot = self.epoch.epoch, self.slot
@@ -149,7 +149,7 @@ class RunState:
 
     @property
     def due_at(self) -> float:
-        """When time alone gives `Run.advance` something to do."""
+        """When the next timeout gives `Run.advance` something to do."""
         return min(
             self.plan.deadline_at,
             self.gathered_at,
@@ -161,7 +161,7 @@ class RunState:
 
     @property
     def gathered_at(self) -> float:
-        """When an epoch opens: with all, at once; with differential privacy with enough, later."""
+        """When an epoch opens: at once with all; with differential privacy, later with enough."""
         if self.ending is not None or self.epoch.epoch is not None:
             return math.inf
         if self.epoch.advertised >= self.attendance.expected(self.epoch):
@@ -171,7 +171,7 @@ class RunState:
 
     @property
     def restart_at(self) -> float:
-        """When an epoch is not waited for any longer: for its boxes, or because members refuse."""
+        """When an epoch is abandoned because boxes are missing or members refuse."""
         epoch, refused = self.epoch.epoch, self.attendance.refused
         if epoch is None:
             return self.since if refused & self.epoch.advertised else math.inf
@@ -186,7 +186,7 @@ class RunState:
 
     @property
     def settled_at(self) -> float:
-        """When the survivors of a sum are settled: with all vectors, or with enough, later."""
+        """When the survivors of a sum are fixed: at once with all vectors, or later with enough."""
         slot = self.slot
         if slot is None or slot.proposal is not None or slot.abandoning:
             return math.inf
@@ -208,10 +208,11 @@ class RunState:
 
     @property
     def lost_at(self) -> float:
-        """When a sum is given up, with differential privacy, if another has as much time as this.
+        """When a sum is abandoned, with differential privacy, if there is time to repeat it.
 
-        Too few uploads are no reason: members can come back, and a repeat costs as much again. Nor
-        is a sum given up that the budget does not allow twice: it may still be finished.
+        Too few uploads are no reason: members can come back, and a repetition costs as much again.
+        A sum is not abandoned either if the budget does not allow its repetition: it may still be
+        finished.
         """
         slot = self.slot
         if slot is None or not self.is_private or slot.has_all_keys:

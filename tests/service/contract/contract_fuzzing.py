@@ -1,7 +1,7 @@
-"""The coordinator as schemathesis reaches it: in process, with the sample, each request authorised.
+"""The coordinator under schemathesis: in process, with sample data, each request authorised.
 
-Cases are made before there is a coordinator, and a member signs the final bytes of a request: so
-cases have placeholders, which `Authorising` replaces by a token or a signature.
+Cases are generated before there is a coordinator, and a member signs the final bytes of a request:
+so cases have placeholders, which `Authorising` replaces with a token or a signature.
 """
 
 import hashlib
@@ -67,7 +67,7 @@ class Authorising:
 
 
 class Beginning:
-    """A coordinator with the sample, and a member more in two of its sessions; made once."""
+    """A coordinator with sample data and one more member in two sessions; prepared once."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -85,7 +85,7 @@ class Beginning:
         database.close()
 
     def application(self, directory: Path) -> ASGIApp:
-        """Give one that begins so, with a data directory of its own."""
+        """Return a new application in this initial state, with its own data directory."""
         shutil.copytree(self._directory, directory, dirs_exist_ok=True)
         app = create_app(Settings(data_dir=directory))
         return Authorising(app, self._identity, self._token)

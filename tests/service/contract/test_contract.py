@@ -1,4 +1,4 @@
-"""The contract is what the coordinator does: published, complete, and true of every answer."""
+"""The contract matches the coordinator: published, complete, and valid for every answer."""
 
 import json
 import re
@@ -63,7 +63,7 @@ def test_every_operation_id_is_camel_case_and_unique() -> None:
 
 
 def test_a_route_without_an_operation_id_is_refused() -> None:
-    """None is generated: a rename in the code must not rename methods of generated clients."""
+    """No id is generated: a rename in the code must not rename methods of generated clients."""
 
     def show_text() -> str:
         return "text"
@@ -103,8 +103,8 @@ def test_what_needs_an_id_is_led_to_by_what_gives_it() -> None:
     }
     alone = {each["operationId"] for path, _, each in operations() if "{" in path} - led_to
     assert alone == {
-        "storePublicSet",  # it gives the name itself
-        "enrolMember",  # a link comes by mail, or by phone
+        "storePublicSet",  # the request chooses the name itself
+        "enrolMember",  # the link is sent by mail or phone
     }
 
 

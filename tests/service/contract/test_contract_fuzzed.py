@@ -1,6 +1,6 @@
 """Schemathesis over the whole contract: no crash, no undocumented answer, no ignored authorisation.
 
-Every answer's status, media type and body are those of the contract, its problem's code included.
+Every answer's status, media type and body match the contract, including the code of a problem.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ CHECKS = [
     checks.ignored_auth,
     checks.unsupported_method,
 ]
-# Found again in every run or not at all: a change must not fail by chance.
+# The same cases in every run: a change must not fail by chance.
 SETTINGS = settings(
     database=None,
     deadline=None,
@@ -41,7 +41,7 @@ SETTINGS = settings(
 
 
 class Later:
-    """Cases are made when tests are collected; the application only when the first one runs."""
+    """Creates the application when the first case runs, not when cases are collected."""
 
     application: ASGIApp
     beginning: Beginning
@@ -68,7 +68,7 @@ class Authorised:
 
 
 def impatient(case: Any) -> Any:
-    """Let nobody wait: how long is for other tests."""
+    """Make all waits short; other tests cover their lengths."""
     wait = case.query.get("wait") if isinstance(case.query, dict) else None
     if isinstance(wait, int | float) and 0 < wait <= MAX_WAIT_S:
         case.query["wait"] = 0
@@ -80,7 +80,7 @@ def application(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     contract.app.beginning = beginning = Beginning(tmp_path_factory.mktemp("beginning"))
     contract.app.application = beginning.application(tmp_path_factory.mktemp("fuzzed"))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(events, "LONGEST_S", 0.01)  # or who follows an open run waits an hour
+        patched.setattr(events, "LONGEST_S", 0.01)  # otherwise following an open run takes an hour
         patched.setattr(events, "LOOK_AGAIN_S", 0.01)
         yield
     asgi.shutdown_lifespans()
@@ -93,10 +93,10 @@ def test_every_operation_answers_as_the_contract_says(case: Any) -> None:
 
 
 class Workflows(contract.as_state_machine()):
-    """Operations one after another, along the contract's links.
+    """Sequences of operations along the contract's links.
 
-    Each time on a coordinator of its own: what a link leads to depends on the answers, and the same
-    choices must meet the same answers, or hypothesis calls the test flaky.
+    Each sequence has its own coordinator: the next operation depends on the answers, and the same
+    choices must get the same answers, or hypothesis reports the test as flaky.
     """
 
     def setup(self) -> None:

@@ -1,4 +1,4 @@
-"""A backup is taken while the coordinator works, and restored as docs/operations.md says."""
+"""A backup is taken while the coordinator works, and restored as docs/operations.md describes."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
 
 
 def _run(program: str, path: str, instead: Mapping[str, object]) -> None:
-    """Run a command of the page, with these words in place of its examples."""
+    """Run a command from the page, with its example values replaced."""
     (line,) = re.findall(rf"(?:^ {{4}}|`)({program} [^`\n]+)", PAGE, re.MULTILINE)
     _, *words = shlex.split(line)
     for example, word in instead.items():
@@ -37,7 +37,7 @@ def _back_up_sqlite(directory: Path, backup: Path) -> None:
 
 
 def _go_back(old: Coordinator, new: Callable[[], Coordinator], back_up: Callable[[], None]) -> None:
-    """Restore what was saved in the middle of a run that has gone on since."""
+    """Restore a backup from the middle of a run that has since continued."""
     with old:
         old.app.state.engine.stop()
         sites = session_of(old)
@@ -62,7 +62,7 @@ def _go_back(old: Coordinator, new: Callable[[], Coordinator], back_up: Callable
 
 
 def _refuses_to_go_back(site: Site) -> None:
-    """What it has closed it does not answer again, whoever has forgotten the answer."""
+    """A hospital does not repeat answers to closed sums after the coordinator has lost them."""
     before = len(site.sent)
     with pytest.raises(SlotAbandoned):
         site.work()
@@ -114,7 +114,7 @@ def test_a_backup_has_no_token_no_secret_key_and_no_patients_row(tmp_path: Path)
 
 
 def test_what_was_taken_back_since_the_backup_counts_again(tmp_path: Path) -> None:
-    """So the page says what to look through."""
+    """This is why the page lists what to check."""
     old, new = tmp_path / "old", tmp_path / "new"
     new.mkdir()
     with Coordinator(old) as coordinator:

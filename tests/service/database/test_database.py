@@ -1,4 +1,4 @@
-"""The database has the form that the code expects, from the first table on."""
+"""The database has the schema that the code expects, from the first table on."""
 
 import sqlite3
 import time
@@ -64,7 +64,7 @@ def test_a_database_of_another_version_is_refused_by_name_and_left_as_it_is(
     with database.changing() as connection:  # nothing is held
         connection.execute(select(public_sets))
     fixes = {each.name: each.fix for each in of_database(database)}
-    assert "the version of veilgp that wrote it" in (fixes["migrations"] or "")
+    assert "the version of veilgp that created it" in (fixes["migrations"] or "")
 
 
 def test_a_change_that_fails_changes_nothing(database: Database) -> None:
@@ -101,7 +101,7 @@ def test_a_view_is_that_of_one_moment(database: Database) -> None:
 def test_what_a_change_has_read_stays_true_until_it_commits(
     database: Database, tmp_path: Path, store: Store
 ) -> None:
-    """As where two replicas take one name: each looks first, and one of them finds it taken."""
+    """For instance if two replicas take one name: both check first, and one finds it taken."""
     other = Database(Settings(data_dir=tmp_path, **store).url)
     together = Barrier(2)
 
@@ -110,7 +110,7 @@ def test_what_a_change_has_read_stays_true_until_it_commits(
         with own.changing() as connection:
             if connection.execute(select(public_sets)).first() is not None:
                 return False
-            time.sleep(0.05)  # where the other would come between
+            time.sleep(0.05)  # when the other change could interfere
             row = {"name": str(id(own)), "columns": "{}", "created_at": 0.0}
             connection.execute(insert(public_sets).values(row))
             return True

@@ -1,4 +1,4 @@
-"""A database that is away for a while, as in a failover, costs no run."""
+"""A temporary database outage, such as a failover, does not end any run."""
 
 from collections.abc import Iterator
 from pathlib import Path

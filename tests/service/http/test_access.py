@@ -1,4 +1,4 @@
-"""Who asks is who they say, now, and for this; everyone else learns nothing."""
+"""Requests are authenticated, current and for this coordinator; others learn nothing."""
 
 import hashlib
 import json
@@ -58,7 +58,7 @@ def test_only_an_admins_token_does_what_admins_do(
 
 
 def test_every_route_is_for_someone(coordinator: Coordinator) -> None:
-    """A new route without a dependency on who asks would be found here."""
+    """A new route without an authentication dependency fails this test."""
     open_to_all = {"/protocol", "/healthz", "/readyz", "/v2", "/v2/health/live", "/v2/health/ready"}
     for path, operations in coordinator.app.openapi()["paths"].items():
         for method in operations:

@@ -1,4 +1,4 @@
-"""A connection that says nothing, or never ends its header, is closed; who asks is answered."""
+"""A connection that sends nothing, or never completes its headers, is closed; others are not."""
 
 import asyncio
 from typing import Any
@@ -13,7 +13,7 @@ from service.settings import Settings
 
 
 async def application(_scope: Any, receive: Any, send: Any) -> None:
-    """Answer when the whole body is here, and not at once."""
+    """Answer after the whole body has arrived and a delay."""
     while (await receive()).get("more_body"):
         pass
     await asyncio.sleep(0.6)
@@ -22,7 +22,7 @@ async def application(_scope: Any, receive: Any, send: Any) -> None:
 
 
 async def talk(*pieces: bytes) -> bytes:
-    """Send pieces, and give all that comes until the connection is closed from there."""
+    """Send pieces and return everything received until the server closes the connection."""
     config = uvicorn.Config(application, log_config=None, timeout_keep_alive=1)
     loop = asyncio.get_running_loop()
     listening = await loop.create_server(lambda: Prompt(config, ServerState(), {}), "127.0.0.1", 0)
@@ -53,7 +53,7 @@ REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
 def test_a_header_that_does_not_end_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...], answers: int
 ) -> None:
-    # Shorter than an answer takes: it is headers that are bounded, not answers.
+    # Shorter than the answer takes: the deadline is for headers, not for answers.
     monkeypatch.setattr(Prompt, "header_deadline_s", 0.3)
     assert asyncio.run(talk(*pieces)).count(b"204 No Content") == answers
 

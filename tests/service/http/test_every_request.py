@@ -1,4 +1,4 @@
-"""Both sides say which protocol they speak; a crash says nothing but where to look."""
+"""Both sides send their protocol; a crash is answered with nothing but a request id."""
 
 import pytest
 
@@ -23,7 +23,7 @@ def test_another_protocol_is_told_which_side_to_upgrade(
     problem = answer.json()
     assert (answer.status_code, problem["code"]) == (426, "protocol.mismatch")
     assert (problem["newest"], problem["oldest"]) == (1, 1)
-    assert f"upgrade {'veilgp at ' * (side == 'the hospital')}{side}" in problem["detail"]
+    assert f"Upgrade {'veilgp at ' * (side == 'the hospital')}{side}" in problem["detail"]
 
 
 def test_every_answer_has_the_protocol_an_id_and_caution(coordinator: Coordinator) -> None:

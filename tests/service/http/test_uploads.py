@@ -1,4 +1,4 @@
-"""A member that sends without end, or without haste, fills neither the disk nor the memory."""
+"""Endless or slow uploads of a member fill neither the disk nor the memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -24,7 +24,7 @@ def hurried(tmp_path: Path) -> Iterator[Coordinator]:
 
 
 def uploading(coordinator: Coordinator) -> tuple[Site, str, bytes]:
-    """Give a hospital, and where it is to send which octets."""
+    """Return a hospital, and the target and bytes of its upload."""
     sites = session_of(coordinator)
     run = start(coordinator, sites[0].session)
     until(sites, "task", run)
@@ -34,7 +34,7 @@ def uploading(coordinator: Coordinator) -> tuple[Site, str, bytes]:
 
 
 async def post(site: Site, target: str, body: bytes, more: asyncio.Event) -> Response:
-    """Post octets of which the last comes when it is told."""
+    """Post bytes, the last of which is sent on request."""
 
     async def pieces() -> AsyncIterator[bytes]:
         yield body[:-1]
@@ -60,7 +60,7 @@ def test_one_vector_of_a_member_arrives_at_a_time(coordinator: Coordinator) -> N
         await asyncio.sleep(0)
         while not coordinator.app.state.spool._arriving:
             await asyncio.sleep(0.01)
-        # Another run's address is no second place.
+        # The address of another run does not allow a second upload.
         elsewhere = target.replace(target.split("/")[4], "0" * 8 + target.split("/")[4][8:])
         second = await post(site, elsewhere, body, more)
         more.set()

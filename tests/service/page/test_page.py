@@ -1,4 +1,4 @@
-"""The page shows an admin what goes on, and everyone else a form; nothing in it is one site's."""
+"""The page shows an admin all sessions, and others a sign-in form; no number is a single site's."""
 
 import re
 from html.parser import HTMLParser
@@ -24,7 +24,7 @@ from tests.service.stored import add_model
 
 
 def signed_in(coordinator: Coordinator) -> str:
-    """Sign in as a browser does, and give the cookie."""
+    """Sign in as a browser does, and return the cookie."""
     answer = attempt(coordinator, coordinator.token)
     assert (answer.status_code, answer.headers["Location"]) == (303, "/")
     cookie: str = answer.headers["Set-Cookie"].partition(";")[0]
@@ -36,7 +36,7 @@ def attempt(coordinator: Coordinator, token: str) -> Response:
 
 
 def page(coordinator: Coordinator, path: str, cookie: str | None) -> Response:
-    # By hand: the client's own jar would bring the cookie along in other tests of this file.
+    # Read manually: the client's cookie jar would send the cookie in other tests of this file.
     headers = {} if cookie is None else {"Cookie": cookie}
     coordinator.forget_cookies()
     return coordinator.request("GET", path, headers=headers)
@@ -86,7 +86,7 @@ def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordin
         model[:10],
     ):
         assert promised in shown, promised
-    assert shown.count('class="plot"') == 3 + 2  # metrics, then a calibration curve a target
+    assert shown.count('class="plot"') == 3 + 2  # metrics, then a calibration curve for each target
 
 
 def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> None:
@@ -98,7 +98,7 @@ def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> Non
 
 
 def numbers(text: str) -> set[str]:
-    """Every number that is told; what is within a tag, as coordinates are, or an id is none."""
+    """Return every number in the text, without those inside tags (coordinates) or ids."""
     seen = re.sub(r"<[^>]*>|[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…", " ", text)
     return set(re.findall(r"[0-9]+(?:[.][0-9]+)?", seen))
 
@@ -134,7 +134,7 @@ def test_an_open_run_is_shown_with_its_stage_its_deadline_and_whom_it_waits_for(
     assert "stage 1 of 5: moments" in shown
     assert "0 sums of at most 9" in shown
     assert 'data-deadline="2027-01-15T09:00:00.000Z"' in shown
-    assert "Waits for site-0, site-2." in shown
+    assert "Waiting for site-0, site-2." in shown
 
 
 def test_nobody_sees_the_page_without_the_admins_token(coordinator: Coordinator) -> None:
@@ -185,7 +185,7 @@ def test_over_tls_the_cookie_is_never_sent_without(tmp_path: Any) -> None:
 
 
 class _Inline(HTMLParser):
-    """Finds what a strict policy forbids, and what would be asked of other hosts."""
+    """Finds content that a strict policy forbids, and references to other hosts."""
 
     def __init__(self) -> None:
         super().__init__()

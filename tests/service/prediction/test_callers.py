@@ -1,4 +1,4 @@
-"""A caller has the models that its token names, until it is revoked or expires."""
+"""A caller can use the models that its token lists, until it is revoked or expires."""
 
 import pytest
 from sqlalchemy import insert
@@ -10,7 +10,7 @@ from tests.service.coordinator import Coordinator, Hospital
 
 @pytest.fixture
 def session(coordinator: Coordinator) -> str:
-    """Give a session that has made the models m1 and m2."""
+    """Return a session with the models m1 and m2."""
     session = coordinator.session()
     with coordinator.context.database.changing() as connection:
         for name in ("m1", "m2"):

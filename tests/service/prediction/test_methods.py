@@ -1,4 +1,4 @@
-"""`method`: every form of `/predict` and the SDK say the same, and every promise holds for each."""
+"""`method`: all formats of `/predict` and the SDK agree; every promise holds for each method."""
 
 import json
 from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_without_a_method_it_is_fedbnr_and_methods_differ(
     plain = answered(coordinator, model)
     assert plain == answered(coordinator, model, method=None)
     assert plain == answered(coordinator, model, method="fedbnr")
-    methods = [each for each in METHODS if each != "beta"]  # which may be all mixture
+    methods = [each for each in METHODS if each != "beta"]  # which may be entirely the mixture
     said = {str(answered(coordinator, model, method=each)["targets"]) for each in methods}
     assert len(said) == len(methods)
 

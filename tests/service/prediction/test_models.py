@@ -1,4 +1,4 @@
-"""Models: stored once, named, renamed at once, deleted for good; seen by whom they are for."""
+"""Models: stored once, named, renamed at once, deleted permanently; visible only with access."""
 
 import threading
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
 
 
 def served(coordinator: Coordinator, token: str, name: str) -> str | int:
-    """Give the id of the model that answered, or the status of the refusal."""
+    """Return the id of the model that answered, or the status of the refusal."""
     response = coordinator.bearer(token, "POST", "/predict", {"model": name, "records": RECORDS})
     found: str | int = response.json().get("model", response.status_code)
     return found
@@ -97,7 +97,7 @@ def test_what_cannot_be_an_alias(coordinator: Coordinator, alias: str) -> None:
 def test_an_alias_of_nothing_is_refused_and_the_old_one_stays(coordinator: Coordinator) -> None:
     model = add_model(coordinator)
     assert point(coordinator, "stay", model) == 200
-    for nothing in ("0" * 32, "stay", "other"):  # an alias is of a model, not of an alias
+    for nothing in ("0" * 32, "stay", "other"):  # an alias points at a model, not at an alias
         assert point(coordinator, "stay", nothing) == 404
     assert served(coordinator, coordinator.token, "stay") == model
 
@@ -114,7 +114,7 @@ def test_a_deleted_model_is_gone_at_once_with_its_aliases(coordinator: Coordinat
         assert coordinator.bearer(token, "GET", f"/models/{name}").status_code == 404
     assert coordinator.admin("DELETE", f"/models/{model}").status_code == 404
     assert served(coordinator, coordinator.token, "rest") == other
-    # Stored again it is there again, and the token that names its id may use it.
+    # After it is stored again, the token that lists its id may use it again.
     assert add_model(coordinator) == model
     assert served(coordinator, token, model) == model
     assert served(coordinator, token, "stay") == 404
@@ -136,7 +136,7 @@ def test_a_caller_uses_the_models_of_its_token_by_any_name_and_no_other(
         assert hidden.status_code == absent.status_code == 404
         assert hidden.json()["detail"].replace(other, "0" * 32) == absent.json()["detail"]
         assert served(coordinator, token, other) == 404
-    # Once the alias is another model's, so is what the token that names it may use.
+    # When the alias points at another model, a token that lists the alias may use that model.
     assert point(coordinator, "stay", other) == 200
     assert served(coordinator, by_alias, own) == 404
     assert served(coordinator, by_id, "stay") == 404
@@ -203,7 +203,7 @@ def test_more_models_than_memory_holds_are_all_served(coordinator: Coordinator) 
 def test_while_an_alias_moves_and_models_go_every_answer_is_one_models(
     coordinator: Coordinator,
 ) -> None:
-    """Readers in threads: the alias always stands for a model, and for one that is there."""
+    """Readers in threads: the alias always refers to a model that exists."""
     database = coordinator.context.database
     ids = [add_model(coordinator, later(artifacts.artifact(), days)) for days in range(3)]
     assert point(coordinator, "stay", ids[0]) == 200

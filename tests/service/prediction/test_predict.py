@@ -1,4 +1,4 @@
-"""`POST /predict`: the kernel's own numbers to the last bit, and every refusal."""
+"""`POST /predict`: exactly the model's numbers, and every refusal."""
 
 import json
 from collections.abc import Iterator
@@ -158,7 +158,7 @@ def test_a_record_that_is_no_object_is_refused(
 ) -> None:
     body = {"model": model, "records": [*RECORDS, record]}
     problem = refused(coordinator, token, body, 422, "table.refused")
-    assert "1 of 4 records (counted from 0: 3) are no objects" in problem["detail"]
+    assert "1 of 4 records (counted from 0: 3) are not JSON objects" in problem["detail"]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_a_caller_that_asks_too_much_waits_and_others_do_not(tmp_path: Path) -> 
 
         assert ask(first, many).status_code == 200
         assert ask(first, row).status_code == 200
-        assert ask(first, b"nonsense".decode()).status_code == 422  # costs a row too
+        assert ask(first, b"nonsense".decode()).status_code == 422  # is also charged as a row
         response = ask(first, row)
         assert (response.status_code, response.json()["code"]) == (429, "rate.exceeded")
         assert response.headers["retry-after"] == "1"
@@ -326,7 +326,7 @@ def test_a_caller_that_asks_too_much_waits_and_others_do_not(tmp_path: Path) -> 
             assert coordinator.admin("POST", "/predict", row).status_code == 200
         coordinator.clock.now += 1
         assert ask(first, row).status_code == 200
-        coordinator.clock.now -= 100  # a clock that is set back gives nothing away
+        coordinator.clock.now -= 100  # setting the clock back refills nothing
         assert ask(first, row).status_code == 429
         coordinator.clock.now += 3600
         assert ask(first, many).status_code == 200

@@ -1,4 +1,4 @@
-"""Arrow in and out: JSON's numbers to the last bit, and nothing that grows beyond its octets."""
+"""Arrow requests and answers: exactly the numbers of JSON, and no stream that expands."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -56,7 +56,7 @@ def received(response: Response) -> pa.Table:
 
 
 def flat(answer: dict[str, Any]) -> dict[str, list[Any]]:
-    """JSON's answer as the columns that Arrow's should have."""
+    """Return the JSON answer as the columns that the Arrow answer must have."""
     columns: dict[str, list[Any]] = {}
     for target in answer["targets"]:
         for name in ("mean", "variance", "latent_variance", "noise_variance"):
@@ -151,7 +151,7 @@ def test_a_compressed_stream_is_refused_before_it_is_decompressed(
     coordinator: Coordinator, model: str, codec: str, where: str
 ) -> None:
     table = TABLE.select([where])
-    if where == "ward":  # its dictionary is a message of its own
+    if where == "ward":  # its dictionary is a separate message
         table = table.set_column(0, "ward", table["ward"].dictionary_encode())
     response = ask(coordinator, octets(table, compression=codec), f"model={model}")
     assert (response.status_code, response.json()["code"]) == (422, "request.fields")

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol: JSON's numbers to the last bit, who may ask and how much alike."""
+"""The Open Inference Protocol: exactly the numbers of JSON, with the same access and limits."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
-"""Members come and go as they like: every private run ends, and no sum is below the minimum.
+"""Members come and go at random: every private run ends, and no sum is below the minimum.
 
-The machine alone, with real members of the secure sum: no network, no database, no rows.
+Only the state machine, with real members of the secure sum: no network, no database, no rows.
 """
 
 from typing import Any

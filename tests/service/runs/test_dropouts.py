@@ -1,4 +1,4 @@
-"""With differential privacy a run goes on without members that fall silent or refuse."""
+"""With differential privacy a run continues without members that fall silent or refuse."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def rounds(sites: Sequence[Site], run: str, times: int = 1) -> None:
 
 
 def finish(sites: Sequence[Site], run: str, *, turns: int = 60) -> dict[str, Any]:
-    """Let these work until the run has ended, and time pass where nothing happens."""
+    """Let these sites work until the run has ended; time passes while nothing happens."""
     coordinator = sites[0].coordinator
     for _ in range(turns):
         worked = [site.work() for site in sites]
@@ -191,7 +191,7 @@ def test_a_sum_that_the_budget_does_not_allow_twice_is_waited_for(quiet: Coordin
 
 
 def test_a_repeat_that_the_budget_does_not_allow_ends_the_run_by_name(quiet: Coordinator) -> None:
-    """Three refuse: of the epoch too few are left, of the session enough."""
+    """Three refuse: too few members of the epoch are left, but enough of the session."""
     sites = session_of(quiet, PRIVATE, [*TABLES, *TABLES[:1]], epsilon=1.0)
     run = start(quiet, sites[0].session)
     rounds(sites[:5], run)
@@ -290,7 +290,7 @@ def test_when_too_many_refuse_the_run_ends_with_the_last_ones_reason(quiet: Coor
     refuse(sites[2], run)
     ended = shown(quiet, run)
     assert (ended["status"], ended["code"]) == ("failed", "run.member_refused")
-    assert "site-2 refuses (policy.budget)" in ended["detail"]
+    assert "site-2 refused (policy.budget)" in ended["detail"]
 
 
 def test_enough_members_but_too_few_of_the_epoch_make_a_new_epoch(quiet: Coordinator) -> None:

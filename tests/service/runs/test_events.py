@@ -1,4 +1,4 @@
-"""A run is followed as it goes, by whoever may, and its end is an end."""
+"""Admins can follow a run as events, and the stream ends with the run."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ def states(response: Response) -> list[dict[str, Any]]:
 
 
 def following(coordinator: Coordinator, run: str) -> "asyncio.Task[Response]":
-    """Begin to follow; it goes on whenever the coordinator answers something else."""
+    """Start following; the stream continues whenever the coordinator answers another request."""
     return coordinator.begin(
         "GET", f"/runs/{run}/events", headers={"Authorization": f"Bearer {coordinator.token}"}
     )

@@ -1,4 +1,4 @@
-"""Samples that members show: taken if they are what was asked for, served, and gone at once."""
+"""Members' unmasked samples: accepted if they are as requested, served, withdrawn at once."""
 
 import time
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ from tests.service.stored import add_caller
 from tests.stores import EVERY_STORE, Store
 
 LEAST = 30
-"""Rows for variances: more than the first two sites have, fewer than all together."""
+"""Minimum of rows for variances: more than the first two sites have, fewer than all together."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def code(response: Response) -> tuple[int, str]:
 
 
 def shown_by(*who: int, method: str) -> tuple[list[float], list[float]]:
-    """What the ensemble of these sites predicts, computed here: stay's mean and variance."""
+    """Return mean and variance of stay by the ensemble of these sites, computed here."""
     _, model, samples = finished()
     ensemble = OpenEnsemble.of(model, PROGRAM, [samples[i] for i in who])
     found = predict(model, COLUMNS, method=method, committee=ensemble.predict)
@@ -133,7 +133,7 @@ def test_the_list_of_models_and_the_admin_see_who_is_in_it(run: Opened) -> None:
     }
     (member,) = run.listed()["members"]
     assert (member["name"], member["samples"], member["octets"]) == ("site-1", 4, len(files()[1]))
-    assert "rows" not in member  # how many a hospital has is in its file alone
+    assert "rows" not in member  # a hospital's number of rows is only in its file
     run.withdraw(1)
     assert methods() == before
     (member,) = run.listed()["members"]
@@ -156,9 +156,9 @@ def test_variances_of_an_ensemble_of_few_rows_are_withheld_from_callers(run: Ope
     run.show(3)
     assert not withheld()
     run.show(0)
-    assert withheld()  # the difference of two answers would be that of the few
+    assert withheld()  # the difference of two answers would be the small site's
     run.show(1, replace(finished()[2][1], rows=PROGRAM.max_rows).to_bytes())
-    assert withheld()  # whatever a third one says of itself
+    assert withheld()  # whatever a third site claims about itself
     check(run.ask(method="product"), 0, 1, 3)  # the admin sees them
     run.withdraw(0)
     assert not withheld()
@@ -175,7 +175,7 @@ def test_a_row_counts_once_for_each_hospital_that_is_asked(tmp_path: Path) -> No
         assert [answer.status_code for answer in asked] == [200, 200, 429]
 
 
-# -- taken, or not
+# -- accepted or refused
 
 
 def test_the_same_octets_again_change_nothing_and_others_are_refused(run: Opened) -> None:
@@ -260,7 +260,7 @@ def test_only_an_approved_member_of_the_run_shows_its_own_samples_for_a_run_that
     assert code(put(early.sites[0], early.target)) == (409, "samples.not_asked")
     silent = opened(coordinator, status="failed")
     assert code(put(silent.sites[0], silent.target)) == (409, "samples.not_asked")
-    # In whose place they are is the key that signed: there is no name to give.
+    # The signing key determines whose samples they are: the request has no name.
     assert run.show(1, files()[0]).status_code == 204
     assert [each["name"] for each in run.listed()["members"]] == ["site-1"]
 
@@ -269,7 +269,7 @@ def test_only_an_approved_member_of_the_run_shows_its_own_samples_for_a_run_that
 
 
 def everything(coordinator: Coordinator) -> bytes:
-    """All octets of the database's files."""
+    """Return all bytes of the database's files."""
     folder = coordinator.context.settings.data_dir
     return b"".join(path.read_bytes() for path in folder.glob("veilgp.sqlite*"))
 
@@ -308,7 +308,7 @@ def test_a_withdrawal_while_samples_are_read_leaves_none_of_them_in_memory(
         return found
 
     monkeypatch.setattr(open_samples, "load", interrupted)
-    check(run.ask(), 0)  # it was asked for before
+    check(run.ask(), 0)  # requested before the withdrawal
     assert not run.coordinator.app.state.predictor._open._kept
     assert code(run.ask()) == (422, "model.not_fitted")
 
@@ -321,7 +321,7 @@ def test_a_member_withdraws_before_it_has_shown_anything_and_also_when_it_is_sus
     assert run.show(1).status_code == run.show(2).status_code == 204
     path = f"/sessions/{run.session}/members/site-1"
     assert run.coordinator.admin("PATCH", path, {"status": "suspended"}).status_code == 200
-    check(run.ask(), 2)  # who is suspended is not served
+    check(run.ask(), 2)  # samples of suspended members are not used
     assert code(run.show(1))[1] == "member.suspended"
     assert run.withdraw(1).status_code == 204
     assert run.coordinator.admin("PATCH", path, {"status": "approved"}).status_code == 200
@@ -391,12 +391,12 @@ def test_what_was_withdrawn_at_one_replica_no_other_predicts_with(
             run.show(i)
         for replica in (one, other):
             check(run.ask(replica), 0, 1, 2)  # both have it in memory
-            replica.app.state.predictor.close = lambda _: None  # and hear of nothing
+            replica.app.state.predictor.close = lambda _: None  # and receive no notices
         for gone, left in ((1, (0, 2)), (2, (0,))):
             assert run.withdraw(gone).status_code == 204
             for replica in (other, one):
                 check(run.ask(replica), *left)
-        # Where a notice is heard, memory is given back without anyone asking.
+        # A replica that receives a notice frees the memory without a request.
         del other.app.state.predictor.close
         assert run.withdraw(0).status_code == 204
         until = time.monotonic() + 30
@@ -409,7 +409,7 @@ def test_what_was_withdrawn_at_one_replica_no_other_predicts_with(
 
 
 def answered(effects: Effects[Any], coordinator: Coordinator) -> None:
-    """Let the coordinator answer what the SDK asks for."""
+    """Let the coordinator answer the SDK's requests."""
     answer = None
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Replicas on one PostgreSQL share the work by leases, and wake each other's members."""
+"""Replicas on one PostgreSQL share the work with leases, and wake each other's members."""
 
 import time
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ from tests.stores import Store
 
 @pytest.fixture
 def two(postgres: Postgres, tmp_path: Path) -> Iterator[tuple[Coordinator, Coordinator]]:
-    """Two replicas that do nothing of their own accord, with one clock."""
+    """Two replicas with one clock and without running engines."""
     with (
         postgres.database() as url,
         Coordinator(tmp_path / "a", database_url=url) as one,
@@ -62,7 +62,7 @@ def test_a_lease_of_a_silent_replica_ends_and_its_return_does_not_take_it_back(
 ) -> None:
     one, other = two
     run = start(one, session_of(one)[0].session)
-    silent = leases_of(one, "one", seconds=1e6)  # so long that nothing renews it here
+    silent = leases_of(one, "one", seconds=1e6)  # so long that it is not renewed during the test
     with silent.held(run) as ours:
         assert ours
         other.clock.now += 1e6 + 1
@@ -111,7 +111,7 @@ def test_a_step_that_another_replica_computes_is_left_to_it(
 def test_two_that_compute_one_step_give_the_model_of_one(
     two: tuple[Coordinator, Coordinator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if clocks were far apart: leases save work, versions keep the truth."""
+    """As if clocks were far apart: leases save work, versions ensure correctness."""
     monkeypatch.setattr(Leases, "_take", lambda *_: True)
     one, _ = two
     sites = session_of(one)
@@ -128,7 +128,7 @@ def test_two_that_compute_one_step_give_the_model_of_one(
 
 
 class Ear:
-    """A replica's listener that is known to hear."""
+    """A replica's listener that is known to receive notices."""
 
     def __init__(self, own: Coordinator, another: Coordinator) -> None:
         self.told: Queue[str] = Queue()
@@ -206,7 +206,7 @@ def test_each_replica_limits_callers_by_itself(postgres: Postgres, tmp_path: Pat
 
 
 def test_one_process_on_sqlite_needs_no_lease(tmp_path: Path) -> None:
-    """It would else wait for the one that it had when it was killed."""
+    """Otherwise it would wait for the lease that it held when it was killed."""
     database = Database(Settings(data_dir=tmp_path).url)
     with Leases(database, Clock(), owner="one", seconds=1).held("no table at all") as ours:
         assert ours

@@ -1,4 +1,4 @@
-"""A run over HTTP: the numbers of a simulation, and answers only to those whom they are for."""
+"""A run over HTTP: the numbers of a simulation, and answers only for the right members."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from tests.service.sites import (
 
 
 def rows(coordinator: Coordinator) -> dict[str, list[Any]]:
-    """Everything in the database but members' nonces."""
+    """Return everything in the database except members' nonces."""
     with coordinator.context.database.reading() as connection:
         return {
             table.name: list(connection.execute(select(table)))
@@ -94,7 +94,7 @@ def test_what_is_repeated_reordered_or_anothers_changes_nothing(coordinator: Coo
                 assert site.post(target, body).status_code in (204, 409)
                 stranger = sites[(sites.index(site) + 1) % 3]
                 assert stranger.post(target, body).status_code in (409, 422)
-                # Of a vector the header is enough to know that it is here, or too late.
+                # A vector's header shows that it was already added, or that it is too late.
                 known = (204, 409) if target.endswith("vectors") else (422,)
                 assert site.post(target, body[:-1]).status_code in known
                 assert site.post(target, body + b"x").status_code in known
@@ -172,7 +172,7 @@ def test_a_vector_is_refused_by_its_sizes_and_header_before_it_is_read(
         assert (response.status_code, response.json()["code"]) == (status, code), name
     wrong = {"Content-Length": str(len(body) + 8)}
     assert site.post(target, body, **wrong).json()["code"] in ("request.length", "collection.body")
-    for huge in (str(1 << 40), "9" * 5_000):  # Python reads no number of 5,000 digits
+    for huge in (str(1 << 40), "9" * 5_000):  # Python refuses to parse a number with 5,000 digits
         assert site.post(target, body, **{"Content-Length": huge}).status_code == 413
     signed_otherwise = site.header("POST", target, body[:-8] + bytes(8))
     headers = {"Authorization": signed_otherwise}

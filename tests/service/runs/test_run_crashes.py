@@ -1,4 +1,4 @@
-"""What the coordinator acknowledged it never loses, whenever it dies."""
+"""The coordinator never loses what it has acknowledged, whenever it dies."""
 
 import random
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def coordinator(tmp_path: Path, store: Store) -> Iterator[Coordinator]:
 
 
 def told(run: Run) -> tuple[object, ...]:
-    """All that a run is."""
+    """Return the whole state of a run."""
     return (
         run.epoch.state(),
         run.position.stage,
@@ -75,7 +75,7 @@ class Died(BaseException):
 def test_a_coordinator_that_dies_in_the_middle_of_requests_gives_the_same_model(
     coordinator: Coordinator,
 ) -> None:
-    """Before a commit, so that nothing of a request is there, or before its answer is sent."""
+    """It dies before a commit, so that the request has no effect, or before the answer is sent."""
     dice = random.Random(1)
     deaths = {"before a commit": 0, "before an answer": 0}
 
@@ -105,7 +105,7 @@ def test_a_coordinator_that_dies_in_the_middle_of_requests_gives_the_same_model(
                 act()
             except Died:
                 lose_memory(coordinator)
-                # What a dead replica had leased is free when its lease has ended.
+                # The work of a dead replica is free when its lease has ended.
                 coordinator.clock.now += coordinator.context.settings.lease_s
         if all(site.outcome is not None for site in sites):
             break

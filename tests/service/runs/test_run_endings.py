@@ -1,4 +1,4 @@
-"""Every run ends: done, failed with its reason, or cancelled; and members are told."""
+"""Every run ends: done, failed with a reason, or cancelled; and members are notified."""
 
 import asyncio
 from pathlib import Path
@@ -117,7 +117,7 @@ def test_a_refusal_ends_the_run_with_the_members_reason(quiet: Coordinator) -> N
         assert sites[1].send("POST", target, refusal).status_code == 204
     ended = shown(quiet, run)
     assert (ended["status"], ended["code"]) == ("failed", "run.member_refused")
-    assert ended["detail"] == "site-1 refuses (policy.steps): too many steps"
+    assert ended["detail"] == "site-1 refused (policy.steps): too many steps"
     assert outcomes(sites) == {("failed", "run.member_refused")}
 
 
@@ -148,7 +148,7 @@ def test_an_error_of_the_sum_ends_the_run_with_its_code_and_names(quiet: Coordin
     for site, item in zip(sites, items, strict=True):
         assert item is not None
         body = site.vector(item)
-        # One hospital's vector arrives with another number in its last place, the constant.
+        # The last number of one hospital's vector, the constant, is changed.
         wrong = body[:-8] + bytes(8) if site is sites[0] else body
         target = f"/sessions/{site.session}/runs/{run}/vectors"
         assert site.post(target, wrong).status_code == 204
@@ -236,7 +236,7 @@ def test_a_database_that_fails_for_a_while_ends_no_run(
 def test_a_whole_roster_waits_without_a_thread_and_is_woken_by_the_start(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More wait than there are threads, and the admin's request still gets through."""
+    """More members wait than there are threads, and the admin's request is still answered."""
     monkeypatch.setattr(long_poll, "LOOK_AGAIN_S", 60.0)
     tables: list[dict[str, Any]] = [{} for _ in range(60)]
     sites = session_of(coordinator, tables=tables)

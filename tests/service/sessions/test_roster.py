@@ -1,4 +1,4 @@
-"""A hospital gets in once, by an invitation, and takes part when its fingerprint was compared."""
+"""A hospital joins once, with an invitation, and takes part after its fingerprint is compared."""
 
 import pytest
 from sqlalchemy import insert

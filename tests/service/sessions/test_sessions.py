@@ -1,4 +1,4 @@
-"""A session is made whole or not at all, and says all that is wrong with it at once."""
+"""A session is created completely or not at all, and a refusal lists all its problems."""
 
 from typing import Any
 
@@ -104,7 +104,7 @@ def test_a_program_that_would_give_no_model_is_refused_before_anyone_gives_a_sum
     coordinator: Coordinator,
 ) -> None:
     _, problem = create(coordinator, stages=[{"algorithm": "moments"}, {"algorithm": "exact"}])
-    assert "without one a run gives no model" in problem["detail"]
+    assert "without it a run produces no model" in problem["detail"]
 
 
 def test_all_problems_are_told_at_once(coordinator: Coordinator) -> None:
@@ -276,11 +276,11 @@ def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
     ("changes", "said"),
     [
         ({"stages": [ENSEMBLE[0], {"algorithm": "predictive"}, *ENSEMBLE[3:]]}, "PUT /public-sets"),
-        ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "needs the stage predictive before it"),
-        ({"stages": ENSEMBLE[:3]}, "without one a run gives no model"),
+        ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "needs an earlier stage predictive"),
+        ({"stages": ENSEMBLE[:3]}, "without it a run produces no model"),
         ({"stages": _changed(1, methods=["product", "gpoe"])}, "has none of mixture"),
-        ({"stages": _changed(1, expert="linear")}, "needs the stage linear"),
-        ({"held_out": 0}, "held_out is 0"),
+        ({"stages": _changed(1, expert="linear")}, "needs an earlier stage linear"),
+        ({"held_out": 0}, "held_out must be above 0"),
         (
             {"stages": [ENSEMBLE[0], *ENSEMBLE[3:], *ENSEMBLE[1:3]]},
             "put the evaluation last",

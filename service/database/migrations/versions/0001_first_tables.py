@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-# Not a number: databases from before the first release have those, and are refused.
+# Not a number: databases from before the first release have numbers and are refused.
 revision = "first_tables"
 down_revision = None
 branch_labels = None
