@@ -1,6 +1,6 @@
-"""Adam (Kingma and Ba 2015) on one flat vector, as a function of its state.
+"""Adam [KingmaBa15] on one flat vector, as a function of its state.
 
-By hand, because the first step of torch's own loads a compiler for seconds.
+Not torch's own, because its first step spends seconds loading a compiler.
 """
 
 import math
@@ -15,7 +15,7 @@ DAMPING = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """The parameters, and running means of gradients and of their squares."""
+    """The parameters, and the running means of gradients and of their squares."""
 
     parameters: Tensor
     mean: Tensor
@@ -24,7 +24,7 @@ class State:
 
 
 def init(parameters: Tensor) -> State:
-    """Start with nothing known of gradients."""
+    """Return the state before the first step, with means of 0."""
     nothing = torch.zeros_like(parameters)
     return State(parameters.detach(), nothing, nothing)
 
@@ -32,7 +32,7 @@ def init(parameters: Tensor) -> State:
 def update(
     state: State, gradient: Tensor, *, learning_rate: float, damping: float = DAMPING
 ) -> State:
-    """Take one step down."""
+    """Take one step against the gradient."""
     step = state.step + 1
     mean = state.mean.lerp(gradient, 1 - DECAY[0])
     square = state.square.lerp(gradient.square(), 1 - DECAY[1])
@@ -42,12 +42,12 @@ def update(
 
 
 def scale(state: State, *, damping: float = DAMPING) -> Tensor:
-    """Return √v̂ + ε, which the last step was divided by: the metric that it was taken in."""
+    """Return √v̂ + ε, the divisor of the last step: the metric in which it was taken."""
     return _scale(state.square, state.step, damping)
 
 
 def falling(learning_rate: float, *, step: int, steps: int) -> float:
-    """Return the learning rate of a step of so many: to zero, along half a cosine.
+    """Return the learning rate of `step` out of `steps`: it falls to 0 along half a cosine.
 
     >>> [falling(0.1, step=step, steps=2) for step in range(3)]
     [0.1, 0.05, 0.0]

@@ -67,7 +67,7 @@ class KernelsError(ValueError):
     """Root of the tree; `code` is stable across versions and is sent over HTTP."""
 
     code: ClassVar[str] = "kernels"
-    public_detail: ClassVar[str] = "the site refused; the code says why"
+    public_detail: ClassVar[str] = "the site refuses; the code says why"
 
 
 class SpecError(KernelsError):

@@ -1,8 +1,7 @@
-"""Plain data as JSON and back, strictly: an object has exactly the fields of its dataclass.
+"""Strict conversion of plain data to JSON and back: an object has exactly its dataclass's fields.
 
-Problems are collected rather than raised, so that the author of a document hears of all of them
-at once. Types of fields are the business of the dataclass: whoever builds it in Python is checked
-by the same code.
+Problems are collected, not raised, so that the author of a document sees all of them at once. The
+dataclass checks the types of its fields, so that building it in Python runs the same checks.
 """
 
 import json
@@ -17,39 +16,39 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def encode_json(plain: object) -> str:
-    """Return the one canonical text of plain data: sorted keys, no spaces, no NaN."""
+    """Return the canonical JSON of plain data: sorted keys, no spaces, no NaN."""
     return json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def parse_json(text: str, where: str, problems: list[str], *, refuse_nan: bool = False) -> object:
-    """Parse JSON in which no object has a field twice, or say in `problems` what it is instead.
+    """Parse JSON in which no object has a field twice; errors are added to `problems`.
 
-    refuse_nan: also NaN and Infinity, which Python writes and JSON does not have. Where a dataclass
-    checks its numbers, it can say which field has them.
+    refuse_nan: also refuse NaN and Infinity, which Python writes but JSON does not have. If a
+    dataclass checks its numbers, leave this off: its message names the field.
     """
     constant = _no_constant if refuse_nan else None
     try:
         return json.loads(text, object_pairs_hook=_each_field_once, parse_constant=constant)
     except (TypeError, ValueError, RecursionError) as error:
-        problems.append(f"{where} is not JSON: {error}")
+        problems.append(f"{where} is not valid JSON: {error}")
         return None
 
 
 def _each_field_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     plain = dict(pairs)
     if len(plain) < len(pairs):
-        raise ValueError("an object has a field twice")
+        raise ValueError("an object has the same field twice")
     return plain
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"it has {name}, which JSON does not; null is for what is missing")
+    raise ValueError(f"it contains {name}, which JSON does not allow; use null for missing values")
 
 
 def decode_object(kind: type[T], plain: object, where: str, problems: list[str]) -> T | None:
-    """Build the dataclass `kind` from a JSON object, or say in `problems` why it cannot be.
+    """Build the dataclass `kind` from a JSON object; errors are added to `problems`.
 
-    Unknown fields are problems, and so are absent ones that have no default. Lists become tuples.
+    Unknown fields and missing fields without a default are errors. Lists become tuples.
     """
     if not isinstance(plain, dict):
         problems.append(f"{where} must be an object")
@@ -57,7 +56,7 @@ def decode_object(kind: type[T], plain: object, where: str, problems: list[str])
     declared = fields(kind)
     allowed = [field.name for field in declared]
     required = [field.name for field in declared if field.default is MISSING]
-    found = [f"{where} lacks {name!r}" for name in required if name not in plain]
+    found = [f"{where} lacks the field {name!r}" for name in required if name not in plain]
     found += [
         f"{where} has the unknown field {name!r}; the fields are {', '.join(allowed)}"
         for name in plain
@@ -70,7 +69,7 @@ def decode_object(kind: type[T], plain: object, where: str, problems: list[str])
 
 
 def decode_list(kind: type[T], plain: object, where: str, problems: list[str]) -> tuple[T, ...]:
-    """Build each object of a list that can be built; `problems` has the others."""
+    """Build the valid objects of a list; errors of the others are added to `problems`."""
     if not isinstance(plain, list | tuple):
         problems.append(f"{where} must be a list")
         return ()
@@ -79,23 +78,23 @@ def decode_list(kind: type[T], plain: object, where: str, problems: list[str]) -
 
 
 def is_newer(plain: object, version: int) -> bool:
-    """Whether a document says that it was written by a version after `version`."""
+    """Return whether a document states a version later than `version`."""
     written = plain.get("version") if isinstance(plain, dict) else None
     return type(written) is int and written > version
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether `value` is text that is not blank."""
+    """Return whether `value` is text that is not blank."""
     return isinstance(value, str) and bool(value.strip())
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether `value` is a finite number; booleans are not."""
+    """Return whether `value` is a finite number; booleans are not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return abs(value) <= sys.float_info.max
 
 
 def is_flag(value: object) -> bool:
-    """Whether `value` is true or false, and not a number that passes for either."""
+    """Return whether `value` is true or false; 0 and 1 are not."""
     return isinstance(value, bool)

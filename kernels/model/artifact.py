@@ -1,10 +1,9 @@
-"""A finished model as a file: bytes that a coordinator stores and serves, and a card beside them.
+"""A finished model as a file: bytes that a coordinator stores and serves, and their card.
 
 The bytes are a safetensors file, `storage.encode` of the model, without what the coordinator keeps
-to itself: of students, the sums that they were distilled from. Reading them builds known plain
-data and nothing else, and checks it: a wrong byte changes the SHA-256 that the card has, a wrong
-model does not fit together, a wrong card does not describe its model. One id, a hash of the card,
-stands for all of it.
+to itself: the sums from which students were distilled. Reading builds only known plain data and
+checks it: the SHA-256 in the card detects a changed byte, the parts of a model must be consistent,
+and the card must describe its model. One id, a hash of the card, identifies all of it.
 """
 
 from collections.abc import Mapping
@@ -25,23 +24,23 @@ from kernels.tables.schema import Schema
 
 
 class Program(Protocol):
-    """What a card says of the program that made a model (`kernels.rounds.program`)."""
+    """The part of a program that a card needs (`kernels.rounds.program`)."""
 
     @property
     def schema(self) -> Schema:
-        """Of its tables."""
+        """The schema of its tables."""
 
     @property
     def kernel(self) -> KernelSpec:
-        """Of its model."""
+        """The kernel of its model."""
 
     def to_json(self) -> str:
-        """Return its one canonical text."""
+        """Return its canonical text."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Artifact:
-    """A model that can predict, the bytes that it is stored as, and its card."""
+    """A model that can predict, its stored bytes, and its card."""
 
     model: Model
     data: bytes
@@ -59,15 +58,20 @@ class Artifact:
         created: datetime,
         parent: str | None = None,
     ) -> Self:
-        """Describe a model that a program has finished.
+        """Return the artifact of a model that a program has finished.
 
-        members: hospitals that took part. sums: secure sums of the run. created: with its zone.
-        parent: the id of the model that the run started from.
+        members: number of hospitals that took part. sums: number of secure sums of the run.
+        created: with a time zone. parent: the id of the model that the run started from.
         """
         if (program.schema, program.kernel) != (model.schema, model.kernel):
-            raise ArtifactError("the program is not that of the model: another schema or kernel")
+            raise ArtifactError(
+                "program and model must have the same schema and kernel: pass the program that "
+                "made this model"
+            )
         if created.tzinfo is None:
-            raise ArtifactError("created needs a time zone, so that it is one moment everywhere")
+            raise ArtifactError(
+                "created must have a time zone; use for example datetime.now(timezone.utc)"
+            )
         statistics = known(model.statistics, "linear")
         methods = Served.of(model)
         if model.distilled is not None:
@@ -92,12 +96,12 @@ class Artifact:
             privacy=privacy,
             methods=methods,
         )
-        # Whatever is written here can be read elsewhere.
+        # Read the card back, so that only a card that others can read is ever written.
         return cls(model, data, Card.from_plain(card.to_plain()))
 
     @property
     def id(self) -> str:
-        """32 hexadecimal digits that stand for the bytes and the card."""
+        """The model's id, 32 hexadecimal digits that identify the bytes and the card."""
         return self.card.id
 
     def to_bytes(self) -> bytes:
@@ -108,21 +112,21 @@ class Artifact:
     def from_bytes(
         cls, data: bytes, card: Card | Mapping[str, object], *, expected_id: str | None = None
     ) -> Self:
-        """Read a model and its card, neither of them trusted.
+        """Read a model and its card, neither of which is trusted.
 
-        expected_id: the id that was asked for.
+        expected_id: the id of the requested model.
         """
         if not isinstance(card, Card):
             card = Card.from_plain(card)
         if expected_id is not None and card.id != expected_id:
             raise DamagedArtifact(
-                f"this is the model {card.id} and not {expected_id:.40}, which was asked for: "
+                f"the model {expected_id:.40} was requested, but this is the model {card.id}: "
                 "fetch it again"
             )
         if digest(data) != card.artifact:
             raise DamagedArtifact(
-                "the model's bytes are not those that its card was made for: they are damaged, or "
-                "of another model; fetch both again"
+                "the model's bytes do not match its card: they are damaged, or belong to another "
+                "model; fetch both again"
             )
         model = _finished(storage.decode(data, storage.kinds_of(*MODEL_KINDS)))
         _check_described(model, card)
@@ -133,21 +137,24 @@ class Artifact:
 
 
 def _finished(model: object) -> Model:
-    """Return a model whose posterior exists, computed here so that no prediction fails later."""
+    """Return a model with its posterior, computed here so that no prediction fails later."""
     if not isinstance(model, Model):
-        raise StateError("these bytes are a part of a model, not a model")
+        raise StateError(f"these bytes contain a {type(model).__name__}, not a model")
     known(model.standardiser, "moments")
     try:
         known(model.posterior, "linear")
     except KernelsError:
         raise
-    except RuntimeError as problem:  # LAPACK's, of numbers that no table gives
-        raise ArtifactError("the model's statistics have no eigenvalues") from problem
+    except RuntimeError as problem:  # LAPACK's, for numbers that no table can produce
+        raise ArtifactError(
+            "the eigenvalues of the model's statistics cannot be computed: the model is wrong, "
+            "train it again"
+        ) from problem
     return model
 
 
 def _check_described(model: Model, card: Card) -> None:
-    """Refuse a card that was made for another model; what is recomputed may differ by rounding."""
+    """Refuse the card of another model; recomputed numbers are not compared, for their rounding."""
     statistics = known(model.statistics, "linear")
     hyperparameters = known(model.hyperparameters, "linear")
     said = [[own.noise_variance for own in card.layer], [own.prior_variance for own in card.layer]]
@@ -160,5 +167,6 @@ def _check_described(model: Model, card: Card) -> None:
     found = (model.schema, model.kernel, model.standardiser, statistics.count, is_so)
     if described != (*found, methods_of(model)):
         raise ArtifactError(
-            "the card describes another model than the bytes hold: ask the coordinator for both"
+            "the card does not describe the model in the bytes: request both from the coordinator "
+            "again"
         )

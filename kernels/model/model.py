@@ -1,9 +1,9 @@
 """The model that a program builds, stage by stage, as plain data.
 
-Each stage takes the model so far and returns it with more of it known: the standardiser after the
-moments, weights after phase 1, statistics and hyperparameters after phase 2, and what held-out rows
-say of it after recalibration and evaluation. Posterior and kernel are derived from them, never
-stored beside them.
+Each stage takes the model so far and returns it with more parts: the standardiser after the
+moments, weights after phase 1, statistics and hyperparameters after phase 2, and the results on
+held-out rows after recalibration and evaluation. Posterior and kernel are derived from these parts
+and never stored.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,9 +34,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Centre:
-    """Weights of the linear layer that it is refined from, and how far targets are from them.
+    """The weights from which the linear layer is refined, and the deviations of its residuals.
 
-    weights: w₀, (M, T). deviations: of the residuals y − φᵀw₀, (T,), about.
+    weights: w₀, (M, T). deviations: approximate, of the residuals y − φᵀw₀, (T,).
     """
 
     STORED_AS: ClassVar[str] = "centre"
@@ -45,14 +45,16 @@ class Centre:
     deviations: Tensor
 
     def __post_init__(self) -> None:
-        check_tensor("the centre", self.weights, tuple(self.weights.shape))
-        check_tensor("the residuals' deviations", self.deviations, (self.weights.shape[-1],))
+        check_tensor("centre.weights", self.weights, tuple(self.weights.shape))
+        check_tensor("centre.deviations", self.deviations, (self.weights.shape[-1],))
         if not (self.weights.ndim == 2 and bool((self.deviations > 0).all())):
-            raise StateError("a centre has weights (M, T), and deviations above zero")
+            raise StateError(
+                "centre.weights must have shape (M, T), and centre.deviations must be positive"
+            )
 
 
 class Parts(TypedDict, total=False):
-    """The parts of a model that its program finds, stage by stage; None where it has not."""
+    """The parts of a model that its program computes, stage by stage; None until then."""
 
     standardiser: Standardiser | None
     distilled: Distilled | None
@@ -77,21 +79,21 @@ FOLLOWING: Mapping[str, Sequence[str]] = {
     "recalibration": ("scores",),
     "scores": (),
 }
-"""For every part, which others followed from it: where it is found anew, they are dropped."""
+"""For every part, the parts that depend on it: they are dropped when it is replaced."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """What is known so far.
+    """The parts of a model that have been computed so far.
 
     max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
     privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
-    distilled: students of the sites' own posteriors, which need no kernel.
+    distilled: students of the sites' posteriors, which need no kernel.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
-    centre: with differential privacy, what statistics are of: residuals from it, if it is there.
+    centre: with differential privacy; if present, statistics are of the residuals from it.
     statistics: (S, b, yᵀy, n) of all rows at these weights.
-    recalibration: for each target, what the residuals of rows kept for calibration say.
-    scores: how good it is on held-out rows.
+    recalibration: for each target, from the residuals of rows kept for calibration.
+    scores: the scores on held-out rows.
     """
 
     STORED_AS: ClassVar[str] = "model"
@@ -111,22 +113,22 @@ class Model:
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema) or not isinstance(self.kernel, KernelSpec):
-            raise StateError("a model has a schema and a kernel")
+            raise StateError("model.schema must be a Schema and model.kernel a KernelSpec")
         if self.weights is not None:
-            check_tensor("the weights", self.weights, (weight_count(self.kernel),))
+            check_tensor("model.weights", self.weights, (weight_count(self.kernel),))
         if len(self.schema.feature_names) != self.kernel.inputs:
             raise ProgramError(
-                f"the schema encodes to {len(self.schema.feature_names)} features and the kernel "
-                f"has {self.kernel.inputs} inputs: make them equal"
+                f"the kernel's inputs must equal the schema's number of features, "
+                f"{len(self.schema.feature_names)}, not {self.kernel.inputs}"
             )
         if self.privacy is not None:
             _check_kind("privacy", self.privacy, NoisePlan)
         if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
-            raise ProgramError(f"max_rows must be from 1 to 10⁹, not {self.max_rows!r}")
+            raise ProgramError(f"max_rows must be an integer from 1 to 10⁹, not {self.max_rows!r}")
         self._check_parts()
 
     def _check_parts(self) -> None:
-        """Refuse parts that are not of this schema and this kernel; bytes can hold any."""
+        """Refuse parts of another schema or kernel; they may come from untrusted bytes."""
         features, targets = self.kernel.features, self.targets
         if self.standardiser is not None:
             _check_kind("standardiser", self.standardiser, Standardiser)
@@ -138,31 +140,34 @@ class Model:
             check_scales(self.hyperparameters, targets)
         if self.centre is not None:
             _check_kind("centre", self.centre, Centre)
-            check_tensor("the centre", self.centre.weights, (features, targets))
+            check_tensor("model.centre.weights", self.centre.weights, (features, targets))
         if self.statistics is not None:
             _check_kind("statistics", self.statistics, Statistics)
             if (self.statistics.features, self.statistics.targets) != (features, targets):
-                raise StateError(f"statistics are not of {features} features and {targets} targets")
+                raise StateError(
+                    f"model.statistics must have {features} features and {targets} targets, not "
+                    f"{self.statistics.features} and {self.statistics.targets}"
+                )
         if self.recalibration is not None:
             _check_kind("recalibration", self.recalibration, tuple)
-            _check_count("recalibrations", len(self.recalibration), targets)
-            for each in self.recalibration:
-                _check_kind("recalibration", each, Recalibration)
+            _check_count("model.recalibration", len(self.recalibration), targets)
+            for index, each in enumerate(self.recalibration):
+                _check_kind(f"recalibration[{index}]", each, Recalibration)
         if self.scores is not None:
             _check_kind("scores", self.scores, Evaluation)
             self.scores.check(targets)
 
     def advanced(self, **parts: Unpack[Parts]) -> "Model":
-        """Return the model with these parts anew, and without any that followed from them.
+        """Return the model with these parts replaced, and without those that depend on them.
 
-        Other weights leave no statistics, another linear layer leaves no recalibration: FOLLOWING.
+        New weights drop the statistics, a new linear layer drops the recalibration: FOLLOWING.
         """
         anew: dict[str, Any] = {gone: None for name in parts for gone in FOLLOWING[name]}
         anew.update(parts)
         return replace(self, **anew)
 
     def has_features_of(self, other: "Model") -> bool:
-        """Say whether both models make the same features of a table."""
+        """Return whether both models compute the same features from a table."""
         same = (self.kernel, self.standardiser) == (other.kernel, other.standardiser)
         return same and torch.equal(self.urk.weights, other.urk.weights)
 
@@ -173,17 +178,17 @@ class Model:
 
     @cached_property
     def urk(self) -> URK:
-        """Return the kernel at the weights known so far, or where they start."""
+        """Return the kernel at the present weights, or else at the starting weights."""
         return URK(self.kernel, self.weights)
 
     @cached_property
     def features(self) -> Callable[[Tensor], Tensor]:
-        """Return the kernel's φ, ready for rows one at a time."""
+        """Return the kernel's φ, prepared for repeated calls with few rows."""
         return self.urk.fixed()
 
     @cached_property
     def few_rows(self) -> FewRows:
-        """Return what reads a few rows of a table."""
+        """Return the reader of tables with few rows."""
         return FewRows(self.schema, known(self.standardiser, "moments"))
 
     @cached_property
@@ -213,29 +218,29 @@ class Model:
 
 def _check_kind(name: str, value: object, kind: type) -> None:
     if not isinstance(value, kind):
-        raise StateError(f"the {name} of a model are no {type(value).__name__}")
+        raise StateError(f"model.{name} must be a {kind.__name__}, not {type(value).__name__}")
 
 
 def _check_count(what: str, count: int, targets: int) -> None:
     if count != targets:
-        raise StateError(f"{count} {what} do not fit {targets} targets")
+        raise StateError(f"{what} must have {targets} values, one per target, not {count}")
 
 
 def check_scales(scales: object, targets: int) -> None:
-    """Refuse what is not a σ² and a λ² for each target."""
+    """Refuse a value that is not Hyperparameters with one σ² and λ² per target."""
     if not isinstance(scales, Hyperparameters):
-        raise StateError(f"σ² and λ² are no {type(scales).__name__}")
-    _check_count("values of σ² and λ²", len(scales.noise_variance), targets)
+        raise StateError(f"hyperparameters must be Hyperparameters, not {type(scales).__name__}")
+    _check_count("hyperparameters", len(scales.noise_variance), targets)
 
 
 def check_model(model: object) -> None:
-    """Refuse what is not a model; states come from the coordinator."""
+    """Refuse a value that is not a model; states come from the coordinator."""
     if not isinstance(model, Model):
-        raise StateError("a state has a model, and these bytes have none")
+        raise StateError(f"state.model must be a Model, not {type(model).__name__}")
 
 
 def known(part: T | None, stage: str) -> T:
-    """Return a part of a model, or say which stage would have made it."""
+    """Return a part of a model; the error names the stage that computes it."""
     if part is None:
-        raise NotFitted(f"the model is not that far yet: run the stage {stage!r} before")
+        raise NotFitted(f"the model lacks the result of the stage {stage!r}: run it first")
     return part

@@ -1,12 +1,12 @@
-"""How a program is made differentially private: plain data that every site reads and agrees to.
+"""The noise plan of a program with differential privacy: plain data that every site agrees to.
 
-The unit is the patient where the schema names a patient column, else the row; two tables are
-neighbours if one has one unit more. A unit has at most k = `max_rows_per_patient` rows: what a site
-has beyond them is left out by a seeded choice. So what one row can change in a sum, a unit can
-change k times over, and the layouts declare that as their blocks' sensitivity.
+The unit is the patient if the schema names a patient column, else the row; two tables are
+neighbours if one has one unit more. A unit has at most k = `max_rows_per_patient` rows: a seeded
+choice leaves out further rows. So a unit can change a sum by k times as much as one row, and the
+layouts declare this as the sensitivity of their blocks.
 
-The noise of a sum is z times its sensitivity, z being the stage's entry of `multipliers`. The cost
-follows from them alone: `privacy.accounting` works it out, here nothing is known of it.
+The noise of a sum is z times its sensitivity, where z is the stage's entry in `multipliers`. The
+privacy loss follows from the multipliers alone: `privacy.accounting` computes it, not this module.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ _MOST = 1e6
 
 @dataclass(frozen=True, kw_only=True)
 class NoisePlan:
-    """The noise of every sum of a program, and what it covers.
+    """The noise of every sum of a program, and the limits that it relies on.
 
     multipliers: z of each sum of a stage, for every stage in order.
-    max_rows_per_patient: k; 1 where the schema names no patient.
-    target_clip: B, in standardised units: targets beyond ±B are trained on as ±B.
+    max_rows_per_patient: k; 1 if the schema has no patient column.
+    target_clip: B, in standardised units: in training, targets are clipped to ±B.
     """
 
     STORED_AS: ClassVar[str] = "noise-plan"
@@ -36,7 +36,10 @@ class NoisePlan:
 
     def __post_init__(self) -> None:
         if not isinstance(self.multipliers, tuple | list):
-            raise ProgramError("multipliers must list a number for every stage")
+            raise ProgramError(
+                "multipliers must be a list of one number for every stage, not "
+                f"{self.multipliers!r:.40}"
+            )
         object.__setattr__(self, "multipliers", tuple(self.multipliers))
         numbers = {f"multipliers[{i}]": z for i, z in enumerate(self.multipliers)}
         for name, number in {**numbers, "target_clip": self.target_clip}.items():

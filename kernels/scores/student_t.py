@@ -1,7 +1,7 @@
 """The law of a standardised residual: Student's t with a scale, or its limit, the Gaussian.
 
-Where the linear layer predicts N(μ, v), the calibrated prediction is y = μ + s√v·ε, ε ~ t_ν, with
-ν > 2 so that it has a variance. Of z = (y − μ)/√v it is the law with
+If the linear layer predicts N(μ, v), the calibrated prediction is y = μ + s√v·ε, ε ~ t_ν, with
+ν > 2 so that it has a variance. The law of z = (y − μ)/√v then has
 
     density     t_ν(z/s)/s
     variance    s²·ν/(ν − 2), or s² for the Gaussian
@@ -10,7 +10,7 @@ Where the linear layer predicts N(μ, v), the calibrated prediction is y = μ + 
 at x = z/s. The scale s is not the deviation: the variance of a calibrated prediction is v times
 the law's variance, which heavy tails can make much larger than s².
 
-Jordan, Krüger and Lerch (2019), "Evaluating probabilistic forecasts with scoringRules".
+The CRPS is from [Jordan19].
 """
 
 import math
@@ -30,7 +30,7 @@ Numbers = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StudentT:
-    """`freedom` is ν > 2, None for the Gaussian; `scale` is s. The default is N(0, 1).
+    """The law of z; `freedom` is ν > 2, None for the Gaussian; `scale` is s. By default N(0, 1).
 
     >>> StudentT(freedom=4.0, scale=0.5).variance
     0.5
@@ -44,11 +44,11 @@ class StudentT:
     def __post_init__(self) -> None:
         if self.freedom is not None and not 2 < self.freedom < math.inf:
             raise PredictionError(
-                f"Student's t needs more than 2 degrees of freedom to have a variance, not "
-                f"{self.freedom}; None is the Gaussian"
+                f"freedom must be above 2, so that there is a variance, and finite, not "
+                f"{self.freedom}; use None for the Gaussian"
             )
         if not 0 < self.scale < math.inf:
-            raise PredictionError(f"the scale must be positive and finite, not {self.scale}")
+            raise PredictionError(f"scale must be positive and finite, not {self.scale}")
 
     @property
     def variance(self) -> float:
@@ -93,7 +93,7 @@ class StudentT:
 
 
 def checked_level(level: float) -> float:
-    """Return the level of an interval, refused unless it is between 0 and 1."""
+    """Return the level of an interval; refuse it unless it is between 0 and 1."""
     if not 0 < level < 1:
-        raise PredictionError(f"the level of an interval is between 0 and 1, not {level!r}")
+        raise PredictionError(f"the level of an interval must be between 0 and 1, not {level!r}")
     return level

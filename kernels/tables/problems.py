@@ -1,11 +1,11 @@
-"""What is wrong with a table, collected over all of its pieces before it is refused.
+"""The problems of a table, collected over all its pieces before it is refused.
 
-A table may be read in pieces. Its problems are those of the whole: cells are counted over all
-pieces and rows are numbered from the table's first, so that reading in one piece or in a hundred
-gives the same sentences in the same order. Sentences have counts and a few row numbers, never what
-is in a cell.
+A table may be read in pieces. Its problems are those of the whole table: cells are counted over all
+pieces, and rows are numbered from the first row of the table, so that reading it in one piece or in
+a hundred gives the same sentences in the same order. Sentences contain counts and a few row
+numbers, never the content of a cell.
 
-With differential privacy no cell is a reason to refuse a table (`RowByRow`).
+With differential privacy, no cell is a reason to refuse a table (`RowByRow`).
 """
 
 from dataclasses import dataclass, field
@@ -27,16 +27,16 @@ from kernels.errors import (
 )
 
 ROWS_SHOWN = 3
-"""How many row numbers a message has at most."""
+"""The most row numbers in a message."""
 
 
 _ORDER = (NotNumeric, NotALabel, InfiniteValue, MissingValue, OutOfBounds, UnknownLevel)
-"""Kinds of bad cells, in the order in which those of one column are said."""
+"""Kinds of bad cells, in the order in which those of one column are reported."""
 
 
 @dataclass(frozen=True, eq=False)
 class BadCells:
-    """Which cells of a column's piece, (rows,), are bad in one way, and what to say of them."""
+    """The cells of a column's piece, (rows,), that are bad in one way, and the text about them."""
 
     kind: type[ColumnError]
     column: str
@@ -69,13 +69,13 @@ class Problems:
 
     def __init__(self) -> None:
         self.rows = 0
-        """Rows in the pieces that are done."""
+        """The number of rows in the pieces read so far."""
         self._whole: dict[tuple[type[TableError], str], TableError] = {}
         self._cells: dict[str, int] = {}
         self._tallies: dict[tuple[str, type[ColumnError]], _Tally] = {}
 
     def add(self, problem: TableError) -> None:
-        """Add a problem that is not one of single cells; a later piece's repetition is not."""
+        """Add a problem that is not about single cells; the same problem is added only once."""
         self._whole.setdefault((type(problem), getattr(problem, "column", "")), problem)
 
     def count(self, column: str, cells: int) -> None:
@@ -83,7 +83,7 @@ class Problems:
         self._cells[column] = self._cells.get(column, 0) + cells
 
     def note(self, found: BadCells) -> None:
-        """Note which cells of a column's next piece are bad, possibly none; after `count`."""
+        """Record which cells of a column's next piece are bad, possibly none; after `count`."""
         rows = np.flatnonzero(found.bad)
         if not len(rows):
             return
@@ -94,14 +94,14 @@ class Problems:
         tally.rows += (self.rows + rows[: ROWS_SHOWN - len(tally.rows)]).tolist()
 
     def take_bad_rows(self) -> NDArray[np.bool_] | None:
-        """Return which rows of the piece that was read last are left out, if any are."""
+        """Return a mask of the rows to leave out of the last piece; None if there are none."""
         return None
 
     def __bool__(self) -> bool:
         return bool(self._whole or self._tallies)
 
     def refuse(self) -> None:
-        """Raise what was found, if anything was."""
+        """Raise `TableRefused` with all problems, if there are any."""
         if self:
             found = [
                 kind(column, tally.sentence(cells), rows=tally.bad)
@@ -113,12 +113,13 @@ class Problems:
 
 
 class RowByRow(Problems):
-    """What was done about bad cells where no cell may be a reason to refuse a table.
+    """The handling of bad cells if no cell may be a reason to refuse a table.
 
-    Whether a site takes part is seen by everyone, and whoever chooses bounds and levels could ask
-    by them for one patient. So with differential privacy a number out of bounds is clipped to them,
-    and a row with any other bad cell is left out. Each row is judged by itself: one row more or
-    less changes nothing but its own part of a sum. A table that lacks a column is refused as ever.
+    All parties see whether a site takes part, so the author of a schema could choose bounds and
+    levels that reveal whether a site has a certain patient. So with differential privacy a number
+    out of bounds is clipped to them, and a row with any other bad cell is left out. Each row is
+    handled independently: adding or removing a row changes only its own part of a sum. A table that
+    lacks a column is still refused.
     """
 
     needs_rows = False
@@ -126,20 +127,20 @@ class RowByRow(Problems):
     def __init__(self) -> None:
         super().__init__()
         self.clipped = 0
-        """Cells so far that were out of bounds."""
+        """The number of cells clipped so far."""
         self.left_out = 0
-        """Rows so far that were left out."""
+        """The number of rows left out so far."""
         self._bad: list[NDArray[np.bool_]] = []
 
     def note(self, found: BadCells) -> None:
-        """Count cells that are clipped; remember the rows of all others."""
+        """Count the cells that are clipped; remember the rows of other bad cells."""
         if found.kind is OutOfBounds:
             self.clipped += int(found.bad.sum())
         else:
             self._bad.append(found.bad)
 
     def take_bad_rows(self) -> NDArray[np.bool_] | None:
-        """Return which rows of the piece that was read last are left out, if any are."""
+        """Return a mask of the rows to leave out of the last piece; None if there are none."""
         if not self._bad:
             return None
         bad: NDArray[np.bool_] = np.logical_or.reduce(self._bad)

@@ -47,8 +47,8 @@ def _document(**changes: object) -> str:
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
-        ("{", SpecError, "not JSON"),
-        ("[" * 100_000, SpecError, "not JSON"),
+        ("{", SpecError, "not valid JSON"),
+        ("[" * 100_000, SpecError, "not valid JSON"),
         ("[]", SpecError, "JSON object"),
         (_document(version=2), NewerSpec, "upgrade veilgp"),
         (_document(version=True), SpecError, "version"),

@@ -135,7 +135,7 @@ def test_a_card_that_claims_other_methods_than_the_bytes_have_is_refused() -> No
     made = artifact(STUDENTS)
     for methods in (made.card.methods[:-1], made.card.methods[::-1]):
         card = replace(made.card, methods=methods, evaluation=None)
-        with pytest.raises(ArtifactError, match="another model"):
+        with pytest.raises(ArtifactError, match="does not describe the model"):
             Artifact.from_bytes(made.to_bytes(), card)
         with pytest.raises(ArtifactError, match="every distilled method once"):
             replace(made.card, methods=methods)

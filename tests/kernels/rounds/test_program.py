@@ -44,7 +44,7 @@ def stage(algorithm: ModuleType, **parameters: object) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
-        ("{", ProgramError, "not JSON"),
+        ("{", ProgramError, "not valid JSON"),
         ("[]", ProgramError, "object"),
         (document(version=2), NewerProgram, "upgrade"),
         (document(version="1"), ProgramError, "version"),
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_named(text: str, error: type[KernelsError], says: str)
 
 def test_schema_and_kernel_must_agree() -> None:
     kernel = type(tables.KERNEL)(inputs=4)
-    with pytest.raises(ProgramError, match="5 features"):
+    with pytest.raises(ProgramError, match="number of features, 5, not 4"):
         Program(tables.SCHEMA, kernel, (moments.Spec(),))
     with pytest.raises(UnknownAlgorithm, match="int"):
         Program(tables.SCHEMA, tables.KERNEL, (3,))

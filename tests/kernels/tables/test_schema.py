@@ -170,7 +170,7 @@ def edited(*path: Any, value: Any) -> dict[str, Any]:
     ("document", "error", "mentions"),
     [
         ([], WrongField, "the schema must be an object"),
-        ({}, WrongField, "lacks 'version'"),
+        ({}, WrongField, "lacks the field 'version'"),
         (edited("colour", value="red"), WrongField, "unknown field 'colour'"),
         (edited("version", value="1"), WrongField, "version must be 1"),
         (edited("version", value=True), WrongField, "version must be 1"),
@@ -195,7 +195,11 @@ def edited(*path: Any, value: Any) -> dict[str, Any]:
         (edited("features", 1, "other", value={}), WrongLevels, "one of the levels"),
         (edited("features", 1, "may_be_missing", value=1), WrongField, "true or false"),
         (edited("targets", value=None), WrongField, "targets must be a list"),
-        (edited("targets", 0, value={"name": "stay"}), WrongField, "targets[0] lacks 'unit'"),
+        (
+            edited("targets", 0, value={"name": "stay"}),
+            WrongField,
+            "targets[0] lacks the field 'unit'",
+        ),
         (edited("targets", 0, "may_be_missing", value=True), WrongField, "unknown field"),
         (edited("patient", value=["id"]), WrongField, "patient must be the name"),
     ],
@@ -208,7 +212,7 @@ def test_a_wrong_document_is_refused_by_name(
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"version": 1, "version": 1}'])
 def test_what_is_no_json_is_refused_by_name(text: str) -> None:
-    with pytest.raises(SchemaRefused, match="is not JSON") as raised:
+    with pytest.raises(SchemaRefused, match="is not valid JSON") as raised:
         Schema.from_json(text)
     assert [type(problem) for problem in raised.value.problems] == [WrongField]
 

@@ -310,7 +310,7 @@ def test_a_standardiser_of_another_schema_is_refused() -> None:
         ({"version": True}, "version must be 1"),
         ({"colour": 1}, "unknown field 'colour'"),
         ({"numeric": 3}, "numeric must be a list"),
-        ({"numeric": [{"name": "age", "mean": 1}]}, "lacks 'scale'"),
+        ({"numeric": [{"name": "age", "mean": 1}]}, "lacks the field 'scale'"),
         ({"numeric": [{"name": "age", "mean": 1, "scale": 0}]}, "positive finite scale"),
         ({"numeric": [{"name": "age", "mean": 1, "scale": True}]}, "positive finite scale"),
         ({"numeric": [{"name": "age", "mean": "1", "scale": 1}]}, "finite mean"),

@@ -156,7 +156,7 @@ def test_masks_change_nothing(spec: fedavg.Spec) -> None:
 def test_a_state_with_scales_of_other_targets_is_refused() -> None:
     _, model = _sites_and_model(rows=(20,))
     state = fedavg.initial(THESIS, model)
-    with pytest.raises(StateError, match="3 values of σ² and λ² do not fit 2 targets"):
+    with pytest.raises(StateError, match="must have 2 values, one per target, not 3"):
         replace(state, scales=starting_scales(3))
 
 
