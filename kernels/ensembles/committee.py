@@ -8,7 +8,7 @@ target.
     mixture      μ = Σ n_c μ_c / n,  v = Σ n_c(v_c + μ_c²) / n − μ²                   (4.6, 4.7)
     β            1/v and μ/v interpolated from the mixture's to the product's        (4.9, 4.10)
     generalised  1/v = Σ w_c/v_c / Σ w_c,  μ/v = Σ w_c μ_c/v_c / Σ w_c     [CaoFleet14]
-    robust       1/v = Σ w_c/v_c + (1 − Σ w_c)/v_p,  μ/v alike          [Deisenroth15]
+    robust       1/v = Σ w_c/v_c + (1 − Σ w_c)/v_p,  μ/v likewise       [Deisenroth15]
 
 with w_c = max(0, ½(log v_p − log v_c)), the nats by which a site's rows have narrowed the prior.
 

@@ -1,4 +1,4 @@
-"""Counts, sums and sums of squares of a table's columns, from which all sites standardise alike.
+"""Counts, sums and sums of squares of a table's columns, for the same standardisation at all sites.
 
 Sums are of u = (x − origin)/unit, not of x, because the variance Σu²/n − (Σu/n)² loses digits if
 the mean is large compared with the deviation. If the schema has both bounds, origin is their middle
