@@ -32,7 +32,7 @@ from client_sdk.errors import (
 from client_sdk.readable import quoted, readable
 from privacy.ledger import Ledger
 
-# -- what the session asks for
+# -- what the session requests
 
 
 def expired(last: date, today: date) -> PolicyExpired:

@@ -259,7 +259,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     assert "with noise of 8 times what any one row can change" in disclosed
     assert "including through the difference from an exact sum of another session" in disclosed
     spending = next(event for event in events if isinstance(event, RunCost))
-    assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
+    assert f"ε = 0 of 1 is spent, at δ = {DELTA:g}" in str(spending)
 
 
 @pytest.mark.parametrize("delta", [None, 1e-7])
