@@ -126,9 +126,9 @@ class RunCost(Event):
 
     def __str__(self) -> str:
         return (
-            f"This site's privacy budget for the table: ε = {self.spent.epsilon:.4g} is spent of "
-            f"{self.budget.epsilon:g} at δ = {self.budget.delta:g}; after this run at most "
-            f"{self.after.epsilon:.4g}, or more if a sum is lost and requested again."
+            f"This site's privacy budget for the table: ε = {self.spent.epsilon:.4g} of "
+            f"{self.budget.epsilon:g} is spent, at δ = {self.budget.delta:g}; after this run at "
+            f"most {self.after.epsilon:.4g}, or more if a sum is lost and requested again."
         )
 
 

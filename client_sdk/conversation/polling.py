@@ -19,7 +19,7 @@ _LEAST_POLL_S = 1.0
 
 
 class Polling:
-    """How far the conversation with one session is; nothing of it needs to outlive a crash."""
+    """The polling state for one session; none of it needs to survive a crash."""
 
     def __init__(self, exchange: Exchange, session: str) -> None:
         self._exchange = exchange

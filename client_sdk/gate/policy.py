@@ -303,7 +303,7 @@ class Policy:
         least = third if self.least_colluders is None else self.least_colluders
         if terms.max_colluders >= least:
             return None
-        why = f" (a third of the others, of {members})" if self.least_colluders is None else ""
+        why = f" (a third of the {members - 1} others)" if self.least_colluders is None else ""
         return refusals.too_few_colluders(terms.max_colluders, least=least, why=why)
 
     def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:

@@ -32,7 +32,7 @@ from client_sdk.errors import (
 from client_sdk.readable import quoted, readable
 from privacy.ledger import Ledger
 
-# -- what the session asks for
+# -- what the session requests
 
 
 def expired(last: date, today: date) -> PolicyExpired:
@@ -83,7 +83,9 @@ def unit_forbidden(own: str | None, *, asked: str) -> UnitForbidden:
     return UnitForbidden(
         f"The session's noise covers {unit}, but this site requires it to cover patients, "
         f"identified by {readable(asked)}.",
-        line="no patient" if own is None else f"patient = {quoted(own)}",
+        line="no value for patient (delete that line)"
+        if own is None
+        else f"patient = {quoted(own)}",
         because="A patient with many rows would be covered only for each row separately, and more "
         "than epsilon could be spent on that patient.",
         public_detail="the site requires noise that covers patients, identified by another column",

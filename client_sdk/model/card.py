@@ -125,7 +125,7 @@ def _column(column: Numeric | Categorical) -> str:
 
 def _law(law: Law) -> str:
     if not law.fitted:
-        return "too few to judge"
+        return "too few rows to fit"
     name = "Gaussian" if law.freedom is None else f"Student-t with ν = {law.freedom:.3g}"
     return f"{name} and scale {law.scale:.3g}"
 

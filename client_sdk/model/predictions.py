@@ -32,7 +32,7 @@ class Intervals:
         return self.lower[:, column], self.upper[:, column]
 
     def to_dict(self) -> ColumnsByName:
-        """Return columns `<target>.lower` and `<target>.upper`, as for `pandas.DataFrame`."""
+        """Return columns `<target>.lower` and `<target>.upper`, for `pandas.DataFrame`."""
         ends = (("lower", self.lower), ("upper", self.upper))
         return {
             f"{target.name}.{name}": values[:, column]

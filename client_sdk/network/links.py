@@ -33,7 +33,7 @@ class SessionLink:
 
     @classmethod
     def parse(cls, text: str, *, allow_http: bool = False) -> "SessionLink":
-        """Read a link; the messages of its errors never repeat it, for the secret is in it."""
+        """Read a link; error messages never repeat it, because it contains the secret."""
         try:
             parts = urlsplit(text.strip())
             port = parts.port

@@ -48,7 +48,7 @@ def _problem(body: bytes) -> dict[str, object]:
 
 @cache
 def _by_code() -> Mapping[str, type[NamedError]]:
-    """Return all classes that are made from one sentence, by their code."""
+    """Return all error classes whose constructor takes one sentence, by their code."""
     found: dict[str, type[NamedError]] = {}
     roots: tuple[type[NamedError], ...] = (KernelsError, PrivacyError, ClientError)
     for kind in (kind for root in roots for kind in _tree(root)):

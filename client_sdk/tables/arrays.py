@@ -1,4 +1,4 @@
-"""ArrayColumns in memory: a mapping of them, or a numpy array with names."""
+"""Columns in memory: a mapping of columns, or a numpy array with names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _NAMES_OF_MISSING = frozenset({"NAType", "NaTType"})
 
 
 class ArrayColumns:
-    """A table that is a mapping of columns: lists, numpy, pandas, polars or arrow."""
+    """A table as a mapping of columns: lists, or numpy, pandas, polars or arrow columns."""
 
     numbers_are_text = False
 
@@ -40,7 +40,7 @@ class ArrayColumns:
 
 
 def of_array(array: NDArray[Any], names: Sequence[str] | None = None) -> ArrayColumns:
-    """Take a structured array, or a matrix (rows, columns) with a name for each column."""
+    """Return a structured array, or a matrix (rows, columns) with column names, as a table."""
     if names is None:
         if array.dtype.names is None:
             raise NotATable(

@@ -31,7 +31,7 @@ _ACCEPTED = (
 
 
 def open_table(data: object) -> TableSource:
-    """Return a table as a source, or say what it is instead; no row is read yet."""
+    """Return a table as a source; refuse what is not a table. No row is read yet."""
     if isinstance(data, ArrayColumns | CsvFile | Folder | Frame | ParquetFile):
         return data
     if isinstance(data, str | os.PathLike):

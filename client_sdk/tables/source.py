@@ -12,7 +12,7 @@ BATCH_ROWS = 65_536
 
 
 class TableSource(Protocol):
-    """A table that is somewhere."""
+    """A table in memory or in files."""
 
     name: str
     """Its name in messages."""

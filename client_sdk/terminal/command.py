@@ -42,7 +42,7 @@ def _add_plugins(app: typer.Typer, group: str) -> None:
     for plugin in entry_points(group=group):
         app.command(
             plugin.name,
-            help="Part of the coordinator; installed with veilgp[server].",
+            help="Part of the coordinator; needs the 'server' extra of veilgp.",
             context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
             add_help_option=False,
         )(_of_plugin(plugin))

@@ -1,4 +1,4 @@
-"""A small session: three hospitals, a program with every kind of sum, in a temporary directory."""
+"""A small session in a temporary directory: three hospitals, a program with every kind of sum."""
 
 import os
 import tempfile
@@ -31,7 +31,7 @@ def program() -> Program:
 
 @pytest.fixture
 def homes(tmp_path: Path) -> Iterator[Path]:
-    """Give a folder of real files, in memory where there is such a place: steps are fsynced."""
+    """Return a folder of real files, in memory if possible, because every step is fsynced."""
     memory = Path("/dev/shm")  # noqa: S108
     if not os.access(memory, os.W_OK):
         yield tmp_path
@@ -42,7 +42,7 @@ def homes(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def make(homes: Path, program: Program) -> Make:
-    """Give a coordinator with a run that is open, and hospitals with a roster file each."""
+    """Return a coordinator with an open run, and hospitals that each have a roster file."""
 
     def made(
         policy: Policy | None = None, *, pinned: bool = True, names: tuple[str, ...] = NAMES

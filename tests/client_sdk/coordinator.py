@@ -1,8 +1,8 @@
-"""A coordinator of a few hundred lines that speaks the session's contract, for tests of the SDK.
+"""A small coordinator that implements the session's contract, for tests of the SDK.
 
-One session, one run, everything in memory and in one thread: `answer` takes a `Call` as it would go
-on the wire and gives the `Reply`. The sums are the real ones (`privacy.securesum.coordinator`).
-`meddle` lets a test change what it says: a hostile coordinator is this one with other words.
+One session and one run, in memory and in one thread: `answer` takes a `Call` as it would be sent
+and returns the `Reply`. The sums are real (`privacy.securesum.coordinator`). With `meddle` a test
+changes what the coordinator sends, which makes it hostile.
 """
 
 import base64
@@ -53,7 +53,7 @@ def said(body: object = None, status: int = 200) -> Reply:
 
 @dataclass
 class SmallCoordinator:
-    """One session of some members, and its one run."""
+    """One session with its members and its one run."""
 
     program: Program
     names: tuple[str, ...]
@@ -292,7 +292,7 @@ class SmallCoordinator:
                 raise AssertionError(f"a message of kind {other}")
 
     def _advance(self) -> None:
-        """Do what has become possible."""
+        """Take every step that has become possible."""
         sums = self.sums
         if sums.epoch is None:
             if len(sums.advertised) == len(self.members):
@@ -348,6 +348,6 @@ class SmallCoordinator:
 
 
 def octets_as_numbers(body: bytes) -> np.ndarray[Any, Any]:
-    """Give the vector of an upload as it was on the wire."""
+    """Return the vector of an upload as it was sent."""
     size = int.from_bytes(body[:4], "big")
     return np.frombuffer(body[4 + size :], dtype="<u8")

@@ -1,4 +1,4 @@
-"""Hospitals of a test: each a conversation of its own, all driven in one thread, in turn."""
+"""Hospitals of a test: each is its own conversation, all run in turn in one thread."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ from tests.client_sdk.coordinator import HOST, SmallCoordinator
 
 
 def permissive(program: Program, **changes: Any) -> Policy:
-    """Allow all that a small program asks for."""
+    """Return a policy that allows everything a small program requests."""
     allowed: dict[str, Any] = {
         "least_cohort": 3,
         "least_rows": 10,
@@ -39,7 +39,7 @@ def permissive(program: Program, **changes: Any) -> Policy:
 
 @dataclass
 class Hospital:
-    """One member: its home on disk, its table, and how far its conversation is."""
+    """One member: its home on disk, its table, and the state of its conversation."""
 
     link: str
     path: Path
@@ -85,12 +85,12 @@ def drive(
     turns: int = 5000,
     first_error: bool = False,
 ) -> None:
-    """Let hospitals speak in turn until each is done or has failed; an error is kept, not raised.
+    """Run hospitals in turn until each is done or has failed; errors are kept, not raised.
 
-    `first_error`: only until the first hospital has one.
+    `first_error`: stop when the first hospital has an error.
 
-    `network` stands between a hospital and the coordinator; it may raise `Killed`, and then the
-    hospital is gone at once and begins again from its home, as after kill -9.
+    `network` is called between a hospital and the coordinator. It may raise `Killed`: the hospital
+    then stops immediately and starts again from its home, as after kill -9.
     """
     talks = {i: hospital.conversation() for i, hospital in enumerate(hospitals)}
     answers: dict[int, Any] = dict.fromkeys(talks)

@@ -1,4 +1,4 @@
-"""A session with differential privacy of three hospitals, for tests of what leaves them."""
+"""A session of three hospitals with differential privacy, for tests of what leaves them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -41,7 +41,7 @@ def private_session(
     epsilon: float | None = 1.0,
     data: Sequence[Table] | None = None,
 ) -> tuple[SmallCoordinator, list[Hospital]]:
-    """Give a coordinator with a run that is open, and hospitals that allow so much to be spent."""
+    """Return a coordinator with an open run, and hospitals with the given privacy budget."""
     coordinator = SmallCoordinator(program, NAMES)
     assert coordinator.terms is not None
     coordinator.terms = replace(coordinator.terms, differential_privacy=True)

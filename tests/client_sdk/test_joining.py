@@ -34,7 +34,7 @@ from tests.kernels.rounds.tables import tables
 
 
 def over_http(coordinator: SmallCoordinator) -> Callable[[httpx.Request], httpx.Response]:
-    """Let the small coordinator answer real httpx requests, one at a time."""
+    """Return a handler that lets the small coordinator answer httpx requests, one at a time."""
     lock = threading.Lock()
 
     def reply(request: httpx.Request, body: bytes) -> httpx.Response:

@@ -1,4 +1,4 @@
-"""A whole program in one process: masked or not the same numbers, and those of pooled rows."""
+"""A whole program in one process: the same numbers with and without masks, and as pooled."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def predict(model: Model) -> Prediction:
 
 
 def gap(left: Model, right: Model) -> float:
-    """The largest difference of two models' means, in predictive standard deviations."""
+    """Return the largest difference of two models' means, in predictive standard deviations."""
     one, other = predict(left), predict(right)
     return float(((one.mean - other.mean).abs() / other.variance.sqrt()).max())
 

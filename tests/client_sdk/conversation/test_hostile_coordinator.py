@@ -1,4 +1,4 @@
-"""Whatever a coordinator says, a hospital answers what it agreed to, or refuses by name."""
+"""Whatever a coordinator sends, a hospital answers what it agreed to or raises a named error."""
 
 import base64
 import copy
@@ -55,7 +55,7 @@ Change = Callable[[dict[str, Any]], None]
 
 
 def meddling(coordinator: SmallCoordinator, kind: str, change: Change) -> None:
-    """Let the coordinator say something else in items of a kind, or in "membership"."""
+    """Make the coordinator change items of one kind, or "membership"."""
 
     def meddle(what: str, reply: Reply) -> Reply:
         if what not in ("next", "membership") or reply.status != 200:
@@ -83,7 +83,7 @@ def changed_task(**changes: Any) -> Change:
 def refused(
     hospitals: list[Hospital], coordinator: SmallCoordinator, network: Any = None
 ) -> Exception:
-    """Drive the first hospital into its refusal, beside two that are told the truth."""
+    """Run the first hospital until it refuses; the other two get honest messages."""
     honest = coordinator.meddle
 
     def split(i: int, call: Call) -> Reply | Lost:
@@ -181,7 +181,7 @@ def test_a_broadcast_that_comes_with_the_task_is_its_own_too(make: Make) -> None
 
 
 def other_broadcast(coordinator: SmallCoordinator, data: bytes, **task_changes: Any) -> Any:
-    """Serve the first hospital other bytes, with an address that fits them."""
+    """Serve the first hospital different bytes, at the address that matches them."""
 
     def change(plain: dict[str, Any]) -> None:
         plain["broadcast"] = hashlib.sha256(data).hexdigest()
@@ -226,7 +226,7 @@ JUNK: tuple[Any, ...] = (None, 3.5, -1, True, "", "x" * 50, [], {}, [{}], {"a": 
 
 @pytest.mark.parametrize("kind", ["opening", "adverts", "task", "ended"])
 def test_any_field_of_any_item_may_be_junk(make: Make, kind: str) -> None:
-    """Every field in turn, every kind of junk: a named error, or an answer that is still right."""
+    """Every field in turn, every kind of junk: a named error, or a correct answer."""
     coordinator, hospitals = make()
     items: list[dict[str, Any]] = []
     meddling(coordinator, kind, lambda plain: items.append(copy.deepcopy(plain)))
@@ -395,7 +395,7 @@ def test_one_join_answers_one_run_however_many_are_opened(make: Make, program: P
 
     def network(_: int, call: Call) -> Reply | Lost:
         nonlocal runs
-        # Never says that a run has ended; opens the next one before the limit is reached.
+        # Never reports the end of a run; opens the next one before the limit is reached.
         if coordinator.done_sums == allowed - 1 and runs < 4:
             runs += 1
             coordinator.start()
@@ -512,7 +512,7 @@ def test_every_refusal_that_depends_on_the_rows_sounds_the_same(
 
 
 def test_a_crafted_state_is_refused_by_the_door_in_the_same_words(make: Make) -> None:
-    """A power of two below a hospital's largest value: which one it is stays at the hospital."""
+    """With a power of two below a hospital's largest value, the reason stays at the hospital."""
     coordinator, hospitals = make()
     begin = coordinator._begin
 
@@ -561,7 +561,7 @@ def test_a_second_session_that_deals_the_same_rows_otherwise_gets_none_of_them(
 
 
 def waits_of(hospital: Hospital, coordinator: SmallCoordinator, effects: int) -> list[float]:
-    """Let a hospital ask a coordinator that answers at once; give how long it waits each time."""
+    """Poll a coordinator that responds immediately; return the hospital's waits."""
     talk, answer, waits = hospital.conversation(), None, list[float]()
     for _ in range(effects):
         effect = talk.send(answer)

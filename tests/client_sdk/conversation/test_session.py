@@ -1,4 +1,4 @@
-"""A hospital's half of a session, driven against a real secure sum without a network."""
+"""A hospital's part of a session, run against a real secure sum without a network."""
 
 import hashlib
 import random
@@ -50,7 +50,7 @@ def test_a_session_computes_what_simulate_computes_to_the_last_bit(
 
 
 def kind_of(call: Call) -> str:
-    """Name a request by what it does: its last word, and the kind of its message."""
+    """Return a name for a request: the last part of its path and the kind of its message."""
     word = call.target.split("?")[0].rsplit("/", 1)[-1]
     return f"{word}/{bytes(call.parts[0])[1]}" if word == "messages" else word[:20]
 
@@ -260,7 +260,7 @@ def test_a_run_that_failed_elsewhere_is_an_error_with_its_reason(make: Make) -> 
         assert isinstance(hospital.error, RunFailed)
         assert hospital.error.reason == "deadline"
         assert "\x1b" not in str(hospital.error)
-    # Its secrets are gone, its journal is not, and a retry is a new run.
+    # Its secrets are erased, its journal is kept, and a retry is a new run.
     coordinator.start()
     coordinator.sums.seen = frozenset(coordinator.members.values())
     for hospital in hospitals:

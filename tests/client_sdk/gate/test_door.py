@@ -8,7 +8,7 @@ import client_sdk
 ROOM = Path(next(iter(client_sdk.__path__)))
 ALONE = {"gate/door.py"}
 UNMASKED = {"gate/unmasked_samples.py"}
-SIMULATION = "simulation.py"  # has no network: import-linter sees to that
+SIMULATION = "simulation.py"  # has no network access: import-linter checks this
 
 
 def modules() -> dict[str, ast.Module]:
@@ -16,7 +16,7 @@ def modules() -> dict[str, ast.Module]:
 
 
 def calls(tree: ast.AST) -> list[str]:
-    """Give what is called, in order of the lines."""
+    """Return the names of the functions called, in line order."""
     found = [
         (node.lineno, node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id)
         for node in ast.walk(tree)

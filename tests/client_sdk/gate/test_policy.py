@@ -1,4 +1,4 @@
-"""The site's policy denies by default, refuses by name, and never tells the coordinator counts."""
+"""The site's policy denies by default, names what it refuses, and never reports row counts."""
 
 import io
 from dataclasses import replace
@@ -120,7 +120,7 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
     told = public_detail(refused.value)
     for count in (str(summary.training_rows), "9"):
         assert count not in told, "the coordinator learns no count of rows"
-    # The last day counts, and so do just enough rows.
+    # The last day is valid, and so is exactly the required number of rows.
     enough = TableSummary(200_000, summary.training_rows + 1, {"ward": {"surgical": 10}})
     later = {"expires": TODAY} if "expires" in changes else changes
     check(permissive(program, **later), program, enough)
@@ -154,14 +154,14 @@ def test_the_disclosure_says_what_a_session_gives_up(program: Program) -> None:
 
 
 def test_a_share_that_holds_one_patient_out_is_refused_by_the_standard_policy() -> None:
-    """Whose squared error would leave, exactly, if no other member holds anyone out."""
+    """Otherwise their exact squared error would leave if no other member holds out rows."""
     made = program_with(exact.Spec(steps=1, penalties=(3.0,)), held_out=0.004)
     policy = permissive(made, least_rows_held_out=Policy().least_rows_held_out)
     own = site_of(made, table(800, seed=3), 7)
     assert 0 < own.site.count(Part.STOPPING) < 5
     with pytest.raises(TooFewRowsHeldOut):
         policy.check_table(made, own.summary)
-    # Where no stage scores them, or there are none, nothing of them leaves.
+    # If no stage scores them, or there are none, nothing about them leaves.
     policy.check_table(program_with(held_out=0.004), own.summary)
     policy.check_table(made, site_of(replace(made, held_out=0.0), table(800, seed=3), 7).summary)
     # The usual share of an ordinary table is enough.
@@ -269,7 +269,7 @@ def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Prog
 
 
 def test_a_table_whose_rows_are_dealt_otherwise_is_another_table(program: Program) -> None:
-    """The sums of two dealings differ by the patients that moved: here by one of 800."""
+    """The sums of two splits differ by the patients that moved: here by one of 800."""
     data = table(800, seed=1)
     own = site_of(program, data, 7)
     others = (

@@ -1,4 +1,4 @@
-"""What a coordinator hears of a refusal holds no data, whatever the error's own message says."""
+"""What a coordinator is told about a refusal contains no data, whatever the error's message."""
 
 import string
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def test_what_is_reported_is_what_is_caught() -> None:
 def test_every_reportable_error_has_a_public_detail_that_is_a_constant(
     kind: type[Reportable],
 ) -> None:
-    if kind not in ROOTS:  # what a root says is for errors that nobody has named yet
+    if kind not in ROOTS:  # the text of a root is for errors without a class of their own
         own = [each for each in kind.__mro__ if "public_detail" in vars(each)]
         assert own[0] not in ROOTS, "neither the class nor its branch says what may be heard"
     constant = kind.public_detail
@@ -103,7 +103,7 @@ def test_whatever_is_about_the_rows_is_one_code_and_one_sentence() -> None:
 
 
 def test_marks_are_on_the_error_and_not_in_its_text() -> None:
-    """An error whose message, notes or documentation repeat a mark's words is not marked by it."""
+    """An error is not marked just because its message, notes or docstring repeat a mark's text."""
     error = WrongTask(Origin.OWN_ROWS.value)
     error.add_note(Origin.OWN_ROWS.value)
     error.add_note(Origin.COORDINATOR.value)

@@ -1,6 +1,4 @@
-"""Samples of a hospital's own model leave if its policy says so, as they were, once, until it
-withdraws.
-"""
+"""Samples of a hospital's own model leave only if its policy allows it, once, until withdrawn."""
 
 import hashlib
 import sqlite3
@@ -59,7 +57,7 @@ Made = tuple[SmallCoordinator, list[Hospital]]
 
 @pytest.fixture
 def made(homes: Path) -> Callable[..., Made]:
-    """Two hospitals that open their models and one that does not, unless told otherwise."""
+    """Two hospitals that allow unmasked samples and one that does not, by default."""
 
     def make(*policies: Policy) -> Made:
         coordinator = SmallCoordinator(PROGRAM, NAMES)
@@ -105,7 +103,7 @@ def test_samples_leave_where_the_policy_says_so_and_every_hospital_is_in_the_sum
         ]
     assert not kept(hospitals[2])
     assert not events(hospitals[2], UnmaskedSamplesLeft)
-    # They are those with which the hospital contributed, journaled as they left.
+    # They are those with which the hospital contributed, journaled as they were sent.
     simulated = simulate(PROGRAM, tables.tables(3), coordinator.seed, secure=False)
     state = predictive.State(replace(simulated.model, distilled=None), PROGRAM.stages[1])
     for hospital in hospitals[:2]:
@@ -255,7 +253,7 @@ def test_a_hospital_withdraws_long_after_the_run_and_again_and_its_log_says_so(
 def test_after_a_withdrawal_in_the_middle_of_a_run_no_octet_leaves(
     made: Callable[..., Made],
 ) -> None:
-    """Also while the hospital's own process holds its home, and before the samples are made."""
+    """Also while the hospital's own process holds its home, and before the samples are drawn."""
     for stage in (1, 2):
         coordinator, hospitals = made()
 
@@ -304,7 +302,7 @@ def test_a_withdrawal_between_two_attempts_ends_them_even_if_nobody_hears_of_it(
     def network(i: int, call: Call) -> Reply | Lost:
         if i == 0 and call.method == "PUT":
             attempts.append(call.target)
-            if len(attempts) == 2:  # on the hospital's other machine, whose network is away, too
+            if len(attempts) == 2:  # also on the hospital's other machine, which has no network
                 store = Home(hospitals[0].path).read()
                 store.withdraw_samples(str(coordinator.session), "now")
                 store.close()
@@ -336,7 +334,7 @@ def test_a_withdrawal_that_nobody_hears_still_holds_here(made: Callable[..., Mad
         withdraw(f"{ORIGIN}/sessions/{UUID(int=1)}", home=hospitals[0].path)
 
 
-# -- what people are told, and what the policy says
+# -- what people are shown, and what the policy allows
 
 
 def test_the_disclosure_and_the_draft_say_what_it_gives_away_and_leave_it_off() -> None:
@@ -362,6 +360,6 @@ def test_a_policy_opens_by_name_until_it_expires_and_never_with_differential_pri
     )
     private = replace(PRIVATE, privacy=NoisePlan(multipliers=(1.0,) * 3))
     assert not OPEN.allows_unmasked_samples(private, today=today)
-    # Not even of a program that no constructor would allow.
+    # Not even for a program that no constructor would allow.
     object.__setattr__(private, "stages", PROGRAM.stages)
     assert not OPEN.allows_unmasked_samples(private, today=today)

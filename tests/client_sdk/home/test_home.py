@@ -1,4 +1,4 @@
-"""A hospital's home: one identity, one journal, one process, nothing forgotten after kill -9."""
+"""A hospital's home: one identity, one journal, one process, nothing lost after kill -9."""
 
 import os
 import shutil
@@ -194,7 +194,7 @@ def test_facts_survive(tmp_path: Path) -> None:
 
 
 def test_two_processes_that_make_one_journal_are_one(tmp_path: Path) -> None:
-    """As `withdraw`, which needs no lock, beside a `join`."""
+    """As `withdraw` does, which needs no lock, during a `join`."""
     for number in range(5):
         path, together = tmp_path / f"{number}.sqlite", Barrier(4)
 

@@ -1,4 +1,4 @@
-"""With differential privacy nothing leaves a hospital that its own ledger has not paid for."""
+"""With differential privacy nothing leaves a hospital without a charge in its own ledger."""
 
 import base64
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def opened(hospital: Hospital) -> Store:
 
 
 def uncharged(store: Store) -> set[tuple[Any, ...]]:
-    """Give every upload that is in the journal or among the departures, and has not been paid."""
+    """Return every upload in the journal or among the departures that was not charged."""
     ledger = store.ledger("table", Budget(1000.0, DELTA))
     paid = {entry.sum: entry for entry in ledger.entries}
     left = {(d.session, d.run, d.epoch, d.slot): d for d in store.departures()}
@@ -166,7 +166,7 @@ def test_another_table_has_its_own_budget_until_it_was_charged_for_the_same_rows
     assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
     store._db.execute("UPDATE charges SET rows = 'ab'")
     assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [4, 4]
-    store._db.execute("UPDATE charges SET rows = ''")  # rows that nobody knows are nobody's
+    store._db.execute("UPDATE charges SET rows = ''")  # unknown rows belong to no source
     assert [len(store.ledger(name, budget).entries) for name in ("table", "another")] == [2, 2]
     store.close()
 
@@ -259,7 +259,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
     assert "with noise of 8 times what any one row can change" in disclosed
     assert "including through the difference from an exact sum of another session" in disclosed
     spending = next(event for event in events if isinstance(event, RunCost))
-    assert f"ε = 0 is spent of 1 at δ = {DELTA:g}" in str(spending)
+    assert f"ε = 0 of 1 is spent, at δ = {DELTA:g}" in str(spending)
 
 
 @pytest.mark.parametrize("delta", [None, 1e-7])

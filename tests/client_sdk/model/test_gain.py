@@ -1,4 +1,4 @@
-"""A site's own gain, which stays there."""
+"""A site's own gain, which stays at the site."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_a_small_site_gains_from_many_others() -> None:
     assert own.rows == sum(len(small.records[p]) for p in (Part.STOPPING, Part.CALIBRATION))
     assert bool((own.rmse > 0).all())
     assert bool((own.nll > 0).all())
-    # In units: twice the response has twice the error and a log 2 more of log loss.
+    # In units: twice the response has twice the error and a log loss that is larger by log 2.
     assert float(own.federated.rmse()[1] / own.federated.rmse()[0]) == pytest.approx(2, rel=0.01)
 
 

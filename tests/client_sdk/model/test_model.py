@@ -131,7 +131,7 @@ def test_rows_outside_the_bounds_are_flagged() -> None:
 
 
 def test_intervals_cover_new_rows() -> None:
-    """Of 2,000 new rows at least 90 % are inside, but for the error of 500 calibration rows."""
+    """At least 90 % of 2,000 new rows are inside, up to the error of 500 calibration rows."""
     program = noisy.program(recalibration.Spec(min_rows=1))
     outcome = _simulated(program, noisy.dealt(noisy.table(2000, seed=1, freedom=3), 4))
     new = noisy.table(2000, seed=2, freedom=3)

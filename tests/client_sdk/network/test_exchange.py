@@ -1,4 +1,4 @@
-"""Requests are signed, lost ones are asked again, and what is no coordinator is told apart."""
+"""Requests are signed, lost ones are repeated, and responses of other servers are recognised."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,7 @@ Answer = Reply | Lost | Callable[[Call], Reply | Lost]
 
 
 class World:
-    """A clock that waits move, and scripted answers; the last one is given again and again."""
+    """A clock advanced by waits, and scripted responses; the last one is repeated."""
 
     def __init__(self, *answers: Answer, **patience: Any) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""Links say where a session is, and keep their secret to themselves."""
+"""Links give a session's address and never show their secret."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""Both edges do what a conversation asks for, within its limits, and decide nothing."""
+"""Both drivers do what a conversation requests, within its limits, and decide nothing."""
 
 import asyncio
 import datetime
@@ -34,12 +34,12 @@ def exchange(**patience: Any) -> Exchange:
 
 
 def answer(status: int, body: bytes = b"") -> httpx.Response:
-    """Answer as a network does: with a stream, which is read once."""
+    """Respond as a network does: with a stream that is read once."""
     return httpx.Response(status, headers=PROTOCOL, stream=httpx.ByteStream(body))
 
 
 def both(effects: Any, handler: Any) -> list[Any]:
-    """Run a conversation over both edges."""
+    """Run a conversation with both drivers."""
     results = [run(effects(), ORIGIN, transport=httpx.MockTransport(handler), sleep=lambda _: None)]
 
     async def no_wait(_: float) -> None:
@@ -80,7 +80,7 @@ def test_lost_connections_are_asked_again_and_answers_arrive() -> None:
 
 
 class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """An answer that never ends."""
+    """A response that never ends."""
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
@@ -154,7 +154,7 @@ def test_who_cancels_waits_for_the_computation_and_the_conversation_is_closed(ti
 
 
 def certificate(folder: Path) -> Path:
-    """Write a certificate for localhost that signs itself, and its key, as one file."""
+    """Write a self-signed certificate for localhost and its key to one file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
@@ -189,7 +189,7 @@ class Answering(http.server.BaseHTTPRequestHandler):
         self.wfile.write(b"{}")
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @contextmanager

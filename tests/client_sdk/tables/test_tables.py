@@ -1,4 +1,4 @@
-"""Whatever a hospital has as its table is read alike, or refused by name and without a cell."""
+"""Every type of table is read alike, or refused with a named error that quotes no cell."""
 
 import datetime
 import decimal
@@ -171,7 +171,7 @@ def test_tables_in_memory_are_read_in_pieces(
 
 
 def written(folder: Path) -> dict[str, Path]:
-    """The same table as files of every kind."""
+    """The same table as files of every format."""
     paths = {name: folder / name for name in ("t.csv", "semicolons.csv", "bom.CSV", "t.parquet")}
     paths["t.csv"].write_text(CSV)
     simple = [",".join(line.split(",")[:6]) for line in CSV.splitlines()[:5]]
@@ -264,7 +264,7 @@ def test_dates_are_refused_with_what_to_do() -> None:
     with pytest.raises(TableRefused, match="dates or times") as raised:
         records(frame(ward=[day] * 4))
     assert type(raised.value.problems[0]) is NotALabel
-    # A column that the schema does not read may have anything.
+    # A column that the schema does not read may contain anything.
     records(frame(note=[day] * 4))
 
 

@@ -1,4 +1,4 @@
-"""The shell: predictions of a file, a card, named errors, and a quick start."""
+"""The shell: predictions for a file, a card, named errors, and a quick start."""
 
 import csv
 import io

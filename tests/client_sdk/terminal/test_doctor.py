@@ -1,4 +1,4 @@
-"""`veilgp doctor hospital` names what is wrong, with its fix, and changes nothing."""
+"""`veilgp doctor hospital` shows each problem with its fix, and changes nothing."""
 
 import ssl
 from datetime import UTC, date, datetime, timedelta
