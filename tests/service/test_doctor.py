@@ -145,4 +145,4 @@ def test_the_command_fails_if_a_line_does(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "data" / "veilgp.toml").write_text("prot = 1\n")
     code, (line,) = run("--data-dir", str(tmp_path / "data"))
     assert code == 1
-    assert line.startswith("FAIL  settings: Unknown in")
+    assert line.startswith("FAIL  settings: Unknown settings in")

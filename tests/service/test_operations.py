@@ -53,7 +53,7 @@ def test_what_is_missing_makes_it_unready(
         assert answer.status_code == 503
         assert answer.json()["code"] == "not_ready"
         named: str = answer.json()["detail"].partition(".")[0]
-        return set(named.removeprefix("Failing: ").split(", "))
+        return set(named.removeprefix("Failing checks: ").split(", "))
 
     with coordinator.context.database.changing() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = 'older'"))

@@ -30,7 +30,7 @@ def test_requests_fail_while_it_is_away_and_the_run_goes_on(
             assert coordinator.request("GET", "/v2/health/live").status_code == 200
             unready = coordinator.request("GET", "/readyz")
             assert unready.status_code == 503
-            assert unready.json()["detail"].startswith("Failing: database. ")
+            assert unready.json()["detail"].startswith("Failing checks: database. ")
         work(sites)
         assert stored_model(coordinator, sites[0]) == model_bytes(simulated(TINY))
         assert coordinator.request("GET", "/readyz").status_code == 200

@@ -60,7 +60,7 @@ def test_a_private_session_shows_what_it_has_spent_and_what_a_run_costs(
     stop_engine(coordinator)
     until(sites, "task", run)
     shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
-    assert "The unit is the row" in shown
+    assert "The unit of privacy is the row" in shown
     assert "in 1 sums" in shown
     assert "ε spent, by sum" in shown
 
