@@ -43,12 +43,12 @@ def test_unknown_keys_are_errors_that_list_the_known(
 ) -> None:
     file = tmp_path / "settings.toml"
     file.write_text("prot = 1")
-    with pytest.raises(SettingsError, match=r"prot\. Known are .*port"):
+    with pytest.raises(SettingsError, match=r"prot\. Known settings: .*port"):
         load({}, config=file)
     monkeypatch.setenv("VEILGP_HOME", "/somewhere")
     load({})
     monkeypatch.setenv("VEILGP_PROT", "1")
-    with pytest.raises(SettingsError, match=r"VEILGP_PROT\. Known are .*VEILGP_PORT"):
+    with pytest.raises(SettingsError, match=r"VEILGP_PROT\. Known variables: .*VEILGP_PORT"):
         load({})
 
 
