@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kernels import storage
 from kernels.errors import EmptyTable
 from kernels.model.model import Model
-from kernels.rounds.algorithm import Contribution, contributed
+from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
@@ -122,11 +122,6 @@ def simulate(
         states.append(state)
         model = state.model
     return Simulated(model, tuple(states), sums, released)
-
-
-def add_plainly(encoding: Encoding, contributions: Iterable[Contribution]) -> SecureTotal:
-    """Return the sum of the contributions without masks, rounded as the encoding rounds."""
-    return _added(encoding, (encoding.encode(contribution) for contribution in contributions))
 
 
 def _sent(

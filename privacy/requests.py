@@ -9,6 +9,7 @@ to another coordinator that checks its own host name, or sent much later. Within
 the receiver remembers the nonces it has seen and raises `Replayed`. Someone who has stolen a link
 or a token, but not the key, cannot make requests.
 
+>>> from hashlib import sha256
 >>> from privacy.identity import Identity
 >>> identity = Identity.from_bytes(bytes(range(32)))
 >>> header = sign_request(
@@ -16,7 +17,7 @@ or a token, but not the key, cannot make requests.
 ...     method="GET",
 ...     host="gp.example",
 ...     target="/sessions",
-...     digest=EMPTY,
+...     digest=sha256(b"").digest(),
 ...     now_ms=1000,
 ...     nonce=bytes(16),
 ... )
@@ -27,7 +28,6 @@ Traceback (most recent call last):
 privacy.errors.BadSignature: ...
 """
 
-import hashlib
 import re
 from dataclasses import dataclass
 
@@ -39,8 +39,6 @@ SCHEME = "Veilgp"
 WINDOW_MS = 5 * 60 * 1000
 """The largest difference between a request's time and its receiver's clock."""
 NONCE_BYTES = 16
-EMPTY = hashlib.sha256(b"").digest()
-"""The digest of an empty body."""
 
 _HEADER = re.compile(
     r'Veilgp key="([0-9a-f]{64})", time="([0-9]{1,15})", nonce="([0-9a-f]{32})", '

@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import torch
 
-from client_sdk.simulation import add_plainly
 from kernels import storage
 from kernels.errors import StateError, StatisticsError
 from kernels.layer.posterior import Spectrum
@@ -31,6 +30,7 @@ from kernels.tables.records import Records
 from privacy.encoding import Encoding
 from privacy.layout import Block, Layout, SecureTotal
 from tests.kernels.rounds import tables
+from tests.kernels.rounds.sums import add_plainly
 
 
 class AlgorithmConformance:

@@ -1,15 +1,23 @@
 """One sum over sites, and all the sums of one stage, for tests that look at states in between."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from client_sdk.simulation import add_plainly
+import numpy as np
+
 from kernels import storage
 from kernels.model.model import Model
+from kernels.rounds.algorithm import Contribution
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
+
+
+def add_plainly(encoding: Encoding, contributions: Iterable[Contribution]) -> SecureTotal:
+    """Return the sum of the contributions without masks, rounded as the encoding rounds."""
+    encoded = [encoding.encode(contribution) for contribution in contributions]
+    return encoding.decode(np.add.reduce(encoded), contributors=len(encoded))
 
 
 def total(algorithm: Any, state: Any, sites: Sequence[Site]) -> SecureTotal:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from client_sdk.simulation import add_plainly
 from kernels import storage
 from kernels.errors import KernelsError, StateError
 from kernels.rounds.broadcast import received
@@ -18,6 +17,7 @@ from kernels.tables.schema import Schema
 from kernels.tables.standardiser import Scale
 from privacy.encoding import Encoding
 from tests.kernels.rounds import tables
+from tests.kernels.rounds.sums import add_plainly
 
 PROGRAM = tables.program(exact.Spec(steps=3, penalties=(3.0,)))
 STAGE = 1

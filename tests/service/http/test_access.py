@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import insert, select
 
-from privacy.requests import EMPTY, WINDOW_MS, SignedRequest, sign_request
+from privacy.requests import WINDOW_MS, SignedRequest, sign_request
 from service.database.tables import nonces
 from service.http.access import ApprovedMember
 from service.http.nonces import remember
@@ -250,7 +250,7 @@ class TestSignedRequests:
             method="GET",
             host=hospital.host,
             target="/",
-            digest=EMPTY,
+            digest=hashlib.sha256(b"").digest(),
             now_ms=now,
             nonce=bytes(16),
         )

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from client_sdk.simulation import add_plainly, simulate
+from client_sdk.simulation import simulate
 from kernels.errors import ConsentNeeded, KernelsError, NotFitted
 from kernels.model.model import Model
 from kernels.rounds.layer import linear, update
@@ -15,6 +15,7 @@ from kernels.tables.records import Records
 from privacy.encoding import Encoding
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
 from tests.kernels.rounds import tables
+from tests.kernels.rounds.sums import add_plainly
 
 
 def records(rows: int, *, seed: int) -> Records:

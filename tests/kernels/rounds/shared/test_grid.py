@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from client_sdk.simulation import add_plainly, simulate
+from client_sdk.simulation import simulate
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.model.prediction import predict
@@ -18,6 +18,7 @@ from kernels.rounds.shared.sufficient import contribution_of, statistics_blocks
 from privacy.encoding import Encoding
 from privacy.layout import Layout
 from tests.kernels.rounds import tables
+from tests.kernels.rounds.sums import add_plainly
 
 ROWS = 120
 MODEL = Model(tables.SCHEMA, tables.KERNEL, max_rows=1000)
