@@ -183,9 +183,9 @@ class Encoding:
 
     @classmethod
     def of_sum(cls, layout: Layout, *, multiplier: float | None, honest: int, members: int) -> Self:
-        """Return the one encoding that a sum of so many members has, at both ends.
+        """Return the encoding of a sum over `members` members; client and coordinator agree on it.
 
-        multiplier: of its noise, or None if it is exact; then `honest` does not matter.
+        multiplier: the noise multiplier z, or None for a sum without noise, which ignores `honest`.
         """
         if multiplier is None:
             return cls.finest(layout, max_clients=members)

@@ -1,6 +1,7 @@
 """One line of `veilgp doctor`, at a hospital or at the coordinator.
 
-It stands here because both halves import this room, and neither imports the other.
+It is in this package because hospital and coordinator both import it, and neither imports the
+other.
 """
 
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Check:
-    """One line: `said` is what was found, `fix` what to do about it, if anything is wrong."""
+    """One check: `said` is what was found, `fix` what to do, or None if nothing is wrong."""
 
     name: str
     said: str
@@ -16,11 +17,11 @@ class Check:
 
     @property
     def is_well(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether nothing is wrong."""
         return self.fix is None
 
     def line(self) -> str:
-        """Show it to a person."""
+        """Return the check as a line for people to read."""
         said = " ".join(self.said.split())
         if self.fix is None:
             return f"ok    {self.name}: {said}"

@@ -65,29 +65,29 @@ class Reader:
 
 
 class Codec(ABC, Generic[Value]):
-    """How one field travels, and which values it may have."""
+    """The encoding of one field, and the values that it may have."""
 
     @abstractmethod
     def check(self, value: object) -> None:
-        """Raise `MalformedMessage` unless the value may travel in this field."""
+        """Raise `MalformedMessage` unless the field may have this value."""
 
     @abstractmethod
     def write(self, value: Value) -> bytes:
-        """Give the one encoding of a checked value."""
+        """Return the only encoding of a checked value."""
 
     @abstractmethod
     def read(self, reader: Reader) -> Value:
-        """Take a value; its range is checked when the message is made."""
+        """Read and return a value; its range is checked when the message is made."""
 
 
 @dataclass(frozen=True)
 class Uint(Codec[int]):
-    """An unsigned number of `size` bytes."""
+    """An unsigned integer of `size` bytes."""
 
     size: int
 
     def check(self, value: object) -> None:
-        """Accept 0 to 2^(8 size) − 1."""
+        """Accept integers from 0 to 2^(8·size) − 1."""
         if type(value) is not int or not 0 <= value < 1 << (8 * self.size):
             raise BadField(f"must be an unsigned integer of {self.size} bytes")
 
@@ -102,7 +102,7 @@ class Uint(Codec[int]):
 
 @dataclass(frozen=True)
 class Flag(Codec[bool]):
-    """A truth value, one byte: 0 or 1 and nothing else."""
+    """A boolean in one byte: 0 or 1 and nothing else."""
 
     def check(self, value: object) -> None:
         """Accept True and False."""
@@ -128,16 +128,16 @@ class Fixed(Codec[bytes]):
     size: int
 
     def check(self, value: object) -> None:
-        """Accept that many bytes."""
+        """Accept exactly `size` bytes."""
         if type(value) is not bytes or len(value) != self.size:
             raise BadField(f"must be {self.size} bytes")
 
     def write(self, value: bytes) -> bytes:
-        """As they are."""
+        """Return the bytes unchanged."""
         return value
 
     def read(self, reader: Reader) -> bytes:
-        """Take that many bytes."""
+        """Read `size` bytes."""
         return reader.take(self.size)
 
 
@@ -157,7 +157,7 @@ class Blob(Codec[bytes]):
         return len(value).to_bytes(8, "big") + value
 
     def read(self, reader: Reader) -> bytes:
-        """Refuse a length above the limit before taking anything."""
+        """Refuse a length above the limit before reading further."""
         length = reader.number(8)
         if length > self.limit:
             raise BadField(f"{length} bytes announced, at most {self.limit} allowed")
@@ -171,7 +171,7 @@ class Text(Codec[str]):
     limit: int
 
     def check(self, value: object) -> None:
-        """Accept text that UTF-8 can carry within the limit."""
+        """Accept strings whose UTF-8 is within the limit."""
         if type(value) is not str:
             raise BadField("must be a string")
         try:
@@ -226,7 +226,7 @@ class Rows(Codec[tuple[bytes, ...]]):
     size: int
 
     def check(self, value: object) -> None:
-        """Accept a tuple of such strings."""
+        """Accept a tuple of byte strings of this size."""
         if type(value) is not tuple or len(value) > MAX_MEMBERS:
             raise BadField(f"must be a tuple of at most {MAX_MEMBERS} rows")
         for row in value:
@@ -252,7 +252,7 @@ class Many(Codec[tuple[Inner, ...]]):
     limit: int
 
     def check(self, value: object) -> None:
-        """Accept a tuple of such messages."""
+        """Accept a tuple of messages of this kind."""
         if type(value) is not tuple or len(value) > self.limit:
             raise BadField(f"must be a tuple of at most {self.limit} messages")
         for item in value:
@@ -278,7 +278,7 @@ class One(Codec[Inner]):
     message: type[Inner]
 
     def check(self, value: object) -> None:
-        """Accept a message of that kind."""
+        """Accept a message of this kind."""
         if type(value) is not self.message:
             raise BadField(f"must be of type {self.message.__name__}")
 
@@ -323,7 +323,7 @@ class Message:
     @classmethod
     @cache
     def _codecs(cls) -> tuple[tuple[str, Codec[Any]], ...]:
-        """Return the fields in order, each with how it travels; worked out once for a class."""
+        """Return the fields in order, each with its codec; computed once per class."""
         hints = get_type_hints(cls, include_extras=True)
         return tuple((each.name, hints[each.name].__metadata__[0]) for each in fields(cls))
 
@@ -369,7 +369,7 @@ class SignedMessage(Message):
 
     @classmethod
     def signed(cls, identity: Identity, /, **values: Any) -> Self:
-        """Make a message and sign it."""
+        """Return a new message, signed."""
         unsigned = {**values, "signature": UNSIGNED}
         message = cls(**unsigned)
         signature = identity.sign(cls.label, message.fields_encoded(but="signature"))

@@ -124,7 +124,7 @@ def test_an_advert_in_another_members_name_is_refused():
     forged = replace(adverts.adverts[4], kem_key=own)
     with pytest.raises(ForgedAdvert):
         attacker.lair(Adverts((*adverts.adverts[:4], forged))).agree(0)
-    # Signing it with a key of its own does not help.
+    # Signing it with the attacker's own key does not help.
     puppet = Identity.generate(attacker.random)
     resigned = Advert.signed(
         puppet, session=SESSION, run=RUN, number=0, identity=adverts.adverts[4].identity,

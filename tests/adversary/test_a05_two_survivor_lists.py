@@ -224,7 +224,7 @@ def test_a_set_without_the_victim_is_not_signed_by_it(lair, task):
 
 
 def test_an_outsider_opens_no_shares(lair, task):
-    """The victim, left out of the certified set, is asked for its shares of the others' keys."""
+    """The victim is not in the certified set, and is asked for its shares of the others' keys."""
     certificate = lair.certificate(lair.proposal(task, WITHOUT_VICTIM))
     with pytest.raises(NotSurvivor):
         lair.reveal(certificate, VICTIM)

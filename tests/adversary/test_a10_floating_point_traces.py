@@ -62,7 +62,7 @@ def test_the_attack_works_on_noise_that_is_added_to_floats() -> None:
 
 
 def decoded(rows: float, games: int, seed: int) -> NDArray[np.float64]:
-    """What the coordinator sees of a sum of two hospitals, one with so many rows."""
+    """Return the coordinator's view of sums of two hospitals, of which one has `rows` rows."""
     source = approximate(np.random.default_rng(seed))
     found = []
     for _ in range(games):
