@@ -117,7 +117,7 @@ def test_patience_ends() -> None:
         world.run(world.exchange.get_json("/x"))
     assert 100 < world.now_s < 160
     world = World(Lost("refused"), deadline_s=50.0)
-    with pytest.raises(DeadlinePassed, match="nothing is lost"):
+    with pytest.raises(DeadlinePassed, match="Nothing is lost"):
         world.run(world.exchange.get_json("/x"))
     assert 50 < world.now_s < 90
 

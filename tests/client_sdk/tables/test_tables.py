@@ -284,16 +284,16 @@ def test_booleans_and_text_are_no_numbers_outside_csv() -> None:
 @pytest.mark.parametrize(
     ("data", "kind", "says"),
     [
-        (3, NotATable, "a int is no table"),
-        ([1, 2], NotATable, "a list is no table"),
+        (3, NotATable, "int is not a supported table"),
+        ([1, 2], NotATable, "list is not a supported table"),
         (pl.LazyFrame(COLUMNS), NotATable, "collect"),
         (np.ones((3, 2)), NotATable, "array, names"),
-        ((np.ones((3, 2)), ["age"]), NotATable, "1 names"),
+        ((np.ones((3, 2)), ["age"]), NotATable, "1 column names"),
         ((np.ones((3, 2)), ["age", "age"]), DuplicateColumns, "'age'"),
         (pd.DataFrame([[1, 2]], columns=["age", "age"]), DuplicateColumns, "'age'"),
         (pa.table([[1], [2]], names=["age", "age"]), DuplicateColumns, "'age'"),
         ("/nowhere/table.csv", FileNotThere, "/nowhere/table.csv"),
-        (Path("/nowhere"), FileNotThere, "no file /nowhere"),
+        (Path("/nowhere"), FileNotThere, "/nowhere does not exist"),
     ],
 )
 def test_what_is_no_table_is_refused_by_name(
@@ -305,7 +305,7 @@ def test_what_is_no_table_is_refused_by_name(
 
 def test_files_that_are_no_tables_are_refused_by_name(tmp_path: Path) -> None:
     cases: list[tuple[str, bytes, type[TableSourceError], str]] = [
-        ("t.xlsx", b"", UnknownSuffix, "suffixes are .csv, .parquet"),
+        ("t.xlsx", b"", UnknownSuffix, "must end in .csv, .parquet"),
         ("empty.csv", b"", EmptySource, "no header"),
         ("twice.csv", b"age,stay,age\n1,2,3\n", DuplicateColumns, "'age'"),
         ("latin.csv", "alter,größe\n1,2\n".encode("latin-1"), UnreadableFile, "line 1"),

@@ -89,7 +89,7 @@ def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: 
         (("check", table, "--schema", tmp_path / "no.json"), "cannot read a schema"),
         (("schema", "draft", tmp_path / "no.csv", "--target", "stay"), "does not exist"),
         (("schema", "draft", table, "--target", "Stay"), "no column 'Stay'"),
-        (("schema", "draft", table, "--target", "sex"), "no numbers"),
+        (("schema", "draft", table, "--target", "sex"), "not numbers"),
     ):
         outcome = veilgp(*arguments)
         assert outcome.exit_code == 1
