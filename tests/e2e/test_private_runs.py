@@ -111,7 +111,7 @@ async def _nothing_is_left(study: Study, once: float) -> None:
     refused = await study.asked("POST", f"{study.path}/runs", {"kind": "train"})
     problem = refused.json()
     assert (refused.status_code, problem["code"]) == (409, "ledger.budget_exceeded")
-    assert "beyond the budget of 8" in problem["detail"]
+    assert "above the budget of 8" in problem["detail"]
     report = await study.admin("GET", f"{study.path}/privacy")
     assert len(report["releases"]) == 6
     assert once < report["spent"] <= 8.0 < report["after_another_run"]
