@@ -3,22 +3,22 @@
     L^KD(θ, σ, λ) = L_kd/K + α·mean (Φ_kd Φ_kdᵀ − T)²,   T = Σ_c Φ_c Φ_cᵀ / |S|
 
 where Φ_c (K, M) are the features of the K public rows X_kd under site c's trained kernel and L_kd
-is the negative log evidence of (X_kd, y_kd). [FedBNR] adds up rows and has twice L: its α is 2K
-of ours, which means the same for public sets of any size.
+is the negative log evidence of (X_kd, y_kd). [FedBNR] sums over rows and uses 2L, so its α is 2K
+times ours. Our α has the same meaning for public sets of any size.
 
 broadcast  θ, σ, λ, and the public rows, which are part of the program; w̄ after a sum of statistics
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after training (`local_training`), the
            Gram matrix Φ_c Φ_cᵀ of the public rows and 1, or nothing from a site without rows; and
-           on the rows kept for stopping the absolute error of the model that was sent
+           the absolute error of the broadcast model on the rows kept for stopping
 sum        the pooled statistics; then the mean teacher kernel T on the public rows and the held-out
-           error: the coordinator sees no site's kernel, and no weights of any site, summed or not
+           error: the coordinator sees no site's kernel, and no site's weights, summed or not
 update     w̄ at the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
-           L^KD, from where they were. A pass keeps the θ that the held-out rows choose and stops
-           after `patience` rounds worse than that; a last sum judges its last θ. There is one pass
-           for each α, and of what they keep the θ with the lowest error is taken, with the σ and λ
-           that fit all rows
+           L^KD, starting from their current values. A pass keeps the θ with the lowest held-out
+           error and stops after `patience` rounds that are worse; a last sum judges its last θ.
+           There is one pass for each α. The final θ is the one with the lowest error among those
+           that the passes kept, with the σ and λ that fit all rows
 
-Without validation there is one α and a round is one sum; σ and λ of the end fit the public set, and
+Without validation there is one α and a round is one sum; the final σ and λ fit the public set, and
 refitting is left to the linear layer. A Gram matrix's entries are at most ‖φ‖²
 (`squared_norm_bound`), or M·FEATURE_BOUND² for kernels without such a bound.
 """
@@ -79,11 +79,11 @@ class Spec:
     """The public set, and how to train on it and at the sites.
 
     public: `columns_of` a table with the schema's features and targets, in their units.
-    rounds: of training and distilling, at most so many for each α. local_steps, learning_rate,
-        proximal, validate, patience: as in `fedavg`.
-    distillation_steps, distillation_rate: of Adam at the coordinator.
-    alphas: the α to choose from; several need `validate`. The default is all four that were
-        compared by test RMSE, not the best of them: no test row has a say.
+    rounds: the maximum number of rounds of training and distilling for each α.
+    local_steps, learning_rate, proximal, validate, patience: as in `fedavg`.
+    distillation_steps, distillation_rate: steps and learning rate of Adam at the coordinator.
+    alphas: the α to choose from; more than one needs `validate`. The default is all four that were
+        compared by test RMSE, not only the best of them, so that test rows do not influence it.
     """
 
     STORED_AS: ClassVar[str] = "distillation.spec"
@@ -127,10 +127,10 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class Progress(judged.Progress):
-    """θ after so many rounds of a pass.
+    """θ after a given number of rounds of a pass.
 
-    loss_before, loss_after, mismatch: L^KD before and after the steps that led to θ, and how far
-        from T they ended; None at the start.
+    loss_before, loss_after: L^KD before and after the steps that led to θ. mismatch: the distance
+        from T after them. All are None at the start.
     """
 
     STORED_AS: ClassVar[str] = "distillation.progress"
@@ -142,12 +142,12 @@ class Progress(judged.Progress):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where distilling is.
+    """The progress of distillation.
 
-    scales: the σ and λ that training goes on from. run: passes so far, one for each α.
-    round: how many teachers this pass has distilled. latest: what is known of θ.
-    posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
-    best: of the passes that have ended. best_of_run: of this one, so far.
+    scales: the σ and λ that training continues from. run: passes so far, one for each α.
+    round: the number of teachers that this pass has distilled. latest: what is known about θ.
+    posterior_weights: w̄, (M, T), of all rows at θ; None when the next sum is of statistics.
+    best: the best of the finished passes. best_of_run: the best of the current pass so far.
     """
 
     STORED_AS: ClassVar[str] = "distillation.state"
@@ -176,9 +176,9 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return (S, b, yᵀy, n), or the Gram matrix, how many sites it is of, and the held-out error.
+    """Return (S, b, yᵀy, n), or the Gram matrix, the number of sites and the held-out error.
 
-    After the last round only the error.
+    After the last round, only the error.
     """
     model, spec, rows = state.model, state.spec, state.spec.public_rows
     if _statistics_are_next(state):
@@ -197,7 +197,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Check the public set; start at the model's weights, or the kernel's own, and σ = λ = 1."""
+    """Check the public set; start at the model's weights, or else the kernel's, and σ = λ = 1."""
     public_table(spec.public, model)
     scales = starting_scales(model.targets)
     start = Fit.of(model, scales).weights
@@ -206,7 +206,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return the site's statistics, or its trained kernel's Gram matrix and what it judged."""
+    """Return the site's statistics, or its trained kernel's Gram matrix and held-out error."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
@@ -236,7 +236,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after one pass for each α."""
+    """Return whether there has been one pass for each α."""
     return state.run == len(state.spec.alphas)
 
 
@@ -248,7 +248,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     gram = spec.public_rows * (spec.public_rows + 1) // 2 + 1
     return Declaration(

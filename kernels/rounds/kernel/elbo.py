@@ -1,25 +1,24 @@
-"""Phase 1 by DP-SGD on the evidence's lower bound, which unlike the evidence is a sum over rows.
+"""Phase 1 by DP-SGD on the evidence lower bound, which is a sum over rows (the evidence is not).
 
 With q(w) = N(m, diag s²) for each target,
 
     −ELBO = Σ_rows Σ_t [½ log 2πσ_t² + ((y_t − φᵀm_t)² + Σ_j φ_j² s_tj²)/2σ_t²]
             + Σ_t KL(q_t ‖ N(0, λ_t²I))
 
-and λ_t² = (‖m_t‖² + Σ s_tj²)/M is where the KL is least. The rows' part is the hospitals', clipped
-per unit and summed over a Poisson sample of units; the KL is the coordinator's own and costs
-nothing.
+and λ_t² = (‖m_t‖² + Σ s_tj²)/M minimises the KL. The hospitals compute the sum over rows, clipped
+per unit, over a Poisson sample of units; the coordinator computes the KL, which costs no privacy.
 
 broadcast  θ, m, log s, log σ
-local      each unit is in with probability `sampling_rate`, which only the site knows; the gradient
-           of the sampled units' losses in (θ, m, log s, log σ), its last part times NOISE_WEIGHT,
-           each unit's clipped to `clip`; and how many rows they have
-sum        the gradient of a random sample of all units, with noise, and how many rows it has
-update     one step of Adam on −ELBO/n; n from all counts so far
+local      each unit is sampled with probability `sampling_rate`, and only the site knows which
+           were; the gradient of the sampled units' losses in (θ, m, log s, log σ), its last part
+           times NOISE_WEIGHT, each unit's part clipped to `clip`; and their number of rows
+sum        the gradient over a random sample of all units, with noise, and the sample's row count
+update     one step of Adam on −ELBO/n, with n estimated from all counts so far
 
-Sampling hides who was in a sum, and with noise of the same size costs less (accounting knows the
-rate). What is kept is θ, σ and λ: `linear`, run after it, finds w in one sum over all rows, with
-its full covariance. Without differential privacy `exact` is the better choice; the algorithm is the
-same then, without noise.
+Sampling hides which units were in a sum, so the same noise costs less (the accounting uses the
+rate). θ, σ and λ are kept: `linear`, run afterwards, finds w with its full covariance in one sum
+over all rows. Without differential privacy the algorithm is the same without noise, and `exact` is
+the better choice.
 """
 
 import math
@@ -50,24 +49,24 @@ NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL, Made.CENTRE})
 
 ROWS_WEIGHT = 0.01
-"""The part of a sum's cost that counting rows has: counts of all steps add up to one estimate."""
+"""The share of a sum's cost spent on counting rows: the counts of all steps form one estimate."""
 
 NOISE_WEIGHT = 0.1
-"""What log σ counts in a clipped gradient. By log σ a row's is 1 − r²/σ², by m about r/σ²: of rows
-near the mean or far from it most would be about σ, one number that is soon learned. Adam's steps do
-not depend on the scale of a gradient."""
+"""The weight of log σ in a clipped gradient. A row's gradient is 1 − r²/σ² by log σ and about r/σ²
+by m: for rows near the mean or far from it, most of the norm would go to σ, a single number that is
+learned quickly. Adam's steps do not depend on the scale of a gradient."""
 
 _START = {"deviation": 0.3, "noise": 0.7}
 _LOG_NOISE = math.log(1e-3), math.log(10.0)
 _MOST_WEIGHT = 2.0**20
-"""Of m: with it and σ no residual's rounding is as large as what units are clipped to."""
+"""Bound on m: with it and the bounds on σ, the rounding of residuals stays below the clip."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`steps` of Adam, from `learning_rate` to zero, each over a sample.
+    """`steps` of Adam, each over a sample, with a rate that falls from `learning_rate` to zero.
 
-    clip: the greatest norm of one unit's gradient.
+    clip: the maximum norm of one unit's gradient.
     """
 
     STORED_AS: ClassVar[str] = "elbo.spec"
@@ -85,7 +84,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`parameters`: θ, m, log s and log σ, flat. `counted`: rows in all samples so far."""
+    """`parameters`: θ, m, log s and log σ as one vector. `counted`: rows in all samples so far."""
 
     STORED_AS: ClassVar[str] = "elbo.state"
 
@@ -111,7 +110,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the gradient and the sample's rows."""
+    """Return the gradient and the sample's row count."""
     model, spec = state.model, state.spec
     gradient = gradient_block(model, len(state.parameters), clip=spec.clip)
     if model.privacy is None:
@@ -128,7 +127,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights, and at a q that knows nothing."""
+    """Start at the model's weights and an uninformed q."""
     start = starting_weights(model.kernel) if model.weights is None else model.weights
     _, weights, deviations, noise = _sizes(model)
     parts = (
@@ -143,7 +142,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return the clipped gradient of a fresh sample of the site's units, and its rows."""
+    """Return the clipped gradient of a new sample of the site's units, and its row count."""
     model, spec = state.model, state.spec
     gradient, rows = clipped_gradient(
         model,
@@ -157,14 +156,14 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Take a step; after the last, θ, σ and λ are the model's."""
+    """Take a step; after the last one, store θ, σ and λ in the model."""
     total = accepted(total, layout(state))
     step, rate = state.step + 1, state.spec.sampling_rate
     counted = state.counted + float(total["rows"])
     rows = max(counted / (rate * step), 1.0)
     gradient = torch.tensor(total["gradient"]) / (rate * rows)
     gradient = gradient + _divergence_gradient(state) / rows
-    # To zero: at the end, what noise moved is averaged rather than followed.
+    # The rate falls to zero so that the last steps average out the noise instead of following it.
     size = adam.falling(state.spec.learning_rate, step=state.step, steps=state.spec.steps)
     first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
     before = adam.State(state.parameters, first, second, state.step)
@@ -187,17 +186,17 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after so many steps."""
+    """Return whether all `steps` have been taken."""
     return state.step >= state.spec.steps
 
 
 def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a kernel whose features have no bound: `linear` comes after it."""
+    """Refuse a kernel whose features are not bounded, because `linear` comes afterwards."""
     check_features(model)
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -220,7 +219,7 @@ STORED = (Spec, State)
 
 
 def _sizes(model: Model) -> tuple[int, int, int, int]:
-    """Return how many parameters θ, m, log s and log σ are."""
+    """Return the numbers of parameters in θ, m, log s and log σ."""
     weights = model.kernel.features * model.targets
     return weight_count(model.kernel), weights, weights, model.targets
 
@@ -233,8 +232,8 @@ def _split(model: Model, parameters: Tensor) -> tuple[Tensor, Tensor, Tensor, Te
 def _row_gradients(state: State) -> RowGradients:
     """Return the gradient of a row's −E log p(y | φ, w) in (θ, m, log s, log σ), in closed form.
 
-    With r = y − φᵀm it is −φr/σ² by m, φ²s²/σ² by log s, 1 − (r² + Σφ²s²)/σ² by log σ, and by φ,
-    from where the kernel goes on to θ, Σ_t (φs_t² − r_tm_t)/σ_t².
+    With r = y − φᵀm it is −φr/σ² by m, φ²s²/σ² by log s, 1 − (r² + Σφ²s²)/σ² by log σ, and
+    Σ_t (φs_t² − r_tm_t)/σ_t² by φ, from which the kernel computes the gradient by θ.
     """
     model = state.model
     kernel, reach, shape = model.urk, target_bounds(model), (model.kernel.features, model.targets)
@@ -267,7 +266,7 @@ def _divergence_gradient(state: State) -> Tensor:
 
 
 def _prior(model: Model, parameters: Tensor) -> Tensor:
-    """Return the λ² of each target with which the KL is least, (T,)."""
+    """Return the λ² of each target that minimises the KL, (T,)."""
     shape = (model.kernel.features, model.targets)
     _, mean, log_deviation, _ = _split(model, parameters)
     second = mean.view(shape).square() + (2 * log_deviation.view(shape)).exp()
@@ -275,7 +274,7 @@ def _prior(model: Model, parameters: Tensor) -> Tensor:
 
 
 def _centre(model: Model, parameters: Tensor) -> Centre | None:
-    """Return m, and σ as the deviation of residuals from it, for `refinement` to begin at."""
+    """Return m, and σ as the deviation of residuals from it, as the start of `refinement`."""
     if model.privacy is None:
         return None
     _, mean, _, log_noise = _split(model, parameters)

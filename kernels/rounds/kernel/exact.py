@@ -1,20 +1,22 @@
-"""Phase 1, exact: the gradient of the pooled evidence, two sums a step.
+"""Phase 1, exact: the gradient of the pooled evidence, with two sums per step.
 
-The negative log evidence L of all rows depends on θ through S and b alone, so
+The negative log evidence L of all rows depends on θ only through S and b, so
 ∂L/∂θ = Σ_c ∂/∂θ [⟨G_S, S_c(θ)⟩ + ⟨G_b, b_c(θ)⟩] with G_S = ∂L/∂S and G_b = ∂L/∂b at the sums
-(`kernels.layer.evidence`). No client drift, any optimiser: each step is the one on pooled rows, to
-rounding. Many steps would amplify that, as any training does, so features, targets and weights are
-on grids (`kernels.rounds.shared.grid`): other divisions of the same rows train to the same weights.
+(`kernels.layer.evidence`). There is no client drift and any optimiser works: each step equals the
+one on pooled rows, up to rounding. Many steps would amplify rounding errors, as in any training, so
+features, targets and weights are rounded to grids (`kernels.rounds.shared.grid`): dividing the same
+rows differently among sites gives the same weights.
 
 broadcast  θ; then also G_S, G_b and w̄
-local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ over n, and on the
-           rows kept for stopping the absolute error of w̄'s predictions
+local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ divided by n, and
+           the absolute error of w̄'s predictions on the rows kept for stopping
 sum        the pooled statistics; then the pooled gradient and the held-out error
 update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
            rounded to its grid
 
 The recipe (warm-up, cosine, clipped gradient, σ and λ refitted at every step rather than by Adam,
-the checkpoint and τ chosen by held-out error) is what prototypes measured. One pass for each τ.
+the checkpoint and τ chosen by held-out error) is the one measured on prototypes. There is one pass
+for each τ.
 
 With differential privacy, `private_exact` takes a few such steps with noise.
 """
@@ -65,17 +67,17 @@ NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
 GRADIENT_BOUND = 256.0
-"""No element of one site's gradient of L/n exceeds it, or the run fails by name."""
+"""Bound on each element of one site's gradient of L/n; beyond it the run fails by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """The recipe.
 
-    steps: weights that are judged for each penalty, the start among them; between them are steps
-        of Adam. learning_rate: its greatest. warm_up: steps until then.
-    clip: the greatest norm of the gradient of L/n. penalties: the τ to choose from.
-    patience: stop a pass after so many steps that are worse than what is kept; 0 never does.
+    steps: the number of weights judged for each penalty, including the start; between them are
+        steps of Adam. learning_rate: the highest rate. warm_up: steps until it is reached.
+    clip: the maximum norm of the gradient of L/n. penalties: the τ to choose from.
+    patience: stop a pass after this many steps that are worse than the kept one; 0 never stops.
     """
 
     STORED_AS: ClassVar[str] = "exact.spec"
@@ -109,7 +111,7 @@ class PooledGradient:
 
 @dataclass(frozen=True, eq=False)
 class Progress(judged.Progress):
-    """One step in numbers: also the norm of the gradient of L/n."""
+    """Numbers that describe one step, including the norm of the gradient of L/n."""
 
     STORED_AS: ClassVar[str] = "exact.progress"
 
@@ -118,9 +120,9 @@ class Progress(judged.Progress):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where the optimiser is. `pooled` is None when statistics are asked for next.
+    """The optimiser's state. `pooled` is None when the next sum is of statistics.
 
-    best: of the passes that have ended. best_of_run: of this one, so far.
+    best: the best of the finished passes. best_of_run: the best of the current pass so far.
     """
 
     STORED_AS: ClassVar[str] = "exact.state"
@@ -157,7 +159,7 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class Features:
-    """A site's features at one θ, and the way from ∂/∂Φ of the training rows to ∂/∂θ."""
+    """A site's features at one θ, and the map from ∂/∂Φ of the training rows to ∂/∂θ."""
 
     training: Tensor
     held_out: Tensor
@@ -179,7 +181,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights: a warm-up's, or the kernel's own."""
+    """Start at the model's weights from an earlier stage, or else the kernel's initial weights."""
     start = starting_weights(model.kernel) if model.weights is None else model.weights
     model = model.advanced(weights=start)
     zero = torch.zeros_like(start)
@@ -193,7 +195,7 @@ def contribute(state: State, site: Site) -> Contribution:
     if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
         return _contribute_in_chunks(state, site)
     x, y = site.table(Part.TRAINING, model)
-    # Both sums of a step are at the same weights, so the features of the first serve the second.
+    # Both sums of a step use the same weights, so the second reuses the features of the first.
     features = None if pooled is None else site.take_kept(model)
     if not isinstance(features, Features):
         held_out, _ = site.table(Part.STOPPING, model)
@@ -224,7 +226,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after one pass for each penalty."""
+    """Return whether there has been one pass for each penalty."""
     return state.run == len(state.spec.penalties)
 
 
@@ -235,7 +237,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     return Declaration(
         needs=NEEDS,
@@ -259,7 +261,7 @@ STORED = (Spec, State, PooledGradient, Kept, Progress)
 
 
 def _contribute_in_chunks(state: State, site: Site) -> Contribution:
-    """Do the same in memory that does not grow with the rows."""
+    """Return the same as `contribute`, with memory that does not grow with the number of rows."""
     model, pooled = state.model, state.pooled
     if pooled is None:
         if site.count(Part.TRAINING) == 0:

@@ -2,18 +2,18 @@
 
 θ ← θ + Σ_c ω_c(θ_c − θ) / Σ_c ω_c, with θ_c trained from θ at site c (`local_training`) and ω_c = 1
 as in [FedBNR], or n_c; a site without training rows has ω_c = 0. log σ_c and log λ_c are trained
-with θ_c and averaged with it. That is what training goes on from; what the model is judged by and
-leaves with is either the same ([FedBNR]) or, by default, refitted by the coordinator to the
-pooled statistics, which is far better calibrated (docs/results.md) and costs no sum.
+with θ_c and averaged with it. Training continues from these means. The σ and λ that the model is
+judged by and ends with are either the same ([FedBNR]) or, by default, refitted by the coordinator
+to the pooled statistics, which is far better calibrated (docs/results.md) and costs no sum.
 
 broadcast  θ, σ, λ; w̄ after a sum of statistics
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_steps`, ω_c(θ_c − θ), the
-           same of log σ_c and log λ_c, and ω_c; and on the rows kept for stopping the absolute
-           error of the model that was sent, so that validation costs no sum of its own
+           same for log σ_c and log λ_c, and ω_c; and the absolute error of the broadcast model on
+           the rows kept for stopping, so that validation needs no sum of its own
 sum        the pooled statistics; then the mean change and the held-out error: the coordinator sees
-           no site's θ_c, nor how many rows it has
-update     σ, λ and w̄; then the mean. It keeps the θ that the held-out rows choose and stops
-           after `patience` rounds worse than that; a last sum judges the last θ
+           neither a site's θ_c nor its number of rows
+update     σ, λ and w̄; then the mean. It keeps the θ with the lowest held-out error and stops
+           after `patience` rounds that are worse; a last sum judges the last θ
 
 Without validation a round is one sum, and refitting is left to the linear layer.
 """
@@ -69,7 +69,7 @@ _CHANGES = {
     "log_noise_change": "log_noise",
     "log_prior_change": "log_prior",
 }
-"""The blocks of what training changed, with the part of a `Fit` that each is of."""
+"""The blocks that hold the change made by training, and the part of a `Fit` that each holds."""
 
 
 class Scales(StrEnum):
@@ -78,16 +78,16 @@ class Scales(StrEnum):
     REFITTED = "refitted"
     """Fitted to the pooled statistics by the coordinator."""
     AVERAGED = "averaged"
-    """The mean of those that sites trained, in the logarithm, as in [FedBNR]."""
+    """The mean of the logarithms that the sites trained, as in [FedBNR]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """How to train and how to average.
 
-    rounds: at most so many. local_steps, learning_rate: of Adam at each site, full batch.
-    proximal: μ of [LiT20], 0 for none. patience: rounds worse than the one kept to stop after; 0
-    never does, and without `validate` none is worse.
+    rounds: the maximum number of rounds. local_steps, learning_rate: of Adam at each site, full
+    batch. proximal: μ of [LiT20], 0 for none. patience: stop after this many rounds that are worse
+    than the kept one; 0 never stops, and neither does training without `validate`.
     """
 
     STORED_AS: ClassVar[str] = "fedavg.spec"
@@ -113,10 +113,10 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where averaging is.
+    """The progress of averaging.
 
-    scales: the σ and λ that training goes on from. round: rounds of training so far.
-    posterior_weights: w̄, (M, T), of all rows at θ; None when statistics are asked for next.
+    scales: the σ and λ that training continues from. round: rounds of training so far.
+    posterior_weights: w̄, (M, T), of all rows at θ; None when the next sum is of statistics.
     """
 
     STORED_AS: ClassVar[str] = "fedavg.state"
@@ -140,7 +140,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return (S, b, yᵀy, n), or the change of θ and the held-out error; at last only the error."""
+    """Return (S, b, yᵀy, n), or the change of θ and the held-out error; finally only the error."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
         return Layout(statistics_blocks(model))
@@ -158,7 +158,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights, or the kernel's own, and at σ = λ = 1."""
+    """Start at the model's weights, or else the kernel's, and at σ = λ = 1."""
     scales = starting_scales(model.targets)
     weights = Fit.of(model, scales).weights
     model = model.advanced(weights=weights)
@@ -166,7 +166,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return the site's statistics, or how its training changed θ, weighted, and what it judged."""
+    """Return the site's statistics, or its weighted change of θ and its held-out error."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
@@ -213,7 +213,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after the last round, or when the held-out error no longer falls."""
+    """Return whether the last round is over or the held-out error no longer falls."""
     return state.done
 
 
@@ -224,7 +224,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     return Declaration(
         needs=NEEDS,
@@ -274,7 +274,7 @@ def _averaged(state: State, total: SecureTotal) -> State:
     averaged = state.spec.scales is Scales.AVERAGED
     return replace(
         state,
-        # Refitted σ and λ belong to the θ before: there are none until this θ has statistics.
+        # Refitted σ and λ belong to the previous θ: the new θ has none until its statistics exist.
         model=replace(
             state.model,
             weights=mean.weights,

@@ -1,13 +1,13 @@
 """Phase 1 by the gradient of the evidence with differential privacy: few steps, two sums each.
 
-Both sums of a step have noise, and each is paid for: few and large steps. S and b are those of
-`linear`, and with the noise-aware posterior N(w̄_t, V_t) of them for each target t
+Both sums of a step have noise and each costs privacy, so there are few, large steps. S and b are
+those of `linear`. With their noise-aware posterior N(w̄_t, V_t) for each target t,
 
     G_S = Σ_t (V_t + w̄_tw̄_tᵀ)/2σ_t²,   G_b = −w̄/σ²
 
-are the gradient of −E[log p(y | Φ, w)] under that posterior by S and b. By θ it is a sum over rows,
-Σ_rows ∂/∂θ [φᵀG_Sφ + φᵀG_by], so each unit's part is clipped to the norm `unit_clip`
-(`kernels.rounds.shared.clipped`), and one unit changes the sum by at most that.
+are the gradient of −E[log p(y | Φ, w)] under that posterior by S and b. The gradient by θ is a sum
+over rows, Σ_rows ∂/∂θ [φᵀG_Sφ + φᵀG_by], so each unit's part is clipped to the norm `unit_clip`
+(`kernels.rounds.shared.clipped`), and one unit changes the sum by at most that norm.
 
 broadcast  θ; then also G_S and G_b
 local      S_c, b_c, y_cᵀy_c, n_c; then the gradient, each unit's part of it clipped
@@ -15,8 +15,9 @@ sum        the pooled statistics with noise; then the pooled gradient with noise
 update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
            rounded to its grid (`kernels.rounds.shared.evidence_step`)
 
-Nothing is judged on held-out rows, which would cost too: one pass over `steps` steps, and its last
-weights are kept. Without differential privacy `exact` has the gradient of the evidence itself.
+Nothing is judged on held-out rows, because that would also cost privacy: there is one pass of
+`steps` steps, and its last weights are kept. Without differential privacy, `exact` uses the
+gradient of the evidence itself.
 """
 
 from dataclasses import dataclass, field, replace
@@ -56,16 +57,16 @@ NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
 _MOST_GRADIENT = 2.0**24
-"""Of G_S and G_b, over `unit_clip`."""
+"""Bound on the elements of G_S and G_b, as a multiple of `unit_clip`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
     """The recipe.
 
-    steps: steps of Adam. learning_rate: its greatest. warm_up: steps until then.
-    clip: the greatest norm of the gradient of L/n. penalty: τ.
-    unit_clip: the greatest norm of one unit's part of the gradient of L.
+    steps: steps of Adam. learning_rate: the highest rate. warm_up: steps until it is reached.
+    clip: the maximum norm of the gradient of L/n. penalty: τ.
+    unit_clip: the maximum norm of one unit's part of the gradient of L.
     """
 
     STORED_AS: ClassVar[str] = "private-exact.spec"
@@ -98,7 +99,7 @@ class PooledGradient:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """One step in numbers: L/n and the gradient's norm."""
+    """Numbers that describe one step: L/n and the gradient's norm."""
 
     STORED_AS: ClassVar[str] = "private-exact.progress"
 
@@ -109,7 +110,7 @@ class Progress:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where the optimiser is. `pooled` is None when statistics are asked for next."""
+    """The optimiser's state. `pooled` is None when the next sum is of statistics."""
 
     STORED_AS: ClassVar[str] = "private-exact.state"
 
@@ -137,10 +138,10 @@ class State:
             self._check_gradients(self.pooled)
 
     def _check_gradients(self, pooled: PooledGradient) -> None:
-        """Refuse G_S and G_b that are so large that a unit's clipped gradient is mere rounding.
+        """Refuse G_S and G_b so large that a unit's clipped gradient is only rounding error.
 
-        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ: what is left of its gradient is rounding,
-        which may depend on other rows, and clipping only makes it smaller, not true.
+        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ, so its computed gradient is only rounding
+        error, which may depend on other rows. Clipping makes it smaller but not correct.
         """
         most = _MOST_GRADIENT * self.spec.unit_clip
         for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
@@ -160,7 +161,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start at the model's weights: a warm-up's, or the kernel's own."""
+    """Start at the model's weights from an earlier stage, or else the kernel's initial weights."""
     if model.privacy is None:
         raise NotPrivate(
             "private_exact needs a program with differential privacy: use `exact` in this one"
@@ -172,7 +173,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return the statistics that `linear` would, or the gradient, clipped per unit."""
+    """Return the same statistics as `linear`, or the gradient, clipped per unit."""
     model, pooled = state.model, state.pooled
     if pooled is None:
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
@@ -199,17 +200,17 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after the last step."""
+    """Return whether the last step has been taken."""
     return state.step == state.spec.steps
 
 
 def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a kernel whose features have no bound."""
+    """Refuse a kernel whose features are not bounded."""
     check_features(model)
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     return Declaration(
         needs=NEEDS,
@@ -250,7 +251,7 @@ def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
 
 
 def _after_step(state: State, total: SecureTotal) -> State:
-    """Step along the noisy gradient. The model ends with the last σ and λ that were fitted."""
+    """Take a step along the noisy gradient. The model ends with the last fitted σ and λ."""
     pooled, weights = known(state.pooled, NAME), known(state.model.weights, NAME)
     gradient = torch.tensor(total["gradient"]) / pooled.rows
     gradient = gradient + state.spec.penalty / pooled.rows * weights
