@@ -4,10 +4,10 @@ A = σ⁻² Σ_c S_c + λ⁻²I, w̄ = σ⁻²A⁻¹ Σ_c b_c.
 
 broadcast  the standardiser, the kernel and its weights θ
 local      S_c = Σ φφᵀ, b_c = Σ φy, y_cᵀy_c, n_c over the training rows
-sum        (S, b, yᵀy, n): what the coordinator sees, of all rows together
-update     σ and λ from the sums (or kept, as in [FedBNR]), and with them the posterior
+sum        (S, b, yᵀy, n) of all rows together, which is what the coordinator sees
+update     σ and λ from the sums (or kept, as in [FedBNR]), and the posterior from all of these
 
-With differential privacy the sums are noisy, and stay stored with their noise's deviations: σ, λ
+With differential privacy the sums are noisy and are stored with the deviations of their noise: σ, λ
 and the posterior are those of `kernels.noisy.noise_aware`.
 """
 
@@ -39,7 +39,7 @@ MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`refit`: σ and λ from the sums, the default; else those of phase 1 are kept."""
+    """`refit`: fit σ and λ to the sums (the default); otherwise keep those of phase 1."""
 
     STORED_AS: ClassVar[str] = "linear.spec"
 
@@ -51,7 +51,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Done with its one sum when the model has statistics."""
+    """The model; the one sum has been made when it has statistics."""
 
     STORED_AS: ClassVar[str] = "linear.state"
 
@@ -65,7 +65,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start from the model without any earlier linear layer."""
+    """Start from the model, and drop any earlier linear layer."""
     return State(model.advanced(centre=None), spec)
 
 
@@ -75,7 +75,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Set the statistics, and σ and λ by them."""
+    """Set the statistics, and fit σ and λ to them."""
     total = accepted(total, layout(state))
     statistics = repaired(statistics_of(total, state.model), state.model.urk)
     hyperparameters = state.model.hyperparameters
@@ -86,17 +86,17 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices."""
+    """Return whether the one sum has been made."""
     return state.model.statistics is not None
 
 
 def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a kernel whose features have no bound."""
+    """Refuse a kernel whose features are not bounded."""
     check_features(model)
 
 
 def declare(_spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),

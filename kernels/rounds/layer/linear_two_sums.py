@@ -1,23 +1,25 @@
-"""Phase 2 in two sums: [FedBNR]'s algorithm 1 to the letter (§3.1.3, eq. 3.5 and 3.6).
+"""Phase 2 in two sums: [FedBNR]'s algorithm 1 exactly as written (§3.1.3, eq. 3.5 and 3.6).
 
-A = σ⁻² Σ_c S_c + λ⁻²I; then w̄ = Σ_c w̄_c with w̄_c = σ⁻²A⁻¹Φ_c y_c. The posterior is that of
-`linear`, which needs one sum, sends no A⁻¹ and is the one to use; this is the reference.
+A = σ⁻² Σ_c S_c + λ⁻²I; then w̄ = Σ_c w̄_c with w̄_c = σ⁻²A⁻¹Φ_c y_c. The posterior is the same as
+that of `linear`, which needs one sum and sends no A⁻¹. Use `linear`; this is the reference.
 
-broadcast  θ; then A⁻¹ (its eigenvectors, which targets share, and its eigenvalues for each target)
+broadcast  θ; then A⁻¹ (its eigenvectors, shared by all targets, and its eigenvalues per target)
 local      S_c, y_cᵀy_c, n_c over the training rows; then w̄_c and n_c
-sum        S, yᵀy, n; then w̄: as much as `linear` shows of all rows together, and sites see A⁻¹
-update     A⁻¹; then b = σ²Aw̄, so that the model has the statistics that `linear` leaves
+sum        S, yᵀy, n; then w̄: these disclose as much about all rows together as `linear` does, and
+           in addition the sites see A⁻¹
+update     A⁻¹; then b = σ²Aw̄, so that the model has the same statistics as after `linear`
 
 σ and λ must be chosen before b is known. They are those of phase 1, as in [FedBNR], or START if
-there are none. But b is the same whatever they are, and the sums are then complete: by default
-both are refitted to them at the end, as in `linear`, without asking again.
+there are none. But b does not depend on them, and after it the sums are complete: by default σ and
+λ are refitted to the sums at the end, as in `linear`, without another sum.
 
-Both sums must be of the same rows, or w̄ belongs to no A. The second counts them again, and a
-difference is refused; asking a smaller cohort for S again would show the difference's own S.
+Both sums must be over the same rows, or w̄ does not match A. The second sum counts the rows again,
+and a different count is refused; requesting S again from a smaller cohort would disclose the S of
+the sites that left.
 
-How large is w̄_c? With S_c ⪯ S + τI, τ being the rounding of S, ‖σ⁻¹A^{-½}Φ_c‖² ≤ 1 + τλ²/σ²,
+Bound on w̄_c: with S_c ⪯ S + τI, where τ is the rounding of S, ‖σ⁻¹A^{-½}Φ_c‖² ≤ 1 + τλ²/σ²,
 ‖A^{-½}‖ ≤ λ and ‖y_c‖ ≤ √n·TARGET_BOUND, so no element exceeds
-(λ/σ)·√(1 + τλ²/σ²)·√n·TARGET_BOUND: a bound that both sides know.
+(λ/σ)·√(1 + τλ²/σ²)·√n·TARGET_BOUND. Sites and coordinator both know this bound.
 """
 
 import math
@@ -56,12 +58,12 @@ NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 START = {"noise_variance": 0.01, "prior_variance": 1.0}
-"""σ² and λ² to carry b by where phase 1 left none; they are refitted in any case."""
+"""σ² and λ² used to transfer b if phase 1 left none; in that case they are always refitted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`refit`: σ and λ from the sums at the end, the default; else those of phase 1 are kept."""
+    """`refit`: fit σ and λ to the final sums (the default); otherwise keep those of phase 1."""
 
     STORED_AS: ClassVar[str] = "linear_two_sums.spec"
 
@@ -73,9 +75,10 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """A⁻¹ = QVQᵀ of each target, and what it was made with.
+    """A⁻¹ = QVQᵀ of each target, and the values it was computed from.
 
-    eigenvectors: Q, (M, M). variances: the diagonals of V, (M, T). bound: that of every |w̄_c|.
+    eigenvectors: Q, (M, M). variances: the diagonals of V, (M, T). bound: the bound on the elements
+    of every |w̄_c|.
     """
 
     STORED_AS: ClassVar[str] = "linear_two_sums.inverse"
@@ -88,7 +91,7 @@ class Inverse:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`inverse` is None when S is asked for next; `first` is (S, 0, yᵀy, n) of the first sum."""
+    """`inverse` is None when the next sum is of S; `first` is (S, 0, yᵀy, n) of the first sum."""
 
     STORED_AS: ClassVar[str] = "linear_two_sums.state"
 
@@ -115,12 +118,12 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start from the model without any earlier linear layer."""
+    """Start from the model, and drop any earlier linear layer."""
     return State(model.advanced(statistics=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Sum over the site's training rows; b_c stays at the site, only w̄_c leaves it."""
+    """Sum over the site's training rows; b_c stays at the site, and only w̄_c leaves it."""
     statistics = site_statistics(state.model, site, Part.TRAINING)
     blocks = contribution_of(statistics, state.model)
     if state.inverse is None:
@@ -140,7 +143,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done when the second sum has completed the statistics."""
+    """Return whether the second sum has completed the statistics."""
     return state.model.statistics is not None
 
 
@@ -151,7 +154,7 @@ check_private = without_private_form(
 
 
 def declare(_spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -189,7 +192,7 @@ def _with_inverse(state: State, total: SecureTotal) -> State:
         spectrum.eigenvectors,
         spectrum.posterior_variances(hyperparameters),
         hyperparameters,
-        # Room for float64's own rounding where the bound is attained.
+        # Leave room for float64 rounding where the bound is reached.
         bound * (1 + 2.0**-20),
     )
     return replace(state, inverse=inverse, first=first)

@@ -1,25 +1,25 @@
-"""The linear layer refined: one more sum, of residuals, which need less noise than targets.
+"""Refinement of the linear layer: one more sum, of residuals, which need less noise than targets.
 
-The noise of b = Σ φy is proportional to the largest |y| that is allowed. Once there are weights w₀,
-from `elbo` or from an earlier linear layer, residuals r = y − φᵀw₀ are smaller than targets and can
-be clipped to ±c, c being CLIP of their deviations: with δ = w − w₀,
+The noise of b = Σ φy is proportional to the largest allowed |y|. Once there are weights w₀, from
+`elbo` or from an earlier linear layer, residuals r = y − φᵀw₀ are smaller than targets and can be
+clipped to ±c, where c is CLIP times their deviation. With δ = w − w₀,
 
     r = φᵀδ + ε,    b_r = Σ φ·clip(r) ≈ a·Sδ + noise,    a = P(|r| < c)
 
-so b_r/a is what b is to w, of δ, and the noise-aware posterior of it, with δ ~ N(0, λ²I) and λ and
-σ fitted anew, is that of w around w₀. The noise of S counts with ‖δ‖ then, not with ‖w‖. It is one
-Newton step of Huber's regression, and the smaller c the better as far as noise goes: a/c, which
-divides it, is .48/σ at 2σ, .58 at 1.5σ, .68 at σ and .80 at most. But a is known from the sum only
-as the residuals' deviation σ_r is: Σ clip(r)² = n·E min(r², c²) is solved for it as if r were
-normal, and a follows.
+so b_r/a is to δ what b is to w, and its noise-aware posterior, with δ ~ N(0, λ²I) and refitted λ
+and σ, is that of w around w₀. The effect of the noise of S is then proportional to ‖δ‖, not to
+‖w‖. This is one Newton step of Huber's regression. As far as noise is concerned, a smaller c is
+better: a/c, which divides it, is .48/σ at c = 2σ, .58/σ at 1.5σ, .68/σ at σ and .80/σ at most. But
+a is known only as well as the residuals' deviation σ_r: Σ clip(r)² = n·E min(r², c²) is solved for
+σ_r as if r were normal, and a follows from it.
 
 broadcast  the kernel, its weights, w₀ and c
 local      Σ φ·clip(r) and Σ clip(r)² over the training rows; and S = Σ φφᵀ if no sum has had it
-sum        the same of all rows
+sum        the same over all rows
 update     σ, λ and the posterior around w₀
 
-One row changes the sums by at most R·‖c‖, ‖c²‖ and R², c having an element per target; units of k
-rows by k times that.
+One row changes the sums by at most R·‖c‖, ‖c²‖ and R², where c has one element per target; a unit
+of k rows changes them by at most k times as much.
 """
 
 import math
@@ -60,25 +60,25 @@ NEEDS = frozenset({Made.STANDARDISER, Made.CENTRE})
 MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 CLIP = 1.5
-"""Residuals are clipped to so many of their deviations."""
+"""The clip of residuals, as a multiple of their deviation."""
 SQUARES_WEIGHT = 0.1
-"""The part of the cost that goes to Σ clip(r)², which gives σ."""
+"""The share of the cost that goes to Σ clip(r)², which gives σ."""
 SCATTER_WEIGHT = 0.3
-"""The part that goes to S where it is summed too."""
+"""The share of the cost that goes to S if it is also summed."""
 
 _ROOM = 1 + 2.0**-40
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """Nothing to choose."""
+    """The specification; it has no options."""
 
     STORED_AS: ClassVar[str] = "refinement.spec"
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`sums_scatter`: S is summed too. `before`: else, the statistics that have it."""
+    """`sums_scatter`: S is also summed. `before`: otherwise, the statistics that contain S."""
 
     STORED_AS: ClassVar[str] = "refinement.state"
 
@@ -94,7 +94,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the sums of clipped residuals, and S where no sum has had it."""
+    """Return the sums of clipped residuals, and S if no sum has had it."""
     model = state.model
     privacy, reach = _privacy(model), _reach(model)
     most, norm = privacy.max_rows_per_patient, math.sqrt(squared_norm(model))
@@ -124,7 +124,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start from the weights that `elbo` left, or from those of an earlier linear layer."""
+    """Start from the weights of `elbo`, or from those of an earlier linear layer."""
     _privacy(model)
     if model.statistics is None:
         known(model.centre, "elbo")
@@ -142,7 +142,7 @@ def contribute(state: State, site: Site) -> Contribution:
     statistics = Statistics.zero(features=side, targets=targets)
     for x, y, _ in site.chunks(Part.TRAINING, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            # As in `sufficient`: no broadcast may make a site fail for some rows only.
+            # As in `sufficient`: no broadcast may make a site fail depending on its rows.
             found = phi.double().nan_to_num(nan=0.0)
             residuals = (y[rows] - found @ centre).nan_to_num(nan=0.0).clamp(-reach, reach)
             statistics += Statistics.of_features(found, residuals)
@@ -154,7 +154,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Set statistics of the residuals, as they would be without the clip, and σ and λ by them."""
+    """Set the statistics of the residuals, corrected for the clip, and fit σ and λ to them."""
     total = accepted(total, layout(state))
     model = state.model
     if state.sums_scatter:
@@ -192,17 +192,17 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices."""
+    """Return whether the one sum has been made."""
     return state.done
 
 
 def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a kernel whose features have no bound."""
+    """Refuse a kernel whose features are not bounded."""
     check_features(model)
 
 
 def declare(_spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -251,8 +251,8 @@ def centre_of(model: Model) -> Centre:
 def deviation_behind(mean: float, *, clip: float) -> float:
     """Return the σ of a normal r with E min(r², c²) = mean, from c/8 to 1.5c.
 
-    Where nearly all residuals are clipped, the weights were further off than was thought, and how
-    far cannot be told: half of them are then taken as inside, and a step goes twice the clip.
+    If nearly all residuals are clipped, the weights were further off than assumed, by an unknown
+    amount: half of the residuals are then assumed to be inside, and a step goes twice the clip.
     """
     least, most = clip / 8, 1.5 * clip
 

@@ -1,26 +1,26 @@
-"""Rows added and removed, sites joining and leaving: the linear layer as if refitted from scratch.
+"""Update of the linear layer for added or removed rows and sites, as if refitted from scratch.
 
 S, b, yᵀy and n are sums over rows, so those of new rows are added and those of removed rows are
-subtracted. A site that joins adds all its rows, one that leaves removes all of its own.
+subtracted. A site that joins adds all its rows, and a site that leaves removes all its rows.
 
-broadcast  the model with its kernel and weights; they stay as they are
+broadcast  the model with its kernel and weights, which do not change
 local      (S, b, yᵀy, n) of the site's added rows minus those of its removed rows
-sum        the change of the statistics, of all sites together; every member takes part, most
+sum        the change of the statistics over all sites; every member takes part, most of them
            with zero
-update     the statistics with the change, and σ and λ by them
+update     the statistics with the change, and σ and λ fitted to them
 
-The sum of the changes *is* the change of a site that alone has one: without differential privacy
-the coordinator then sees that site's own S and b. A site with a change therefore takes part only
-where its operator has consented to this algorithm by name.
+If only one site has a change, the sum of the changes *is* that site's change: without differential
+privacy the coordinator then sees that site's own S and b. A site with a change therefore takes part
+only if its operator has consented to this algorithm by name.
 
-Students of the sites' committee are not sums over rows: what a removed row taught them stays. A run
-that starts with this stage therefore forgets them (`Program.start`).
+Students of the sites' committee are not sums over rows, so what they learned from a removed row
+stays in them. A run that starts with this stage therefore discards them (`Program.start`).
 
-With differential privacy the noise covers that, and no consent is asked for. Rows can then be added
-and not removed. What was released with a row in it stays released; a sum of removed rows would only
-show them once more, and pay for it. Whoever must forget a row runs `linear` again without it. A
-patient whose rows are added may have others in any part of the table, so every unit pays for this
-sum, whatever part it was dealt to.
+With differential privacy the noise protects a single site's change, and no consent is needed. Rows
+can then be added but not removed. Anything released with a row in it stays released; a sum of
+removed rows would only disclose them once more, at a further privacy cost. To forget a row, run
+`linear` again without it. A patient whose rows are added may have others in any part of the table,
+so every unit is charged for this sum, whichever part it was assigned to.
 """
 
 from dataclasses import dataclass, field, replace
@@ -59,7 +59,7 @@ MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`refit`: σ and λ anew from the sums, the default; else they stay."""
+    """`refit`: fit σ and λ again to the sums (the default); otherwise they do not change."""
 
     STORED_AS: ClassVar[str] = "update.spec"
 
@@ -71,7 +71,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`before`: the statistics so far, which a site does not need. `done` after the one sum."""
+    """`before`: the statistics so far, which sites do not need. `done`: the sum has been made."""
 
     STORED_AS: ClassVar[str] = "update.state"
 
@@ -88,14 +88,14 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start from a model that has its linear layer."""
+    """Start from a model that has a linear layer."""
     before = known(model.statistics, "linear")
     kept = known(model.hyperparameters, "linear")
     return State(model.advanced(hyperparameters=None), spec, before=before, kept=kept)
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return what the site's rows change; zero from a site without a change."""
+    """Return the change due to the site's rows; zero if there is none."""
     if state.model.privacy is not None:
         return _new_rows(state, site)
     new, removed = (site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED))
@@ -109,7 +109,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Add the change; what cannot be a table's statistics any more is refused."""
+    """Add the change; refuse a result that cannot be the statistics of any table."""
     total = accepted(total, layout(state))
     before = known(state.before, "linear")
     squares = before.target_squares + torch.tensor(total["target_squares"])
@@ -133,17 +133,17 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices."""
+    """Return whether the one sum has been made."""
     return state.done
 
 
 def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a kernel whose features have no bound."""
+    """Refuse a kernel whose features are not bounded."""
     check_features(model)
 
 
 def declare(_spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     private = before.model.privacy is not None
     return Declaration(
         needs=NEEDS,
