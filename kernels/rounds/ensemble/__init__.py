@@ -1,1 +1,1 @@
-"""Predictive space: algorithms that make one prediction of many sites' posteriors."""
+"""Predictive space: algorithms that combine many sites' posteriors into one prediction."""

@@ -1,19 +1,19 @@
-"""β between mixture and product from the sites' held-out rows, without labelled public ones.
+"""β between mixture and product from the sites' held-out rows, without labelled public rows.
 
-[PredBayes] eq. 4.11 asks for a β that makes labelled rows likely; such rows are at the sites. The
+[PredBayes] eq. 4.11 needs a β that makes labelled rows likely; such rows are at the sites. The
 likelihood is convex in β (`kernels.ensembles.interpolation`), so sums of its slope at a few β show
-where its minimum is. [PredBayes] names such gradients as future work (§5.1).
+where its minimum is. [PredBayes] mentions such gradients as future work (§5.1).
 
-broadcast  the students of product and mixture, and the range that each target's β is in
+broadcast  the students of product and mixture, and the current range of each target's β
 local      at `points` β across that range, Σ ℓ' and Σ ℓ'' over the site's rows for stopping, as the
-           two students predict them; and how many rows
+           two students predict them; and the number of rows
 sum        the same over all sites' rows
-update     the range between the two β where Σ ℓ' changes its sign; after the last sum the β between
-           them where it would be 0 if it were linear there, and a student of the β committee,
-           distilled from what was said at the public rows
+update     the range between the two β where Σ ℓ' changes sign; after the last sum, the β between
+           them by linear interpolation of Σ ℓ' to 0, and a student of the β committee, distilled
+           from the sites' predictions at the public rows
 
-With the two sums and 17 points of the default, β is known to 1e-4. A row's slope and curvature end
-at ±ROW_BOUND: its slope still rises with β, so that there is still one minimum.
+With the default of two sums and 17 points, β is known to 1e-4. A row's slope and curvature are
+clipped to ±ROW_BOUND: the slope still rises with β, so there is still one minimum.
 """
 
 from dataclasses import dataclass, field, replace
@@ -42,12 +42,12 @@ NEEDS = frozenset({Made.STUDENTS})
 MAKES = frozenset({Made.STUDENTS})
 
 ROW_BOUND = 1e4
-"""No row says more than this of how steep, or how curved, its log-likelihood is in β."""
+"""Bound on the slope and the curvature in β of one row's log-likelihood."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """How many sums, and how many β in each."""
+    """The number of sums, and the number of β in each."""
 
     STORED_AS: ClassVar[str] = "beta.spec"
 
@@ -61,10 +61,10 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where the search is.
+    """The progress of the search.
 
-    low, high: the range of each target's β, (T,). asked: sums so far. curvature: Σ ℓ'' at β, (T,):
-    one over its root is the standard error of β.
+    low, high: the range of each target's β, (T,). asked: sums so far. curvature: Σ ℓ'' at β, (T,);
+    one over its square root is the standard error of β.
     """
 
     STORED_AS: ClassVar[str] = "beta.state"
@@ -89,12 +89,12 @@ class State:
 
     @property
     def betas(self) -> Tensor:
-        """The β that the next sum is of, (points, T)."""
+        """The β of the next sum, (points, T)."""
         return grid_between(self.low, self.high, points=self.spec.points)
 
 
 def layout(state: State) -> Layout:
-    """Return slope and curvature at each β, and the rows."""
+    """Return the slope and curvature at each β, and the number of rows."""
     most, shape = float(state.model.max_rows), (state.spec.points, state.model.targets)
     return Layout(
         (
@@ -106,7 +106,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start with all of [0, 1]; there must be students of product and mixture."""
+    """Start with the range [0, 1]; the model must have students of product and mixture."""
     distilled = known(model.distilled, "predictive")
     for method in (Method.PRODUCT, Method.MIXTURE):
         distilled.student(method)
@@ -115,7 +115,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Add up slope and curvature over the site's rows for stopping."""
+    """Sum the slope and curvature over the site's rows for stopping."""
     model, betas = state.model, state.betas
     distilled = known(model.distilled, "predictive")
     sums = {name: np.zeros(tuple(betas.shape)) for name in ("slope", "curvature")}
@@ -148,7 +148,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after the last sum."""
+    """Return whether the last sum has been made."""
     return state.asked == state.spec.sums
 
 
@@ -159,7 +159,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset({Method.PRODUCT, Method.MIXTURE}),

@@ -1,16 +1,16 @@
-"""The open way: sites that show their samples are an ensemble that predicts at any row [PredBayes].
+"""The open ensemble: sites that disclose their samples predict together at any row [PredBayes].
 
-What a secure sum says of a committee it says at the public rows, and a student carries it further.
-Here the coordinator has the samples of those sites that agreed to that, and makes their committee
-at the very rows that are asked for:
+A secure sum describes a committee only at the public rows, and a student generalises from there.
+Here the coordinator has the samples of the sites that agreed to disclose them, and computes their
+committee at exactly the requested rows:
 
     μ_c = mean of f_θ(x) over c's samples,   v_c = their variance + σ_c²,
 
-then `kernels.ensembles.committee`, bounded as the sum bounds them. The samples are those that the
-site contributed to the sum with. A site's samples and n_c are a function of its rows alone: whoever
-has them can attack them, and nothing in here hides them. That is the site's own choice
-(`client_sdk.gate.policy`), and it may withdraw
-them: the ensemble of the others is as if it had never shown any.
+then `kernels.ensembles.committee`, with the same bounds as in the sum. The samples are those that
+the site used for its contribution to the sum. A site's samples and n_c are a function of its rows
+alone: anyone who has them can attack them, and nothing here hides them. Disclosing them is the
+site's own choice (`client_sdk.gate.policy`), and the site may withdraw them: the ensemble of the
+others is then the same as if it had never disclosed any.
 """
 
 from collections.abc import Sequence
@@ -38,24 +38,24 @@ from kernels.storage import check_rows, check_tensor, kinds_of
 from kernels.tables.chunks import chunks
 
 MOST_PARAMETER = 1e3
-"""In size: with the standardiser's bounds on inputs no network's outputs are then infinite."""
+"""Bound on |θ|: with the standardiser's bounds on inputs, no network's output is then infinite."""
 _MOST_OUTPUT = 1e100
-"""In size: its square is no infinity either, so that no site's samples make the others' predictions
-none, as those of very deep networks could."""
+"""Bound on |output|: its square is finite too, so that no site's samples can make the others'
+predictions NaN, as those of very deep networks could."""
 MOST_NUMBERS = 1 << 23
-"""Of one site's samples: 64 MiB."""
+"""The maximum count of numbers in one site's samples: 64 MiB."""
 _FRAME = 4096
-"""Octets, at most, of a file of samples beside its numbers."""
+"""The maximum number of bytes in a file of samples in addition to its numbers."""
 _OUTPUTS = 1 << 20
-"""Numbers that all networks say of a piece of the rows."""
+"""The number of outputs of all networks together for one chunk of rows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OpenSamples:
-    """What one site shows.
+    """The samples that one site discloses.
 
-    rows: n_c, those it was trained on. samples: (S, P) vectors θ, two at least. noise_variance: σ²
-    of each target, (T,).
+    rows: n_c, the number of training rows. samples: (S, P) vectors θ, at least two.
+    noise_variance: σ² of each target, (T,).
     """
 
     STORED_AS: ClassVar[str] = "open-samples"
@@ -84,7 +84,7 @@ class OpenSamples:
 
     @classmethod
     def from_bytes(cls, data: bytes, program: Program) -> Self:
-        """Read a site's samples, which are not trusted: they are of this program, or refused."""
+        """Read a site's untrusted samples, and refuse them if they do not match this program."""
         spec, network = asked(program)
         found = storage.decode(data, kinds_of(cls))
         if not isinstance(found, cls):
@@ -109,16 +109,16 @@ class OpenSamples:
 
 
 def open_stage(program: Program) -> int | None:
-    """Return the stage whose samples a program asks for, if any: the last one that distils.
+    """Return the stage whose samples a program requests, if any: the last one that distils.
 
-    What was distilled before it the model forgets.
+    The model discards the students of earlier stages.
     """
     stages = [i for i, spec in enumerate(program.stages) if isinstance(spec, Spec)]
     return stages[-1] if stages and program.stages[stages[-1]].open else None
 
 
 def asked(program: Program) -> tuple[Spec, NetworkSpec]:
-    """Return the stage whose samples a program asks for, and of which network they are."""
+    """Return the stage whose samples a program requests, and the network that they belong to."""
     stage = open_stage(program)
     if stage is None or program.privacy is not None:
         raise ProgramError("this program does not request samples")
@@ -133,15 +133,15 @@ def asked(program: Program) -> tuple[Spec, NetworkSpec]:
 
 
 def most_octets(program: Program) -> int:
-    """Return how large a file of samples may be."""
+    """Return the maximum size of a file of samples, in bytes."""
     spec, network = asked(program)
     return 8 * (spec.most_samples * network.parameters + network.outputs) + _FRAME
 
 
 def samples_of(state: State, site: Site) -> OpenSamples | None:
-    """Return the samples with which a site contributes at this state.
+    """Return the samples that a site's contribution at this state is computed from.
 
-    None of a site without rows, or whose samples have run away and are of no use to anyone.
+    None if the site has no rows, or if its samples have diverged and are useless.
     """
     rows = site.count(Part.TRAINING)
     if not rows:
@@ -157,7 +157,7 @@ def samples_of(state: State, site: Site) -> OpenSamples | None:
 
 @dataclass(frozen=True, eq=False)
 class OpenEnsemble:
-    """The members that are in it, of a finished model."""
+    """A finished model with the members of its ensemble."""
 
     model: Model
     spec: Spec
@@ -165,22 +165,23 @@ class OpenEnsemble:
 
     @classmethod
     def of(cls, model: Model, program: Program, members: Sequence[OpenSamples]) -> Self:
-        """Return the ensemble of these members, of the model that a program made."""
+        """Return the ensemble of these members for the model that a program produced."""
         return cls(model, asked(program)[0], tuple(members))
 
     @property
     def least_rows(self) -> int:
-        """Training rows of the member that has the fewest.
+        """The number of training rows of the member that has the fewest.
 
-        Methods at the same row, or one method before and after a withdrawal, can be solved for what
-        each member says alone; and how many rows the others say they have hides nobody.
+        The predictions of several methods at the same row, or of one method before and after a
+        withdrawal, can be solved for the prediction of each single member; and the row counts that
+        the other members claim hide no one.
         """
         return min(member.rows for member in self.members)
 
     def predict(self, method: Method, x: Tensor) -> Gaussian:
         """Predict standardised targets, (n, T), from standardised features (n, p).
 
-        β is the one that the program found, over all of its sites.
+        β is the one that the program found over all its sites.
         """
         if not self.members:
             raise NotFitted(
@@ -197,13 +198,13 @@ class OpenEnsemble:
         )
 
     def opinion(self, x: Tensor) -> Opinion:
-        """Return what all members say at rows (n, p)."""
+        """Return the combined predictions of all members at rows (n, p)."""
         prior = prior_at(self.model, self.spec, x)
         committee = Committee.of(self.each(x), rows=self._rows, prior=prior)
         return Opinion(x, committee, prior, self.spec.guard)
 
     def each(self, x: Tensor) -> Gaussian:
-        """Return what each member says at rows (n, p): (C, n, T)."""
+        """Return the predictions of each member at rows (n, p): (C, n, T)."""
         counts = self._counts.unsqueeze(1)
         said = self._stack.outputs(x).clamp(-_MOST_OUTPUT, _MOST_OUTPUT)
         flat = said.flatten(1)
@@ -225,11 +226,11 @@ class OpenEnsemble:
 
     @cached_property
     def _counts(self) -> Tensor:
-        """How many samples each member has, (C,)."""
+        """The number of samples of each member, (C,)."""
         return torch.tensor([float(len(each.samples)) for each in self.members]).double()
 
     @cached_property
     def _owned(self) -> Tensor:
-        """1 where a sample is a member's, (C, K)."""
+        """1 where a sample belongs to a member, (C, K)."""
         owners = torch.arange(len(self.members)).repeat_interleave(self._counts.long())
         return torch.nn.functional.one_hot(owners, len(self.members)).mT.double()

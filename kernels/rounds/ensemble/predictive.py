@@ -1,4 +1,4 @@
-"""Local posteriors as one in predictive space: one sum of moments at public rows [PredBayes].
+"""Local posteriors combined in predictive space: one sum of moments at public rows [PredBayes].
 
 Site c predicts N(μ_c, v_c) at every public row, from its own posterior of a network
 (`local_posterior`) or of the linear layer on the model's kernel.
@@ -6,19 +6,19 @@ Site c predicts N(μ_c, v_c) at every public row, from its own posterior of a ne
 broadcast  the model so far, and the public rows, which are part of the program
 local      1, n_c and, at each public row, 1/v_c, μ_c/v_c, n_c μ_c, n_c(v_c + μ_c²), w_c, w_c/v_c,
            w_c μ_c/v_c; or nothing from a site without rows
-sum        the same over all sites: the coordinator sees no site's model, nor any of its predictions
+sum        the same over all sites: the coordinator sees no site's model and no site's predictions
 update     the exact product, mixture, generalised product and robust committee at the public rows
            (`kernels.ensembles.committee`), and β if they have labels
-           (`kernels.ensembles.interpolation`); a student of each, distilled
+           (`kernels.ensembles.interpolation`); a distilled student of each
            (`kernels.ensembles.student_network`)
 
-Predictions are within ±MEAN_BOUND, and variances within VARIANCES, in standardised units: one
-beyond counts as there. The prior that products divide by is N(0, `prior_variance`) for networks:
-wider than standardised targets are, or sites would be less sure than it. For the linear layer it is
-its own, N(0, σ² + λ²‖φ‖²).
+Predictions are clipped to ±MEAN_BOUND and variances to VARIANCES, in standardised units. The prior
+that products divide by is N(0, `prior_variance`) for networks: it is wider than the standardised
+targets, because otherwise sites would be less certain than the prior. The linear layer has its own
+prior, N(0, σ² + λ²‖φ‖²).
 
-A program may also ask for the samples themselves (`open`): `open_ensemble` says what becomes of
-those that sites show. A site that shows none takes part in the sum all the same.
+A program may also request the samples themselves (`open`): `open_ensemble` describes how those that
+sites disclose are used. A site that discloses none still takes part in the sum.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -61,26 +61,26 @@ MAKES = frozenset({Made.STUDENTS})
 MEAN_BOUND = TARGET_BOUND
 VARIANCES = 1e-4, 1e4
 SHIFT_RESOLUTION = 2.0**-22
-"""The coarsest step of sums of μ/v: 1e-6 deviations of the mean where v is 4, the prior's."""
+"""The coarsest step of sums of μ/v: 1e-6 deviations of the mean if v is 4, as for the prior."""
 
 
 class Expert(StrEnum):
-    """What a site predicts with."""
+    """The kind of posterior that a site predicts with."""
 
     NETWORK = "network"
     """Samples of a small network's posterior."""
     LINEAR = "linear"
-    """The Bayesian linear layer on its own rows, at the model's kernel, σ and λ."""
+    """The Bayesian linear layer on the site's own rows, with the model's kernel, σ and λ."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfSampling, OfPublicRows):
     """The public rows, the sites' experts, and how students are distilled.
 
-    prior_variance: of what is predicted without any rows. guard: see `committee.Guard`. methods:
-    those to distil a student of; beta is fitted to the labels of the public rows ([PredBayes]
-    eq. 4.11), and where they have none is a stage of its own (`beta`). open: sites whose policies
-    allow it are also asked for their samples, which no sum hides.
+    prior_variance: the variance of the prediction without any rows. guard: see `committee.Guard`.
+    methods: those to distil a student of; β is fitted to the labels of the public rows
+    ([PredBayes] eq. 4.11), and without labels by a separate stage (`beta`). open: also request
+    samples from sites whose policies allow it; no sum hides these.
     """
 
     STORED_AS: ClassVar[str] = "predictive.spec"
@@ -108,7 +108,7 @@ class Spec(OfSampling, OfPublicRows):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """There is one sum: before it the model has no students of this stage."""
+    """The model; before the one sum it has no students of this stage."""
 
     STORED_AS: ClassVar[str] = "predictive.state"
 
@@ -146,7 +146,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Check the public rows, and forget former students with their scores."""
+    """Check the public rows, and discard earlier students with their scores."""
     spec.inputs(model)
     if Method.BETA in spec.methods:
         public_table(spec.public, model)
@@ -156,7 +156,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return what the site predicts at the public rows, as its part of the committee's sums."""
+    """Return the site's predictions at the public rows as its part of the committee's sums."""
     model, spec = state.model, state.spec
     rows = site.count(Part.TRAINING)
     if not rows:
@@ -168,10 +168,10 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Make one prediction of all, in every way, and distil a student of each."""
+    """Combine the predictions by every method, and distil a student of each."""
     total = accepted(total, layout(state))
     model, spec = state.model, state.spec
-    total_weight(total)  # there is one
+    total_weight(total)  # fails if no site has training rows
     inputs = spec.inputs(model)
     committee = Committee(*(torch.tensor(total[field.name]) for field in fields(Committee)))
     opinion = Opinion(inputs, committee, prior_at(model, spec, inputs), spec.guard)
@@ -182,7 +182,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices."""
+    """Return whether the one sum has been made."""
     return state.model.distilled is not None
 
 
@@ -193,7 +193,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     networks = spec.expert is Expert.NETWORK
     return Declaration(
         needs=NEEDS if networks else NEEDS | {Made.LAYER},
@@ -221,7 +221,7 @@ def _widest(model: Model, spec: Spec) -> float:
 
 
 def prior_at(model: Model, spec: Spec, inputs: Tensor) -> Gaussian:
-    """Return what is predicted at inputs without any rows, (K, T)."""
+    """Return the prediction at inputs without any rows, (K, T)."""
     shape = (len(inputs), model.targets)
     mean = torch.zeros(shape, dtype=torch.float64)
     if spec.expert is Expert.NETWORK:
@@ -238,12 +238,12 @@ def _features(model: Model, inputs: Tensor) -> Tensor:
 
 
 def bounded(said: Prediction) -> Gaussian:
-    """Return a prediction within the bounds of what is summed."""
+    """Return a prediction clipped to the bounds of the sum."""
     return Gaussian(said.mean.clamp(-MEAN_BOUND, MEAN_BOUND), said.variance.clamp(*VARIANCES))
 
 
 def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Prediction:
-    """Return what one site alone predicts at inputs (K, p)."""
+    """Return the predictions of one site alone at inputs (K, p)."""
     if spec.expert is Expert.NETWORK:
         return sample_at(site, model, spec, spec.start(model)).predict(inputs)
     statistics = site_statistics(model, site, Part.TRAINING)
@@ -252,7 +252,7 @@ def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Predicti
 
 
 def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:
-    """Return the β, (T,), that makes the public rows' labels likely; extra rows have none."""
+    """Return the β, (T,), that makes the public rows' labels likely; extra rows have no labels."""
     _, labels = public_table(spec.public, model)
     product, mixture = (
         Gaussian(end.mean[: len(labels)], end.variance[: len(labels)])
