@@ -1,1 +1,1 @@
-"""The papers' other methods, for comparison."""
+"""Other methods from the papers, for comparison."""

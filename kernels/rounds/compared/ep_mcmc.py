@@ -2,17 +2,17 @@
 
     p(θ | all rows) ∝ p(θ)^{1 − |S|} Π_c p(θ | rows of c)       ([PredBayes] eq. 2.13)
 
-with each factor taken for a Gaussian whose coordinates are independent: precisions and precision
-times mean add up, and the prior's are taken away for each site but one.
+where each factor is approximated by a Gaussian with independent coordinates: precisions and
+precisions times means are summed, and those of the prior are subtracted for every site but one.
 
-broadcast  where chains start
-local      1/s_c² and m_c/s_c² of its samples (`local_posterior`), and 1; and the squared error of
-           its mean prediction on the rows kept for stopping
+broadcast  the start of the chains
+local      1/s_c² and m_c/s_c² of the site's samples (`local_posterior`), and 1; and the squared
+           error of its mean prediction on the rows kept for stopping
 sum        precision and shift of the product, and σ²
 update     mean and variance of θ, from which networks are drawn
 
-A site's variance is at most the prior's and at least LEAST_VARIANCE, and its mean within
-±PARAMETER_BOUND: so the product is never without a positive precision.
+A site's variance is at most the prior's and at least LEAST_VARIANCE, and its mean is within
+±PARAMETER_BOUND, so the precision of the product is always positive.
 """
 
 from dataclasses import dataclass, field, replace
@@ -56,7 +56,7 @@ class Spec(OfSampling):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Before and after the one sum: mean and variance of θ, (P,); noise_variance: σ², (T,)."""
+    """State before and after the sum: mean and variance of θ, (P,); noise_variance: σ², (T,)."""
 
     STORED_AS: ClassVar[str] = "ep_mcmc.state"
 
@@ -71,7 +71,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return precision and shift of every parameter, how many sites, and their errors."""
+    """Return precision and shift of every parameter, the number of sites, and their errors."""
     shape = (state.spec.network(state.model).parameters,)
     precision = max(1 / LEAST_VARIANCE, 1 / state.spec.weight_variance) * (1 + 2.0**-40)
     return Layout(
@@ -85,7 +85,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Nothing is known yet."""
+    """Start without a mean and a variance."""
     known(model.standardiser, "moments")
     return State(model, spec)
 
@@ -111,11 +111,11 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Multiply the Gaussians, and divide by the prior that each but one has counted again."""
+    """Multiply the Gaussians, and divide by the prior once for every site but one."""
     total = accepted(total, layout(state))
     sites = round(total_weight(total))
     precision = torch.tensor(total["precision"]) - (sites - 1) / state.spec.weight_variance
-    # What rounding may have left below the prior's own.
+    # Rounding may have left a precision slightly below the prior's.
     precision = precision.clamp_min(1 / max(state.spec.weight_variance, LEAST_VARIANCE))
     return replace(
         state,
@@ -126,7 +126,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices; only the coordinator knows that it is over."""
+    """Return whether the one sum has been made; only the coordinator knows this."""
     return state.mean is not None
 
 
@@ -137,7 +137,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     return Declaration(
         needs=NEEDS,

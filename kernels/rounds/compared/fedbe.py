@@ -1,13 +1,15 @@
-"""FedBE [ChenChao21]: an ensemble of networks drawn around the sites', for comparison.
+"""FedBE [ChenChao21]: an ensemble of networks drawn around the sites' networks, for comparison.
 
-The ensemble is the sites' networks, their mean θ̄, and `draws` networks from N(θ̄, s²), coordinate
-by coordinate, with s² the sites' variance. It teaches a student at public rows, as in `one_shot`.
+The ensemble consists of the sites' networks, their mean θ̄, and `draws` networks from N(θ̄, s²),
+where s² is the variance between sites of each coordinate. It teaches a student at public rows, as
+in `one_shot`.
 
-broadcast  where training starts, and the public rows, which are part of the program
+broadcast  the start of training, and the public rows, which are part of the program
 local      after training, θ_c − θ and its square, f_c and f_c² at the public rows, and 1; and the
            squared error of f_c on the rows kept for stopping
-sum        θ̄ and s², what the sites' networks say together, and σ²: no site's network is seen
-update     what θ̄ and the drawn networks say is added; the student of N(mean, spread + σ²)
+sum        θ̄ and s², the summed outputs of the sites' networks, and σ²: no site's network is seen
+update     the outputs of θ̄ and of the drawn networks are added; the student of
+           N(mean, spread + σ²)
 """
 
 from dataclasses import dataclass, field, replace
@@ -49,7 +51,7 @@ MAKES: frozenset[Made] = frozenset()
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfTraining, OfPublicRows):
-    """How sites train, how the student is distilled, and how many networks are drawn."""
+    """How sites train, how the student is distilled, and the number of networks to draw."""
 
     STORED_AS: ClassVar[str] = "fedbe.spec"
 
@@ -62,7 +64,7 @@ class Spec(OfTraining, OfPublicRows):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Before and after the one sum; mean: θ̄. teacher: at the public rows. student: its θ."""
+    """The state before and after the sum. mean: θ̄. teacher: at the public rows. student: its θ."""
 
     STORED_AS: ClassVar[str] = "fedbe.state"
 
@@ -77,7 +79,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the networks, what they say at the public rows, and miss on rows of their own."""
+    """Return the networks, their outputs at the public rows, and their errors at their sites."""
     model, spec = state.model, state.spec
     shape = (spec.network(model).parameters,)
     bound = spec.reach(model.max_rows)
@@ -98,7 +100,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Train, and send the network, from where it started, and what it says."""
+    """Train, and return the network's change from the start and its outputs."""
     model, spec = state.model, state.spec
     if not site.count(Part.TRAINING):
         return nothing(layout(state))
@@ -113,7 +115,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Draw networks, add what they say, and distil the student."""
+    """Draw networks, add their outputs, and distil the student."""
     total = accepted(total, layout(state))
     model, spec, count = state.model, state.spec, total_weight(total)
     change = torch.tensor(total["change"]) / count
@@ -132,7 +134,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices; only the coordinator knows that it is over."""
+    """Return whether the one sum has been made; only the coordinator knows this."""
     return state.student is not None
 
 
@@ -143,7 +145,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),

@@ -1,8 +1,8 @@
 """FedPA [AlShedivat21], posterior averaging of a network: for comparison.
 
-The product of Gaussians N(μ_c, Σ_c) has its mode where Σ_c Σ_c⁻¹(θ − μ_c) = 0, so that is the
-gradient the server follows. Site c estimates μ_c and Σ_c from ℓ samples, each the mean of a window
-of SGD's iterates (IASG), with the covariance shrunk:
+The product of Gaussians N(μ_c, Σ_c) has its mode where Σ_c Σ_c⁻¹(θ − μ_c) = 0, so the server
+follows that gradient. Site c estimates μ_c and Σ_c from ℓ samples, each the mean of a window of
+SGD iterates (IASG), with a shrunk covariance:
 
     Σ̂ = ρ_ℓ I + (1 − ρ_ℓ)·S,   ρ_ℓ = 1/(1 + (ℓ − 1)ρ)
 
@@ -12,10 +12,10 @@ S has rank ℓ − 1, so with the centred samples as rows of C, Woodbury's ident
 
 broadcast  θ
 local      Σ̂_c⁻¹(θ − μ̂_c), and 1; and the squared error of μ̂_c on the rows kept for stopping
-sum        the gradient, and σ² as the mean error of the sites' networks on rows of their own
+sum        the gradient, and σ² as the mean error of the sites' networks on their own rows
 update     θ by a step of gradient descent with momentum
 
-No element of Σ̂⁻¹u is longer than ‖u‖/ρ_ℓ, and training stays within its reach: a bound.
+No element of Σ̂⁻¹u exceeds ‖u‖/ρ_ℓ, and the reach of training is limited, which gives a bound.
 """
 
 from dataclasses import dataclass, field, replace
@@ -52,8 +52,9 @@ MAKES: frozenset[Made] = frozenset()
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfTraining):
-    """rounds: of training. samples: ℓ. burn_in: the share of steps before the first window.
+    """How sites train, and how the server steps.
 
+    rounds: rounds of training. samples: ℓ. burn_in: the share of steps before the first window.
     shrinkage: ρ. server_rate, momentum: of the server's steps.
     """
 
@@ -77,7 +78,7 @@ class Spec(OfTraining):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where training is: θ and the server's velocity, (P,); noise_variance: σ², (T,)."""
+    """The progress of training: θ and the server's velocity, (P,); noise_variance: σ², (T,)."""
 
     STORED_AS: ClassVar[str] = "fedpa.state"
 
@@ -95,7 +96,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the gradient, how many sites it is of, and their errors."""
+    """Return the gradient, the number of sites in it, and their errors."""
     spec = state.spec
     bound = spec.reach(state.model.max_rows) / shrunk_share(spec.samples, spec.shrinkage)
     return Layout(
@@ -108,7 +109,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start where the seed says."""
+    """Start at the parameters given by the seed."""
     return State(model, spec, spec.start(model))
 
 
@@ -126,7 +127,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Take a step down the mean gradient."""
+    """Take a descent step along the mean gradient."""
     total = accepted(total, layout(state))
     velocity = torch.tensor(total["gradient"]) / total_weight(total)
     if state.velocity is not None:
@@ -141,7 +142,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after the last round."""
+    """Return whether the last round has been made."""
     return state.round == state.spec.rounds
 
 
@@ -152,7 +153,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     return Declaration(
         needs=NEEDS,
@@ -181,7 +182,7 @@ def shrunk_share(samples: int, shrinkage: float) -> float:
 
 
 def iasg_samples(state: State, site: Site) -> Tensor:
-    """Return means of windows of SGD's iterates, (ℓ, P); fewer than ℓ if there are fewer steps."""
+    """Return means of windows of SGD iterates, (ℓ, P); fewer than ℓ if there are fewer steps."""
     model, spec = state.model, state.spec
     table = ordered_rows(site, Part.TRAINING, model)
     steps = spec.epochs * -(-len(table[0]) // spec.batch_rows)

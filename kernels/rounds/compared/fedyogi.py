@@ -1,12 +1,12 @@
-"""FedYogi [Reddi21], a network and an adaptive server: for comparison ([PredBayes]'s AdaptFL).
+"""FedYogi [Reddi21], a network with an adaptive server: for comparison ([PredBayes]'s AdaptFL).
 
     Δ = Σ_c (θ_c − θ) / |S|;  m ← β₁m + (1 − β₁)Δ;  V ← V − (1 − β₂)Δ²·sign(V − Δ²)
     θ ← θ + η·m/(√V + τ)
 
 broadcast  θ
-local      θ_c − θ after training on its rows (`local_network`), and 1; and the squared error of θ_c
-           on the rows kept for stopping
-sum        the mean change, and σ² as the mean error of the sites' networks on rows of their own
+local      θ_c − θ after training on the site's rows (`local_network`), and 1; and the squared error
+           of θ_c on the rows kept for stopping
+sum        the mean change, and σ² as the mean error of the sites' networks on their own rows
 update     θ by Yogi's step
 """
 
@@ -43,7 +43,7 @@ DECAY = 0.9, 0.99
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfTraining):
-    """rounds: of training. server_rate: η. adaptivity: τ."""
+    """How sites train. rounds: rounds of training. server_rate: η. adaptivity: τ."""
 
     STORED_AS: ClassVar[str] = "fedyogi.spec"
 
@@ -59,7 +59,7 @@ class Spec(OfTraining):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Where training is: θ, and the server's m and V, all (P,); noise_variance: σ², (T,)."""
+    """The progress of training: θ, the server's m and V, all (P,); noise_variance: σ², (T,)."""
 
     STORED_AS: ClassVar[str] = "fedyogi.state"
 
@@ -78,7 +78,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the change, how many sites it is of, and their errors."""
+    """Return the change, the number of sites in it, and their errors."""
     bound = state.spec.reach(state.model.max_rows)
     return Layout(
         (
@@ -90,7 +90,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start where the seed says, with V = τ²."""
+    """Start at the parameters given by the seed, with V = τ²."""
     start = spec.start(model)
     return State(
         model,
@@ -102,7 +102,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Train, and return what that changed."""
+    """Train, and return the change of θ."""
     model, spec = state.model, state.spec
     trained = train_at(site, model, spec, state.parameters, turn=state.round)
     return {
@@ -129,7 +129,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done after the last round."""
+    """Return whether the last round has been made."""
     return state.round == state.spec.rounds
 
 
@@ -140,7 +140,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     return Declaration(
         needs=NEEDS,
@@ -164,7 +164,7 @@ STORED = (Spec, State)
 
 
 def stepped(change: Tensor, state: State) -> tuple[Tensor, Tensor]:
-    """Return m and V after a mean change."""
+    """Return m and V updated by a mean change."""
     start = torch.zeros_like(change)
     momentum = start if state.momentum is None else state.momentum
     spread = start if state.spread is None else state.spread

@@ -1,9 +1,9 @@
 """One-shot federated learning [Guha19]: an ensemble of trained networks, for comparison.
 
-Each site trains a network on its own rows. Their mean, and their spread with σ² for the variance,
-teach a student at public rows.
+Each site trains a network on its own rows. The networks' mean, and their spread plus σ² as the
+variance, teach a student at public rows.
 
-broadcast  where training starts, and the public rows, which are part of the program
+broadcast  the start of training, and the public rows, which are part of the program
 local      after training, f_c and f_c² at the public rows, and 1; and the squared error of f_c on
            the rows kept for stopping
 sum        the ensemble's mean and spread at the public rows, and σ²: no site's network is seen
@@ -54,7 +54,7 @@ class Spec(OfTraining, OfPublicRows):
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Before and after the one sum; teacher: at the public rows. student: its parameters."""
+    """The state before and after the sum. teacher: at the public rows. student: its parameters."""
 
     STORED_AS: ClassVar[str] = "one_shot.state"
 
@@ -68,7 +68,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return what networks say at the public rows, and what they miss on rows of their own."""
+    """Return the networks' outputs at the public rows, and their errors at their own sites."""
     model = state.model
     return Layout((*output_blocks(model, state.spec.public_rows), *error_blocks(model)))
 
@@ -80,7 +80,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Train, and say what the network says at the public rows."""
+    """Train, and return the network's outputs at the public rows."""
     model, spec = state.model, state.spec
     if not site.count(Part.TRAINING):
         return nothing(layout(state))
@@ -92,7 +92,7 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Make the ensemble a teacher, and distil its student."""
+    """Make the ensemble the teacher, and distil its student."""
     total = accepted(total, layout(state))
     teacher = ensemble(
         torch.tensor(total["outputs"]),
@@ -106,7 +106,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices; only the coordinator knows that it is over."""
+    """Return whether the one sum has been made; only the coordinator knows this."""
     return state.student is not None
 
 
@@ -117,7 +117,7 @@ check_private = without_private_form(
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
