@@ -1,1 +1,1 @@
-"""Algorithms over a table's columns: their moments."""
+"""Algorithms over a table's columns: the moments of the columns."""

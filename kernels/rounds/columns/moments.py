@@ -3,23 +3,26 @@
 mean = Σx/n, scale² = Σx²/n − mean², over all sites' training rows; missing cells and categorical
 levels are counted.
 
-Fixed-point sums need a bound on what is summed. Columns with both bounds in the schema have one.
-For the others a first sum asks how large their values are: how many sites have a largest |x| below
-each power of two. The column is then summed in units of the largest power that any site needs.
+Fixed-point sums need a bound on the summed values. Columns with both bounds in the schema have one.
+For the other columns, a first sum finds how large their values are: it counts the sites by the
+smallest power of two above their largest |x|. The column is then summed in units of the largest
+power that any site needs.
 
 broadcast  the schema; after the first sum, the power of two of each column without bounds
 local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels
-sum        how many sites need which power of two; then the moments of all rows
-update     the standardiser, rounded: other divisions of the same rows get the same, to the last bit
+sum        the number of sites that need each power of two; then the moments of all rows
+update     the standardiser, rounded: dividing the same rows differently among sites gives the same
+           standardiser, bit for bit
 
-With `from_bounds` there is no sum at all: the standardiser is what the schema's bounds say.
+With `from_bounds` there is no sum: the standardiser is computed from the schema's bounds.
 
-With differential privacy every number needs both bounds, so |u| ≤ 1 and there is no first sum. A
-row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns, `missing` by 1 in
-those that may be, `levels` by 1 in each of C columns, and the targets' sums by at most 1 in each of
-T; so k rows change them, in Euclidean norm, by k times 1, √K, √K, √(columns that may be missing),
-√C, √T and √T. Noise of deviation ∝ Δ/√c with c ∝ Δ makes the sum of all variances least. What
-noisy sums are worth `kernels.noisy.moments` decides.
+With differential privacy every numeric column and target needs both bounds, so |u| ≤ 1 and there is
+no first sum. A row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns,
+`missing` by 1 in each column that may be missing, `levels` by 1 in each of C columns, and the
+targets' sums by at most 1 for each of T targets. In Euclidean norm, k rows therefore change these
+by at most k times 1, √K, √K, √(columns that may be missing), √C, √T and √T. Noise of deviation
+∝ Δ/√c with c ∝ Δ minimises the sum of all variances. `kernels.noisy.moments` decides how far noisy
+sums are used.
 """
 
 import math
@@ -52,13 +55,13 @@ NEEDS: frozenset[Made] = frozenset()
 MAKES = frozenset({Made.STANDARDISER})
 
 NOISE_SHARE = 0.07
-"""With differential privacy: a mean over all rows is known well despite much noise."""
+"""With differential privacy: a mean over all rows is accurate even with much noise."""
 
 EXPONENTS = 64
-"""|x| up to 2^32 and down to 2^-32 is told apart; what is smaller counts as 2^-32."""
+"""Sizes |x| from 2^-32 to 2^32 are distinguished; a smaller |x| counts as 2^-32."""
 _LARGEST = 32
 SCALE_BITS = 20
-"""Bits of a scale, and of a mean below it: a millionth of a deviation, far above rounding."""
+"""Bits of a scale, and of a mean relative to it: a millionth of a deviation, far above rounding."""
 _NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
 
 
@@ -85,10 +88,10 @@ class State:
     bounded: Schema | None
 
     def __post_init__(self) -> None:
-        """Refuse bounds that no first sum gives.
+        """Refuse bounds that cannot result from a first sum.
 
-        By other ones a coordinator would choose the unit that a column is summed in, and learn
-        from a site's refusal whether its own sum is above any number.
+        With other bounds, a coordinator could choose the unit in which a column is summed, and
+        learn from a site's refusal whether that site's own sum is above any chosen number.
         """
         check_model(self.model)
         schema = self.model.schema
@@ -107,7 +110,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return sites per exponent, or the moments."""
+    """Return the number of sites per exponent, or the moments."""
     schema = state.model.schema
     if state.bounded is None:
         shape = (len(_unbounded(schema)), EXPONENTS)
@@ -116,7 +119,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start at the second sum where the schema has all bounds; or be done by them alone."""
+    """Start at the second sum if the schema has all bounds, or finish with the bounds alone."""
     if spec.from_bounds:
         return State(model.advanced(standardiser=from_bounds(model.schema)), spec, model.schema)
     complete = not _unbounded(model.schema)
@@ -146,7 +149,7 @@ def update(state: State, total: SecureTotal) -> State:
     if state.model.privacy is not None:
         return replace(state, model=state.model.advanced(standardiser=_despite_noise(state, total)))
     sums = {field.name: torch.tensor(total[field.name]) for field in fields(Moments)}
-    # Counts are whole numbers whatever the fixed point made of them.
+    # Counts are whole numbers; remove the rounding of the fixed-point encoding.
     for name in ("rows", "missing", "levels"):
         sums[name] = sums[name].round()
     moments = Moments(**sums)
@@ -160,17 +163,17 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """Done when the standardiser is known."""
+    """Return whether the standardiser is known."""
     return state.model.standardiser is not None
 
 
 def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a schema without all bounds."""
+    """Refuse a schema in which a bound is missing."""
     check_bounds(model.schema)
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     start = initial(spec, model)
     return Declaration(
@@ -211,7 +214,7 @@ def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
 
 
 def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
-    """Return the schema with ±2^k where a column has no bound."""
+    """Return the schema with ±2^k in place of missing bounds."""
 
     def bounds(column: Numeric | Target) -> tuple[float, float]:
         size = reach.get(column.name, math.inf)
@@ -234,7 +237,7 @@ def _is_power(size: float) -> bool:
 
 
 def layout_of_moments(model: Model) -> Layout:
-    """Return the moments: of which columns, not within which bounds."""
+    """Return the layout of the moments, which depends on the columns but not on their bounds."""
     rows = float(model.max_rows)
     shapes = {
         f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)
@@ -253,7 +256,7 @@ def layout_of_moments(model: Model) -> Layout:
 
 
 def _per_row(schema: Schema) -> dict[str, int]:
-    """Return how many elements of each block one row can change, each by at most 1."""
+    """Return the number of elements of each block that one row can change, each by at most 1."""
     columns, targets = len(schema.numeric), len(schema.targets)
     return {
         "rows": 1,
@@ -276,7 +279,7 @@ def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
     columns = _unbounded(schema)
     marks = np.zeros((len(columns), EXPONENTS))
     for row, column in enumerate(columns):
-        # frexp's exponent e is the least with largest < 2^e.
+        # frexp's exponent e is the smallest with largest < 2^e.
         exponent = max(int(np.frexp(sizes[column.name])[1]), _LARGEST - EXPONENTS + 1)
         if exponent > _LARGEST:
             raise OutOfBounds(
@@ -289,7 +292,7 @@ def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
 
 
 def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
-    """Refuse a power of two that is below a value of this site: it would have said so."""
+    """Refuse a power of two below a value of this site, which would have reported a larger one."""
     if len(records) == 0:
         return
     names = [column.name for column in _numbers(schema)]
