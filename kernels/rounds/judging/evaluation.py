@@ -1,29 +1,30 @@
 """Evaluation: one sum of scores over held-out rows.
 
-`kernels.scores.evaluation` has the scores and their bounds.
+`kernels.scores.evaluation` defines the scores and their bounds.
 
-What may be believed depends on the rows. Training rows were fitted to. Rows for stopping chose
-the weights. Rows for calibration did neither, so N(μ, v) is judged there. They did make the
-recalibrated law and the conformal quantiles, which on those rows would look better than they are;
-so each of their two folds is judged by what the other fold says. That is the recalibration of half
-the rows on rows it has not seen: on average a little worse than the one that is served. On the
-other parts the served one is judged as it is.
+How far the scores can be trusted depends on the rows. Training rows were used for the fit, and rows
+for stopping to choose the weights. Rows for calibration were used for neither, so N(μ, v) is judged
+on them. But the recalibrated law and the conformal quantiles were fitted to them and would look
+better on them than they are, so each of the two folds is judged by the recalibration of the other
+fold. This judges a recalibration of half the rows on rows that it has not seen: on average it is a
+little worse than the one that is served. On the other parts, the served recalibration is judged.
 
-Where the model has further methods, students of the sites' committee, each is judged on the same
-rows by its own N(μ, v). Rows for calibration are new to them: they saw none, the sites' networks
-trained on others, and rows for stopping gave their noise and β.
+If the model has further methods (students of the sites' committee), each is judged on the same rows
+by its own N(μ, v). Rows for calibration are new to the students: they saw none of these rows, the
+sites' networks trained on other rows, and their noise and β come from the rows for stopping.
 
 broadcast  the whole model, and for each fold the recalibration that its rows are judged by
 local      rows, squared errors, log and ranked losses, rows inside intervals, widths, interval
            losses over the site's rows of the part; the same for each student
-sum        the same over all sites: no site's own quality is seen
+sum        the same over all sites: no single site's scores are seen
 update     the scores
 
-Coverage at single sites differs where their patients do, and is theirs to know: never summed here.
+Coverage at single sites differs if their patients differ. It is known only to the site and is never
+summed here.
 
-With differential privacy there are fewer and clipped sums (`kernels.noisy.evaluation`), the scores
-have noise in them, and calibration rows are judged by what is served: the noise in it already keeps
-it from being fitted to any one of them.
+With differential privacy there are fewer sums, which are clipped (`kernels.noisy.evaluation`), and
+the scores contain noise. Calibration rows are then judged by the served recalibration: its noise
+already prevents it from being fitted to any single row.
 """
 
 from collections.abc import Iterator
@@ -76,17 +77,17 @@ _ROW_BOUNDS = {
     "interval_losses": INTERVAL_LOSS_BOUND,
 }
 NUMBERS_PER_TARGET: int = sum(getattr(Scores.zero(1), each.name).numel() for each in fields(Scores))
-"""Of the scores of one law."""
+"""The count of numbers per target in the scores of one law."""
 _LAW_BLOCKS = "bins", "log_losses", "ranked_losses"
 
-# Rows that are added or removed are for `update` alone, which asks for the site's consent: where
-# one site has any, a sum over them is its own.
+# Only `update` may read added or removed rows, because it requires the site's consent: if only one
+# site has any, a sum over them is that site's own.
 _PARTS = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`part`: which rows. `recalibrated`: judge the recalibrated law and intervals too."""
+    """`part`: the rows to use. `recalibrated`: also judge the recalibrated law and intervals."""
 
     STORED_AS: ClassVar[str] = "evaluation.spec"
 
@@ -102,7 +103,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`judges`: for each fold, each target's recalibration that the fold's rows are judged by."""
+    """`judges`: for each fold and target, the recalibration that the fold's rows are judged by."""
 
     STORED_AS: ClassVar[str] = "evaluation.state"
 
@@ -112,7 +113,7 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the scores of N(μ, v), of what was recalibrated, and of each student."""
+    """Return the scores of N(μ, v), of the recalibrated law, and of each student."""
     model = state.model
     if model.privacy is not None:
         return Layout(tuple(_private_blocks(state)))
@@ -127,7 +128,7 @@ def layout(state: State) -> Layout:
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Choose the judges."""
+    """Choose the recalibration that each fold is judged by."""
     known(model.statistics, "linear")
     judges = None
     if spec.recalibrated:
@@ -190,7 +191,7 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices."""
+    """Return whether the one sum has been made."""
     return state.model.scores is not None
 
 
@@ -199,7 +200,7 @@ def check_private(spec: Spec, model: Model) -> None:
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=before.model.targets)
     model = replace(before.model, hyperparameters=scales)
     own = layout(State(model, spec, ((),) if spec.recalibrated else None)).length
@@ -233,7 +234,7 @@ def _private_blocks(state: State) -> Iterator[Block]:
         kind = name.rpartition(".")[2]
         shape = (*targets, BINS) if kind == "bins" else targets
         sensitivity = privacy.max_rows_per_patient * per_row[kind]
-        # No element moves further than the whole block does.
+        # No element changes by more than the whole block.
         return Block(name, shape, model.max_rows * per_row[kind], SQUARES_RESOLUTION, sensitivity)
 
     yield block("squared_errors")
@@ -250,7 +251,7 @@ def _clips(model: Model) -> Clips:
 
 
 def _judged(state: State) -> dict[str, list[StudentT]]:
-    """Return the laws that rows are judged by, by name."""
+    """Return the laws that are judged, by name."""
     laws = {"gaussian": [StudentT()] * state.model.targets}
     if state.judges is not None:
         laws["recalibrated"] = [judge.law for judge in state.judges[0]]

@@ -1,18 +1,17 @@
 """Recalibration: a summed histogram of held-out residuals, and the intervals that it implies.
 
-z = (y − μ)/√v on the rows kept for calibration; `kernels.scores.recalibration` says what the
-histogram of |z| gives: a Student-t law (ν > 2, scale) by its exact likelihood, and conformal
-quantiles.
+z = (y − μ)/√v on the rows kept for calibration. `kernels.scores.recalibration` computes from the
+histogram of |z| a Student-t law (ν > 2, scale), by its exact likelihood, and conformal quantiles.
 
 broadcast  the whole model: standardiser, kernel, weights, posterior
 local      rows by fold and by bin of |z|, for each target, over the calibration rows
 sum        the histogram of all sites' rows together: whole numbers, so exact
-update     ν and scale, or N(0, 1) as it is where there are fewer than `min_rows` rows
+update     ν and scale, or N(0, 1) unchanged if there are fewer than `min_rows` rows
 
-A row is in the fold that a hash of its patient says, or of itself where the schema names none.
+A row's fold is given by a hash of its patient, or of the row itself if the schema names no patient.
 
 With differential privacy the histogram has few bins and no folds (`kernels.noisy.recalibration`). A
-row is in one bin of each of T targets, so a unit of k rows moves the histogram by at most k√T.
+row is in one bin of each of T targets, so a unit of k rows changes the histogram by at most k√T.
 """
 
 import math
@@ -42,7 +41,7 @@ MAKES = frozenset({Made.RECALIBRATION})
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`min_rows`: with fewer calibration rows in all no law is fitted, and N(μ, v) stays."""
+    """`min_rows`: with fewer calibration rows in total, no law is fitted and N(μ, v) is kept."""
 
     STORED_AS: ClassVar[str] = "recalibration.spec"
 
@@ -54,7 +53,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """Done with its one sum when the model has a recalibration."""
+    """The model; the one sum has been made when it has a recalibration."""
 
     STORED_AS: ClassVar[str] = "recalibration.state"
 
@@ -109,16 +108,16 @@ def update(state: State, total: SecureTotal) -> State:
 
 
 def finished(state: State) -> bool:
-    """One sum suffices."""
+    """Return whether the one sum has been made."""
     return state.model.recalibration is not None
 
 
 def check_private(spec: Spec, model: Model) -> None:
-    """Every histogram has a private form."""
+    """Refuse nothing: every histogram has a private form."""
 
 
 def declare(spec: Spec, before: Before) -> Declaration:
-    """Say what the stage needs, makes, reads and gives away, at most."""
+    """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -149,5 +148,5 @@ def _few_bins(model: Model, site: Site) -> Tensor:
 
 
 def folds(records: Records) -> Tensor:
-    """Return the fold of each row, (n,); the same whatever the order of rows."""
+    """Return the fold of each row, (n,), which does not depend on the order of rows."""
     return torch.tensor([key[0] % FOLDS for key in row_keys(records)], dtype=torch.int64)
