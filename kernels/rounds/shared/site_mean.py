@@ -1,6 +1,6 @@
-"""A mean over sites: two blocks of one sum, of each site's value times its weight, and of weights.
+"""A mean over sites, from two blocks of one sum: weighted values, and weights.
 
-The coordinator divides the two. It sees neither a site's value nor its weight.
+The coordinator divides the first by the second. It sees neither a site's value nor its weight.
 """
 
 from enum import StrEnum
@@ -20,7 +20,7 @@ SITES = Block("sites", (), 1.0, 1.0)
 
 
 class Weighting(StrEnum):
-    """What a site counts for in the mean."""
+    """How a site is weighted in the mean."""
 
     SITES = "sites"
     """Every site counts the same, as in [FedBNR]."""
@@ -28,7 +28,7 @@ class Weighting(StrEnum):
     """As much as it has training rows."""
 
     def weight(self, rows: int) -> int:
-        """Return the weight of a site with so many training rows; 0 without any."""
+        """Return the weight of a site with `rows` training rows; 0 if it has none."""
         return rows if self is Weighting.ROWS else min(rows, 1)
 
 
@@ -38,7 +38,7 @@ def nothing(layout: Layout) -> Contribution:
 
 
 def total_weight(total: SecureTotal, block: str = SITES.name) -> float:
-    """Return what to divide by; refuse a sum of sites without training rows."""
+    """Return the total weight to divide by; refuse a sum in which no site has training rows."""
     weight = float(total[block])
     if weight < 0.5:
         raise StatisticsError("no site has rows to train on: lower the program's held_out")
