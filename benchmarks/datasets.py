@@ -29,7 +29,7 @@ FILES: Mapping[str, str] = {
     "ccpp": "ccpp",
 }
 STANDARDISED_TARGET = {"bike"}
-"""[FedBNR] reports Bike on z-scored counts, the others in their units."""
+"""[FedBNR] reports Bike on z-scored counts and the other sets in their own units."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,7 +25,7 @@ from client_sdk.home.home import Home
 VEILGP = (sys.executable, "-m", "client_sdk")
 _PATIENCE_S = 120.0
 _MANY_START_S = 600.0
-"""Until many processes that start at once have imported what they need, on a busy machine."""
+"""How long many processes that start at once may take to import modules on a busy machine."""
 
 
 class FederationFailed(Exception):
@@ -46,7 +46,7 @@ class Running(Protocol):
 
 
 Launch = Callable[[Sequence[str], Path, Mapping[str, str]], Running]
-"""Starts a command whose words go to a log, with variables added to the environment."""
+"""Starts a command whose output goes to a log, with variables added to the environment."""
 
 
 def launched(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Running:

@@ -21,7 +21,7 @@ SHORT, LONG = 10**4, 10**6
 LENGTHS = {10: (SHORT, 10**5, LONG, 10**7), 100: (SHORT, 10**5, LONG)}
 QUICK_LENGTHS = {10: (SHORT, LONG), 100: (10**4, LONG)}
 FAULTS = {"none": (0.0, 0.0), "dropout": (0.2, 0.0), "silent": (0.0, 0.2)}
-"""The parts of the members that send no upload, and that fall silent before the reveal."""
+"""The shares of members that send no upload, and that fall silent before the reveal."""
 
 Key = tuple[int, int, str]
 

@@ -25,7 +25,7 @@ from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.simulation import run_simulation
 
 ROWS = 1
-"""What every client counts for in the mean."""
+"""The weight of every client in the mean."""
 
 
 class Idle(NumPyClient):

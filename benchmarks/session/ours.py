@@ -48,10 +48,10 @@ class Watched:
     """A run as observed from outside, in wall-clock seconds."""
 
     came: float = 0.0
-    """When it was last seen waiting for hospitals to come."""
+    """When it was last observed waiting for hospitals to join."""
     ended: float = 0.0
     sums: dict[int, float] = field(default_factory=dict)
-    """When so many sums were first seen done."""
+    """When each number of completed sums was first observed."""
 
     def look(self, run: Mapping[str, Any]) -> None:
         """Record what the coordinator reports about the run."""
@@ -76,7 +76,7 @@ class Trained:
     artifact: bytes
     watched: Watched
     start_s: float
-    """From nothing to ten hospitals that are approved."""
+    """The seconds from the start until ten hospitals are approved."""
 
 
 def program_of(*stages: object) -> Program:

@@ -19,7 +19,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of, restore
 
 MOST_ROUNDING = 2.0**-20
-"""Of a row's features: what `privacy.scales` adds to a sensitivity for it."""
+"""The maximum rounding of a row's features, which `privacy.scales` adds to a sensitivity."""
 
 
 def received(data: bytes, program: Program, stage: int) -> Any:

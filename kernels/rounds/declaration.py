@@ -18,19 +18,19 @@ class Made(StrEnum):
     """What a stage can leave in the model for the stages after it."""
 
     STANDARDISER = "standardiser"
-    """One scale for the columns of all sites."""
+    """A common scale for the columns of all sites."""
     KERNEL = "kernel"
     """Trained weights of the kernel."""
     CENTRE = "centre"
-    """Weights of a linear layer from which another can be refined."""
+    """Weights of a linear layer, as the starting point of a refinement."""
     LAYER = "layer"
-    """The Bayesian linear layer: with it a model predicts."""
+    """The Bayesian linear layer, with which a model can predict."""
     STUDENTS = "students"
     """Networks distilled from the sites' own posteriors."""
     RECALIBRATION = "recalibration"
-    """How wide intervals are by held-out rows."""
+    """The width of intervals, according to held-out rows."""
     SCORES = "scores"
-    """How good the model is on held-out rows."""
+    """The model's scores on held-out rows."""
 
 
 class PublicRows(StrEnum):

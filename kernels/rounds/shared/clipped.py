@@ -20,14 +20,14 @@ from kernels.rounds.site.site import Part, Site
 from privacy.layout import Block
 
 RowGradients = Callable[[Tensor, Tensor], Tensor]
-"""From rows' inputs (n, p) and targets (n, T) to the gradient of each one's loss, flat, (n, P)."""
+"""Maps rows' inputs (n, p) and targets (n, T) to the flat gradient of each row's loss, (n, P)."""
 
 RESOLUTION = 2.0**-16
-"""With noise the fixed point follows from the noise; this is coarser than any."""
+"""With noise, the fixed point follows from the noise; this value is coarser than any of those."""
 _LEAST_ROWS = 8
-"""Of a batch: products of fewer rows take other ways, whose last bits differ."""
+"""The minimum rows of a batch: products of fewer rows use other code, whose last bits differ."""
 _MOST_NUMBERS = 2**24
-"""Of all rows' gradients that exist at a time: 128 MiB."""
+"""The maximum number of gradient elements of all rows in memory at a time: 128 MiB."""
 
 
 def gradient_block(model: Model, parameters: int, *, clip: float) -> Block:

@@ -34,14 +34,14 @@ from kernels.rounds.shared.sufficient import scatter_deviation, statistics_of
 from privacy.layout import SecureTotal
 
 STEPS = 2**14
-"""Into how many steps the largest cos or sin is divided, or up to twice as many."""
+"""The number of steps into which the largest cos or sin is divided, or up to twice as many."""
 TARGET_STEP = 2.0**-12
-"""Of standardised targets: a fifteenth of the least σ, as noise."""
+"""The grid of standardised targets; as noise, a fifteenth of the smallest σ."""
 WEIGHT_STEP = 2.0**-16
-"""Of kernel weights; the greatest step of the optimiser is a few hundred times that."""
+"""The grid of kernel weights; the optimiser's largest step is a few hundred times that."""
 
 _CERTAIN = 8
-"""Deviations that no error of a sum exceeds."""
+"""The number of standard deviations that no error of a sum exceeds."""
 
 
 def on_grid(values: Tensor, step: float) -> Tensor:

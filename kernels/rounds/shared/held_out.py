@@ -34,7 +34,7 @@ from kernels.rounds.site.site import Part, Site
 from privacy.layout import Block, SecureTotal
 
 TOLERANCE = 0.02
-"""By what share of the least error that of a later model may be higher."""
+"""How much higher the error of a later model may be, as a share of the lowest error."""
 
 
 def held_out_blocks(model: Model) -> tuple[Block, ...]:

@@ -20,8 +20,8 @@ from kernels.model.model import Model
 from kernels.rounds.shared.held_out import keeps
 
 MARGIN = 1e-4
-"""By what share of the held-out error a later pass must be better to be taken: rounding must not
-choose among ties, or cohorts that train alike would keep different ones."""
+"""How much better a later pass must be to be chosen, as a share of the held-out error: rounding
+must not decide between ties, or cohorts that train alike would keep different passes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ from kernels.tables.row_hashes import keys_and_hashes
 from privacy.layout import Block, SecureTotal
 
 STEEPEST = 10.0
-"""The longest gradient that a step of training takes as it is."""
+"""The length to which the gradient of a training step is clipped."""
 
 
 @dataclass(frozen=True, kw_only=True)

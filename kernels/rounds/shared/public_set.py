@@ -17,10 +17,10 @@ from kernels.tables.records import Records
 from kernels.tables.schema import Schema
 
 MOST_PUBLIC_ROWS = 4096
-"""A Gram matrix of more would be longer than any sum here needs to be."""
+"""The Gram matrix of more rows would be longer than any sum here needs to be."""
 
 EXTRA_SPREAD = 0.3
-"""By how much of a deviation the cells of extra rows are moved."""
+"""How far the cells of extra rows are moved, in standard deviations."""
 
 Columns = tuple[tuple[str, tuple[float | str | None, ...]], ...]
 

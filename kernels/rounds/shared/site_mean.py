@@ -12,11 +12,11 @@ from kernels.rounds.algorithm import Contribution
 from privacy.layout import Block, Layout, SecureTotal
 
 CHANGE_RESOLUTION = 2.0**-20
-"""The coarsest step of a change of parameters: any mean is a model, and what is summed later is
-summed at the mean that was taken."""
+"""The coarsest step of a change of parameters: any mean is a valid model, and later sums are
+computed at the mean that was actually taken."""
 
 SITES = Block("sites", (), 1.0, 1.0)
-"""How many sites have rows to train on: the weights where each counts as much as any other."""
+"""The number of sites with training rows: the total weight if every site counts the same."""
 
 
 class Weighting(StrEnum):
@@ -25,7 +25,7 @@ class Weighting(StrEnum):
     SITES = "sites"
     """Every site counts the same, as in [FedBNR]."""
     ROWS = "rows"
-    """As much as it has training rows."""
+    """Every site counts in proportion to its training rows."""
 
     def weight(self, rows: int) -> int:
         """Return the weight of a site with `rows` training rows; 0 if it has none."""

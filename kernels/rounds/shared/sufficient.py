@@ -47,19 +47,19 @@ from kernels.tables.chunks import CHUNK_ROWS
 from privacy.layout import Block, SecureTotal
 
 TARGET_BOUND = 100.0
-"""Standardised targets are within so many deviations of their mean, or the run fails by name."""
+"""The maximum distance of targets from their mean, in deviations; beyond it the run fails."""
 FEATURE_BOUND = 100.0
-"""The same for the features of kernels that have no bound of their own."""
+"""The maximum absolute value of the features of kernels that have no bound of their own."""
 RESOLUTION = 2.0**-30
-"""The coarsest step of S and b: 2e-5 predictive deviations in the mean, the worst of five sets."""
+"""The coarsest step of S and b: 2e-5 predictive deviations in the mean for the worst of 5 sets."""
 SQUARES_RESOLUTION = 2.0**-16
 """The coarsest step of sums of squared targets or errors, of which only means are used."""
 WEIGHT_NORM = 3.0
-"""The ‖w‖ that noise is divided between S and b for."""
+"""The ‖w‖ that is assumed when noise is divided between S and b."""
 SQUARES_WEIGHT = 0.05
-"""The part of the cost that goes to yᵀy."""
+"""The share of the privacy cost that is spent on yᵀy."""
 
-# Room for float64's own rounding where a bound is attained.
+# Margin for float64's own rounding where a bound is attained.
 _ROOM = 1 + 2.0**-40
 
 

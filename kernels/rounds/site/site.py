@@ -34,7 +34,7 @@ from kernels.tables.standardiser import CLIP, Rows, Standardiser
 
 ROWS_IN_MEMORY = 200_000
 """A stream of more rows is read again for every sum, and algorithms that need all rows of a part
-at once (local training: `fedavg`, `distillation`) refuse such a part by name."""
+at once (local training: `fedavg`, `distillation`) refuse such a part with `TooManyRows`."""
 
 _FEW = 20
 _MOST_CLIPPED = 0.5
@@ -44,15 +44,15 @@ class Part(StrEnum):
     """What a part's rows are used for."""
 
     TRAINING = "training"
-    """Fitting."""
+    """Fitting models."""
     STOPPING = "stopping"
-    """Choosing among fits."""
+    """Choosing among fitted models."""
     CALIBRATION = "calibration"
-    """Scoring and recalibrating the chosen one."""
+    """Scoring and recalibrating the chosen model."""
     ADDED = "added"
-    """New rows that a fitted model takes in."""
+    """New rows to add to a fitted model."""
     REMOVED = "removed"
-    """Rows of the training part that it forgets."""
+    """Rows of the training part to remove from a fitted model."""
 
 
 class Chunk(NamedTuple):
@@ -74,7 +74,7 @@ class Units(NamedTuple):
     y: Tensor
     """(n, T) standardised targets."""
     unit: Tensor
-    """(n,) int64, whose row it is: 0, 1, …"""
+    """(n,) int64, the index of the unit that each row belongs to: 0, 1, …"""
 
 
 class Site:

@@ -27,9 +27,9 @@ from kernels.tables.schema import Schema
 Stream = Iterable[Mapping[str, object]]
 
 DEALT = 3
-"""Parts that a table's rows are dealt to: training, stopping, calibration, in this order."""
+"""The number of parts that rows are dealt to: training, stopping, calibration, in this order."""
 _LEFT_OUT = 255
-"""The part of rows that are beyond a patient's share."""
+"""The part number of rows that exceed the maximum per patient."""
 
 
 def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
