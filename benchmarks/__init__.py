@@ -1,1 +1,1 @@
-"""What the README's figures come from: always a ratio against a peer or a limit, in one run."""
+"""The source of the README's figures: always ratios to a peer or a limit, measured in one run."""

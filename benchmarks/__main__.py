@@ -15,7 +15,7 @@ from pathlib import Path
 from benchmarks.registry import NAMES, RESULTS, load, summary
 
 # One thread, set before any library starts its own: on two noisy cores waiting threads spin, and
-# CPU seconds would measure the neighbours. A benchmark that wants more says so itself.
+# CPU seconds would measure other processes. A benchmark that needs more threads sets this itself.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 

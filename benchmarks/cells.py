@@ -1,7 +1,7 @@
-"""Measurements by name, kept on disk while a run lasts, so that a run that was cut short goes on.
+"""Measurements by name, kept on disk during a run, so that an interrupted run can be resumed.
 
 The file belongs to one state of the code: a change to what is measured, or to how, discards it.
-It is deleted when the run is complete, so that the next one measures anew.
+It is deleted when the run is complete, so that the next run measures everything again.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Cells:
-    """Runs measurements one by one, with a line of progress each on stderr."""
+    """Runs measurements one by one and prints a progress line for each on stderr."""
 
     def __init__(self, path: Path, sources: list[Path]) -> None:
         contents = b"".join(source.read_bytes() for source in sorted(sources))
@@ -37,9 +37,9 @@ class Cells:
         return name in self._done
 
     def measure(self, name: str, work: Callable[[], Result]) -> Result:
-        """Return the measurement of that name, from the run that was cut short if it has it.
+        """Return the measurement of that name, from the interrupted run if it is stored there.
 
-        A measurement is what JSON can carry: numbers by name, possibly in groups by name.
+        A measurement is a value that JSON can represent: numbers by name, possibly in named groups.
         """
         if name in self._done:
             print(f"  {name}: kept", file=sys.stderr, flush=True)
@@ -57,7 +57,7 @@ class Cells:
     ) -> dict[str, Result]:
         """Return the measurement `work(*arguments)` of every name, two at a time.
 
-        Each is measured in a process of one thread, and kept as soon as it is there.
+        Each is measured in a process with one thread, and stored as soon as it is available.
         """
         missing = {name: each for name, each in wanted.items() if name not in self}
         for number, (name, result) in enumerate(two_at_a_time(work, missing), start=1):
@@ -71,16 +71,16 @@ class Cells:
         self._path.write_text(json.dumps({"code": self._code, "cells": self._done}))
 
     def finish(self) -> None:
-        """Forget everything: the run is complete."""
+        """Delete the stored measurements: the run is complete."""
         self._path.unlink(missing_ok=True)
 
 
 def two_at_a_time(
     work: Callable[..., Result], wanted: Mapping[str, tuple[Any, ...]]
 ) -> Iterator[tuple[str, Result]]:
-    """Yield every name with `work(*arguments)` as soon as it is there, from two processes.
+    """Yield every name with `work(*arguments)` as soon as it is available, from two processes.
 
-    Each has one thread. Whoever stops does not wait for what nobody would keep.
+    Each process has one thread. If iteration stops early, work that has not started is cancelled.
     """
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(

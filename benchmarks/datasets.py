@@ -1,7 +1,8 @@
-"""The five regression sets of [FedBNR], split and dealt to clients as its §3.2.2 is read.
+"""The five regression sets of [FedBNR], split and dealt to clients as we read its §3.2.2.
 
-Files are `NAME.csv.gz` in the folder of `--data`: a header, numbers only, the target last. They
-are public UCI sets (the README has their names) and never part of this repository.
+Files are named `NAME.csv.gz` in the `--data` folder, with a header, numbers only, and the target in
+the last column. They are public UCI sets (the README lists their names) and never part of this
+repository.
 """
 
 import csv
@@ -28,7 +29,7 @@ FILES: Mapping[str, str] = {
     "ccpp": "ccpp",
 }
 STANDARDISED_TARGET = {"bike"}
-"""[FedBNR] reports Bike on z-scored counts, the others in their units."""
+"""[FedBNR] reports Bike on z-scored counts and the other sets in their own units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +42,7 @@ class Dataset:
 
     @classmethod
     def load(cls, name: str, folder: Path) -> "Dataset":
-        """Read a set, or say where it comes from."""
+        """Read a set; if its file is missing, the error states where to get it."""
         path = folder / f"{FILES[name]}.csv.gz"
         if not path.exists():
             sys.exit(f"{path} is not there: the README says where the UCI sets come from (--data)")
@@ -57,8 +58,8 @@ class Dataset:
     def split(self, *, clients: int, seed: int, public: float = 0.0) -> "Split":
         """Split 8:1:1 at random; sort by the most correlated input; deal two chunks to each client.
 
-        The validation rows are dealt evenly, each client's half for stopping and half for
-        calibration; but a share of them, `public`, is nobody's.
+        The validation rows are dealt evenly; each client uses half of its own for stopping and half
+        for calibration. A share of the validation rows, `public`, is given to no client.
         """
         random = np.random.default_rng(seed)
         count = len(self.rows)
@@ -101,7 +102,7 @@ class Dataset:
         return dict(zip(names, rows.T, strict=True))
 
     def records(self, rows: Matrix) -> Records:
-        """Return rows as records; possibly none."""
+        """Return rows as records; there may be none."""
         if len(rows):
             return Records.for_training(self.schema, self.table(rows))
         some = Records.for_training(self.schema, self.table(self.rows[:1]))
@@ -110,9 +111,10 @@ class Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Sites with their parts, and the test rows that nobody trains on.
+    """Sites with their parts, and the test rows that are never trained on.
 
-    like: for each test row the client that rows like it were dealt to. public: rows of nobody's.
+    like: for each test row, the client that similar rows were dealt to. public: rows that belong to
+    no client.
     """
 
     dataset: Dataset
@@ -122,7 +124,7 @@ class Split:
     public: Matrix
 
     def pooled(self) -> Site:
-        """Return one site that holds all rows, part by part."""
+        """Return one site that contains all rows, part by part."""
         return Site(
             {
                 part: Records.concatenate([site.records[part] for site in self.sites])

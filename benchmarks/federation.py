@@ -1,8 +1,8 @@
-"""A coordinator and hospitals as real processes on this machine, driven as their users would.
+"""A coordinator and hospitals as real processes on this machine, controlled as users would do it.
 
-The coordinator is `veilgp serve`, each hospital `veilgp join`, with a home, a policy and a roster
-file of its own; the admin talks to the REST API. Any of them can be killed with a real signal
-and started again. For the demo, the benchmarks and the end-to-end tests.
+The coordinator is `veilgp serve`. Each hospital is `veilgp join`, with its own home, policy and
+roster file. The admin uses the REST API. Each process can be killed with a real signal and started
+again. Used by the demo, the benchmarks and the end-to-end tests.
 """
 
 import json
@@ -25,32 +25,32 @@ from client_sdk.home.home import Home
 VEILGP = (sys.executable, "-m", "client_sdk")
 _PATIENCE_S = 120.0
 _MANY_START_S = 600.0
-"""Until many processes that start at once have imported what they need, on a busy machine."""
+"""How long many processes that start at once may take to import modules on a busy machine."""
 
 
 class FederationFailed(Exception):
-    """A process ended that should not have, or something took too long; with its last words."""
+    """A process ended unexpectedly, or something took too long; includes its last output."""
 
 
 class Running(Protocol):
-    """What a `subprocess.Popen` can do, as far as it is needed here."""
+    """The part of the interface of `subprocess.Popen` that is needed here."""
 
     def poll(self) -> int | None:
-        """Give the exit code, minus the signal if one killed it, or None while it runs."""
+        """Return the exit code, the negative signal number if killed, or None while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; `subprocess.TimeoutExpired` if that takes longer."""
+        """Wait until it ends; raise `subprocess.TimeoutExpired` after `timeout` seconds."""
 
     def send_signal(self, sig: int, /) -> None:
         """Send it a signal, unless it has ended."""
 
 
 Launch = Callable[[Sequence[str], Path, Mapping[str, str]], Running]
-"""Starts a command whose words go to a log, with variables added to the environment."""
+"""Starts a command whose output goes to a log, with variables added to the environment."""
 
 
 def launched(command: Sequence[str], log: Path, environment: Mapping[str, str]) -> Running:
-    """Start a command as a shell would."""
+    """Start a command with its output appended to the log."""
     with log.open("ab") as words:
         return subprocess.Popen(
             command, stdout=words, stderr=words, env={**os.environ, **environment}
@@ -69,18 +69,18 @@ class Process:
     running: Running | None = None
 
     def start(self) -> None:
-        """Start it, or start it again; its words are added to the log."""
+        """Start or restart the process; its output is appended to the log."""
         self.running = self.launch(self.command, self.log, self.environment)
 
     def kill(self) -> None:
-        """Kill it with SIGKILL: no goodbye, nothing flushed."""
+        """Kill the process with SIGKILL: it cannot clean up or flush anything."""
         if self.running is not None:
             self.running.send_signal(signal.SIGKILL)
             self.running.wait()
             self.running = None
 
     def stop(self) -> None:
-        """Ask it to end, and wait."""
+        """Ask the process to end (SIGTERM), and wait."""
         if self.running is not None:
             self.running.send_signal(signal.SIGTERM)
             try:
@@ -90,17 +90,17 @@ class Process:
             self.running = None
 
     def code(self) -> int | None:
-        """Give the exit code, or None while it runs."""
+        """Return the exit code, or None while it runs."""
         return None if self.running is None else self.running.poll()
 
     def words(self) -> str:
-        """Give what it has said."""
+        """Return its output so far."""
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
 
 @dataclass
 class Hospital:
-    """A hospital: its home, its table, its process."""
+    """A hospital: its home, its table and its process."""
 
     name: str
     table: Path
@@ -111,7 +111,7 @@ class Hospital:
 
 @dataclass
 class Federation:
-    """A folder with everything: one coordinator, its hospitals, their logs."""
+    """A folder that contains one coordinator, its hospitals and their logs."""
 
     folder: Path
     port: int
@@ -120,7 +120,7 @@ class Federation:
     coordinator: Process | None = None
     hospitals: list[Hospital] = field(default_factory=list)
     launch: Launch = launched
-    # One client for all requests: making one costs more than a request.
+    # One client for all requests: creating one costs more than a request.
     http: httpx.Client = field(default_factory=lambda: httpx.Client(timeout=60), repr=False)
 
     @classmethod
@@ -133,7 +133,7 @@ class Federation:
         arguments: Sequence[str] = (),
         launch: Launch = launched,
     ) -> Iterator[Self]:
-        """Start a coordinator in a folder, with these arguments; end every process at the end."""
+        """Start a coordinator in a folder with these arguments; stop every process on exit."""
         folder.mkdir(parents=True, exist_ok=True)
         federation = cls(folder, free_port(), launch=launch)
         try:
@@ -149,7 +149,7 @@ class Federation:
 
     @contextmanager
     def replica(self) -> Iterator[Self]:
-        """Start another coordinator on the same PostgreSQL; its own is what this one drives."""
+        """Start another coordinator on the same PostgreSQL; yield an object that controls it."""
         if self.coordinator is None:
             raise FederationFailed("there is no coordinator yet")
         other = type(self)(self.folder, free_port(), self.threads, self.token, launch=self.launch)
@@ -169,7 +169,7 @@ class Federation:
 
     @property
     def url(self) -> str:
-        """Where the coordinator listens."""
+        """The URL that the coordinator listens on."""
         return f"http://127.0.0.1:{self.port}"
 
     # -- coordinator
@@ -177,7 +177,7 @@ class Federation:
     def start_coordinator(
         self, environment: Mapping[str, str], arguments: Sequence[str] = ()
     ) -> None:
-        """Start it for the first time, and read the admin's token from what it prints."""
+        """Start the coordinator for the first time, and read the admin's token from its output."""
         self.coordinator = Process(
             "coordinator",
             [*self._serving("coordinator"), *arguments],
@@ -194,7 +194,7 @@ class Federation:
         return [*VEILGP, "serve", "--data-dir", directory, "--port", str(self.port)]
 
     def restart_coordinator(self) -> None:
-        """Start it, again, and wait until it answers."""
+        """Start or restart the coordinator, and wait until it answers."""
         coordinator = self.coordinator
         if coordinator is None:
             raise FederationFailed("there is no coordinator yet")
@@ -210,7 +210,7 @@ class Federation:
         wait_until(answers, "the coordinator answers")
 
     def admin(self, method: str, path: str, body: object = None) -> Any:
-        """Ask the REST API as the admin; the coordinator may be restarting."""
+        """Call the REST API as the admin; the coordinator may be restarting."""
         responses: list[httpx.Response] = []
 
         def answered() -> bool:
@@ -233,14 +233,14 @@ class Federation:
         return response.json() if response.content else None
 
     def artifact(self, model: str) -> bytes:
-        """Fetch a model's octets."""
+        """Return a model's bytes."""
         headers = {"Authorization": f"Bearer {self.token}"}
         return self.http.get(f"{self.url}/models/{model}/artifact", headers=headers).content
 
     # -- hospitals
 
     def departures(self, hospital: Hospital) -> str:
-        """Ask a hospital's own log what has left it."""
+        """Return what has left a hospital, according to its own log."""
         shown = subprocess.run(
             [*VEILGP, "log", "--summary", "--home", str(hospital.home)],
             check=True,
@@ -252,7 +252,7 @@ class Federation:
     def enrol(
         self, session: str, tables: Mapping[str, Path], policy: str, *, start: bool = True
     ) -> list[Hospital]:
-        """Make homes and identities, a roster file for all of them, and start `veilgp join`."""
+        """Create homes, identities and a common roster file, and start `veilgp join`."""
         for name, table in tables.items():
             home = self.folder / name / "home"
             key = Home(home).identity().key.hex()
@@ -290,7 +290,7 @@ class Federation:
         return self.hospitals
 
     def approve(self, session: str) -> None:
-        """Wait until everyone has enrolled; approve those whose keys are the ones known here."""
+        """Wait until all hospitals have enrolled; approve those whose keys are known here."""
         keys = {hospital.name: hospital.key for hospital in self.hospitals}
 
         def enrolled() -> bool:
@@ -319,7 +319,7 @@ class Federation:
         wait_s: float,
         every_s: float = 0.1,
     ) -> Mapping[str, Any]:
-        """Wait until a run has ended; `seen` is shown it every time."""
+        """Wait until a run has ended; `seen` is called with the run at each poll."""
 
         def ended(latest: Mapping[str, Any]) -> bool:
             if seen is not None:
@@ -336,7 +336,7 @@ class Federation:
         wait_s: float = _PATIENCE_S,
         every_s: float = 0.2,
     ) -> Mapping[str, Any]:
-        """Look at a run again and again until this is true of it."""
+        """Poll a run until the given condition is true for it."""
         latest: Mapping[str, Any] = {}
 
         def found() -> bool:
@@ -355,7 +355,7 @@ class Federation:
 def wait_until(
     true: Callable[[], bool], what: str, *, wait_s: float = _PATIENCE_S, every_s: float = 0.1
 ) -> None:
-    """Ask until it is true; give up by name."""
+    """Poll until the condition is true; on timeout, raise an error that names what was awaited."""
     give_up = time.monotonic() + wait_s
     while not true():
         if time.monotonic() > give_up:
@@ -370,7 +370,7 @@ def _check_alive(process: Process) -> None:
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on, just now."""
+    """Return a port that is currently unused."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         port: int = listening.getsockname()[1]

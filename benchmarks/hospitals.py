@@ -1,9 +1,9 @@
 """Generated patients of several hospitals: length of stay, with a known true function.
 
 stay = f(age, heart rate, systolic pressure, lactate, comorbidities, ward) + N(0, NOISE²), in days.
-The function is the same everywhere; who comes to which hospital is not: children, the old, trauma,
-surgery, a bit of all. So each hospital alone knows a part of f well and the rest hardly. A tenth of
-the lactates was never measured.
+The function is the same everywhere, but each hospital has different patients: children, the
+elderly, trauma, surgery, or a mixture. So each hospital alone knows one part of f well and the rest
+poorly. A tenth of the lactate values are missing.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Table = Mapping[str, NDArray[np.generic]]
 
 @dataclass(frozen=True)
 class CaseMix:
-    """Who comes: mean and spread of the age, of log lactate, and how often to which ward."""
+    """A hospital's patients: mean and spread of age and of log lactate, and ward frequencies."""
 
     name: str
     age: tuple[float, float]
@@ -59,7 +59,7 @@ SCHEMA: Mapping[str, object] = {
 
 
 def truth(table: Table) -> NDArray[np.float64]:
-    """Return f, in days; a lactate that was not measured counts as 1.6 mmol/l."""
+    """Return f, in days; a missing lactate value counts as 1.6 mmol/l."""
     age, systolic = (table[name].astype(np.float64) for name in ("age", "systolic"))
     rate, comorbidities = (
         table[name].astype(np.float64) for name in ("heart_rate", "comorbidities")
@@ -74,7 +74,7 @@ def truth(table: Table) -> NDArray[np.float64]:
 
 
 def patients(mix: CaseMix, rows: int, seed: int) -> dict[str, NDArray[np.generic]]:
-    """Return a table of so many patients of one hospital."""
+    """Return a table of `rows` patients of one hospital."""
     random = np.random.default_rng([seed, MIXES.index(mix)])
     age = np.clip(random.normal(*mix.age, rows), 0, 105)
     lactate = np.clip(random.lognormal(*mix.log_lactate, rows), 0.2, 30)

@@ -1,4 +1,4 @@
-"""The peers' own Python: what we are measured against pins versions that contradict ours."""
+"""The Python environment of the peers we compare with: their pinned versions conflict with ours."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ PYTHON = Path(__file__).parents[1] / ".venv-peers" / "bin" / "python"
 
 
 def require_peers() -> None:
-    """End the benchmark, and say what to run, where the peers are not installed."""
+    """End the benchmark with a message on what to run if the peers are not installed."""
     if not PYTHON.exists():
         raise SystemExit(
             "flwr is not installed: run `make .venv-peers/.installed`, or `make bench`"
@@ -19,8 +19,7 @@ def require_peers() -> None:
 def run_peer(script: Path, arguments: Mapping[str, object]) -> dict[str, float]:
     """Run a script with the peers' Python and return the figures of its last line, a JSON object.
 
-    The script must not be named after the peer: its own folder comes first where Python looks for
-    what it imports.
+    The script must not be named after the peer: its own folder comes first in Python's import path.
     """
     shown = subprocess.run(
         [PYTHON, script, json.dumps(arguments)], capture_output=True, check=False, text=True

@@ -1,4 +1,4 @@
-"""How every picture of this project looks: predictions with bands, in one style."""
+"""The common style of this project's pictures: predictions with bands."""
 
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def draw_prediction(axis: Any, x: Tensor, mean: Tensor, variance: Tensor) -> Non
 
 
 def save(figure: Any, name: str, *, quick: bool) -> Path:
-    """Write a figure under the results; a quick run does not overwrite a full one's."""
+    """Save a figure to the results folder; a quick run does not overwrite a full run's figure."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.quick.png" if quick else RESULTS / f"{name}.png"
     figure.savefig(path, dpi=110, metadata={"Software": None})

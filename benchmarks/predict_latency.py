@@ -1,9 +1,10 @@
-"""What `/predict` costs beyond what it computes: one row over an empty route, bulk over the kernel.
+"""The overhead of `/predict`: one row relative to an empty route, bulk relative to the kernel.
 
-predict_over_empty_route   p50 of one row as JSON, over p50 of a route that checks the same token
-                           and answers nothing; turn by turn, over one connection, one process
-bulk_over_kernel           rows/s of 100,000 rows as Arrow over HTTP, over those of the kernel's own
-                           `predict` in this process, on the same table with its categories as codes
+predict_over_empty_route   p50 of one row as JSON, divided by p50 of a route that checks the same
+                           token and returns nothing; alternating, over one connection, one process
+bulk_over_kernel           rows/s of 100,000 rows as Arrow over HTTP, divided by that of the
+                           kernel's own `predict` in this process, on the same table with its
+                           categories as codes
 
 `benchmarks.session` calls `figures`; `python -m benchmarks.predict_latency` prints them alone.
 """
@@ -55,7 +56,7 @@ ROWS = 100_000
 
 
 def figures(*, quick: bool = False) -> dict[str, float]:
-    """Measure both."""
+    """Return both figures."""
     with _served() as (url, token, model_id, model), httpx.Client() as http:
         http.headers["Authorization"] = f"Bearer {token}"
         row = {name: cells[:1].tolist() for name, cells in _table(1).items()}
@@ -86,7 +87,7 @@ def _bulk(http: httpx.Client, url: str, model_id: str, model: Model, turns: int)
     def ask() -> None:
         _checked(http.post(target, content=octets, headers=headers, timeout=120))
 
-    # As fast as the kernel is: it would read 100,000 labels of text for longer than it predicts.
+    # Measure the kernel at its fastest: reading 100,000 text labels takes longer than predicting.
     coded = {**table, "ward": as_labels(pa.array(table["ward"]))}
 
     def compute() -> None:
@@ -114,7 +115,7 @@ def _table(rows: int) -> dict[str, Any]:
 
 @contextmanager
 def _served() -> Iterator[tuple[str, str, str, Model]]:
-    """Give a server in a process of its own: its URL, a caller's token, a model's id, the model."""
+    """Start a server in its own process; yield its URL, a caller's token, a model id, the model."""
     with tempfile.TemporaryDirectory() as folder:
         artifact = _trained()
         token = _stored(Path(folder), artifact)
@@ -176,7 +177,7 @@ def _stored(folder: Path, artifact: Artifact) -> str:
 
 
 def _settings(folder: Path) -> Settings:
-    # The limits are not what is measured.
+    # The limits are not part of the measurement.
     return Settings(data_dir=folder, caller_rows_per_minute=10**12, max_predict_body=1 << 28)
 
 

@@ -1,4 +1,4 @@
-"""The benchmarks by name: a module of this package each, with a docstring and `run(options)`."""
+"""The benchmarks by name: each is a module in this package with a docstring and `run(options)`."""
 
 from argparse import Namespace
 from collections.abc import Mapping
@@ -29,11 +29,11 @@ class Benchmark(Protocol):
     __doc__: str | None
 
     def run(self, options: Namespace) -> Figures:
-        """Measure, print a table on the way, write pictures under RESULTS, return the figures."""
+        """Measure, print a table, write pictures to the RESULTS folder, and return the figures."""
 
 
 def load(name: str) -> Benchmark:
-    """Import one benchmark; only its own dependencies are needed."""
+    """Import one benchmark; this requires only its own dependencies."""
     module: Benchmark = import_module(f"benchmarks.{name}")
     return module
 

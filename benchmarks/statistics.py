@@ -1,9 +1,9 @@
 """(S, b) of 200,000 rows against bare BLAS, and memory that does not grow with the rows.
 
-`over_blas`: CPU seconds of `Statistics.of_features` on precomputed float64 features, over those of
-bare scipy syrk + gemv on the same array, medians of interleaved repetitions. Reported beside it:
-feature computation over bare BLAS, and the growth of peak memory from 200,000 to 2,000,000 rows
-of a table, which the chunk bounds (features alone would need 8 GB).
+`over_blas`: CPU seconds of `Statistics.of_features` on precomputed float64 features, divided by
+those of bare scipy syrk + gemv on the same array, medians of interleaved repetitions. Also
+reported: feature computation relative to bare BLAS, and the growth of peak memory from 200,000 to
+2,000,000 rows of a table, which the chunk size bounds (features alone would need 8 GB).
 """
 
 import resource
@@ -35,7 +35,7 @@ def _cpu_seconds(work: Callable[[], object]) -> float:
 
 
 def _peak_megabytes(rows: int) -> float:
-    """Return the peak memory of a fresh process that sums over a table of so many rows."""
+    """Return the peak memory of a new process that sums over a table of `rows` rows."""
     command = [sys.executable, "-m", "benchmarks.statistics", str(rows)]
     finished = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(finished.stdout)
@@ -51,7 +51,7 @@ def _sum_over_rows(rows: int) -> float:
 
 
 def run(options: Namespace) -> Figures:
-    # First: a process starts with the peak of the one that started it.
+    # This comes first because a process inherits the peak of the process that started it.
     small, large = (20_000, 200_000) if options.quick else (200_000, 2_000_000)
     growth = _peak_megabytes(large) - _peak_megabytes(small)
     table = (large - small) * INPUTS * 8 / 2**20

@@ -1,12 +1,13 @@
 """Two clients with disjoint ranges, and a third that joins them ([FedBNR] §3.2.1, fig. 3.4).
 
-200 inputs on [−5, 5], noise 0.5, the kernel learnt in one place and then fixed; the inputs below 0
-go to client 1, the others to client 2. Each sends only its sums S_c, b_c, y_cᵀy_c, n_c. Above: what
-client 1 predicts alone, as in pFedGP, where a process stays with its client, and what the sums of
-both predict. Below: the error on [−5, 5] when a new client brings few or many rows, from the same
-range or from [5, 15]: of its own process (pFedGP), of the product of all three (FedLoc) and of the
-posterior of all sums (FedBNR); medians and quartiles over draws. The kernel is Gaussian with a
-learnt lengthscale: a network learnt on both halves would carry the second to client 1.
+There are 200 inputs on [−5, 5] with noise 0.5; the kernel is learnt in one place and then fixed.
+The inputs below 0 go to client 1, the others to client 2. Each client sends only its sums S_c, b_c,
+y_cᵀy_c, n_c. The upper panels show the predictions of client 1 alone, as in pFedGP, where a process
+stays with its client, and the predictions from the sums of both. The lower panels show the error on
+[−5, 5] when a new client brings few or many rows, from the same range or from [5, 15]: for its own
+process (pFedGP), for the product of all three (FedLoc) and for the posterior of all sums (FedBNR);
+medians and quartiles over draws. The kernel is Gaussian with a learnt lengthscale: a network learnt
+on both halves would pass information about the second half to client 1.
 """
 
 from argparse import Namespace
@@ -36,7 +37,7 @@ def truth(x: Tensor) -> Tensor:
 
 
 def observed(count: int, first: float, last: float, generator: torch.Generator) -> Any:
-    """Draw rows (x, y), inputs uniform on a range."""
+    """Draw random rows (x, y), with inputs uniform on a range."""
     x = (last - first) * torch.rand(count, 1, generator=generator, dtype=torch.float64) + first
     return x, truth(x) + NOISE * torch.randn(count, 1, generator=generator, dtype=torch.float64)
 
@@ -115,7 +116,7 @@ def run(options: Namespace) -> Figures:
 
 
 class Growth:
-    """The error on the queries after a third client has brought its rows, by way of predicting."""
+    """The error on the queries after a third client adds its rows, by prediction method."""
 
     def __init__(
         self,
@@ -136,7 +137,7 @@ class Growth:
     def errors(
         self, bounds: tuple[float, float], *, sizes: tuple[int, ...], draws: int
     ) -> Mapping[str, Any]:
-        """Return mean squared errors, (sizes, draws), of each of WAYS."""
+        """Return the mean squared errors, (sizes, draws), of each method in WAYS."""
         found: dict[str, list[list[float]]] = {way: [] for way in WAYS}
         for size in sizes:
             errors = [self._joined(observed(size, *bounds, _generator(d))) for d in range(draws)]
@@ -163,7 +164,7 @@ def _generator(draw: int) -> torch.Generator:
 
 
 def draw_growth(axis: Any, sizes: tuple[int, ...], errors: Mapping[str, Any]) -> None:
-    """Draw medians and quartiles against the new client's rows."""
+    """Plot medians and quartiles against the number of the new client's rows."""
     for way, of_way in errors.items():
         low, middle, high = np.quantile(of_way, (0.25, 0.5, 0.75), axis=1)
         axis.fill_between(sizes, low, high, color=WAYS[way], alpha=0.2, lw=0)

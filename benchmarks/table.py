@@ -1,11 +1,12 @@
 """A hospital's table of 10⁷ rows takes part within 1 GB: peak memory and time of a fresh process.
 
-A Parquet file (8 numeric columns, 2 categorical, a patient column, 2 targets; missing cells) is
-written by another process. The measured one reads and checks it, deals its rows, takes its digest,
-and contributes to the sums of standardisation and of the linear layer (M = 128). Peak memory is
-the process's own, torch and arrow included, against the promised limit. Times are CPU seconds.
+Another process writes a Parquet file (8 numeric columns, 2 categorical, a patient column, 2
+targets; missing cells). The measured process reads and checks it, deals its rows, computes its
+digest, and contributes to the sums of standardisation and of the linear layer (M = 128). Peak
+memory is the process's own, including torch and arrow, compared with the promised limit. Times are
+CPU seconds.
 
-`python -m benchmarks.table PATH` is the measured process alone.
+`python -m benchmarks.table PATH` runs the measured process alone.
 """
 
 import json
@@ -63,7 +64,7 @@ def run(options: Namespace) -> Figures:
 
 
 def write(path: Path, rows: int) -> None:
-    """Write a table by row groups; about two rows a patient."""
+    """Write a table by row groups, with about two rows per patient."""
     random = np.random.default_rng(1)
     writer: pq.ParquetWriter | None = None
     for first in range(0, rows, ROW_GROUP):
@@ -84,7 +85,7 @@ def write(path: Path, rows: int) -> None:
 
 
 def measure(path: Path) -> dict[str, float]:
-    """Take part with the table at `path`, and return what it took."""
+    """Take part with the table at `path`, and return the time and memory used."""
     from client_sdk.simulation import simulate
     from client_sdk.tables import read_site, summarise
     from kernels.rounds.columns import moments
@@ -118,7 +119,7 @@ def _timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def _peak_mb() -> float:
-    """Return this program's own peak; `ru_maxrss` would begin with that of its parent."""
+    """Return this process's own peak memory; `ru_maxrss` would start from that of its parent."""
     status = Path("/proc/self/status").read_text()
     (line,) = (each for each in status.splitlines() if each.startswith("VmHWM"))
     return int(line.split()[1]) * 1024 / 1e6

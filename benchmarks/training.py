@@ -1,7 +1,7 @@
-"""Training one kernel on one table by its pooled evidence: what the pictures' kernels come from.
+"""Training of one kernel on one table by its pooled evidence, for the kernels in the pictures.
 
-The federated way to the same weights (sums of statistics, sums of gradients) is
-`kernels.rounds`; here the table is in one place, as [FedBNR] does for its synthetic experiment.
+The federated way to the same weights (sums of statistics, sums of gradients) is in
+`kernels.rounds`; here the table is in one place, as in the synthetic experiment of [FedBNR].
 """
 
 import torch
@@ -25,7 +25,7 @@ def train(
     penalty: float = 0.0,
     options: RefitOptions | None = None,
 ) -> tuple[URK, Hyperparameters]:
-    """Minimise −log evidence + penalty·‖θ‖²/2 by Adam, σ and λ refitted at each step."""
+    """Minimise −log evidence + penalty·‖θ‖²/2 by Adam; σ and λ are refitted at each step."""
     kernel = URK(spec)
     optimiser = torch.optim.Adam([kernel.weights], lr=learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)

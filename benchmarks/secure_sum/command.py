@@ -1,4 +1,4 @@
-"""The run: every cell of ours, the limit's and flwr's, and the figures that become of them."""
+"""The benchmark run: every cell of ours, the limit and flwr, and the figures computed from them."""
 
 import os
 from argparse import Namespace
@@ -21,7 +21,7 @@ SHORT, LONG = 10**4, 10**6
 LENGTHS = {10: (SHORT, 10**5, LONG, 10**7), 100: (SHORT, 10**5, LONG)}
 QUICK_LENGTHS = {10: (SHORT, LONG), 100: (10**4, LONG)}
 FAULTS = {"none": (0.0, 0.0), "dropout": (0.2, 0.0), "silent": (0.0, 0.2)}
-"""The parts of the members that send no upload, and that fall silent before the reveal."""
+"""The shares of members that send no upload, and that fall silent before the reveal."""
 
 Key = tuple[int, int, str]
 
@@ -34,7 +34,7 @@ def run(options: Namespace) -> Figures:
 
 @contextmanager
 def _one_processor() -> Iterator[None]:
-    """Keep this process, and those it starts, on one processor, where the system can."""
+    """Pin this process and its child processes to one processor, if the system supports it."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -57,13 +57,13 @@ def _run(*, quick: bool) -> Figures:
     for members, length in [(n, length) for n, longs in lengths.items() for length in longs]:
         size = f"n = {members}, length {length}"
         flwr_client = partial(_flwr, party="client", members=members, length=length)
-        # Before and after ours, so that a change of the machine's pace in between shows in both.
+        # Measured before and after ours, so that a change in the machine's speed affects both.
         before = flwr_cells.measure(f"flwr client, {size}", flwr_client)
         by_fault = cells.measure(f"ours, {size}", partial(_ours, members, length))
         after = flwr_cells.measure(f"flwr client again, {size}", flwr_client)
         ours |= {(members, length, fault): cell for fault, cell in by_fault.items()}
         clients[members, length] = {name: (before[name] + after[name]) / 2 for name in before}
-    # flwr's server takes minutes at n = 100: other lengths only in the full run.
+    # flwr's server takes minutes at n = 100: other lengths are measured only in the full run.
     servers = {
         (members, length, fault): flwr_cells.measure(
             f"flwr server, n = {members}, length {length}, faults: {fault}",
@@ -106,26 +106,26 @@ def _run(*, quick: bool) -> Figures:
 
 
 def _ours(members: int, length: int) -> dict[str, Cell]:
-    """Measure all kinds of fault in one epoch; growth beyond the table has none."""
+    """Measure all kinds of fault in one epoch; growth cells outside the table have no faults."""
     faults = FAULTS if members in LENGTHS and length <= LONG else {"none": (0.0, 0.0)}
     return measure_cohort(
         members,
         length,
         {name: _numbers(members, name) for name in faults},
-        # A hundred clients are a hundred samples; ten need more sums for as steady a median.
+        # A hundred clients give a hundred samples; ten need more sums for an equally stable median.
         sums=max(2 if length == SHORT else 1, 90 // members),
         memory=length == SHORT,
     )
 
 
 def _numbers(members: int, fault: str) -> tuple[int, int]:
-    """Return how many members drop out before the upload, and fall silent before the reveal."""
+    """Return how many members drop out before the upload, and how many before the reveal."""
     dropped, silent = FAULTS[fault]
     return round(dropped * members), round(silent * members)
 
 
 def _flwr_server(members: int, length: int, fault: str, *, quick: bool) -> Cell:
-    """Time flwr's server; on a tenth of the secrets, scaled up, but for full runs at length 10⁴."""
+    """Time flwr's server: for all secrets in full runs at length 10⁴, else a tenth, scaled up."""
     dropped, silent = _numbers(members, fault)
     owners = members // 10 if members >= 100 and (quick or length > SHORT) else members
     cell = _flwr(
@@ -191,7 +191,7 @@ def _flwr_client_s(cell: Cell) -> float:
 def _by_length(
     ours: dict[Key, Cell], clients: dict[tuple[int, int], Cell], servers: dict[Key, Cell]
 ) -> dict[int, dict[str, float]]:
-    """Return, for n = 100 without dropouts, the seconds of each party: ours, limit, flwr."""
+    """Return each party's seconds for n = 100 without dropouts: ours, the limit's and flwr's."""
     sums: dict[int, dict[str, float]] = {}
     for key, cell in ours.items():
         members, length, fault = key
@@ -213,7 +213,7 @@ def _by_length(
 def _print_table(
     ours: dict[Key, Cell], clients: dict[tuple[int, int], Cell], servers: dict[Key, Cell]
 ) -> None:
-    """Print CPU milliseconds per cell, ours, the limit's and flwr's."""
+    """Print the CPU milliseconds per cell: ours, the limit's and flwr's."""
     print(f"{'':26}{'client':^36}{'coordinator':^36}")
     columns = ("epoch", "sum", "limit", "flwr") * 2
     print(f"{'n':>4}{'length':>10}  {'faults':10}" + "".join(f"{name:>9}" for name in columns))

@@ -1,16 +1,19 @@
-"""flwr's SecAgg+ by its own functions, timed for `benchmarks.secure_sum`; runs in .venv-peers.
+"""flwr's SecAgg+, run through its own functions and timed for `benchmarks.secure_sum`.
+
+Runs in .venv-peers:
 
     .venv-peers/bin/python benchmarks/secure_sum/flwr_peer.py '{"party": "client", ...}'
 
-Prints one JSON line of CPU seconds. The graph is complete (every member is every other's
-neighbour), and threshold, vector and dropouts are those of our own run.
+Prints one JSON line of CPU seconds. The graph is complete (every member is a neighbour of every
+other), and the threshold, vector and dropouts are those of our own run.
 
-One client is timed through its four stages; what it needs of the others (public keys, encrypted
-shares) is made beforehand and not timed. The server is timed from the arrival of the masked
-vectors to the aggregate; all that clients send it is made beforehand. Its work does not depend on
-the values of keys and vectors, so members share one vector and one set of Shamir shares, which
-flwr would need minutes to make for each of them. `owners` measures a part of the members whose
-secrets it recovers, of equal work each, and `benchmarks.secure_sum` scales that time up.
+One client is timed through its four stages; what it needs from the others (public keys, encrypted
+shares) is created beforehand and not timed. The server is timed from the arrival of the masked
+vectors to the aggregate; everything that clients send it is created beforehand. Its work does not
+depend on the values of keys and vectors, so members share one vector and one set of Shamir shares,
+which flwr would need minutes to create for each of them. `owners` limits the measurement to some of
+the members whose secrets the server recovers; the work is equal for each, and
+`benchmarks.secure_sum` scales that time up.
 """
 
 import json
@@ -84,7 +87,7 @@ def vector(length: int, node: int) -> Any:
 
 
 def time_client(members: int, threshold: int, length: int) -> dict[str, float]:
-    """Time one client: keys, shares, masking (with the others' shares opened), and its reveal."""
+    """Time one client: keys, shares, masking (including opening the others' shares), and reveal."""
     others = advertise(members, threshold)[1:]
     state = SecAggPlusState()
     state.nid = 1
@@ -131,13 +134,13 @@ def time_client(members: int, threshold: int, length: int) -> dict[str, float]:
 
 
 class Canned:
-    """A grid whose members answer at once with what was made beforehand."""
+    """A grid whose members reply at once with messages created beforehand."""
 
     def __init__(self, replies: list[list[Any]]) -> None:
         self._replies = replies
 
     def send_and_receive(self, _: Any, *, timeout: float | None) -> list[Any]:
-        """Answer what flwr's `Grid` would send; nobody waits."""
+        """Return the prepared replies in place of flwr's `Grid`, without waiting."""
         del timeout
         return self._replies.pop(0)
 
@@ -156,7 +159,10 @@ def serve(
     vectors: list[Any],
     reveals: list[Any],
 ) -> tuple[dict[str, float], Any]:
-    """Time the server's two stages from the masked vectors to the aggregate; return it too."""
+    """Time the server's two stages, from the masked vectors to the aggregate.
+
+    Returns the times and the aggregate.
+    """
     workflow = SecAggPlusWorkflow(len(states), threshold, max_weight=MAX_WEIGHT)
     everyone = {state.nid for state in states}
     state = WorkflowState(
@@ -186,7 +192,7 @@ def serve(
         strategy=SimpleNamespace(aggregate_fit=aggregate_fit),
     )
     grid: Any = Canned([vectors, reveals])
-    # What the server does for old strategies with each reply is left out: it is not SecAgg+.
+    # The server's handling of each reply for old strategies is left out: it is not SecAgg+.
     compat = sys.modules[SecAggPlusWorkflow.__module__].compat
     compat.recorddict_to_fitres = lambda *_: SimpleNamespace(parameters=None)
     start = time.process_time()
@@ -202,13 +208,16 @@ def serve(
 def time_server(
     members: int, threshold: int, length: int, dropped: int, silent: int, owners: int
 ) -> dict[str, float]:
-    """Time the server; the last `dropped` members send no vector, the `silent` before no shares."""
+    """Time the server.
+
+    The last `dropped` members send no vector, and the `silent` members before them no shares.
+    """
     states = advertise(members, threshold)
     seed_shares = create_shares(bytes(range(32)), threshold, members)
     key_shares = create_shares(states[0].sk1, threshold, members)
     active = [state.nid for state in states[: members - dropped]]
     dead = [state.nid for state in states[members - dropped :]]
-    # The same part of either kind, so that the whole is a multiple of the measured part.
+    # The same share of both kinds, so that the whole is a multiple of the measured part.
     part = owners / members
     measured = set(active[: round(part * len(active))] + dead[: round(part * len(dead))])
     masked = np.random.default_rng(0).integers(0, 2**32, length)
@@ -225,7 +234,7 @@ def time_server(
 
 
 def measure_error(members: int, threshold: int, length: int) -> dict[str, float]:
-    """Run everyone for real and compare the mean with the exact one."""
+    """Run all members without shortcuts and compare the mean with the exact one."""
     states = advertise(members, threshold)
     everyone = public_keys(states)
     sent = [_share_keys(state, everyone) for state in states]

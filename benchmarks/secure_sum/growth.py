@@ -1,4 +1,4 @@
-"""How a cohort's costs grow with its size: straight lines through n = 10 … 200, and a picture."""
+"""Growth of a cohort's costs with its size: straight lines through n = 10 … 200, and a picture."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ SLOPES = {
 
 
 def growth_figures(growth: Mapping[int, Cell]) -> dict[str, float]:
-    """Return slope and R² of each cost of a client, and the coordinator's memory."""
+    """Return the slope and R² of each cost of a client, and the coordinator's memory."""
     figures: dict[str, float] = {}
     for figure, (name, scale) in SLOPES.items():
         slope, fit = _line(growth, name)
@@ -36,10 +36,10 @@ def plot(
     sums: Mapping[int, Mapping[str, float]],
     growth: Mapping[int, Cell],
 ) -> None:
-    """Draw the cost of a sum by length beside limit and flwr (n = 100), and growth with n.
+    """Plot the cost of a sum by length beside the limit and flwr (n = 100), and the growth with n.
 
-    `sums` has, by length, the seconds of `client`, `client_limit`, `client_flwr`, and the same of
-    `coordinator`, where they were measured.
+    `sums` contains, by length, the seconds of `client`, `client_limit` and `client_flwr`, and the
+    same for `coordinator`, if they were measured.
     """
     import matplotlib
 
@@ -93,7 +93,7 @@ def plot(
 
 
 def _line(growth: Mapping[int, Cell], name: str) -> tuple[float, float]:
-    """Return slope and R² of the least-squares line of a cost over the number of members."""
+    """Return the slope and R² of the least-squares line of a cost over the number of members."""
     members = np.array(list(growth), dtype=float)
     values = np.array([cell[name] for cell in growth.values()])
     slope, intercept = np.polyfit(members, values, 1)

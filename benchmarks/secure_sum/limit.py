@@ -1,9 +1,9 @@
-"""The floor under any pairwise-masked sum: its keystream bytes and its additions, and no more.
+"""The lower limit of any pairwise-masked sum: only its keystream bytes and its additions.
 
-Both are measured bare, apart from each other, in one thread, between the measurements that they
+Both are measured without overhead, separately, in one thread, between the measurements that they
 are compared with: AES-256-CTR into one buffer that stays in the cache, and numpy's addition of one
-vector to another, neither of them fresh. What we measure against them does both in one pass, and
-everything else a secure sum needs besides.
+vector to another, neither of them newly allocated. The code that we compare with them does both in
+one pass, and everything else that a secure sum needs.
 """
 
 import os
@@ -25,11 +25,15 @@ class Limit:
     addition_s: float
 
     def client(self, members: int) -> float:
-        """One keystream for each other member and one for itself, each added."""
+        """Return a client's limit: a keystream per other member and one for itself, each added."""
         return members * (self.keystream_s + self.addition_s)
 
     def coordinator(self, members: int, dropped: int) -> float:
-        """Each upload added; each survivor's self mask and its masks with the dropped removed."""
+        """Return the limit of the coordinator.
+
+        It adds each upload, and removes each survivor's self mask and its masks with the dropped
+        members.
+        """
         survivors = members - dropped
         masks = survivors * (1 + dropped)
         return masks * (self.keystream_s + self.addition_s) + survivors * self.addition_s
@@ -47,7 +51,7 @@ class Probe:
         self._samples: list[tuple[float, float]] = []
 
     def sample(self) -> None:
-        """Take one sample of each."""
+        """Take one sample of the keystream and one of the addition."""
         self._samples.append((self._cpu_s(self._keystream), self._cpu_s(self._addition)))
 
     def limit(self) -> Limit:
@@ -64,7 +68,7 @@ class Probe:
         np.add(self._total, self._mask, out=self._total)
 
     def _cpu_s(self, work: Callable[[], None]) -> float:
-        work()  # caches are warm for a limit
+        work()  # warms the caches: a limit is measured with warm caches
         start = time.process_time()
         for _ in range(self._calls):
             work()

@@ -1,8 +1,8 @@
-"""Our secure sum in one process, with CPU seconds and bytes booked to the party that spends them.
+"""Our secure sum in one process, with CPU seconds and bytes charged to the party that spends them.
 
-Messages travel as their canonical bytes: whoever sends one pays for encoding it, whoever gets it
-for decoding and checking it. A client's sum begins with encoding its numbers, the coordinator's
-ends with decoding the total. The limit is sampled in between, so that both see the same machine.
+Messages are passed as their canonical bytes: the sender is charged for encoding, the receiver for
+decoding and checking. A client's sum begins with encoding its numbers; the coordinator's sum ends
+with decoding the total. The limit is sampled in between, so that both see the same machine.
 """
 
 import math
@@ -43,7 +43,7 @@ RESOLUTION = 2.0**-40
 
 
 def quorum(members: int) -> int:
-    """Return the quorum, and threshold of shares, of a full cohort with default terms."""
+    """Return the quorum, which is also the share threshold, of a full cohort with default terms."""
     return default_terms(SESSION, members).quorum(members)
 
 
@@ -64,7 +64,7 @@ class Party:
 
     @contextmanager
     def pays(self, phase: str) -> Iterator[Account]:
-        """Book the CPU seconds of the block to a phase."""
+        """Charge the CPU seconds of the `with` block to a phase."""
         account = self.accounts.setdefault(phase, Account())
         start = time.process_time()
         yield account
@@ -73,7 +73,7 @@ class Party:
 
 @dataclass
 class Memory:
-    """What the coordinator's calls allocate while `on`: what they keep, and the most at a time."""
+    """Memory allocated by the coordinator's calls while `on`: what they keep, and the peak."""
 
     on: bool = False
     kept: int = 0
@@ -81,7 +81,7 @@ class Memory:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """Add what the block allocates and does not free again."""
+        """Add the memory that the `with` block allocates and does not free; update the peak."""
         if not self.on:
             yield
             return
@@ -94,14 +94,14 @@ class Memory:
 
 
 class Cohort:
-    """n clients and a coordinator; every call of theirs is booked."""
+    """n clients and a coordinator, each charged for every call it makes."""
 
     def __init__(self, members: int, length: int) -> None:
         identities = sorted((Identity.generate() for _ in range(members)), key=lambda i: i.key)
         named = tuple(Member(f"h{rank}", one.key) for rank, one in enumerate(identities))
         self.roster = Roster(named)
         self.pins = Pins(confirmed={member.name: member.key for member in named})
-        # Dropouts need terms that allow them; nothing else depends on this choice.
+        # Dropouts require terms that allow them; nothing else depends on this choice.
         terms = default_terms(SESSION, members, allow_shrinking=True)
         self.clients = []
         for identity in identities:
@@ -119,12 +119,12 @@ class Cohort:
 
     @contextmanager
     def coordinating(self, phase: str) -> Iterator[Account]:
-        """Book time and memory of the block to the coordinator."""
+        """Charge the time and memory of the `with` block to the coordinator."""
         with self.memory.watched(), self.coordinator_spent.pays(phase) as account:
             yield account
 
     def open_epoch(self) -> None:
-        """Advertise, agree, seal: keys for many sums."""
+        """Advertise, agree and seal: establish keys for many sums."""
         with self.coordinating("epoch"):
             opening = self.coordinator.opening().encode()
         for client, party in zip(self.clients, self.spent, strict=True):
@@ -153,7 +153,10 @@ class Cohort:
                 account.bytes_down += len(delivery)
 
     def sum(self, values: list[NDArray[np.float64]], *, dropped: int, silent: int) -> SecureTotal:
-        """Sum the clients' values; the last ones drop out, those before them fall silent."""
+        """Sum the clients' values.
+
+        The last `dropped` clients drop out; the `silent` clients before them fall silent.
+        """
         phase = f"sum {len(self.phases)}"
         self.phases.append(phase)
         uploading = range(len(self.clients) - dropped)
@@ -231,9 +234,9 @@ def measure_cohort(
 ) -> dict[str, Cell]:
     """Open an epoch and sum in it, `sums` times with each kind of fault.
 
-    `faults` has, by name, how many members drop out before their upload and how many fall silent
-    before their reveal. Seconds are medians over the clients that stay and over the sums, bytes the
-    largest (the first sum of an epoch carries no proof of the last one's end).
+    `faults` contains, by name, how many members drop out before their upload and how many fall
+    silent before their reveal. Seconds are medians over the clients that stay and over the sums;
+    bytes are maxima (the first sum of an epoch carries no proof that the previous sum ended).
     """
     generator = np.random.default_rng(members * length)
     values = [generator.uniform(-BOUND, BOUND, length) for _ in range(members)]
@@ -268,14 +271,14 @@ def measure_cohort(
 
 
 def measure_steady(*, sums: int, members: int = 10, length: int = 20_000) -> Cell:
-    """Sum again and again in one epoch, whose keys serve all of the sums."""
+    """Compute `sums` sums in one epoch, whose keys are used for all of them."""
     cell = measure_cohort(members, length, {"none": (0, 0)}, sums=sums)["none"]
     limit = Limit(cell["limit_keystream_s"], cell["limit_addition_s"])
     return {**cell, "sums": sums, "masking_s": limit.client(members)}
 
 
 def _relative_error(total: SecureTotal, values: list[NDArray[np.float64]]) -> float:
-    """Return the largest error of some 10,000 elements, relative to the largest of them."""
+    """Return the largest error of about 10,000 elements, relative to the largest of them."""
     sample = slice(None, None, -(-values[0].size // 10_000))
     columns = zip(*(value[sample] for value in values), strict=True)
     exact = np.array([math.fsum(column) for column in columns])

@@ -1,26 +1,27 @@
 """A session of ten hospital processes against one process, and against flwr with SecAgg+.
 
 A coordinator (`veilgp serve`) and ten hospitals (`veilgp join`) are processes on this machine that
-talk by HTTP on loopback; every sum is a secure one, signed and written to disk. Seconds are of the
-wall clock. The kernel has 200 features and about 20,000 parameters.
+communicate by HTTP on loopback. Every sum is a secure sum, signed and written to disk. Times are
+wall-clock seconds. The kernel has 200 features and about 20,000 parameters.
 
-    exact_step_over_simulate   one step of exact training (two sums) with 2,000 rows a hospital, in
-                               the session, over the same steps by `simulate(secure=False)` in this
-                               process, measured before and after the session
-    ms_per_sum                 of those steps in the session
-    equals_simulate            the session's model is that of `simulate`, bit for bit
+    exact_step_over_simulate   one step of exact training (two sums) with 2,000 rows per hospital,
+                               in the session, divided by the same steps with
+                               `simulate(secure=False)` in this process, measured before and after
+                               the session
+    ms_per_sum                 milliseconds per sum of those steps in the session
+    equals_simulate            whether the session's model equals that of `simulate`, bit for bit
     flwr_session_over_ours     federated averaging, ten clients, 20 rounds, vectors of the same
-                               length: flwr's simulation engine with SecAgg+ over our session
+                               length: flwr's simulation engine with SecAgg+ divided by our session
     predict_over_empty_route, bulk_over_kernel: see `benchmarks/predict_latency.py`
 
-How far the session has come is asked for five times a second. Its steps are counted from the second
-to the last one of the exact stage, and those of `simulate` likewise.
+The session's progress is polled five times a second. Its steps are counted from the second to the
+last step of the exact stage, and so are those of `simulate`.
 
-In federated averaging the local work is next to none on either side: our hospitals have 60 rows
-each and take one step of Adam, flwr's clients return their vector at once. Starting is in neither
-time. Our clock runs from the moment at which all hospitals have come to the run to its end, with
-the epoch's boxes, the moments before training and the linear layer after it; flwr's runs after a
-first round that warms it up.
+In federated averaging there is almost no local work on either side: our hospitals have 60 rows each
+and take one step of Adam, and flwr's clients return their vector at once. Neither time includes
+startup. Our time runs from the moment when all hospitals have joined the run until its end,
+including the epoch's boxes, the moments before training and the linear layer after it. flwr's time
+starts after a first warm-up round.
 """
 
 from benchmarks.session.command import run

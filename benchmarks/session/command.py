@@ -1,4 +1,4 @@
-"""The run: exact training and federated averaging, each in a session, here and by flwr."""
+"""The benchmark run: exact training in a session and in this process, averaging also with flwr."""
 
 import os
 from argparse import Namespace
@@ -42,7 +42,7 @@ def run(options: Namespace) -> Figures:
 def _exact(steps: int) -> dict[str, float | bool]:
     program = program_of(moments.Spec(), exact.Spec(steps=steps, penalties=(3.0,)), linear.Spec())
     tables = draw_tables(ROWS)
-    # Counts of sums: one of the moments, two of each step. The first step is left out.
+    # Numbers of sums: one for the moments, two for each step. The first step is left out.
     first, last = 3, 1 + 2 * steps
     before, _ = train_here(program, tables)
     session = train_in_session(program, tables)
@@ -63,7 +63,7 @@ def _fedavg(rounds: int) -> dict[str, float | bool]:
     training = fedavg.Spec(rounds=rounds, local_steps=1, validate=False)
     program = program_of(moments.Spec(), training, linear.Spec())
     length = weight_count(program.kernel)
-    # Before and after ours, so that a change of the machine's pace in between shows in both.
+    # Measured before and after ours, so that a change in the machine's speed affects both.
     before = _flwr(rounds, length)
     tables = draw_tables(FEW_ROWS)
     session = train_in_session(program, tables)

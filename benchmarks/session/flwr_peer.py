@@ -2,10 +2,10 @@
 
     .venv-peers/bin/python benchmarks/session/flwr_peer.py '{"members": 10, "rounds": 20, ...}'
 
-Prints one JSON line of wall-clock seconds. Clients return a vector of the asked length and do no
-other work: no data is read and nothing is trained. The graph is complete and the threshold is that
-of our own session. The engine (ray, its actors, what they import) starts before the clock does: so
-does a first round, in which every actor imports what it needs.
+Prints one JSON line of wall-clock seconds. Clients return a vector of the requested length and do
+no other work: no data is read and nothing is trained. The graph is complete and the threshold is
+that of our own session. The engine (ray, its actors and their imports) starts before timing begins,
+and so does a first round, in which every actor imports what it needs.
 """
 
 import json
@@ -25,21 +25,21 @@ from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.simulation import run_simulation
 
 ROWS = 1
-"""What every client counts for in the mean."""
+"""The weight of every client in the mean."""
 
 
 class Idle(NumPyClient):
-    """A client that has trained already."""
+    """A client that does no training."""
 
     def fit(
         self, parameters: list[Any], _: dict[str, Any]
     ) -> tuple[list[Any], int, dict[str, Any]]:
-        """Return a vector of the length of the model's."""
+        """Return a vector of the same length as the model's."""
         return [parameters[0] + 1e-3], ROWS, {}
 
 
 class Timed(FedAvg):
-    """Federated averaging that looks at the clock after every round."""
+    """Federated averaging that records the time after every round."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -55,7 +55,7 @@ class Timed(FedAvg):
 
 
 def measure(members: int, rounds: int, length: int, threshold: int) -> dict[str, float]:
-    """Run one round to warm up and then `rounds` more, and time those."""
+    """Run one warm-up round, then run and time `rounds` more."""
     strategy = Timed(
         fraction_fit=1.0,
         fraction_evaluate=0.0,

@@ -1,4 +1,4 @@
-"""A session of ours in processes of its own, watched from outside, and the same in this process."""
+"""Our session in its own processes, observed from outside, and the same program in this process."""
 
 import json
 import tempfile
@@ -45,16 +45,16 @@ Table = dict[str, NDArray[np.generic]]
 
 @dataclass
 class Watched:
-    """A run as it is seen from outside, in seconds of the wall clock."""
+    """A run as observed from outside, in wall-clock seconds."""
 
     came: float = 0.0
-    """When it was last seen waiting for hospitals to come."""
+    """When it was last observed waiting for hospitals to join."""
     ended: float = 0.0
     sums: dict[int, float] = field(default_factory=dict)
-    """When so many sums were first seen done."""
+    """When each number of completed sums was first observed."""
 
     def look(self, run: Mapping[str, Any]) -> None:
-        """Take note of what the coordinator says of the run."""
+        """Record what the coordinator reports about the run."""
         now = time.time()
         if run["status"] == "waiting":
             self.came = now
@@ -63,7 +63,7 @@ class Watched:
             self.ended = datetime.fromisoformat(run["ended_at"]).timestamp()
 
     def seconds_per_sum(self, first: int, last: int) -> float:
-        """Give the pace from the first to the last of these counts that was seen."""
+        """Return the seconds per sum between the first and last observed counts in this range."""
         seen = [count for count in self.sums if first <= count <= last]
         low, high = min(seen), max(seen)
         return (self.sums[high] - self.sums[low]) / (high - low)
@@ -76,7 +76,7 @@ class Trained:
     artifact: bytes
     watched: Watched
     start_s: float
-    """From nothing to ten hospitals that are approved."""
+    """The seconds from the start until ten hospitals are approved."""
 
 
 def program_of(*stages: object) -> Program:
@@ -106,7 +106,7 @@ def train_here(program: Program, tables: list[Table]) -> tuple[Watched, Model]:
 
 
 def train_in_session(program: Program, tables: list[Table]) -> Trained:
-    """Run a program in a federation of its own."""
+    """Run a program in a new federation."""
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for place, table in enumerate(tables):

@@ -1,1 +1,1 @@
-"""Federated algorithms as rounds of sums, one file each: both halves side by side."""
+"""Federated algorithms as rounds of sums: one file each, with the site's and coordinator's code."""

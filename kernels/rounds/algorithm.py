@@ -1,17 +1,17 @@
-"""What every federated algorithm is: five functions between a broadcast state and a sum.
+"""The interface of every federated algorithm: functions between a broadcast state and a sum.
 
     layout(state)            -> Layout        names, shapes and bounds of the next vector's blocks
-    initial(spec, model)     -> State         frozen data: the model so far, and all a restart needs
+    initial(spec, model)     -> State         frozen data: the model so far, and all restart data
     contribute(state, site)  -> Contribution  at the hospital: named blocks, within their bounds
     update(state, total)     -> State         at the coordinator: takes a SecureTotal, nothing else
-    finished(state)          -> bool          then state.model is what the next stage starts from
-    check_private(spec, model)                refuses what has no form with differential privacy
-    declare(spec, before)    -> Declaration   what it needs, makes, reads and gives away, at most
+    finished(state)          -> bool          if true, the next stage starts from state.model
+    check_private(spec, model)                refuses what has no differentially private form
+    declare(spec, before)    -> Declaration   the most that it needs, makes, reads and discloses
 
-An algorithm is a module of this folder with these functions, its parameters as the frozen
-dataclass `Spec`, its `State`, its `NAME` and `VERSION`, and the dataclasses that its states are
-stored as, `STORED`, beside those of a model: a hospital runs the algorithm of that name and version
-that it has installed, never code that it was sent.
+An algorithm is a module in this folder that contains these functions, its parameters as the frozen
+dataclass `Spec`, its `State`, its `NAME` and `VERSION`, and `STORED`: the dataclasses that its
+states are stored as, in addition to those of a model. A hospital runs the algorithm of that name
+and version that is installed there, never code that it receives.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ Contribution = Mapping[str, NDArray[np.float64]]
 
 
 def contributed(algorithm: "Algorithm", state: Any, site: Site) -> Contribution:
-    """Return what a site contributes: its blocks, and with differential privacy clipped ones.
+    """Return the blocks that a site contributes, clipped if differential privacy is used.
 
-    A block beyond its bound is refused where it is encoded, and a refusal is seen by everyone. With
-    differential privacy nothing that is seen may depend on the rows but through the noise, so every
-    element is moved to its bound instead. That is a projection onto a convex set, which brings no
-    two points further apart: the sensitivity stays what the layout declares. It happens only where
-    a site has more rows than the program's `max_rows`.
+    Encoding refuses a block that exceeds its bound, and everyone can see a refusal. With
+    differential privacy, anything visible may depend on the rows only through the noise, so every
+    element is clipped to its bound instead. This is a projection onto a convex set, which never
+    moves two points further apart, so the sensitivity declared in the layout still holds. Clipping
+    takes effect only if a site has more rows than the program's `max_rows`.
     """
     blocks = algorithm.contribute(state, site)
     if state.model.privacy is None:
@@ -46,9 +46,10 @@ def contributed(algorithm: "Algorithm", state: Any, site: Site) -> Contribution:
 
 
 def accepted(total: SecureTotal, layout: Layout) -> SecureTotal:
-    """Return a total that an update may use: a `SecureTotal`, and of the sum that was asked for.
+    """Return a total that an update may use: a `SecureTotal` of the requested sum.
 
-    The type says so already; at run time an individual's vector must not pass by accident either.
+    The type annotation already requires this; the check also stops an individual site's vector
+    from being passed by accident at run time.
     """
     if not isinstance(total, SecureTotal):
         raise StatisticsError("update() takes a SecureTotal, never one site's contribution")
@@ -58,7 +59,7 @@ def accepted(total: SecureTotal, layout: Layout) -> SecureTotal:
 
 
 def without_private_form(why: str) -> Callable[[object, Model], None]:
-    """Return the `check_private` of an algorithm that has no form with differential privacy."""
+    """Return the `check_private` of an algorithm that has no differentially private form."""
 
     def check_private(_spec: object, _model: Model) -> None:
         raise NotPrivate(why)
@@ -67,11 +68,11 @@ def without_private_form(why: str) -> Callable[[object, Model], None]:
 
 
 class State(Protocol):
-    """Frozen data with the model so far, and the stage's parameters."""
+    """Frozen data: the model so far and the stage's parameters."""
 
     @property
     def model(self) -> Model:
-        """The model as far as it is known."""
+        """The model so far."""
 
     @property
     def spec(self) -> Any:
@@ -79,7 +80,7 @@ class State(Protocol):
 
 
 class Algorithm(Protocol):
-    """A module of this folder."""
+    """A module in this folder."""
 
     NAME: str
     VERSION: int
@@ -90,11 +91,11 @@ class Algorithm(Protocol):
 
     @property
     def MAKES(self) -> frozenset[Made]:
-        """What is in the model after it."""
+        """What the model contains afterwards."""
 
     @property
     def STORED(self) -> tuple[type, ...]:
-        """Its own stored kinds: Spec, State and what they are made of."""
+        """The dataclasses it stores: Spec, State and the types of their fields."""
 
     @property
     def Spec(self) -> type:
@@ -102,7 +103,7 @@ class Algorithm(Protocol):
 
     @property
     def State(self) -> type:
-        """What is broadcast and stored, a frozen dataclass."""
+        """The state that is broadcast and stored, a frozen dataclass."""
 
     def layout(self, state: Any) -> Layout:
         """Return the blocks of the next sum."""
@@ -117,10 +118,10 @@ class Algorithm(Protocol):
         """Return the state after a sum."""
 
     def finished(self, state: Any) -> bool:
-        """Say whether there is no further sum."""
+        """Return whether there are no further sums."""
 
     def check_private(self, spec: Any, model: Model) -> None:
-        """Refuse parameters, schema or kernel that it has no private form for, by name."""
+        """Raise a specific error if the parameters, schema or kernel have no private form."""
 
     def declare(self, spec: Any, before: Before) -> Declaration:
-        """Say what a stage with these parameters needs, makes, reads and gives away, at most."""
+        """Return the most that a stage with these parameters needs, makes, reads and discloses."""

@@ -1,13 +1,13 @@
-"""A broadcast as a site receives it: checked against the program that the site agreed to.
+"""Checks of a received broadcast against the program that the site agreed to.
 
-A coordinator may send any bytes. What a site computes on is a state of the algorithm that the
-program has at that stage, with the program's own schema, kernel (whose seed fixes every random
-frequency), bounds and parameters; and its standardiser must fit the site's own rows
-(`Site.rows`), or features could be made to single out one patient.
+A coordinator may send any bytes. A site only accepts a state of the algorithm that the program has
+at that stage, with the program's own schema, kernel (whose seed fixes every random frequency),
+bounds and parameters. The standardiser must also fit the site's own rows (`Site.rows`); otherwise
+features could be constructed to single out one patient.
 
-With differential privacy nothing that others see may depend on the rows but through the noise, so
-the rows are not asked. Weights that would turn rounding into features are refused by themselves
-(`kernels.features.rounding`).
+With differential privacy, anything that others see may depend on the rows only through the noise,
+so this check does not look at the rows. Instead, weights that would turn rounding errors into
+features are refused (`kernels.features.rounding`).
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of, restore
 
 MOST_ROUNDING = 2.0**-20
-"""Of a row's features: what `privacy.scales` adds to a sensitivity for it."""
+"""The maximum rounding of a row's features, which `privacy.scales` adds to a sensitivity."""
 
 
 def received(data: bytes, program: Program, stage: int) -> Any:
-    """Return the state in a broadcast for a stage of a program; the bytes are not trusted."""
+    """Return the state that a broadcast for a program's stage contains; `data` is not trusted."""
     spec = program.stages[stage]
     algorithm = algorithm_of(spec)
     restored = restore(data)
@@ -42,7 +42,7 @@ def received(data: bytes, program: Program, stage: int) -> Any:
 
 
 def _check_features(model: Model) -> None:
-    """Refuse weights at which one row more could move other rows' features too, or overflow."""
+    """Refuse weights for which adding a row could change other rows' features, or overflow."""
     if model.standardiser is not None and not feature_rounding(model.urk) <= MOST_ROUNDING:
         raise StateError(
             "the weights of this broadcast are so large that features would be mostly rounding "

@@ -1,9 +1,9 @@
-"""What an algorithm says of itself before any row is read: consent and planned noise come from it.
+"""What an algorithm declares before any row is read: the basis for consent and planned noise.
 
-Every algorithm has, in its own file, `declare(spec, before)`. Nothing else in this repository knows
-which algorithm needs what, sums how much or reads which rows, and no field here has a default: what
-an algorithm forgets to say is a type error, not a smaller disclosure. A conformance test runs every
-algorithm and holds it to what it declares.
+Every algorithm defines `declare(spec, before)` in its own file. No other part of this repository
+knows what an algorithm needs, how much it sums or which rows it reads. No field here has a default:
+an omission is a type error, not a smaller disclosure. A conformance test runs every algorithm and
+checks it against its declaration.
 """
 
 from dataclasses import dataclass
@@ -18,23 +18,23 @@ class Made(StrEnum):
     """What a stage can leave in the model for the stages after it."""
 
     STANDARDISER = "standardiser"
-    """One scale for the columns of all sites."""
+    """A common scale for the columns of all sites."""
     KERNEL = "kernel"
     """Trained weights of the kernel."""
     CENTRE = "centre"
-    """Weights of a linear layer from which another can be refined."""
+    """Weights of a linear layer, as the starting point of a refinement."""
     LAYER = "layer"
-    """The Bayesian linear layer: with it a model predicts."""
+    """The Bayesian linear layer, with which a model can predict."""
     STUDENTS = "students"
     """Networks distilled from the sites' own posteriors."""
     RECALIBRATION = "recalibration"
-    """How wide intervals are by held-out rows."""
+    """The width of intervals, according to held-out rows."""
     SCORES = "scores"
-    """How good the model is on held-out rows."""
+    """The model's scores on held-out rows."""
 
 
 class PublicRows(StrEnum):
-    """What an algorithm needs of a public table."""
+    """What an algorithm needs from a public table."""
 
     NONE = "none"
     INPUTS = "inputs"
@@ -45,9 +45,10 @@ class PublicRows(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """What a program knows of a stage before it runs.
+    """What a program knows about a stage before it runs.
 
-    model: the one at the program's start. students: those that the model can have by then.
+    model: the model at the program's start. students: the methods of the students that the model
+        can have when the stage begins.
     """
 
     model: Model
@@ -56,20 +57,22 @@ class Before:
 
 @dataclass(frozen=True, kw_only=True)
 class Declaration:
-    """What one stage needs, makes, reads and gives away, at most.
+    """The most that one stage needs, makes, reads and discloses.
 
-    needs: what earlier stages must have made, all of it. needs_students: of which methods.
-    needs_held_out: whether it means nothing where the program holds no rows out.
-    makes: what is in the model after it. students: of which methods the model then has students.
-    words: what it sums, for the disclosure that a hospital reads.
-    sums, numbers: at most how many sums, and numbers in any one of them.
-    reads: the parts of a site's rows that it looks at.
-    sampling_rate: the chance of a unit of privacy to be in one sum.
-    noise_share: with differential privacy, how much of what its part may spend it asks for,
-        relative to other stages over the same part, unless the session says otherwise.
-    public_rows: what it needs of a public table.
-    needs_consent: whether its sum can be one site's own numbers, so that an operator must have
-        agreed to it by name.
+    needs: everything that earlier stages must have made. needs_students: the methods of the
+        students that it needs.
+    needs_held_out: whether it is meaningless if the program holds out no rows.
+    makes: what the model contains afterwards. students: the methods of the students that the model
+        then has.
+    words: a description of what it sums, for the disclosure that a hospital reads.
+    sums, numbers: the maximum number of sums, and of numbers in any one sum.
+    reads: the parts of a site's rows that it reads.
+    sampling_rate: the probability that a unit of privacy is in one sum.
+    noise_share: with differential privacy, its share of the privacy budget of its part, relative to
+        other stages that read the same part, unless the session sets another.
+    public_rows: what it needs from a public table.
+    needs_consent: whether its sum can be one site's own numbers, so that the site's operator must
+        have agreed to this algorithm by name.
     """
 
     needs: frozenset[Made]

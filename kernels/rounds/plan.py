@@ -1,7 +1,7 @@
-"""What a program would sum, in plain words and in numbers: for whoever decides on it.
+"""What a program would sum, in words and numbers, for the person who decides whether to allow it.
 
-Computed from the program alone, by what its algorithms declare of themselves, before anything is
-sent. The numbers are upper bounds: a run that stops early asks for fewer sums.
+This is computed from the program alone, using its algorithms' declarations, before anything is
+sent. The numbers are upper bounds: a run that stops early requests fewer sums.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from kernels.tables.schema import Schema
 
 
 def declared(program: Program) -> tuple[Declaration, ...]:
-    """Return what each stage declares of itself."""
+    """Return each stage's declaration."""
     return tuple(_declarations(program))
 
 
@@ -33,9 +33,10 @@ def _declarations(program: Program) -> Iterator[Declaration]:
 
 
 def _students_before(program: Program) -> frozenset[Method]:
-    """Return the students that the model before the first stage can have.
+    """Return the methods of the students that the model can have before the first stage.
 
-    Any, where the program starts from an earlier model and keeps them (`Program.start`).
+    All methods are possible if the program starts from an earlier model and keeps its students
+    (`Program.start`).
     """
     algorithm, spec = next(program.algorithms())
     first = algorithm.declare(spec, Before(model=program.start(), students=frozenset()))
@@ -45,7 +46,7 @@ def _students_before(program: Program) -> frozenset[Method]:
 
 @dataclass(frozen=True)
 class StageDisclosure:
-    """One stage: which statistic, at most how many sums, at most how many numbers in each."""
+    """One stage: its statistic, and the maximum number of sums and of numbers in each sum."""
 
     algorithm: str
     sums: int
@@ -54,7 +55,7 @@ class StageDisclosure:
 
 
 def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
-    """Work it out from the program."""
+    """Return the disclosure of each stage of a program."""
     return tuple(
         StageDisclosure(
             statistic_of(algorithm),
@@ -78,11 +79,12 @@ def _noise(program: Program, stage: int, own: Declaration) -> str:
 
 @dataclass(frozen=True)
 class Planned:
-    """What a stage would release with differential privacy: what it costs follows from this.
+    """What a stage would release with differential privacy; its privacy cost follows from this.
 
-    part: whose rows. sums: at most how many. numbers: at most how many in each. multiplier: z, the
-    noise of each over what one unit can change. sampling_rate: with which chance a unit is in one.
-    noise_share: how much of what its part may spend it asks for, relative to other stages.
+    part: the part whose rows it reads. sums: the maximum number of sums. numbers: the maximum
+    number of numbers in each sum. multiplier: z, the noise of each sum divided by what one unit can
+    change. sampling_rate: the probability that a unit is in one sum. noise_share: its share of the
+    privacy budget of its part, relative to other stages.
     """
 
     algorithm: str
@@ -95,9 +97,10 @@ class Planned:
 
     @property
     def dealt(self) -> bool:
-        """Whether the part is one of those that each unit is dealt to one of.
+        """Whether this is a dealt part: each unit is assigned to exactly one of those.
 
-        Sums over different dealt parts are paid for by different units; others by every unit.
+        Sums over different dealt parts are charged to different units, all other sums to every
+        unit.
         """
         return self.part in _DEALT
 
@@ -106,7 +109,7 @@ _DEALT = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
 
 
 def planned(program: Program) -> tuple[Planned, ...]:
-    """Say for each stage of a private program what it would release; a free one has no sums."""
+    """Return what each stage of a private program would release; a free stage has no sums."""
     if program.privacy is None:
         raise ProgramError("this program is not private: there is no noise to account for")
     return tuple(
@@ -126,19 +129,19 @@ def planned(program: Program) -> tuple[Planned, ...]:
 
 
 def _one_part(own: Declaration) -> Part:
-    """Return the part that a private stage reads; what is charged to whom follows from it."""
+    """Return the part that a private stage reads; it determines which units are charged."""
     if len(own.reads) != 1:
         raise ProgramError("a stage with differential privacy reads exactly one part of the rows")
     return next(iter(own.reads))
 
 
 def dealing(program: Program, seed: int, *, table: bytes = b"") -> bytes:
-    """Name the way in which a program's tables are dealt into parts: 32 bytes.
+    """Return 32 bytes that identify how a program's tables are dealt into parts.
 
-    Who is in which part follows from the seed, the share held out, and what the schema reads. A row
-    without a patient is dealt by what is in it: where a cell is corrected, the row may move to
-    another part, and pays in both. So a site, which knows its table, gives its digest, and another
-    table is another dealing.
+    The part of each unit follows from the seed, the held-out share, and what the schema reads. A
+    row without a patient is dealt by its content: if a cell is corrected, the row may move to
+    another part and is then charged in both. A site, which knows its table, therefore passes the
+    table's digest, and a different table counts as a different dealing.
     """
     own = table.hex() if program.schema.patient is None else ""
     text = encode_json([program.schema.to_json(), program.held_out, seed, own])
@@ -154,11 +157,11 @@ class ReleasePlan:
 
 
 def release_plan(program: Program, seed: int, *, table: bytes = b"") -> ReleasePlan:
-    """Plan a run over tables dealt by a seed; a site gives its table's digest (`dealing`)."""
+    """Plan a run over tables dealt by a seed; a site passes its table's digest (`dealing`)."""
     return ReleasePlan(planned(program), dealing(program, seed, table=table))
 
 
 def columns_read(schema: Schema) -> tuple[str, ...]:
-    """Give the columns of a table that a program reads."""
+    """Return the names of the table columns that a program with this schema reads."""
     named = [column.name for column in (*schema.features, *schema.targets)]
     return (*named, *([] if schema.patient is None else [schema.patient]))

@@ -1,9 +1,9 @@
-"""A program: what a session computes, as a list of stages; plain data that every site reads.
+"""A program: what a session computes, as a list of stages. It is plain data that every site reads.
 
     Program(schema, kernel, stages=(moments.Spec(), exact.Spec(), linear.Spec()))
 
-Each stage starts from the model of the one before. A program is JSON, versioned; algorithms stand
-in it by name and version.
+Each stage starts from the model of the previous one. A program is stored as versioned JSON, which
+refers to algorithms by name and version.
 """
 
 from collections.abc import Iterator
@@ -25,11 +25,11 @@ from kernels.tables.schema import Schema
 class Program:
     """Stages over one schema and one kernel.
 
-    stages: the parameters (`Spec`) of one algorithm each, in order.
-    max_rows: the most rows of one site; the fixed-point bounds follow from it.
-    held_out: the share of a site's rows kept out of training, half for stopping, half for
+    stages: the parameters (`Spec`) of one algorithm per stage, in order.
+    max_rows: the maximum number of rows per site; it determines the fixed-point bounds.
+    held_out: the share of a site's rows that is not used for training: half for stopping, half for
         calibration.
-    privacy: the noise in every sum, and what it covers; None for exact sums.
+    privacy: the noise in every sum, and what it protects; None for exact sums.
     """
 
     schema: Schema
@@ -68,11 +68,12 @@ class Program:
             algorithm.check_private(spec, self.start())
 
     def start(self, model: Model | None = None) -> Model:
-        """Return the model before the first stage: nothing yet, or an earlier program's.
+        """Return the model before the first stage: a new one, or one from an earlier program.
 
-        Each program has its own noise. And students are of the rows that sites had when they were
-        distilled: where the program starts by fitting the linear layer anew, some of those rows may
-        be gone, to be forgotten, and students do not go along. To have some again, train.
+        Each program has its own noise. Students contain information about the rows that sites had
+        when the students were distilled. If the program starts by refitting the linear layer, some
+        of those rows may have been removed in order to be forgotten, so the students are dropped.
+        To get new students, train again.
         """
         if model is None:
             return Model(self.schema, self.kernel, self.max_rows, self.privacy)
@@ -86,7 +87,7 @@ class Program:
             yield algorithm_of(stage), stage
 
     def to_json(self) -> str:
-        """Return the one canonical JSON form."""
+        """Return the canonical JSON form."""
         privacy = {} if self.privacy is None else {"privacy": asdict(self.privacy)}
         return encode_json(
             {

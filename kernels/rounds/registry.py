@@ -1,4 +1,4 @@
-"""The algorithms that are installed here, by name and version."""
+"""The installed algorithms, by name and version."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -42,7 +42,7 @@ _KINDS = kinds_of(*MODEL_KINDS, *(kind for own in _INSTALLED for kind in own.STO
 
 
 def installed(name: str, version: int) -> Algorithm:
-    """Return an algorithm, or say what to install."""
+    """Return an algorithm; if it is not installed, the error states what to install."""
     algorithm = ALGORITHMS.get(name) if isinstance(name, str) else None
     if algorithm is None:
         raise UnknownAlgorithm(
@@ -59,7 +59,7 @@ def installed(name: str, version: int) -> Algorithm:
 
 
 def algorithm_of(spec: object) -> Algorithm:
-    """Return the algorithm whose parameters these are."""
+    """Return the algorithm that these parameters belong to."""
     for algorithm in _INSTALLED:
         if type(spec) is algorithm.Spec:
             return algorithm
@@ -67,5 +67,5 @@ def algorithm_of(spec: object) -> Algorithm:
 
 
 def restore(data: bytes) -> Any:
-    """Return the state, or the broadcast, that these bytes are; they are not trusted."""
+    """Decode a state or a broadcast; `data` is not trusted."""
     return decode(data, _KINDS)

@@ -1,15 +1,15 @@
-"""What a run of each kind computes, given the program of its session.
+"""What a run of each kind computes, given the session's program.
 
     train      the session's program
-    linear     its linear layer and what judges it, from a model's kernel
-    evaluate   its evaluation, of a model
-    update     rows added to and removed from a model, and what judges it
+    linear     its linear layer and the stages that evaluate it, using a model's kernel
+    evaluate   its evaluation, applied to a model
+    update     adding rows to and removing rows from a model, and the stages that evaluate it
 
-Coordinator and hospital both derive a run's program from the session's here, so that a coordinator
-has nothing to choose: a hospital compares what it is sent with what it has derived itself.
+The coordinator and the hospitals both use this module to derive a run's program from the session's,
+so a coordinator has no choice: a hospital compares what it receives with what it derived itself.
 
-With differential privacy each run has noise multipliers of its own, whose cost both ledgers know;
-all else that privacy means is the session's.
+With differential privacy, each run has its own noise multipliers, whose cost is recorded in both
+ledgers; all other privacy settings are the session's.
 """
 
 from collections.abc import Sequence
@@ -36,16 +36,17 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class RunProgram:
-    """A run's program, and of each of its stages which of the session's it is, if any."""
+    """A run's program, and for each of its stages the index of the session's stage, or None."""
 
     program: Program
     origins: tuple[int | None, ...]
 
 
 def program_of(kind: Kind, session: Program) -> RunProgram:
-    """Return the program of a run of a kind: the session's own stages, as far as it has them.
+    """Return the program for a kind of run, using the session's own stages where they exist.
 
-    With differential privacy the multipliers are the session's, and 1 where it has no such stage.
+    With differential privacy, the multipliers are the session's, or 1 for a stage that the session
+    does not have.
     """
     if kind is Kind.TRAIN:
         return RunProgram(session, tuple(range(len(session.stages))))
@@ -69,7 +70,7 @@ def program_of(kind: Kind, session: Program) -> RunProgram:
 
 
 def besides_noise(program: Program) -> Program:
-    """Return a program as it is but for how much noise its sums have."""
+    """Return the program with all noise multipliers set to 1, to compare everything else."""
     if program.privacy is None:
         return program
     same = (1.0,) * len(program.stages)
@@ -78,7 +79,7 @@ def besides_noise(program: Program) -> Program:
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of a run: the session's at an index, with what it needs and makes, or another."""
+    """A stage of a run: the session's stage at index `origin`, or another if `origin` is None."""
 
     origin: int | None
     spec: Any

@@ -1,1 +1,1 @@
-"""Parts that several algorithms are made of."""
+"""Components shared by several algorithms."""

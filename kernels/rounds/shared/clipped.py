@@ -1,13 +1,13 @@
-"""Gradients clipped per unit, as a block of a sum: what one unit can change is the clip.
+"""Gradients clipped per unit, as a block of a sum: one unit can change the sum by at most the clip.
 
-Each unit's gradient is that of a loss summed over its rows, scaled down to the norm C where it is
-longer [Abadi16]; a sum over units then changes
-by at most C when one is added or removed, however many rows it has.
+Each unit's gradient is that of a loss summed over its rows, scaled down to the norm C if it is
+longer [Abadi16]. A sum over units then changes by at most C when one unit is added or removed,
+however many rows it has.
 
-Gradients of single rows are written out (`URK.features_and_row_pullback`): the bookkeeping of
-`torch.func`, which Opacus uses for modules that it has no rule of its own for, costs a hospital's
-few sampled rows several times the arithmetic. `tests/kernels/rounds/shared/test_clipped.py`
-compares the two.
+Gradients of single rows are computed explicitly (`URK.features_and_row_pullback`): for the few
+rows that a hospital samples, the overhead of `torch.func`, which Opacus uses for modules without a
+rule of their own, is several times the cost of the arithmetic.
+`tests/kernels/rounds/shared/test_clipped.py` compares the two.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ from kernels.rounds.site.site import Part, Site
 from privacy.layout import Block
 
 RowGradients = Callable[[Tensor, Tensor], Tensor]
-"""From rows' inputs (n, p) and targets (n, T) to the gradient of each one's loss, flat, (n, P)."""
+"""Maps rows' inputs (n, p) and targets (n, T) to the flat gradient of each row's loss, (n, P)."""
 
 RESOLUTION = 2.0**-16
-"""With noise the fixed point follows from the noise; this is coarser than any."""
+"""With noise, the fixed point follows from the noise; this value is coarser than any of those."""
 _LEAST_ROWS = 8
-"""Of a batch: products of fewer rows take other ways, whose last bits differ."""
+"""The minimum rows of a batch: products of fewer rows use other code, whose last bits differ."""
 _MOST_NUMBERS = 2**24
-"""Of all rows' gradients that exist at a time: 128 MiB."""
+"""The maximum number of gradient elements of all rows in memory at a time: 128 MiB."""
 
 
 def gradient_block(model: Model, parameters: int, *, clip: float) -> Block:
@@ -36,9 +36,9 @@ def gradient_block(model: Model, parameters: int, *, clip: float) -> Block:
 
 
 def row_gradients(of: RowGradients, x: Tensor, y: Tensor) -> Tensor:
-    """Return each row's gradient, to the last bit its own whatever other rows there are.
+    """Return each row's gradient, bit for bit independent of the other rows in the batch.
 
-    Small batches are filled up.
+    Small batches are padded with zero rows.
     """
     rows, lacking = len(x), max(0, _LEAST_ROWS - len(x))
     if lacking:
@@ -47,7 +47,7 @@ def row_gradients(of: RowGradients, x: Tensor, y: Tensor) -> Tensor:
 
 
 def clipped_sum(gradients: Tensor, units: Tensor, *, clip: float) -> Tensor:
-    """Add up rows' gradients (n, parameters) by unit, clip each unit's, and add those up.
+    """Sum the rows' gradients (n, parameters) by unit, clip each unit's sum, and add them up.
 
     >>> rows = torch.tensor([[3.0, 0.0], [0.0, 4.0], [0.3, 0.0]])
     >>> clipped_sum(rows, torch.tensor([0, 0, 1]), clip=1.0)
@@ -58,11 +58,11 @@ def clipped_sum(gradients: Tensor, units: Tensor, *, clip: float) -> Tensor:
     count = int(units.max()) + 1
     if count < len(units):
         summed = gradients.new_zeros(count, gradients.shape[1]).index_add_(0, units, gradients)
-    else:  # a row each, whose order does not matter
+    else:  # one row per unit; the order does not matter
         summed = gradients
     norms = summed.norm(dim=1)
     if not bool(norms.isfinite().all()):
-        # A gradient that is no number any more is left out: a refusal would be seen by everyone.
+        # A gradient that is not finite is left out: everyone would see a refusal.
         summed, norms = summed[norms.isfinite()], norms[norms.isfinite()]
     total: Tensor = (clip / norms.clamp_min(clip)) @ summed
     return total
@@ -77,7 +77,7 @@ def clipped_gradient(
     clip: float,
     sampling_rate: float = 1.0,
 ) -> tuple[Tensor, int]:
-    """Return a site's sum over its training units, or over a Poisson sample, and their rows."""
+    """Return the sum over a site's training units, or a Poisson sample, and its number of rows."""
     total, rows = torch.zeros(parameters, dtype=torch.float64), 0
     most = max(1, _MOST_NUMBERS // parameters)
     for x, y, units in site.units(Part.TRAINING, model, rows=most, sampling_rate=sampling_rate):

@@ -1,7 +1,7 @@
-"""One step of Adam on θ along a gradient of L/n: what `exact` and `private_exact` do with theirs.
+"""One Adam step on θ along a gradient of L/n, used by `exact` and `private_exact`.
 
-The gradient's norm is clipped, the learning rate grows over the first steps and falls to zero along
-a cosine, and the weights stay on their grid (`kernels.rounds.shared.grid`).
+The gradient's norm is clipped. The learning rate grows over the first steps and falls to zero along
+a cosine. The weights stay on their grid (`kernels.rounds.shared.grid`).
 """
 
 from dataclasses import replace
@@ -16,27 +16,27 @@ _DAMPING = 1e-6
 
 
 class Recipe(Protocol):
-    """The parameters of an algorithm that are about its steps."""
+    """The parameters of an algorithm that control its steps."""
 
     @property
     def steps(self) -> int:
-        """Over how many steps the learning rate falls to zero."""
+        """The number of steps over which the learning rate falls to zero."""
 
     @property
     def learning_rate(self) -> float:
-        """The greatest."""
+        """The maximum learning rate."""
 
     @property
     def warm_up(self) -> int:
-        """How many steps the learning rate grows for."""
+        """The number of steps during which the learning rate grows."""
 
     @property
     def clip(self) -> float:
-        """The greatest norm of the gradient of L/n."""
+        """The maximum norm of the gradient of L/n."""
 
 
 def stepped(optimiser: adam.State, gradient: Tensor, recipe: Recipe) -> adam.State:
-    """Take one step; `optimiser` has θ and how many steps were taken before."""
+    """Take one step; `optimiser` contains θ and the number of steps taken before."""
     gradient = gradient * min(1.0, recipe.clip / max(float(gradient.norm()), 1e-300))
     rate = recipe.learning_rate * min(1.0, (optimiser.step + 1) / max(recipe.warm_up, 1))
     rate = adam.falling(rate, step=optimiser.step, steps=recipe.steps)

@@ -1,25 +1,25 @@
-"""Training on grids, so that rounding dies out instead of growing.
+"""Training on grids, so that rounding errors vanish instead of growing.
 
-Each step of a training amplifies what came before: a difference in the last bit of S becomes a
-visible one after a hundred steps, and the last bit depends on how rows are dealt to sites. As in a
-chain of digital repeaters, the remedy is not less noise but regeneration. What one step hands to
+Each training step amplifies earlier differences: a difference in the last bit of S becomes visible
+after a hundred steps, and the last bit depends on how rows are distributed over sites. As in a
+chain of digital repeaters, the remedy is not less noise but regeneration. What one step passes to
 the next is rounded to a grid that is far coarser than the noise, and far finer than training needs:
 
-- features to about 1/STEPS of the largest and targets to TARGET_STEP, before they are multiplied:
-  S, b and yᵀy are then whole multiples of products of steps. float64 adds them without error in any
-  order, and what the fixed point of the secure sum does to them (√2 off S's diagonal) the
-  coordinator undoes by rounding to the nearest multiple;
-- so σ, λ, G_S and G_b are the same, to the last bit, however rows are dealt. Only the gradient is
-  not, by about 1e-15; rounding the weights to WEIGHT_STEP after each step of the optimiser takes
-  that away.
+- Features are rounded to about 1/STEPS of the largest and targets to TARGET_STEP, before they are
+  multiplied. S, b and yᵀy are then whole multiples of products of steps, which float64 adds without
+  error in any order. The fixed point of the secure sum rounds them (off S's diagonal, after a
+  factor √2), and the coordinator undoes that by rounding to the nearest multiple.
+- σ, λ, G_S and G_b are therefore the same, to the last bit, however rows are distributed. Only the
+  gradient differs, by about 1e-15; rounding the weights to WEIGHT_STEP after each optimiser step
+  removes that difference.
 
-A difference survives where a value is closer to the middle between two multiples than it is noisy.
+A difference survives if a value is closer to the midpoint between two multiples than its noise.
 With 40,000 weights, 100 sites and 100 steps the expected number of such values is below 1e-2.
 
-The rounded features are features, so S stays a Gram matrix: rounding adds about n·step²/12 to its
-eigenvalues, rather than an error of either sign. That is a thousandth of σ²/λ² in a sharp model
-(λ²/σ² = 2e5, 3,300 rows). Only phase 1 is on grids: the linear layer that predictions come from is
-fitted to features as they are.
+S is computed from the rounded features, so it remains a Gram matrix: rounding adds about n·step²/12
+to its eigenvalues, rather than an error of either sign. That is a thousandth of σ²/λ² in a sharp
+model (λ²/σ² = 2e5, 3,300 rows). Only phase 1 uses grids: the linear layer that makes predictions is
+fitted to unrounded features.
 """
 
 import math
@@ -34,18 +34,18 @@ from kernels.rounds.shared.sufficient import scatter_deviation, statistics_of
 from privacy.layout import SecureTotal
 
 STEPS = 2**14
-"""Into how many steps the largest cos or sin is divided, or up to twice as many."""
+"""The number of steps into which the largest cos or sin is divided, or up to twice as many."""
 TARGET_STEP = 2.0**-12
-"""Of standardised targets: a fifteenth of the least σ, as noise."""
+"""The grid of standardised targets; as noise, a fifteenth of the smallest σ."""
 WEIGHT_STEP = 2.0**-16
-"""Of kernel weights; the greatest step of the optimiser is a few hundred times that."""
+"""The grid of kernel weights; the optimiser's largest step is a few hundred times that."""
 
 _CERTAIN = 8
-"""Deviations that no error of a sum exceeds."""
+"""The number of standard deviations that no error of a sum exceeds."""
 
 
 def on_grid(values: Tensor, step: float) -> Tensor:
-    """Round to multiples of a power of two, without a graph.
+    """Round to multiples of a power of two, detached from the autograd graph.
 
     >>> import torch
     >>> on_grid(torch.tensor([0.3, -0.9]), 0.25).tolist()
@@ -55,13 +55,13 @@ def on_grid(values: Tensor, step: float) -> Tensor:
 
 
 def feature_step(model: Model) -> float:
-    """Return the grid of the features: a power of two, by the 1/√m that they are divided by."""
+    """Return the step of the features' grid: a power of two that depends on their scale 1/√m."""
     exponent = math.frexp(1 / math.sqrt(model.kernel.normalising_square))[1]
     return math.ldexp(1 / STEPS, exponent - 1)
 
 
 def gridded(model: Model, chunks: Iterable[tuple[Tensor, Tensor]]) -> Statistics:
-    """Sum over a stream of (features, targets) on their grids: exact, in any order."""
+    """Sum over a stream of (features, targets) rounded to their grids: exact, in any order."""
     step = feature_step(model)
     return Statistics.of_chunks(
         (on_grid(features, step), on_grid(targets, TARGET_STEP)) for features, targets in chunks
@@ -69,9 +69,9 @@ def gridded(model: Model, chunks: Iterable[tuple[Tensor, Tensor]]) -> Statistics
 
 
 def regenerated(total: SecureTotal, model: Model) -> Statistics:
-    """Return summed statistics as they would be without the rounding of the sum.
+    """Return the summed statistics as they would be without the rounding of the sum.
 
-    Where so many sites take part that the sum's rounding reaches half a step, it stays declared.
+    If enough sites take part for the sum's rounding to reach half a step, `rounding` is kept.
     """
     statistics, step = statistics_of(total, model), feature_step(model)
     certain = _CERTAIN * scatter_deviation(total) < step**2 / 2

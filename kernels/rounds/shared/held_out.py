@@ -1,22 +1,24 @@
-"""The absolute error on rows kept for stopping, as further blocks of a sum.
+"""The absolute error on the rows held out for stopping, as additional blocks of a sum.
 
-A stage that is sent w̄ with its broadcast lets each site judge, in the sum that it takes part in
-anyway, the model that it was sent: stopping and choosing cost no sum of their own.
+If a stage's broadcast contains w̄, each site evaluates the received model as part of the sum that it
+contributes to anyway, so stopping and model choice need no extra sum.
 
-Errors are not squared: held-out rows are few, and one that no model explains would choose alone.
-By squares one row of 207 ended SML's training, in one split of nine, after a quarter of its steps.
+Errors are not squared: there are few held-out rows, and a single row that no model explains would
+decide alone. With squared errors, one row of 207 ended SML's training, in one split of nine, after
+a quarter of its steps.
 
-For the same reason the least error does not choose alone. Training goes on because the evidence of
-all training rows says so; the held-out rows, a tenth as many, may say that it has gone too far, but
-of a hundred models one before the last is the best for them by luck. So the last model is kept
-whose error is within TOLERANCE of the least. Test RMSE of exact training chosen by the least error
-and with a tolerance of 1, 2 and 3 %, on other splits of the sets than `benchmarks fedbnr` reports
-(five of Skillcraft, four of the others), with half of their validation rows drawn 60 times:
-Skillcraft .955, .945, .942, .942, CCPP 3.60, 3.58, 3.58, 3.58; Parkinsons 1.54, Bike .355 and SML
-.136 with any. By hand: no command repeats it, and patience counted from the least error then. Of
-one or two splits, 10 clients, least error and 2 %: by averaging .954 and .964, 4.18 and 4.16, 3.74
-and 3.74, .395 and .391, .352 and .352; by distillation .966 and .975, 4.27 and 4.26, 5.60 and 5.58,
-.426 and .427, .677 and .674.
+For the same reason, the lowest error does not decide alone. Training continues because the evidence
+of all training rows supports it. The held-out rows, a tenth as many, may show that it has gone too
+far, but among a hundred models one before the last is the best for them by chance. So the last
+model whose error is within TOLERANCE of the lowest is kept. Test RMSE of exact training, chosen by
+the lowest error and with a tolerance of 1, 2 and 3 %, on other splits of the sets than
+`benchmarks fedbnr` reports (five of Skillcraft, four of the others), with half of their validation
+rows drawn 60 times: Skillcraft .955, .945, .942, .942, CCPP 3.60, 3.58, 3.58, 3.58; Parkinsons
+1.54, Bike .355 and SML .136 with any of them. These were measured by hand: no command repeats the
+measurement, and patience was then counted from the lowest error. With one or two splits and 10
+clients, lowest error and 2 %: averaging .954 and .964, 4.18 and 4.16, 3.74 and 3.74, .395 and .391,
+.352 and .352; distillation .966 and .975, 4.27 and 4.26, 5.60 and 5.58, .426 and .427, .677 and
+.674.
 """
 
 from collections.abc import Iterable
@@ -32,11 +34,11 @@ from kernels.rounds.site.site import Part, Site
 from privacy.layout import Block, SecureTotal
 
 TOLERANCE = 0.02
-"""By what share of the least error that of a later model may be higher."""
+"""How much higher the error of a later model may be, as a share of the lowest error."""
 
 
 def held_out_blocks(model: Model) -> tuple[Block, ...]:
-    """Return the blocks of Σ|r| and n; predictions are within ±TARGET_BOUND, as targets are."""
+    """Return the blocks of Σ|r| and n; predictions and targets are within ±TARGET_BOUND."""
     rows = float(model.max_rows)
     errors = rows * model.targets * 2 * TARGET_BOUND
     return (
@@ -50,7 +52,7 @@ def held_out_contribution(
 ) -> Contribution:
     """Sum the absolute errors of φᵀw̄ over the site's rows for stopping, and count the rows.
 
-    features: theirs, (n, M), where they are known already.
+    features: the features of these rows, (n, M), if already computed.
     """
     errors = 0.0
     if features is None:
@@ -74,9 +76,9 @@ def held_out_error(total: SecureTotal) -> float | None:
 
 
 def keeps(error: float | None, earlier: Iterable[float | None]) -> bool:
-    """Say whether a model is kept instead of those of its pass before it, given their errors.
+    """Return whether a model replaces the earlier ones of its pass, given their errors.
 
-    Without held-out rows the latest is.
+    Without held-out rows the latest model is kept.
 
     >>> errors = [1.0, 0.5, 0.505, 0.6, 0.51, 0.52]
     >>> [keeps(error, errors[:step]) for step, error in enumerate(errors)]

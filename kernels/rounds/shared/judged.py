@@ -1,9 +1,9 @@
-"""Which weights a phase 1 keeps: those that held-out rows choose, of one pass or of several.
+"""The choice of weights in phase 1, by the error on held-out rows, from one or several passes.
 
-A pass judges θ after every step, by the held-out error that its sum has along
-(`kernels.rounds.shared.held_out`), and keeps the last θ about as good as the best. It ends after
-its last step, or after `patience` steps worse than the one kept. Of several passes, each with
-another penalty or another α, the one whose θ has the lowest error is taken.
+A pass evaluates θ after every step, using the held-out error that its sum includes
+(`kernels.rounds.shared.held_out`), and keeps the last θ that is about as good as the best. It ends
+after its last step, or after `patience` steps that are worse than the one kept. Among several
+passes, each with a different penalty or α, the one whose θ has the lowest error is chosen.
 """
 
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ from kernels.model.model import Model
 from kernels.rounds.shared.held_out import keeps
 
 MARGIN = 1e-4
-"""By what share of the held-out error a later pass must be better to be taken: rounding must not
-choose among ties, or cohorts that train alike would keep different ones."""
+"""How much better a later pass must be to be chosen, as a share of the held-out error: rounding
+must not decide between ties, or cohorts that train alike would keep different passes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """θ after `step` steps of a pass, with its σ and λ and its held-out error, if there is one."""
+    """θ after `step` steps of a pass, with its σ and λ and, if known, its held-out error."""
 
     STORED_AS: ClassVar[str] = "judged.kept"
 
@@ -43,7 +43,7 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Progress:
-    """What is known of θ after `step` steps of a pass: L/n and the held-out mean absolute error."""
+    """Measurements of θ after `step` steps of a pass: L/n and the held-out mean absolute error."""
 
     STORED_AS: ClassVar[str] = "judged.progress"
 
@@ -63,7 +63,7 @@ class PooledLayer:
 
     @classmethod
     def of(cls, statistics: Statistics, scales: Hyperparameters | None = None) -> "PooledLayer":
-        """Fit it to pooled statistics; σ and λ too where they are not given."""
+        """Fit the layer to pooled statistics; if `scales` is None, fit σ and λ too."""
         spectrum = Spectrum.of(statistics)
         scales = refit(spectrum) if scales is None else scales
         evidence = -float(spectrum.log_evidence(scales).sum()) / max(spectrum.count, 1)
@@ -71,28 +71,28 @@ class PooledLayer:
 
 
 def kept(now: Kept, before: Kept | None, history: Iterable[Progress]) -> Kept:
-    """Return what a pass keeps once θ is judged: that θ, or what it kept before.
+    """Return what a pass keeps after evaluating θ: this θ, or what it kept before.
 
-    history: of the stage so far, without this θ.
+    history: the stage's progress so far, without this θ.
     """
     earlier = (each.held_out_error for each in history if each.run == now.run)
     return now if before is None or keeps(now.error, earlier) else before
 
 
 def stalled(kept: Kept, *, step: int, patience: int) -> bool:
-    """Say whether a pass ends early; with a patience of 0 it never does."""
+    """Return whether a pass ends early; with a patience of 0 it never does."""
     return 0 < patience <= step - kept.step
 
 
 def better(best: Kept | None, of_run: Kept) -> Kept:
-    """Return what is kept once a pass has ended: what it kept, or what passes before it did."""
+    """Return what is kept after a pass has ended: its own choice, or that of earlier passes."""
     if best is None or best.error is None or of_run.error is None:
         return of_run
     return of_run if of_run.error < best.error * (1 - MARGIN) else best
 
 
 def check_choice(candidates: int, error: float | None, what: str) -> None:
-    """Refuse several passes to choose from where no rows are held out to choose by."""
+    """Refuse a choice among several passes if no rows are held out to choose by."""
     if error is None and candidates > 1:
         raise ProgramError(
             f"choosing among several {what} needs held-out rows, and no site has any: give only "

@@ -1,4 +1,4 @@
-"""Parameters of algorithms that distil students at public rows."""
+"""Parameters of algorithms that distil students on public rows."""
 
 from dataclasses import dataclass
 
@@ -18,9 +18,11 @@ class OfPublicRows(OfNetworks):
     """The public rows, and how students are distilled.
 
     public: `columns_of` a table with the schema's features, in their units; labels are read only
-    where an algorithm says so.
-    extra_rows: further rows made of the public ones, so that students see more of their teachers.
-    distillation_epochs, distillation_rate: of each student, which has the sites' hidden layers.
+    if an algorithm states so.
+    extra_rows: the number of additional rows made from the public ones, so that students see more
+    of their teachers.
+    distillation_epochs, distillation_rate: the epochs and learning rate of each student, which has
+    the same hidden layers as the sites' networks.
     """
 
     public: Columns
@@ -42,7 +44,7 @@ class OfPublicRows(OfNetworks):
 
     @property
     def public_rows(self) -> int:
-        """Return K."""
+        """Return K, the number of public rows including the extra ones."""
         return len(self.public[0][1]) + self.extra_rows
 
     @property
@@ -55,7 +57,7 @@ class OfPublicRows(OfNetworks):
         )
 
     def student(self, model: Model) -> StudentSpec:
-        """Return the students' network."""
+        """Return the specification of the students' network."""
         return StudentSpec(inputs=model.kernel.inputs, targets=model.targets, hidden=self.hidden)
 
     def inputs(self, model: Model) -> Tensor:

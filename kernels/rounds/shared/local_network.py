@@ -1,12 +1,12 @@
-"""A network at one site: its rows in an order of their own, its randomness, training and sampling.
+"""A network at one site: the order of its rows, its randomness, training and sampling.
 
 What a site sends is a function of the broadcast and of its rows alone: batches are drawn from the
-rows in the order of their hashes, and every draw comes from a generator that is seeded by the
-program's seed, the round and the table's digest. The draws of two sites differ, those of a site
-that is asked again do not, nor after a restart or a new export of the same table.
+rows in the order of their hashes, and every draw comes from a generator that is seeded with the
+program's seed, the round and the table's digest. Two sites have different draws. One site has the
+same draws if the request is repeated, after a restart, and after a new export of the same table.
 
-Training is SGD on half the mean squared error, with each step's gradient cut to the length
-STEEPEST, so that k steps of η end within k·η·STEEPEST of where they began: a bound on what is sent.
+Training is SGD on half the mean squared error, with each step's gradient clipped to the length
+STEEPEST, so k steps of η end within k·η·STEEPEST of the start. This bounds what is sent.
 """
 
 import hashlib
@@ -32,15 +32,15 @@ from kernels.tables.row_hashes import keys_and_hashes
 from privacy.layout import Block, SecureTotal
 
 STEEPEST = 10.0
-"""The longest gradient that a step of training takes as it is."""
+"""The length to which the gradient of a training step is clipped."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfNetworks:
     """Parameters of every algorithm whose sites have a network.
 
-    hidden: widths of its layers. seed: of where it starts, and of every draw. batch_rows: of a
-    step.
+    hidden: the widths of its hidden layers. seed: the seed of its starting parameters and of every
+    draw. batch_rows: the number of rows per step.
     """
 
     hidden: tuple[int, ...] = (100, 100)
@@ -60,13 +60,13 @@ class OfNetworks:
         return NetworkSpec(inputs=model.kernel.inputs, outputs=model.targets, hidden=self.hidden)
 
     def start(self, model: Model) -> Tensor:
-        """Return where its parameters start, the same everywhere."""
+        """Return the network's starting parameters, which are the same at every site."""
         return starting_parameters(self.network(model), seed=self.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfTraining(OfNetworks):
-    """Parameters of algorithms whose sites train it: by SGD, for so many epochs."""
+    """Parameters of algorithms whose sites train the network by SGD for `epochs` epochs."""
 
     epochs: int = 20
     learning_rate: float = 0.05
@@ -77,18 +77,18 @@ class OfTraining(OfNetworks):
         check_learning_rate(learning_rate=self.learning_rate)
 
     def check_parameters(self, model: Model, parameters: Tensor) -> None:
-        """Refuse parameters that are not of the network."""
+        """Refuse parameters that do not fit the network."""
         check_tensor("θ", parameters, (self.network(model).parameters,))
 
     def reach(self, max_rows: int) -> float:
-        """Return how far training on so many rows can move the parameters, as a vector."""
+        """Return how far training on `max_rows` rows can move the parameter vector, as a norm."""
         steps = self.epochs * -(-max_rows // self.batch_rows)
         return steps * self.learning_rate * STEEPEST
 
 
 @dataclass(frozen=True, kw_only=True)
 class OfSampling(OfNetworks):
-    """Parameters of algorithms whose sites sample it: see `local_posterior.Sampling`."""
+    """Parameters of algorithms whose sites sample the network: see `local_posterior.Sampling`."""
 
     cycles: int = 5
     cycle_epochs: int = 8
@@ -117,7 +117,7 @@ class OfSampling(OfNetworks):
 
     @property
     def sampling(self) -> Sampling:
-        """Return them as the sampler takes them."""
+        """Return the parameters in the form that the sampler takes."""
         return Sampling(
             cycles=self.cycles,
             cycle_epochs=self.cycle_epochs,
@@ -148,7 +148,7 @@ def draws_of(site: Site, *, seed: int, turn: int) -> torch.Generator:
 
 
 def sample_at(site: Site, model: Model, spec: OfSampling, start: Tensor) -> LocalPosterior:
-    """Sample the posterior of a site's rows for training from `start`; it has at least one."""
+    """Sample the posterior of a site's training rows from `start`; there is at least one row."""
     return sample_posterior(
         spec.network(model),
         start,
@@ -185,7 +185,7 @@ def train_at(site: Site, model: Model, spec: OfTraining, start: Tensor, *, turn:
 
 
 def error_blocks(model: Model) -> tuple[Block, ...]:
-    """Return the blocks of what networks miss on rows that they were not trained on."""
+    """Return the blocks of the networks' errors on rows that they were not trained on."""
     most = float(model.max_rows)
     squares = most * (2 * TARGET_BOUND) ** 2
     return (

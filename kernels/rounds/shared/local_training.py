@@ -1,27 +1,29 @@
-"""Training at one site: some steps of Adam on its own negative log evidence ([FedBNR] eq. 3.3).
+"""Training at one site: steps of Adam on its own negative log evidence ([FedBNR] eq. 3.3).
 
     minimise  L_c(θ_c, σ_c, λ_c)/n_c + μ/2 ‖θ_c − θ‖²   from the broadcast θ, σ, λ, full batch
 
 σ_c and λ_c are trained with θ_c, from σ = λ = 1 in the first round. The alternative, starting each
-round from the σ and λ that fit all rows, was tried with them fixed and with them trained: test RMSE
-after ten rounds (one seed, a small kernel) is then 8.6 against 5.3 on Parkinsons with 10 sites, 9.5
-against 7.7 with 100, 1.0 to 1.1 against .84 on SML with 100, but .54 against .63 on SML with 10.
+round from the σ and λ that fit all rows, was tested with σ and λ fixed and with them trained: test
+RMSE after ten rounds (one seed, a small kernel) is then 8.6 against 5.3 on Parkinsons with 10
+sites, 9.5 against 7.7 with 100, 1.0 to 1.1 against .84 on SML with 100, but .54 against .63 on SML
+with 10.
 
-μ > 0 is [LiT20]'s proximal term, on the scale of one row's evidence. It is not left to Adam, which
-would divide its gradient by its own size and let rounding, along directions that the evidence does
-not depend on, grow into steps of η. Each step of Adam, by η·m̂/d with d = √v̂ + ε, is followed by
-the proximal step in the same metric, θ_c ← θ + (θ_c − θ)/(1 + ημ/d): both together rest where the
-whole gradient vanishes, and the second only ever pulls towards θ.
+μ > 0 is the proximal term of [LiT20], on the scale of one row's evidence. It is not part of the
+gradient given to Adam, which would divide that gradient by its own size and let rounding errors,
+along directions that the evidence does not depend on, grow into steps of η. Instead, each step of
+Adam, by η·m̂/d with d = √v̂ + ε, is followed by the proximal step in the same metric,
+θ_c ← θ + (θ_c − θ)/(1 + ημ/d). The two steps together have their fixed point where the whole
+gradient vanishes, and the second only ever pulls towards θ.
 
-Adam starts afresh in every round: a site keeps nothing between rounds, so its contribution is a
-function of the broadcast and of its rows alone.
+Adam is reset in every round: a site keeps nothing between rounds, so its contribution is a function
+of the broadcast and of its rows alone.
 
 How far can training move a parameter? One step of Adam moves it by η·m̂/(√v̂ + ε), where m̂ and v̂
 are weighted means of its gradients and of their squares, with weights w_i and u_i. By
 Cauchy–Schwarz |m̂| ≤ √(Σ w_i²/u_i)·√v̂, and the first root is at most
-√((1 − β₁)²/((1 − β₂)(1 − β₁²/β₂))) < 7.3 for β = (0.9, 0.999), whatever the gradients were. So k
-steps, proximal or not, stay within STEP_BOUND·k·η of where they began: a free bound on what a site
-sends.
+√((1 − β₁)²/((1 − β₂)(1 − β₁²/β₂))) < 7.3 for β = (0.9, 0.999), whatever the gradients are. So k
+steps, proximal or not, stay within STEP_BOUND·k·η of the start. This bounds what a site sends at no
+extra cost.
 """
 
 import math
@@ -47,7 +49,7 @@ STEP_BOUND = 8.0
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What is trained: θ, flat, and log σ and log λ of each target, (T,)."""
+    """The trained values: θ as a flat vector, and log σ and log λ of each target, (T,)."""
 
     weights: Tensor
     log_noise: Tensor
@@ -55,7 +57,7 @@ class Fit:
 
     @classmethod
     def of(cls, model: Model, scales: Hyperparameters) -> Self:
-        """Return the model's θ, or where its kernel starts, with the given σ² and λ²."""
+        """Return the model's θ, or its kernel's starting weights, with the given σ² and λ²."""
         return cls(
             starting_weights(model.kernel) if model.weights is None else model.weights,
             scales.noise_variance.log() / 2,
@@ -73,7 +75,7 @@ Loss = Callable[[URK, Tensor, Tensor], Tensor]
 
 
 def starting_scales(targets: int) -> Hyperparameters:
-    """Return σ = λ = 1, which claims nothing about standardised targets."""
+    """Return σ = λ = 1, which assumes nothing about standardised targets."""
     return Hyperparameters.of(noise_variance=1.0, prior_variance=1.0, targets=targets)
 
 
@@ -107,7 +109,10 @@ def minimise(
     learning_rate: float,
     proximal: float = 0.0,
 ) -> Fit:
-    """Take steps of Adam, each with its proximal step; σ and λ stay within `refit`'s bounds."""
+    """Take `steps` steps of Adam, each followed by a proximal step if `proximal` is not 0.
+
+    σ and λ stay within the bounds of `refit`.
+    """
     urk = URK(kernel, start.weights)
     log_noise = start.log_noise.clone().requires_grad_()
     log_prior = start.log_prior.clone().requires_grad_()

@@ -1,4 +1,4 @@
-"""An ensemble of the sites' networks at public rows, from sums of what they say and its squares."""
+"""An ensemble of the sites' networks on public rows, from sums of their outputs and squares."""
 
 import numpy as np
 from torch import Tensor
@@ -14,7 +14,7 @@ from privacy.layout import Block
 
 
 def output_blocks(model: Model, public_rows: int) -> tuple[Block, ...]:
-    """Return the blocks of f and f² at public rows, and of how many networks they are."""
+    """Return the blocks of f and f² at the public rows, and of the number of networks."""
     shape = (public_rows, model.targets)
     return (
         Block("outputs", shape, TARGET_BOUND, RESOLUTION),
@@ -24,7 +24,7 @@ def output_blocks(model: Model, public_rows: int) -> tuple[Block, ...]:
 
 
 def output_contribution(said: Tensor) -> Contribution:
-    """Return one network's part of these blocks, given what it says."""
+    """Return one network's contribution to these blocks, given its outputs."""
     return {
         "outputs": said.numpy(),
         "output_squares": said.square().numpy(),
@@ -33,12 +33,12 @@ def output_contribution(said: Tensor) -> Contribution:
 
 
 def said_at(spec: OfPublicRows, model: Model, parameters: Tensor) -> Tensor:
-    """Return what networks (…, P) say at the public rows, (…, K, T), within ±TARGET_BOUND."""
+    """Return the outputs of networks (…, P) at the public rows, (…, K, T), within ±TARGET_BOUND."""
     said = outputs(spec.network(model), parameters, spec.inputs(model))
     return said.clamp(-TARGET_BOUND, TARGET_BOUND)
 
 
 def ensemble(said: Tensor, squares: Tensor, count: float, noise_variance: Tensor) -> Gaussian:
-    """Return N(mean, spread + σ²) from Σ f and Σ f² of so many networks."""
+    """Return N(mean, spread + σ²) from Σ f and Σ f² of `count` networks."""
     mean = said / count
     return Gaussian(mean, (squares / count - mean.square()).clamp_min(0.0) + noise_variance)

@@ -1,4 +1,4 @@
-"""A public set: rows that are nobody's secret, labelled or not, as plain data in a program."""
+"""A public set: rows that are not confidential, labelled or not, as plain data in a program."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -17,10 +17,10 @@ from kernels.tables.records import Records
 from kernels.tables.schema import Schema
 
 MOST_PUBLIC_ROWS = 4096
-"""A Gram matrix of more would be longer than any sum here needs to be."""
+"""The Gram matrix of more rows would be longer than any sum here needs to be."""
 
 EXTRA_SPREAD = 0.3
-"""By how much of a deviation the cells of extra rows are moved."""
+"""How far the cells of extra rows are moved, in standard deviations."""
 
 Columns = tuple[tuple[str, tuple[float | str | None, ...]], ...]
 
@@ -35,26 +35,27 @@ def columns_of(table: Mapping[str, object]) -> Columns:
 
 
 def public_records(public: Columns, schema: Schema) -> Records:
-    """Return the public rows as checked by the schema."""
-    # Nobody's rows: a public set need not say whose they are.
+    """Return the public rows after checking them against the schema."""
+    # A public set does not need a patient column.
     return Records.for_training(replace(schema, patient=None), dict(public))
 
 
 def public_table(public: Columns, model: Model) -> tuple[Tensor, Tensor]:
-    """Return the public rows as sites' rows are: checked by the schema, standardised alike."""
+    """Return the public rows, checked against the schema and standardised like the sites' rows."""
     records = public_records(public, model.schema)
     rows = known(model.standardiser, "moments").apply(records)
     return rows.features, known(rows.targets, "moments")
 
 
 def public_inputs(public: Columns, model: Model, *, extra_rows: int = 0, seed: int = 0) -> Tensor:
-    """Return the public rows' standardised features, and so many more of the same kind, (K, p).
+    """Return the standardised features of the public rows and of `extra_rows` more, (K, p).
 
-    A row more has each cell of one of two public rows, moved by EXTRA_SPREAD deviations. Nobody has
-    to label it, and it is the same for every site: a function of the seed. Points on the line
-    between two rows would all be near the middle: with few public rows and many columns a student
-    that agrees with its teacher there disagrees at new rows (1,000 rows more than 116 public ones
-    of 11 columns: KL .016 on lines, .008 with cells of two rows, .004 with 2,000 of those).
+    Each cell of an extra row comes from one of two public rows and is moved by EXTRA_SPREAD
+    deviations. Extra rows need no labels and are the same at every site, because they are a
+    function of the seed. Points on the line between two rows would all be near the middle: with few
+    public rows and many columns, a student that agrees with its teacher there disagrees at new rows
+    (1,000 extra rows for 116 public ones of 11 columns: KL .016 on lines, .008 with cells of two
+    rows, .004 with 2,000 of the latter).
     """
     records = Records.for_prediction(model.schema, dict(public))
     x = known(model.standardiser, "moments").apply(records).features
@@ -73,7 +74,7 @@ def _cell(value: object) -> object:
 
 
 def checked(public: object) -> Columns:
-    """Take columns that may have come from JSON, as lists; the schema checks them later."""
+    """Return columns that may have come from JSON as tuples; the schema checks them later."""
     columns = _as_columns(public)
     lengths = {len(cells) for _, cells in columns}
     plain = all(

@@ -1,6 +1,6 @@
-"""A mean over sites: two blocks of one sum, of each site's value times its weight, and of weights.
+"""A mean over sites, from two blocks of one sum: weighted values, and weights.
 
-The coordinator divides the two. It sees neither a site's value nor its weight.
+The coordinator divides the first by the second. It sees neither a site's value nor its weight.
 """
 
 from enum import StrEnum
@@ -12,23 +12,23 @@ from kernels.rounds.algorithm import Contribution
 from privacy.layout import Block, Layout, SecureTotal
 
 CHANGE_RESOLUTION = 2.0**-20
-"""The coarsest step of a change of parameters: any mean is a model, and what is summed later is
-summed at the mean that was taken."""
+"""The coarsest step of a change of parameters: any mean is a valid model, and later sums are
+computed at the mean that was actually taken."""
 
 SITES = Block("sites", (), 1.0, 1.0)
-"""How many sites have rows to train on: the weights where each counts as much as any other."""
+"""The number of sites with training rows: the total weight if every site counts the same."""
 
 
 class Weighting(StrEnum):
-    """What a site counts for in the mean."""
+    """How a site is weighted in the mean."""
 
     SITES = "sites"
     """Every site counts the same, as in [FedBNR]."""
     ROWS = "rows"
-    """As much as it has training rows."""
+    """Every site counts in proportion to its training rows."""
 
     def weight(self, rows: int) -> int:
-        """Return the weight of a site with so many training rows; 0 without any."""
+        """Return the weight of a site with `rows` training rows; 0 if it has none."""
         return rows if self is Weighting.ROWS else min(rows, 1)
 
 
@@ -38,7 +38,7 @@ def nothing(layout: Layout) -> Contribution:
 
 
 def total_weight(total: SecureTotal, block: str = SITES.name) -> float:
-    """Return what to divide by; refuse a sum of sites without training rows."""
+    """Return the total weight to divide by; refuse a sum in which no site has training rows."""
     weight = float(total[block])
     if weight < 0.5:
         raise StatisticsError("no site has rows to train on: lower the program's held_out")

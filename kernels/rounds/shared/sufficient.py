@@ -2,29 +2,30 @@
 
 |φ_i φ_j| is at most the square of the largest feature, 1/m for cos and sin divided by √m, so
 |S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m.
-Features without a bound of their own get FEATURE_BOUND, and a value beyond it fails the run.
+FEATURE_BOUND applies to features without a bound of their own; a value beyond it fails the run.
 
-**With differential privacy** a unit of at most k rows is added or removed. Features are cos and
+**With differential privacy**, a unit of at most k rows is added or removed. Features are cos and
 sin, so ‖φ‖² = R² for every row, whatever the weights; standardised targets are clipped to ±B_t. One
 row changes S by φφᵀ, whose Frobenius norm is ‖φ‖² = R²; b by φyᵀ, of norm ‖φ‖·‖y‖; yᵀy by (y_t²).
 With B = (B_1 … B_T), k rows change them by at most
 
     ΔS = k·R²    Δb = k·R·‖B‖    Δyy = k·‖B²‖
 
-Packing S as its upper triangle times √2 is an isometry, so ΔS is that of the packed vector too. n
+Packing S as its upper triangle times √2 is an isometry, so ΔS also holds for the packed vector. n
 is not released: tr S = n·R², so it follows from S, with noise of √M·s/R² rows.
 
-How to divide the cost? With weights c_S + c_b + c_y = 1 the noise deviations are s = zΔS/√c_S and
-s_b = zΔb/√c_b. What the layer solves is b̃ ≈ S̃w, in which the noise of each coordinate has the
-variance s_b² + s²‖w‖²/2 (`kernels.noisy.noise_aware`). At a given cost that is least where
+The privacy cost is divided between the blocks as follows. With weights c_S + c_b + c_y = 1 the
+noise deviations are s = zΔS/√c_S and s_b = zΔb/√c_b. The layer solves b̃ ≈ S̃w, in which the noise
+of each coordinate has the variance s_b² + s²‖w‖²/2 (`kernels.noisy.noise_aware`). At a given cost
+this variance is smallest if
 
     c_S : c_b = ΔS·‖w‖/√2 : Δb
 
-and ‖w‖ is not known beforehand. Under the prior it is λ√M, about 12 for 200 features and targets of
-deviation 1, but `kernels.noisy.realisable` leaves only a tenth to a half of the noise of S, so what
-counts is about 1 to 6. WEIGHT_NORM stands for it: the minimum is flat, and twice or half of it
-costs a few hundredths of the variance. yᵀy is a single number that only σ² is estimated by, whose
-error n divides, so a small part is enough.
+but ‖w‖ is not known beforehand. Under the prior it is λ√M, about 12 for 200 features and targets of
+deviation 1, but `kernels.noisy.realisable` leaves only a tenth to a half of the noise of S, so the
+effective value is about 1 to 6. WEIGHT_NORM is used in its place: the minimum is flat, and twice or
+half of it costs a few hundredths of the variance. yᵀy is a single number that is used only to
+estimate σ², and its error is divided by n, so a small part is enough.
 """
 
 import math
@@ -46,19 +47,19 @@ from kernels.tables.chunks import CHUNK_ROWS
 from privacy.layout import Block, SecureTotal
 
 TARGET_BOUND = 100.0
-"""Standardised targets are within so many deviations of their mean, or the run fails by name."""
+"""The maximum distance of targets from their mean, in deviations; beyond it the run fails."""
 FEATURE_BOUND = 100.0
-"""The same for the features of kernels that have no bound of their own."""
+"""The maximum absolute value of the features of kernels that have no bound of their own."""
 RESOLUTION = 2.0**-30
-"""The coarsest step of S and b: 2e-5 predictive deviations in the mean, the worst of five sets."""
+"""The coarsest step of S and b: 2e-5 predictive deviations in the mean for the worst of 5 sets."""
 SQUARES_RESOLUTION = 2.0**-16
 """The coarsest step of sums of squared targets or errors, of which only means are used."""
 WEIGHT_NORM = 3.0
-"""The ‖w‖ that noise is divided between S and b for."""
+"""The ‖w‖ that is assumed when noise is divided between S and b."""
 SQUARES_WEIGHT = 0.05
-"""The part of the cost that goes to yᵀy."""
+"""The share of the privacy cost that is spent on yᵀy."""
 
-# Room for float64's own rounding where a bound is attained.
+# Margin for float64's own rounding where a bound is attained.
 _ROOM = 1 + 2.0**-40
 
 
@@ -70,7 +71,7 @@ def feature_bound(model: Model) -> float:
 
 
 def squared_norm(model: Model) -> float:
-    """Return R², the ‖φ‖² of every row; kernels without one are refused by name."""
+    """Return R², the ‖φ‖² of every row; raise `UnboundedFeatures` for kernels without a bound."""
     bound = model.kernel.squared_norm_bound
     if bound is None:
         raise UnboundedFeatures(
@@ -81,14 +82,14 @@ def squared_norm(model: Model) -> float:
 
 
 def check_features(model: Model) -> None:
-    """Refuse, with differential privacy, a kernel whose features have no bound."""
+    """Refuse a kernel whose features have no bound, for differential privacy."""
     squared_norm(model)
 
 
 def target_bounds(model: Model) -> Tensor:
-    """Return the B_t that standardised targets are within, (T,); with privacy by clipping.
+    """Return the bounds B_t of the standardised targets, (T,); with privacy, targets are clipped.
 
-    The clip, or what the schema's bounds allow where that is less.
+    With privacy, a bound is the clip, or what the schema's bounds allow if that is less.
     """
     if model.privacy is None:
         return torch.full((model.targets,), TARGET_BOUND, dtype=torch.float64)
@@ -103,7 +104,7 @@ def target_bounds(model: Model) -> Tensor:
 
 
 def trained_on(targets: Tensor, model: Model) -> Tensor:
-    """Return standardised targets as statistics take them: clipped with differential privacy."""
+    """Return the standardised targets for the statistics: clipped with differential privacy."""
     if model.privacy is None:
         return targets
     reach = target_bounds(model)
@@ -135,7 +136,7 @@ def cross_block(model: Model) -> Block:
 
 
 def target_blocks(model: Model) -> tuple[Block, ...]:
-    """Return the blocks of yᵀy and n; with privacy n follows from S."""
+    """Return the blocks of yᵀy and n; with privacy there is no block of n, which follows from S."""
     largest = target_bounds(model)
     bound = model.max_rows * float(largest.max()) ** 2 * _ROOM
     if model.privacy is None:
@@ -156,7 +157,7 @@ def statistics_blocks(model: Model) -> tuple[Block, ...]:
 
 
 def statistics_length(model: Model) -> int:
-    """Return how many numbers (S, b, yᵀy, n) are."""
+    """Return the number of numbers in (S, b, yᵀy, n)."""
     return sum(block.length for block in statistics_blocks(model))
 
 
@@ -164,8 +165,8 @@ def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor
     """Yield features and targets of the rows of a part, in memory that does not grow with them."""
     for x, y, _ in site.chunks(part, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            # The cos of a frequency that a hostile broadcast made infinite is no number. Failing
-            # would tell whether this site has rows for which it is.
+            # If a hostile broadcast makes a frequency infinite, its cos is NaN. A failure would
+            # reveal whether this site has rows for which this happens.
             found = phi if model.privacy is None else phi.nan_to_num(nan=0.0)
             yield found, trained_on(y[rows], model)
 
@@ -178,7 +179,7 @@ def site_statistics(model: Model, site: Site, part: Part) -> Statistics:
 
 
 def contribution_of(statistics: Statistics, model: Model) -> Contribution:
-    """Return statistics by block."""
+    """Return the statistics as blocks by name."""
     blocks = {
         "scatter": statistics.scatter.numpy(),
         "cross": statistics.cross.numpy(),
@@ -205,12 +206,12 @@ def _scatter_resolution(total: SecureTotal) -> float:
 
 
 def statistics_of(total: SecureTotal, model: Model) -> Statistics:
-    """Return summed statistics with what is known of their rounding, and of their noise."""
+    """Return the summed statistics with what is known about their rounding and noise."""
     return Statistics(
         torch.tensor(total["scatter"]),
         torch.tensor(total["cross"]),
         torch.tensor(total["target_squares"]).clamp_min(0.0),
-        # With much noise the trace may say that there are none; some site has a row.
+        # With much noise the estimate from the trace may be below 1, but some site has a row.
         rows_in(total, model) if model.privacy is None else max(1, rows_in(total, model)),
         scatter_rounding(total, model.kernel.features),
         noise_of(total, model),
@@ -218,21 +219,21 @@ def statistics_of(total: SecureTotal, model: Model) -> Statistics:
 
 
 def fitted_scales(statistics: Statistics) -> Hyperparameters:
-    """Return the σ² and λ² that statistics say, whether or not there is noise in them."""
+    """Return the σ² and λ² fitted to statistics, with or without noise."""
     if statistics.noise is not None:
         return noise_aware.refit(statistics)
     return refit(Spectrum.of(statistics))
 
 
 def rows_in(total: SecureTotal, model: Model) -> int:
-    """Return how many rows were summed; with noise an estimate, possibly below zero."""
+    """Return the number of rows summed; with noise this is an estimate, possibly below zero."""
     if model.privacy is None:
         return round(float(total["rows"]))
     return round(float(np.trace(total["scatter"])) / squared_norm(model))
 
 
 def noise_of(total: SecureTotal, model: Model) -> Noise | None:
-    """Return what was added to summed statistics, if anything."""
+    """Return the noise added to summed statistics, or None if they are exact."""
     if model.privacy is None:
         return None
     scatter = total.noise("scatter")

@@ -1,1 +1,1 @@
-"""The hospital's rows, as its half of an algorithm sees them."""
+"""The hospital's rows, as its side of an algorithm sees them."""

@@ -1,15 +1,15 @@
-"""What one hospital's half of an algorithm sees: its rows, in three parts.
+"""What the hospital's side of an algorithm sees: its rows, in three parts.
 
 Rows are dealt to training, stopping (when to stop, which variant to keep) and calibration (how wide
-the intervals are): a model that is judged on rows it was chosen by would look better than it is.
-A patient's rows stay together. The parts are a function of the seed and of the patients, or of what
-is in the rows where the schema names no patient: a table that was exported again in another order
+the intervals are): a model evaluated on the rows that it was chosen by would look better than it
+is. A patient's rows stay together. The parts are a function of the seed and of the patients, or of
+the rows' content if the schema names no patient: a table that is exported again in another order
 has the same parts.
 
-With differential privacy (`Model.privacy`) every reading gives at most k rows of a patient
-(`kernels.rounds.site.units`). And nothing that others can see depends on the rows but through the
-noise: no table is refused for how many rows it has or how they lie, because whether a site refuses
-is seen by everyone. What would be refused without noise is clipped with it.
+With differential privacy (`Model.privacy`), every reading returns at most k rows per patient
+(`kernels.rounds.site.units`). Anything that others can see depends on the rows only through the
+noise: no table is refused because of the number or the distribution of its rows, because everyone
+can see whether a site refuses. What would be refused without noise is clipped instead.
 """
 
 import os
@@ -34,25 +34,25 @@ from kernels.tables.standardiser import CLIP, Rows, Standardiser
 
 ROWS_IN_MEMORY = 200_000
 """A stream of more rows is read again for every sum, and algorithms that need all rows of a part
-at once (local training: `fedavg`, `distillation`) refuse such a part by name."""
+at once (local training: `fedavg`, `distillation`) refuse such a part with `TooManyRows`."""
 
 _FEW = 20
 _MOST_CLIPPED = 0.5
 
 
 class Part(StrEnum):
-    """What rows are used for."""
+    """What a part's rows are used for."""
 
     TRAINING = "training"
-    """Fitting."""
+    """Fitting models."""
     STOPPING = "stopping"
-    """Choosing among fits."""
+    """Choosing among fitted models."""
     CALIBRATION = "calibration"
-    """Scoring and recalibrating the chosen one."""
+    """Scoring and recalibrating the chosen model."""
     ADDED = "added"
-    """New rows that a fitted model takes in."""
+    """New rows to add to a fitted model."""
     REMOVED = "removed"
-    """Rows of the training part that it forgets."""
+    """Rows of the training part to remove from a fitted model."""
 
 
 class Chunk(NamedTuple):
@@ -74,16 +74,16 @@ class Units(NamedTuple):
     y: Tensor
     """(n, T) standardised targets."""
     unit: Tensor
-    """(n,) int64, whose row it is: 0, 1, …"""
+    """(n,) int64, the index of the unit that each row belongs to: 0, 1, …"""
 
 
 class Site:
-    """One hospital's records in parts: in memory, or streamed where a table has too many rows.
+    """One hospital's records in parts: in memory, or streamed if a table has too many rows.
 
-    A part without records has no rows. `consents` names the algorithms that may show this site's
-    own numbers and that its operator has agreed to; by default none. `seed` chooses among a
-    patient's rows where there are too many. `randomness` gives so many octets that nobody can
-    predict: which units are in a sample is the site's secret.
+    A part without records has no rows. `consents` names the algorithms that can reveal this site's
+    own numbers and that its operator has agreed to; by default none. `seed` determines which of a
+    patient's rows are kept if there are too many. `randomness` returns the given number of
+    unpredictable bytes: which units are in a sample is the site's secret.
     """
 
     def __init__(
@@ -117,7 +117,10 @@ class Site:
         seed: int,
         row_by_row: RowByRow | None = None,
     ) -> "Site":
-        """Check a table against the schema and deal its rows; `held_out` is halved."""
+        """Check a table against the schema and deal its rows into parts.
+
+        held_out: the share held out, half for stopping and half for calibration.
+        """
         return cls.of_stream(
             schema,
             [table],
@@ -140,10 +143,10 @@ class Site:
         watch: Callable[[int], None] | None = None,
         row_by_row: RowByRow | None = None,
     ) -> "Site":
-        """Do the same with a table in pieces, which stays where it is if it has too many rows.
+        """Check and deal a table given in pieces; it is not kept in memory if it has too many rows.
 
         watch: called with the number of rows read so far. row_by_row: for programs with
-        differential privacy: no cell is refused, and here is counted what was done instead.
+        differential privacy: no cell is refused, and this object counts what was done instead.
         """
         dealt = Dealt.of(
             schema,
@@ -164,7 +167,7 @@ class Site:
 
     @property
     def digest(self) -> bytes:
-        """32 bytes of what the schema reads of the table, whatever the order of its rows."""
+        """A 32-byte digest of what the schema reads of the table, independent of the row order."""
         if self._digest is None:
             own = (self.parts[part] for part in [*Part][:DEALT] if part in self.parts)
             pieces = (piece for rows in own for piece in rows.in_pieces(CHUNK_ROWS))
@@ -173,19 +176,19 @@ class Site:
         return self._digest
 
     def count(self, part: Part, model: Model | None = None) -> int:
-        """Return the number of rows of a part: those that a model's sums would read, or all."""
+        """Return the number of rows of a part: all, or those that the model's sums would read."""
         own = self.parts.get(part) if model is None else self._own(part, model)
         return 0 if own is None else len(own)
 
     def record_chunks(self, part: Part, model: Model) -> Iterator[Records]:
-        """Yield a part as the schema reads it, in bounded pieces."""
+        """Yield a part's records, in bounded pieces."""
         self._check_count(part, model)
         own = self._own(part, model)
         if own is not None:
             yield from own.in_pieces(CHUNK_ROWS)
 
     def chunks(self, part: Part, model: Model) -> Iterator[Chunk]:
-        """Yield a part as the model's standardiser makes it, in bounded pieces.
+        """Yield a part standardised by the model's standardiser, in bounded pieces.
 
         Sum over all of them: a streamed part's scales are checked at its end.
         """
@@ -212,10 +215,10 @@ class Site:
     def units(
         self, part: Part, model: Model, *, rows: int, sampling_rate: float = 1.0
     ) -> Iterator[Units]:
-        """Yield units with all their rows, about so many rows at a time.
+        """Yield units with all their rows, about `rows` rows at a time.
 
-        sampling_rate: each unit is in with this probability, independently and secretly. Rows of a
-        patient may stand anywhere in a table, so they are brought together in memory.
+        sampling_rate: each unit is included with this probability, independently and secretly. A
+        patient's rows may be anywhere in a table, so they are brought together in memory.
         """
         if model.schema.patient is None:
             for x, y, _ in self.chunks(part, model):
@@ -237,7 +240,7 @@ class Site:
             yield Units(x[some], y[some], torch.unique(unit[some], return_inverse=True)[1])
 
     def _unit_of(self, part: Part, model: Model) -> Tensor:
-        """Say whose each row of a part is, (n,), computed once."""
+        """Return the unit that each row of a part belongs to, (n,), computed once."""
         own, stored = self._own(part, model), self._units.get(part)
         if stored is None or stored[0] is not own:
             numbers: dict[bytes, int] = {}
@@ -247,23 +250,23 @@ class Site:
         return stored[1]
 
     def _sample(self, units: int, rate: float) -> Tensor:
-        """Say which units are in a Poisson sample, (units,) bool."""
+        """Return which units are in a Poisson sample, (units,) bool."""
         if rate >= 1:
             return torch.ones(units, dtype=torch.bool)
         drawn = np.frombuffer(self._randomness(8 * units), dtype="<u8")
         return torch.from_numpy(drawn < np.uint64(rate * 2.0**64))
 
     def keep(self, model: Model, features: object) -> None:
-        """Keep features of the model's kernel for the next sum: work saved, nothing else."""
+        """Cache features of the model's kernel for the next sum; this only saves work."""
         self._kept = model, features
 
     def take_kept(self, model: Model) -> object | None:
-        """Return what was kept, once, if the same kernel, weights and scales give it."""
+        """Return the kept features, once, if they have the model's kernel, weights and scales."""
         kept, self._kept = self._kept, None
         return kept[1] if kept is not None and kept[0].has_features_of(model) else None
 
     def _own(self, part: Part, model: Model) -> Records | Streamed | None:
-        """Return the rows of a part that the model's sums read; the choice is made once."""
+        """Return the rows of a part that the model's sums read; the selection is made once."""
         own = self.parts.get(part)
         if own is None or model.privacy is None or model.schema.patient is None:
             return own
@@ -274,7 +277,7 @@ class Site:
         return stored[2]
 
     def _standardised(self, part: Part, model: Model) -> Rows:
-        """Return the rows of a part as the model's standardiser makes them, computed once."""
+        """Return the rows of a part standardised by the model's standardiser, computed once."""
         standardiser = known(model.standardiser, "moments")
         self._check_count(part, model)
         own, stored = self._own(part, model), self._rows.get(part)
@@ -311,7 +314,7 @@ class Site:
 
 
 def _bounded(own: Records | Streamed, most: int, seed: int) -> Records | Streamed:
-    """Return rows without those beyond a patient's share."""
+    """Return the rows with at most `most` per patient."""
     if isinstance(own, Streamed):
         return own.bounded(most, seed)
     kept = kept_rows(*keys_and_hashes(own), most=most, seed=seed)
@@ -319,14 +322,15 @@ def _bounded(own: Records | Streamed, most: int, seed: int) -> Records | Streame
 
 
 def _clipped(rows: Rows) -> Tensor:
-    """Return (p,) how many cells of each feature are at CLIP deviations."""
+    """Return the number of cells of each feature that are clipped at CLIP deviations, (p,)."""
     return (rows.features.abs() >= CLIP).double().sum(0)
 
 
 def _check_scales(clipped: Tensor, rows: int) -> None:
-    """Refuse scales that no honest sum gives: under them many rows are beyond CLIP deviations.
+    """Refuse scales under which many rows are beyond CLIP deviations: no honest sum yields them.
 
-    A scale that is tiny beside a column's spread would turn it into "is it this patient".
+    With a scale that is tiny compared with a column's spread, the column would only tell whether a
+    row is one particular patient's.
     """
     if rows >= _FEW and bool((clipped > _MOST_CLIPPED * rows).any()):
         raise StateError(

@@ -1,10 +1,10 @@
 """Rows that are read again for every sum, so that a site's memory does not grow with its table.
 
-A stream is any re-iterable of pieces of a table, each a mapping of columns: files on a disk, read
-by row groups. Its first reading checks every cell, deals each row to a part (one byte a row is
-kept), and takes the table's fingerprint. Later readings take the rows of a part from it. Each
-piece's checksum tells whether it is still the table that was checked: a file that is exported
-anew under a running session would deal other patients' rows by the old bytes.
+A stream is any re-iterable of pieces of a table, each a mapping of columns: for example files on a
+disk, read by row groups. The first reading checks every cell, deals each row to a part (one byte
+per row is kept), and computes the table's fingerprint. Later readings select the rows of a part.
+Each piece's checksum shows whether it is still the table that was checked: if a file were exported
+again during a session, the stored parts would be applied to other patients' rows.
 """
 
 import zlib
@@ -27,15 +27,16 @@ from kernels.tables.schema import Schema
 Stream = Iterable[Mapping[str, object]]
 
 DEALT = 3
-"""Parts that a table's rows are dealt to: training, stopping, calibration, in this order."""
+"""The number of parts that rows are dealt to: training, stopping, calibration, in this order."""
 _LEFT_OUT = 255
-"""The part of rows that are beyond a patient's share."""
+"""The part number of rows that exceed the maximum per patient."""
 
 
 def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
-    """Return each row's part: a function of its key and the seed. `held_out` is halved.
+    """Return each row's part, a function of its key and the seed.
 
-    A key is a hash already: mixed with the seed, dealings of different seeds are independent.
+    held_out: the share held out, half for stopping and half for calibration. A key is already a
+    hash, so mixing it with the seed makes the dealings of different seeds independent.
     """
     draw = (mixed(words(keys)[:, 1], seeded_word(seed, "parts")) >> np.uint64(11)) * 2.0**-53
     return np.where(draw >= held_out, 0, np.where(draw < held_out / 2, 1, 2)).astype(np.uint8)
@@ -45,7 +46,7 @@ def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
 class Dealt:
     """A stream after its first reading.
 
-    records: all of it, where it has at most `rows_in_memory` rows; else None.
+    records: all rows if there are at most `rows_in_memory`; otherwise None.
     """
 
     schema: Schema
@@ -68,7 +69,7 @@ class Dealt:
         watch: Callable[[int], None] | None = None,
         row_by_row: RowByRow | None = None,
     ) -> "Dealt":
-        """Check and deal; `watch` is called with the number of rows read so far."""
+        """Check and deal the rows; `watch` is called with the number of rows read so far."""
         parts, checksums, fingerprint = [], [], Fingerprint()
         kept: list[Records] | None = []
         for records in read_in_pieces(schema, stream, problems=row_by_row):
@@ -87,14 +88,14 @@ class Dealt:
         return cls(schema, stream, dealt, fingerprint, checksums, whole, row_by_row is not None)
 
     def part(self, number: int) -> "Records | Streamed":
-        """Return the rows of a part, in memory if all rows are."""
+        """Return the rows of a part, in memory if all rows are in memory."""
         if self.records is not None:
             return self.records.take(torch.from_numpy(self.parts == number))
         return Streamed(self, number)
 
 
 class Streamed:
-    """The rows of one part, read again whenever they are asked for."""
+    """The rows of one part, read again whenever they are needed."""
 
     def __init__(self, dealt: Dealt, number: int) -> None:
         self._dealt = dealt
@@ -103,11 +104,11 @@ class Streamed:
 
     @property
     def schema(self) -> Schema:
-        """Return what the rows are read by."""
+        """Return the schema that the rows are read with."""
         return self._dealt.schema
 
     def in_pieces(self, rows: int) -> Iterator[Records]:
-        """Yield pieces of at most so many rows, in the order of the table."""
+        """Yield pieces of at most `rows` rows, in the order of the table."""
         dealt, first = self._dealt, 0
         checksums = iter(dealt.checksums)
         problems = RowByRow() if dealt.row_by_row else None
@@ -121,7 +122,7 @@ class Streamed:
             raise ChangedTable(_CHANGED)
 
     def bounded(self, most: int, seed: int) -> "Streamed":
-        """Return the part with at most so many rows of a patient, after one more reading."""
+        """Return the part with at most `most` rows per patient; this reads the table once more."""
         keys: list[bytes] = []
         hashes: list[bytes] = []
         for records in self.in_pieces(CHUNK_ROWS):
@@ -147,7 +148,7 @@ _CHANGED = (
 
 
 def _checksum(records: Records) -> int:
-    """Return a checksum of a piece: against accidents, which is all that it is for."""
+    """Return a checksum of a piece; it only protects against accidental changes."""
     columns = [records.numeric, records.missing, records.levels]
     columns += [] if records.targets is None else [records.targets]
     checksum = 0

@@ -1,10 +1,10 @@
 """The unit of privacy: whose presence the noise of a sum hides, and which of its rows count.
 
-The unit is the patient where the schema names a patient column, else the row. A patient's rows
-beyond the most that a program allows are left out: those with the greatest hash of their content
-and the site's seed. Which of a patient's rows stay is then a function of that patient's rows and of
-the seed alone. It depends neither on their order nor on any other patient, so one patient more or
-less changes nothing but its own part of a sum. Equal rows of a patient are one as good as another.
+The unit is the patient if the schema names a patient column, otherwise the row. If a patient has
+more rows than a program allows, the rows with the greatest hash of their content and the site's
+seed are left out. Which of a patient's rows stay is then a function of that patient's rows and of
+the seed alone. It depends neither on their order nor on any other patient, so adding or removing a
+patient changes only that patient's own part of a sum. Equal rows of a patient are interchangeable.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from kernels.tables.row_hashes import mixed, words
 
 
 def kept_rows(keys: list[bytes], hashes: list[bytes], *, most: int, seed: int) -> NDArray[np.bool_]:
-    """Say which rows stay, (n,): at most `most` of each key, by their hashes and the seed.
+    """Return which rows stay, (n,): at most `most` per key, chosen by their hashes and the seed.
 
     >>> patients, rows = [b"a" * 32, b"b" * 32, b"a" * 32], [bytes([i]) * 32 for i in range(3)]
     >>> int(kept_rows(patients, rows, most=1, seed=7).sum())
