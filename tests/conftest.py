@@ -27,6 +27,8 @@ FULL = frozenset(
         "benchmarks",
         "client_sdk/conversation/test_hostile_coordinator.py",
         "client_sdk/conversation/test_session.py",  # whole sessions
+        "client_sdk/home/test_ledger.py",  # whole private sessions
+        "conformance/test_declarations.py",  # every algorithm, run with random parameters
         "e2e",  # processes and browsers
         "kernels/rounds/kernel/test_distillation.py",
         "kernels/rounds/test_private.py",  # conformance of every private algorithm
@@ -35,6 +37,7 @@ FULL = frozenset(
         "privacy/securesum/test_machine.py",  # long random protocols
         "service/contract/test_contract_fuzzed.py",
         "service/database",  # several databases, backups
+        "service/http/test_access.py",
         "service/http/test_connections.py",  # waits for real sockets
         "service/http/test_uploads.py",
         "service/page",
