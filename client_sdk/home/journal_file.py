@@ -14,6 +14,7 @@ no other version of this file has been released.
 """
 
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ from pathlib import Path
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
 VERSION = 6
+_WAIT_S = 30
+"""For another process that has the file locked."""
 _TABLES = """
 CREATE TABLE records (number INTEGER PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE vault (name TEXT PRIMARY KEY, content BLOB NOT NULL) STRICT;
@@ -68,9 +71,11 @@ class JournalFile:
         """Open or create the file; refuse a file that is not a journal or of another version."""
         try:
             # The asynchronous driver computes in threads, one at a time.
-            db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=30)
+            db = sqlite3.connect(
+                path, isolation_level=None, check_same_thread=False, timeout=_WAIT_S
+            )
             db.row_factory = sqlite3.Row
-            db.execute("PRAGMA journal_mode=WAL")
+            _write_ahead(db)
             db.execute("PRAGMA synchronous=FULL")
             db.execute("PRAGMA secure_delete=ON")
             db.execute("PRAGMA trusted_schema=OFF")
@@ -133,6 +138,19 @@ def _named() -> Iterator[None]:
             f"cannot write the journal ({error}), so nothing was sent. Free some disk space and "
             "join again: the run continues from the journal."
         ) from error
+
+
+def _write_ahead(db: sqlite3.Connection) -> None:
+    """Switch to WAL; SQLite does not wait for other processes here, so this does."""
+    for last in (*[False] * (_WAIT_S * 100), True):
+        try:
+            db.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if last or error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _version(db: sqlite3.Connection) -> int:
