@@ -5,11 +5,15 @@
     `full`: whatever takes more than two seconds, or starts processes. Hypothesis tries fewer
     examples.
 `make test`: everything but what is marked `slow`, within ten minutes on two cores.
-`make slow`: what is marked `slow`, and the mutations of the secure sum's client.
+`make slow`: what is marked `slow`, and the mutations.
+
+Where `CI` is set, hypothesis tries the same examples in every run: what lands does not depend on
+chance. Everywhere else it tries new ones.
 
 A new test needs no mark. One over a second or two gets `full`, one over ten seconds `slow`.
 """
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,7 +54,7 @@ FULL = frozenset(
 collect_ignore = ["added_algorithm.py"]
 """Runs only in the copy of the repository that `tests/test_contributing.py` makes."""
 
-settings.register_profile("veilgp", deadline=None)
+settings.register_profile("veilgp", deadline=None, derandomize="CI" in os.environ)
 settings.register_profile("fast", deadline=None, max_examples=20)
 
 
