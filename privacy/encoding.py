@@ -1,13 +1,13 @@
 """Fixed point: named blocks of float64 ↔ one vector of uint64, in two's complement.
 
 A block with f fractional bits sends the element x as the integer nearest to x·2^f. With at most
-`max_clients` contributions, none beyond the block's bound, every sum stays within ±2^62, so
+`max_clients` contributions, none beyond the block's bound, every sum stays within ±2^60, so
 arithmetic modulo 2^64 never wraps: overflow is impossible by construction. A client checks this
 when the plan arrives, before it computes anything.
 
 The only error is this rounding, at most 2^-(f+1) per client and element of the packed vector; off
 the diagonal of a symmetric matrix it is smaller by √2, the factor of the packing. The
-multiplication by √2 keeps more than float64's 53 bits, because up to 62 bits are sent. Sums of
+multiplication by √2 keeps more than float64's 53 bits, because up to 60 bits are sent. Sums of
 integers are exact; decoding rounds each of them once to a float64.
 
 `Encoding.finest` chooses the scales if no noise is added. With differential privacy,
@@ -70,7 +70,7 @@ class Encoding:
     >>> layout = Layout((Block("rows", (), bound=1e6, resolution=1.0),))
     >>> encoding = Encoding.finest(layout, max_clients=10)
     >>> encoding.fractional_bits
-    (38,)
+    (36,)
     >>> sites = [encoding.encode({"rows": rows}) for rows in (310.0, 250.0, 90.0)]
     >>> total = encoding.decode(np.add.reduce(sites), contributors=3)
     >>> float(total["rows"])

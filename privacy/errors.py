@@ -20,6 +20,7 @@
     ├── LedgerError               ledger.invalid
     │   ├── AlreadyCharged        ledger.already_charged
     │   └── BudgetExceeded        ledger.budget_exceeded
+    ├── FrameError                frame.invalid
     ├── MaskError                 mask.invalid
     ├── IdentityError             identity.invalid
     │   ├── InvalidKey            identity.key
@@ -168,6 +169,13 @@ class BudgetExceeded(LedgerError):
     """The release would exceed the budget; nothing was charged."""
 
     code = "ledger.budget_exceeded"
+
+
+class FrameError(PrivacyError):
+    """A frame of bytes with a JSON head is truncated, too long, or has parts that do not fit."""
+
+    code = "frame.invalid"
+    public_detail = "a frame from the coordinator is malformed"
 
 
 class MaskError(PrivacyError):

@@ -4,7 +4,7 @@ A member *is* its public key: 32 bytes. Names are for people. A roster maps name
 site confirms this mapping out of band, by comparing fingerprints over the phone:
 
 >>> Identity.from_bytes(bytes(range(32))).fingerprint
-'23672 96042 59728 65240 00719 80953 51499 29966'
+'90232 83554 79387 95915 20638 71797 16441 58826'
 
 Everything that a member signs is framed under a label for its purpose (`privacy.framing.Label`), so
 a signature made for one purpose is not valid for another.
@@ -159,9 +159,8 @@ class Roster:
 class Pins:
     """The keys of other members that a site knows: confirmed out of band, or only met.
 
-    A key that was only met is *unpinned*: in an epoch its member counts as one of the colluders
-    that the session tolerates, until a person has confirmed its fingerprint, or unless the site's
-    policy says `trust_first_use`.
+    A key that was only met is *unpinned*: a site enters no epoch with its member, until a person
+    has confirmed its fingerprint, or unless the site's policy says `trust_first_use`.
     """
 
     confirmed: Mapping[str, bytes] = field(default_factory=dict)

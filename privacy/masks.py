@@ -82,13 +82,13 @@ def _mask_from(
     part: NDArray[np.uint64], start: int, add: Sequence[bytes], subtract: Sequence[bytes]
 ) -> None:
     """Mask the part of a vector that begins at element `start`, a multiple of two."""
-    added = [_generator(key, start) for key in add]
-    subtracted = [_generator(key, start) for key in subtract]
+    added = [keystream(key, start) for key in add]
+    subtracted = [keystream(key, start) for key in subtract]
     buffer = bytearray(min(part.size, _BLOCK) * _ELEMENT_BYTES)
-    keystream: NDArray[np.uint64] = np.frombuffer(buffer, dtype="<u8")
+    numbers: NDArray[np.uint64] = np.frombuffer(buffer, dtype="<u8")
     for first in range(0, part.size, _BLOCK):
         block = part[first : first + _BLOCK]
-        zeros, stream = _ZEROS[: block.nbytes], keystream[: block.size]
+        zeros, stream = _ZEROS[: block.nbytes], numbers[: block.size]
         for generator in added:
             generator.update_into(zeros, buffer)
             np.add(block, stream, out=block)
@@ -97,7 +97,7 @@ def _mask_from(
             np.subtract(block, stream, out=block)
 
 
-def _generator(key: bytes, start: int) -> CipherContext:
+def keystream(key: bytes, start: int = 0) -> CipherContext:
     """Return the keystream of a key from element `start` on, by GCM where it can be used."""
     mode: modes.CTR | modes.GCM
     if start == 0:

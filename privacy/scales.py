@@ -1,7 +1,7 @@
 """The scale of a block's fixed point and the size of each member's noise, within 64 bits.
 
 Without noise a block uses the largest power-of-two scale 2^f at which the sum of `max_clients`
-contributions within its bound stays below 2^62. With noise the scale follows from the noise.
+contributions within its bound stays below 2^60. With noise the scale follows from the noise.
 
 **Sensitivity of the integers.** Adding a unit to a table changes the block's packed array of d
 elements by at most Δ, the block's `sensitivity`, in Euclidean norm: symmetric packing is an
@@ -27,7 +27,7 @@ that the h honest members of the smallest possible sum reach σ_j on their own.
 one Gaussian is far below any δ (privacy.accounting.distributed), and at which rounding costs less
 than a thousandth of the sensitivity. If there is no room for that, f is the largest that fits, down
 to s = 2^20. The scale leaves room for shares up to 16·s, which are exceeded with probability
-2e^-128: sums including noise stay below 2^62.
+2e^-128: sums including noise stay below 2^60.
 """
 
 import math
@@ -36,7 +36,8 @@ from fractions import Fraction
 from privacy.errors import NoHeadRoom, NoSensitivity
 from privacy.layout import Block
 
-HEAD_ROOM_BITS = 62
+HEAD_ROOM_BITS = 60
+"""Totals stay below 2^60, where two primes of 31 bits authenticate them (privacy/tags.py)."""
 TAILS = 16
 """A member's noise is never larger than this number of deviations of its share."""
 SHARE_DEVIATION = 1 << 30
@@ -51,7 +52,7 @@ _ROUNDING_COST = 2.0**-10
 
 
 def finest_bits(block: Block, max_clients: int) -> int:
-    """Return the largest f with max_clients × packed bound × 2^f below 2^62."""
+    """Return the largest f with max_clients × packed bound × 2^f below 2^60."""
     reach = max_clients * block.bound * math.sqrt(packing_squared(block))
     bits = HEAD_ROOM_BITS - math.frexp(reach)[1]
     # The float product may round across a power of two; the exact predicate decides.
@@ -91,12 +92,11 @@ def share_deviation(block: Block, bits: int, noise: float) -> int:
 
 
 def fits(block: Block, max_clients: int, bits: int, share: int = 0) -> bool:
-    """Return whether max_clients contributions and their noise stay below 2^62; exact."""
+    """Return whether max_clients contributions and their noise stay below 2^60; exact."""
     if share:
         most = largest_integer(block, bits) + TAILS * share
         return share <= MOST_SHARE_DEVIATION and max_clients * most < 1 << HEAD_ROOM_BITS
-    reach = max_clients * Fraction(block.bound) * Fraction(2) ** bits
-    return bool(packing_squared(block) * reach * reach < 1 << (2 * HEAD_ROOM_BITS))
+    return max_clients * largest_integer(block, bits) < 1 << HEAD_ROOM_BITS
 
 
 def packing_squared(block: Block) -> int:

@@ -35,8 +35,8 @@ before it, let Λ be the sum of these differences and T the sum of the tails. If
 
     P(M(D) ∈ E) ≤ e^(ε+2Λ)·P(M(D') ∈ E) + e^Λ·δ + (1 + e^(ε+Λ))·T.
 
-With s = 2^30 and K = 16 a coordinate costs 2^-55/h in Λ and 2^-183 in T: a hundred million
-coordinates cost 2e-9 of ε and no δ. Where ε is so large that e^ε·T matters, zero-concentrated
+With s = 2^30 and K = 20 a coordinate costs 2^-54/h in Λ and 2^-287 in T: a hundred million
+coordinates cost 1e-8 of ε and no δ. Where ε is so large that e^ε·T matters, zero-concentrated
 privacy is used instead: in it the discrete Gaussian is exactly as good as the continuous one
 [Canonne20], and only η is paid. Let P, Q be the probabilities under single discrete Gaussians and
 P', Q' within a factor e^±H of them. Then
@@ -56,7 +56,7 @@ from typing import Self, final
 
 from privacy.accounting.events import Release
 
-_REACH = 16.0
+_REACH = 20.0
 """K: the number of deviations within which probabilities are compared one by one."""
 _SHARES = 1000
 """For larger k, k/(k + 1) is replaced by its value at this k, which only increases the bound."""

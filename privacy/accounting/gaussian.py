@@ -98,6 +98,12 @@ def from_renyi(orders: ArrayLike, divergences: ArrayLike, delta_: float) -> floa
     return max(float(np.min(proven)), 0.0)
 
 
+def from_renyi_at(order: int, divergence: float, delta_: float) -> float:
+    """Return the ε that a Rényi divergence at one order proves at δ; negative where δ is ample."""
+    paid = (math.log(delta_) + math.log(order)) / (order - 1)
+    return divergence + math.log1p(-1 / order) - paid
+
+
 def _cumulative(x: float) -> float:
     """Return Φ(x), with full relative precision in the lower tail."""
     return math.erfc(-x / math.sqrt(2)) / 2

@@ -9,9 +9,12 @@ stage i,
 
 A stage over all rows has an empty part and belongs to every part: its cost is taken from each.
 
-Sums over Poisson samples have no such number. Each of these stages starts from the z at which it
-alone costs what a Gaussian with its share of μ² would cost. Then the z of all these stages are
-multiplied by one factor, with which the parts that contain them cost ε.
+Sums over Poisson samples have no such number, and parts with such sums are accounted for at one
+Rényi order, which allows a smaller μ than Gaussian sums alone. Each of these stages starts from the
+z at which it alone costs what a Gaussian with its share of μ² would cost. Then the z of all these
+stages are multiplied by one factor, with which the parts that contain them cost ε.
+
+The cost is that of the ledger's filter (`privacy.accounting.filters`) for this budget.
 """
 
 import math
@@ -22,12 +25,12 @@ from decimal import ROUND_CEILING, Context, Decimal
 from typing import final
 
 from privacy.accounting import gaussian
-from privacy.accounting.cost import cost
 from privacy.accounting.events import Release
+from privacy.accounting.filters import Filter
 from privacy.errors import AccountingError, NoSuchPlan
 
 _RESERVE = 2.0**-12
-"""The fraction of ε and δ that is reserved for the gap between integer shares and a Gaussian."""
+"""The fraction of μ, or of ε, that is reserved for what an encoding's integers add to a plan."""
 _DIGITS = Context(prec=4, rounding=ROUND_CEILING)
 _MOST = 1e6
 """The largest multiplier that an encoding accepts."""
@@ -76,7 +79,7 @@ def multipliers(
     `runs` runs together cost at most (ε, δ), and the most expensive part costs nearly that.
 
     >>> multipliers([Stage(part="training")], epsilon=1.0, delta=1e-5)
-    (3.732,)
+    (3.797,)
     """
     if type(epsilon) not in (int, float) or not 1e-6 <= epsilon <= 1e3:
         raise AccountingError(f"ε must be a number from 1e-6 to 1000, not {epsilon!r:.40}")
@@ -86,14 +89,20 @@ def multipliers(
         raise AccountingError(f"`runs` must be an integer from 1 to 10⁶, not {runs!r:.40}")
     if not stages:
         return ()
-    target, usable = epsilon * (1 - _RESERVE), delta * (1 - _RESERVE)
-    whole = gaussian.most_mu(target, usable) / math.sqrt(runs)
+    budget = Filter(float(epsilon), delta)
+    parts = _with_samples(stages)
     found = [
-        _alone(stage, whole * math.sqrt(fraction), delta=usable)
+        _alone(
+            stage,
+            (budget.most_renyi_mu if stage.part in parts else budget.most_mu)
+            * (1 - _RESERVE)
+            * math.sqrt(fraction / runs),
+            budget,
+        )
         for stage, fraction in zip(stages, _fractions(stages), strict=True)
     ]
-    if any(stage.sampling_rate < 1 for stage in stages):
-        factor = _factor(stages, found, epsilon=target, delta=usable, runs=runs)
+    if parts:
+        factor = _factor(stages, found, budget, runs=runs)
         found = _moved(stages, found, factor)
     rounded = tuple(float(_DIGITS.create_decimal(Decimal(z))) for z in found)
     if max(rounded) > _MOST:
@@ -103,6 +112,14 @@ def multipliers(
             "sums, or increase the budget"
         )
     return rounded
+
+
+def _with_samples(stages: Sequence[Stage]) -> set[str]:
+    """Return the parts whose units pay for sums over samples, with "" for sums that all pay for."""
+    sampled = {stage.part for stage in stages if stage.sampling_rate < 1}
+    if "" in sampled:
+        sampled |= {stage.part for stage in stages}
+    return sampled and {"", *sampled}
 
 
 def _fractions(stages: Sequence[Stage]) -> list[float]:
@@ -119,33 +136,29 @@ def _fractions(stages: Sequence[Stage]) -> list[float]:
     ]
 
 
-def _alone(stage: Stage, mu: float, *, delta: float) -> float:
+def _alone(stage: Stage, mu: float, budget: Filter) -> float:
     """Return the z at which a stage alone costs as much as μ-Gaussian privacy."""
     plain = math.sqrt(stage.sums) / mu
     if stage.sampling_rate == 1:
         return plain
-    # 0.01 is enough to start from: the numerical accountant does not resolve smaller values.
-    target = max(gaussian.epsilon(mu, delta), 0.01)
+    # Enough to start from: one Rényi order proves no ε far below the budget's.
+    target = max(gaussian.epsilon(mu, budget.delta), budget.epsilon / 4)
     # Many sums over small samples are nearly Gaussian, with q/z in place of 1/z.
     near = plain * max(stage.sampling_rate, 2.0**-6)
-    return _least(lambda z: _planned([stage], [z], runs=1, delta=delta), target, near)
+    return _least(lambda z: _planned([stage], [z], budget, runs=1), target, near)
 
 
-def _factor(
-    stages: Sequence[Stage], found: Sequence[float], *, epsilon: float, delta: float, runs: int
-) -> float:
+def _factor(stages: Sequence[Stage], found: Sequence[float], budget: Filter, *, runs: int) -> float:
     """Return the factor by which to multiply the z of all sampled stages."""
-    parts = {"", *(stage.part for stage in stages if stage.sampling_rate < 1)}
-    if any(stage.sampling_rate < 1 and not stage.part for stage in stages):
-        parts |= {stage.part for stage in stages}
+    parts = _with_samples(stages)
     affected = [i for i, stage in enumerate(stages) if stage.part in parts]
 
     def spent(factor: float) -> float:
         moved = _moved(stages, found, factor)
         chosen = [stages[i] for i in affected], [moved[i] for i in affected]
-        return _planned(*chosen, runs=runs, delta=delta)
+        return _planned(*chosen, budget, runs=runs)
 
-    return _least(spent, epsilon, 1.0)
+    return _least(spent, budget.epsilon * (1 - _RESERVE), 1.0)
 
 
 def _moved(stages: Sequence[Stage], found: Sequence[float], factor: float) -> list[float]:
@@ -190,7 +203,7 @@ def _least(spent: Callable[[float], float], target: float, near: float) -> float
 
 
 def _planned(
-    stages: Sequence[Stage], multipliers: Sequence[float], *, runs: int, delta: float
+    stages: Sequence[Stage], multipliers: Sequence[float], budget: Filter, *, runs: int
 ) -> float:
     """Return ε of a plan with Gaussian noise: integer steps so fine that the gap vanishes."""
     releases = [
@@ -207,4 +220,4 @@ def _planned(
         )
         for stage, z in zip(stages, multipliers, strict=True)
     ]
-    return cost(releases, delta=delta).epsilon
+    return budget.spent(releases).epsilon

@@ -39,6 +39,16 @@ def _divergences(z: float, q: float) -> NDArray[np.float64]:
     return np.asarray(compute_rdp(q=q, noise_multiplier=z, steps=1, orders=_ORDERS))
 
 
+@lru_cache(maxsize=4096)
+def divergence(z: float, q: float, order: int) -> float:
+    """Return D_α of one sum at an integer order α; 1/z² · α/2 if the sum is over all units."""
+    if q == 1:
+        return order / (2 * z**2)
+    from opacus.accountants.analysis.rdp import compute_rdp
+
+    return float(np.ravel(compute_rdp(q=q, noise_multiplier=z, steps=1, orders=[order]))[0])
+
+
 def numerical_epsilon(sums: Sums, delta: float) -> float:
     """Return an upper bound of ε from the distribution of the privacy loss; ∞ if it fails.
 
@@ -109,5 +119,6 @@ _EPSILON_ERROR = 2.0**-8
 _LEAST_ERROR = 1e-3
 _DELTA_ERROR = 1e-3
 _MOST_POINTS = 1 << 22
-_ORDERS = [*range(2, 64), *(round(64 * 16 ** (k / 40)) for k in range(40)), 1000]
+MOST_ORDER = 1000
+_ORDERS = [*range(2, 64), *(round(64 * 16 ** (k / 40)) for k in range(40)), MOST_ORDER]
 """Integer Rényi orders: Opacus's series for them is finite, and its binomials are below 2^1024."""

@@ -5,10 +5,10 @@ in steady.py, the checks of signatures are in epoch.py and certificates.py.
 """
 
 import hmac
-from functools import lru_cache
+from collections.abc import Iterable
+from contextlib import suppress
 
 from privacy.encoding import Encoding
-from privacy.framing import Label, digest
 from privacy.securesum.certificates import Proof, check_closed, check_survivors_active
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.errors import (
@@ -16,6 +16,7 @@ from privacy.securesum.errors import (
     ClosedOtherwise,
     DifferentTask,
     EpochEnded,
+    ForgedMessage,
     JournalLost,
     NoiseMissing,
     NoiseReused,
@@ -32,12 +33,22 @@ from privacy.securesum.errors import (
     TermsChanged,
     TooFewActive,
     TooFewSurvivors,
-    WrongBroadcast,
+    TooFewWitnesses,
     WrongEncoding,
+    WrongState,
+    WrongVector,
 )
 from privacy.securesum.journal import EpochEntry, Journal, SlotEntry
-from privacy.securesum.messages import Certificate, Opening, Proposal, RepairRequest, Task
-from privacy.securesum.records import Certified, Uploaded
+from privacy.securesum.messages import (
+    UNNAMED,
+    Certificate,
+    Opening,
+    Proposal,
+    RepairRequest,
+    Task,
+    Upload,
+)
+from privacy.securesum.records import Certified, GroupSecrets, Uploaded
 from privacy.securesum.terms import Terms
 
 
@@ -119,31 +130,34 @@ def check_before_closed(entry: EpochEntry, epoch: Epoch, slot: int, proof: bytes
     return check_closed(epoch, slot - 1, proof)
 
 
-def check_broadcast(task: Task, broadcast: bytes) -> None:
-    """Refuse a broadcast other than the task's: the answer would belong to another task."""
-    if not hmac.compare_digest(digest(Label.BROADCAST, broadcast), task.broadcast):
-        raise WrongBroadcast("The broadcast's digest is not the one in the task.")
+def check_state(task: Task, state: bytes) -> None:
+    """Refuse a vector of another state than the task's: the answer would belong to another task."""
+    if not hmac.compare_digest(state, task.state):
+        raise WrongState("The state's digest is not the one in the task.")
 
 
-def check_active(entry: EpochEntry, epoch: Epoch, own: int, task: Task) -> None:
-    """Refuse a task with too few active pinned members, or without this client among them."""
+def check_active(epoch: Epoch, own: int, task: Task) -> None:
+    """Refuse a task with too few active members, or without this client among them."""
     epoch.check_ranks(task.active)
     if own not in task.active:
         raise NotActive(f"The task of slot {task.slot} does not list this client as active.")
-    pinned = len(entry.trusted.intersection(task.active))
     least = max(epoch.quorum, epoch.terms.min_cohort)
-    if pinned < least:
-        raise TooFewActive(f"{pinned} pinned members are active; at least {least} are required.")
+    if len(task.active) < least:
+        raise TooFewActive(f"{len(task.active)} members are active; at least {least} are required.")
 
 
-def check_encoding(task: Task, terms: Terms) -> None:
-    """Refuse an encoding of another length, or whose sum over the active members can overflow.
+def check_encoding(task: Task, encoding: Encoding | None, terms: Terms) -> None:
+    """Refuse an encoding other than the task's, of another length, or whose sum can overflow.
 
     With differential privacy it must have noise, without it must not.
     """
-    if not task.encoding:
+    named = UNNAMED if encoding is None else encoding.digest()
+    if not hmac.compare_digest(named, task.encoding):
+        raise WrongEncoding("The encoding's digest is not the one in the task.")
+    if encoding is None:
         return
-    length, clients, noisy = _capacity(task.encoding)
+    length, clients = encoding.layout.length, encoding.max_clients
+    noisy = bool(encoding.share_deviations)
     if noisy != terms.differential_privacy:
         raise WrongEncoding(
             "The task's encoding must add noise if the session has differential privacy, and must "
@@ -156,11 +170,32 @@ def check_encoding(task: Task, terms: Terms) -> None:
         )
 
 
-@lru_cache(maxsize=8)
-def _capacity(encoding: bytes) -> tuple[int, int, bool]:
-    """Return length, clients and noise of an encoding; cached, as all sums of a stage share it."""
-    read = Encoding.from_bytes(encoding)
-    return read.layout.length, read.max_clients, bool(read.share_deviations)
+def check_witnesses(
+    epoch: Epoch, own: int, task: Task, context: bytes, headers: Iterable[Upload]
+) -> None:
+    """Refuse to take a state on trust unless m + 1 other members have answered this very task.
+
+    At most m of them collude, so an honest one has computed the state itself, or has made this
+    check. Headers that prove nothing are not counted.
+    """
+    found = set()
+    for header in headers:
+        same = (header.epoch_id, header.slot, header.context) == (
+            epoch.epoch_id,
+            task.slot,
+            context,
+        )
+        if not same or header.rank == own or header.rank not in task.active:
+            continue
+        with suppress(ForgedMessage):
+            header.check_signed_by(epoch.members[header.rank], ForgedMessage, f"Rank {header.rank}")
+            found.add(header.rank)
+    least = epoch.terms.max_colluders + 1
+    if len(found) < least:
+        raise TooFewWitnesses(
+            f"{len(found)} other members have answered this task, and at least {least} must have "
+            "before this client takes its state from them."
+        )
 
 
 def check_noise(journal: Journal, terms: Terms, noise: bytes) -> None:
@@ -179,6 +214,23 @@ def check_noise(journal: Journal, terms: Terms, noise: bytes) -> None:
         )
 
 
+def check_may_fail(terms: Terms, *, failed: bool) -> None:
+    """Refuse an upload without a vector under differential privacy."""
+    if failed and terms.differential_privacy:
+        raise WrongVector(
+            "With differential privacy a site always has a vector: what could not be computed "
+            "contributes zero, under the noise that was charged."
+        )
+
+
+def check_total_in_order(group: GroupSecrets, slot: int) -> None:
+    """Refuse the total of a slot before the newest one that was verified: it came too late."""
+    if slot + 1 < group.verified:
+        raise StaleSlot(
+            f"The total of slot {slot} is too late: slot {group.verified - 1} was verified here."
+        )
+
+
 def own_upload(slot: SlotEntry | None, claim: Proposal | Certificate) -> Uploaded:
     """Return the client's own upload; refuse a claim about another task or active members."""
     if slot is None or slot.uploaded is None:
@@ -190,18 +242,15 @@ def own_upload(slot: SlotEntry | None, claim: Proposal | Certificate) -> Uploade
     return slot.uploaded
 
 
-def check_survivors(
-    entry: EpochEntry, epoch: Epoch, own: int, claim: Proposal | Certificate
-) -> None:
+def check_survivors(epoch: Epoch, own: int, claim: Proposal | Certificate) -> None:
     """Refuse survivors that do not include the client, were not active, or are too few."""
     check_survivors_active(claim)
     if own not in claim.survivors:
         raise NotSurvivor(f"Slot {claim.slot}: this client is not among the survivors.")
-    pinned = len(entry.trusted.intersection(claim.survivors))
-    if pinned < epoch.terms.min_cohort or len(claim.survivors) < epoch.quorum:
+    least = max(epoch.quorum, epoch.terms.min_cohort)
+    if len(claim.survivors) < least:
         raise TooFewSurvivors(
-            f"Slot {claim.slot}: {len(claim.survivors)} survivors, {pinned} of them pinned; at "
-            f"least {epoch.quorum} survivors and {epoch.terms.min_cohort} pinned ones are required."
+            f"Slot {claim.slot}: {len(claim.survivors)} survivors; at least {least} are required."
         )
 
 

@@ -8,17 +8,20 @@ crash, `Client.restore` continues from what is durable.
     begin · join                                      once, by the operator
     advertise → agree → receive                       an epoch
     upload → certify → reveal → repair                a sum
+    verify_total                                      its total
     abandon · close                                   a sum that is abandoned
     consent · change_cohort · approve_table           what an operator may allow
-    end                                               secrets are erased
+    end · forget_group                                secrets are erased
 """
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy.encoding import Encoding
 from privacy.framing import Label
 from privacy.identity import Identity, Pins, Randomness, Roster
 from privacy.securesum import checks, steady
@@ -33,6 +36,7 @@ from privacy.securesum.epoch import (
     Epoch,
     PairSecrets,
     check_advert,
+    check_members,
     check_own_advert,
     check_pinned,
     epoch_from,
@@ -48,7 +52,7 @@ from privacy.securesum.errors import (
     TermsChanged,
     UnknownEpoch,
 )
-from privacy.securesum.journal import EpochEntry, EpochName, Journal
+from privacy.securesum.journal import EpochEntry, EpochName, Journal, SlotEntry
 from privacy.securesum.masking import make_upload, open_share, pair_key
 from privacy.securesum.memory import (
     Memory,
@@ -56,10 +60,12 @@ from privacy.securesum.memory import (
     body_entry,
     epoch_entry,
     epoch_erased,
+    group_entry,
     slot_entry,
     slot_erased,
 )
 from privacy.securesum.messages import (
+    UNNAMED,
     Abandonment,
     AbandonProof,
     AbandonRequest,
@@ -76,6 +82,7 @@ from privacy.securesum.messages import (
     RepairRequest,
     Reveal,
     Task,
+    Total,
     Upload,
 )
 from privacy.securesum.records import (
@@ -84,8 +91,10 @@ from privacy.securesum.records import (
     AdvertSecrets,
     Agreed,
     Begun,
+    Bound,
     Certified,
     Ended,
+    GroupSecrets,
     Joined,
     PairsSecrets,
     SealSecrets,
@@ -95,9 +104,11 @@ from privacy.securesum.records import (
     Step,
     Uploaded,
     UploadStep,
+    VaultChanges,
 )
 from privacy.securesum.sealing import KEM_SECRET_BYTES, public_key
 from privacy.securesum.terms import Terms
+from privacy.securesum.verification import VerifiedTotal, verified
 from privacy.securesum.wire import Message
 
 
@@ -150,10 +161,10 @@ class Client:
             )
         return Step(None) if known is not None else self._commit(None, [Joined(terms)])
 
-    def advertise(self, opening: Opening, source: str) -> Step[Advert]:
+    def advertise(self, opening: Opening, source: str, software: str = "") -> Step[Advert]:
         """Enter an epoch with one data source, and a fresh key for other members to seal to.
 
-        A newer epoch of a run ends the older ones.
+        A newer epoch of a run ends the older ones. `software` is logged by the others.
         """
         terms = self._journal.terms(opening.terms.session)
         name: EpochName = (terms.session, opening.run, opening.number)
@@ -175,13 +186,14 @@ class Client:
             number=opening.number,
             identity=self._identity.key,
             kem_key=public_key(secret),
+            software=software,
         )
         records: list[Message] = []
         vault: dict[str, bytes | memoryview | None] = {}
         for older in self._journal.epochs.values():
             if older.name[:2] == name[:2] and not older.ended:
                 records.append(Ended(*older.name))
-                vault |= epoch_erased(older.name)
+                vault |= self._erased(older)
         records.append(Advertised(*name, source=source, advert=advert.encode()))
         vault[epoch_entry(name)] = AdvertSecrets(secret).encode()
         return self._commit(advert, records, vault)
@@ -195,25 +207,26 @@ class Client:
         check_own_advert(entry.advert, adverts)
         trusted = pins.trusted(roster) | {self._identity.key}
         members = [advert.identity for advert in adverts.adverts]
-        check_pinned(terms, members, trusted)
+        check_pinned(members, trusted)
+        check_members(terms, members)
         epoch = epoch_from(terms, name[1], name[2], roster, adverts)
         if entry.epoch is not None:
             return self._boxes_again(entry, epoch)
         own = epoch.rank(self._identity.key)
         kem_secret = self._memory.secret(epoch_entry(name), AdvertSecrets).kem_secret
         seeds = {rank: self._random(32) for rank in epoch.everyone if rank != own}
+        part = self._random(32)
         boxes = Boxes.signed(
             self._identity,
             epoch_id=epoch.epoch_id,
             sender=own,
-            boxes=seal_boxes(epoch, self._identity, adverts, seeds),
+            boxes=seal_boxes(epoch, self._identity, adverts, seeds, part),
         )
-        secrets = SealSecrets(kem_secret, tuple(seeds), tuple(seeds.values()), boxes.encode())
+        secrets = SealSecrets(kem_secret, tuple(seeds), tuple(seeds.values()), part, boxes.encode())
         record = Agreed(
             *name,
             epoch_id=epoch.epoch_id,
             members=epoch.members,
-            trusted=tuple(r for r in epoch.everyone if epoch.members[r] in trusted),
         )
         return self._commit(boxes, [record], {epoch_entry(name): secrets.encode()})
 
@@ -224,19 +237,22 @@ class Client:
         if self._memory.holds(epoch_entry(entry.name), PairsSecrets):
             return Step(None)
         secrets = self._memory.secret(epoch_entry(entry.name), SealSecrets)
-        pairs = open_boxes(
+        pairs, group = open_boxes(
             epoch,
             epoch.rank(self._identity.key),
             delivery.boxes,
             secrets.kem_secret,
             dict(zip(secrets.receivers, secrets.seeds, strict=True)),
+            secrets.part,
         )
         kept = PairsSecrets(
             tuple(pairs),
             tuple(pair.seed for pair in pairs.values()),
             tuple(pair.channel for pair in pairs.values()),
         )
-        return self._commit(None, [], {epoch_entry(entry.name): kept.encode()})
+        secret = GroupSecrets(group.key, group.commitments, verified=0)
+        vault = {epoch_entry(entry.name): kept.encode(), group_entry(entry.name): secret.encode()}
+        return self._commit(None, [], vault)
 
     def end(self, name: EpochName) -> Step[None]:
         """End an epoch and erase its secrets; its open slots count as released."""
@@ -245,41 +261,58 @@ class Client:
             raise UnknownEpoch("This client has not entered this epoch, so it cannot end it.")
         if entry.ended:
             return Step(None)
-        return self._commit(None, [Ended(*entry.name)], epoch_erased(entry.name))
+        return self._commit(None, [Ended(*entry.name)], self._erased(entry))
+
+    def forget_group(self, run: bytes) -> Step[None]:
+        """Erase the group keys of a run's ended epochs: the run is over."""
+        kept = [
+            group_entry(entry.name)
+            for entry in self._journal.epochs.values()
+            if entry.name[1] == run and entry.ended
+        ]
+        held = [name for name in kept if self._memory.holds(name, GroupSecrets)]
+        return self._commit(None, [], dict.fromkeys(held))
 
     # -- sums
 
     def upload(
         self,
         task: Task,
-        vector: NDArray[np.uint64],
+        vector: NDArray[np.uint64] | None,
         *,
         table: bytes,
-        broadcast: bytes,
+        state: bytes = UNNAMED,
+        encoding: Encoding | None = None,
         noise: bytes = b"",
     ) -> UploadStep:
         """Answer a slot, once: mask the vector, share the self key, sign.
 
-        `table` is the digest of the table that the vector was computed from. `noise` names the
-        charged draw of noise in the vector, if the session has differential privacy.
+        `vector` is None if this site could not compute it: it then answers with random numbers,
+        and the sum says that a site has failed, without naming it. With differential privacy there
+        is always a vector: failures contribute zero, under the noise that was charged.
+
+        `table` and `state` are the digests of what the vector was computed from, and `encoding`
+        is what encoded it. `noise` names the charged draw of noise in the vector, if the session
+        has differential privacy.
         """
         entry, epoch = self._journal.entry(task.epoch_id)
-        checks.check_open(entry)
-        slot, own = entry.slots.get(task.slot), epoch.rank(self._identity.key)
-        context = task.context()
-        checks.check_not_behind(entry, task.slot)
-        closing = checks.check_before_closed(entry, epoch, task.slot, task.proof)
-        checks.check_same_task(slot, context)
-        checks.check_not_given_up(slot)
+        closing = self._check_slot(task)
+        slot, group = entry.slots.get(task.slot), self._group(entry)
         if slot is not None and slot.uploaded is not None:
             return self._upload_again(entry, task.slot)
-        checks.check_broadcast(task, broadcast)
-        checks.check_active(entry, epoch, own, task)
-        checks.check_encoding(task, epoch.terms)
+        bound = self._check_new(task, table, state, encoding)
         checks.check_noise(self._journal, epoch.terms, noise)
-        bound = steady.bind_for_upload(self._journal, entry, epoch, task.active, table)
+        checks.check_may_fail(epoch.terms, failed=vector is None)
+        context = task.context(group.commitments)
         made = make_upload(
-            epoch, self._identity, task, context, vector, self._pairs(entry), self._random
+            epoch,
+            self._identity,
+            task,
+            context,
+            vector,
+            self._pairs(entry),
+            group.key,
+            self._random,
         )
         records = [*_closed(closing), *([] if bound is None else [bound])]
         records.append(
@@ -294,6 +327,51 @@ class Client:
         step = self._commit(made.header, records, vault)
         return UploadStep(step.message, step.records, step.vault, made.body)
 
+    def context_of(self, task: Task) -> bytes:
+        """Return the context of a task in an epoch whose group key is still here."""
+        entry, _ = self._journal.entry(task.epoch_id)
+        return task.context(self._group(entry).commitments)
+
+    def check_witnesses(self, task: Task, headers: Iterable[Upload]) -> None:
+        """Refuse a task whose state this client would take from the members that answered it."""
+        entry, epoch = self._journal.entry(task.epoch_id)
+        checks.check_open(entry)
+        own = epoch.rank(self._identity.key)
+        checks.check_witnesses(epoch, own, task, self.context_of(task), headers)
+
+    def check_upload(
+        self, task: Task, *, table: bytes, state: bytes = UNNAMED, encoding: Encoding | None = None
+    ) -> None:
+        """Make the checks of `upload` that need no vector, so that none is computed in vain.
+
+        They must come before the rows are read: whether and when a task is refused would otherwise
+        depend on the rows.
+        """
+        self._check_slot(task)
+        self._check_new(task, table, state, encoding)
+
+    def _check_slot(self, task: Task) -> Proof | None:
+        """Refuse a task that does not fit this client's journal; return the proof it carries."""
+        entry, epoch = self._journal.entry(task.epoch_id)
+        checks.check_open(entry)
+        slot = entry.slots.get(task.slot)
+        context = task.context(self._group(entry).commitments)
+        checks.check_not_behind(entry, task.slot)
+        closing = checks.check_before_closed(entry, epoch, task.slot, task.proof)
+        checks.check_same_task(slot, context)
+        checks.check_not_given_up(slot)
+        return closing
+
+    def _check_new(
+        self, task: Task, table: bytes, state: bytes, encoding: Encoding | None
+    ) -> Bound | None:
+        """Refuse a task that must not be answered; return the record that binds the source."""
+        entry, epoch = self._journal.entry(task.epoch_id)
+        checks.check_state(task, state)
+        checks.check_active(epoch, epoch.rank(self._identity.key), task)
+        checks.check_encoding(task, encoding, epoch.terms)
+        return steady.bind_for_upload(self._journal, entry, epoch, task.active, table)
+
     def certify(self, proposal: Proposal) -> Step[Certification]:
         """Sign, once, that these are the survivors of the slot."""
         entry, epoch = self._journal.entry(proposal.epoch_id)
@@ -301,7 +379,7 @@ class Client:
         checks.check_not_behind(entry, proposal.slot)
         slot, own = entry.slots.get(proposal.slot), epoch.rank(self._identity.key)
         upload = checks.own_upload(slot, proposal)
-        checks.check_survivors(entry, epoch, own, proposal)
+        checks.check_survivors(epoch, own, proposal)
         steady.check_still_bound(self._journal, entry, epoch, upload, proposal.survivors)
         slot = entry.slots[proposal.slot]
         checks.check_may_certify(slot, proposal.survivors)
@@ -322,7 +400,7 @@ class Client:
         checks.check_not_behind(entry, certificate.slot)
         own = epoch.rank(self._identity.key)
         upload = checks.own_upload(entry.slots.get(certificate.slot), certificate)
-        checks.check_survivors(entry, epoch, own, certificate)
+        checks.check_survivors(epoch, own, certificate)
         slot = entry.slots[certificate.slot]
         signed = slot.certify
         same = signed is not None and signed.survivors == certificate.survivors
@@ -374,6 +452,31 @@ class Client:
             unreadable=tuple(rank for rank, share in opened.items() if share is None),
         )
         return Step(repair)
+
+    def verify_total(
+        self, total: Total, body: bytes | memoryview, certificate: Certificate
+    ) -> Step[VerifiedTotal]:
+        """Return a slot's total if it is what the certified survivors' vectors add up to.
+
+        Every member of the epoch can do this, in the sum or not, also after the epoch has ended
+        here. Totals are verified in the order of their slots. The step erases the group key if the
+        epoch has ended and this was its last total, so a caller that stores what it makes of the
+        total does so in the same transaction.
+        """
+        entry, epoch = self._journal.entry(certificate.epoch_id)
+        self._check_ready(entry)
+        slot = entry.slots.get(certificate.slot) or SlotEntry()
+        if slot.uploaded is not None:
+            checks.own_upload(slot, certificate)
+        if slot.certified is None or _claim(slot.certified) != claim_of(certificate):
+            check_certificate(epoch, certificate)
+        name = group_entry(entry.name)
+        group = self._memory.secret(name, GroupSecrets)
+        checks.check_total_in_order(group, certificate.slot)
+        result = verified(total, body, certificate, group.key)
+        done = replace(group, verified=certificate.slot + 1)
+        kept = not entry.ended or entry.awaits_total(done.verified)
+        return self._commit(result, [], {name: done.encode() if kept else None})
 
     # -- sums that are abandoned
 
@@ -444,12 +547,31 @@ class Client:
 
     # -- memory
 
-    def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
+    def _erased(self, entry: EpochEntry) -> VaultChanges:
+        """Return the change that erases the secrets of an epoch that ends.
+
+        The group key stays while there is a slot whose total has not been verified here.
+        """
+        name = group_entry(entry.name)
+        if not self._memory.holds(name, GroupSecrets):
+            return epoch_erased(entry.name)
+        verified = self._memory.secret(name, GroupSecrets).verified
+        kept = entry.awaits_total(verified)
+        return epoch_erased(entry.name) if kept else {**epoch_erased(entry.name), name: None}
+
+    def _group(self, entry: EpochEntry) -> GroupSecrets:
+        self._check_ready(entry)
+        return self._memory.secret(group_entry(entry.name), GroupSecrets)
+
+    def _check_ready(self, entry: EpochEntry) -> None:
         if self._memory.holds(epoch_entry(entry.name), SealSecrets):
             raise EpochNotReady(
                 "This client has not received the boxes of the other members yet; fetch the "
                 "delivery first."
             )
+
+    def _pairs(self, entry: EpochEntry) -> dict[int, PairSecrets]:
+        self._check_ready(entry)
         kept = self._memory.secret(epoch_entry(entry.name), PairsSecrets)
         return {
             rank: PairSecrets(seed, channel)
@@ -501,6 +623,17 @@ def _closed(proof: Proof | None) -> list[Message]:
             ]
         case AbandonProof():
             return [Abandoned(proof.epoch_id, proof.slot)]
+
+
+def claim_of(certificate: Certificate) -> Proposal:
+    """Return what a certificate certifies, without its signatures."""
+    return Proposal(
+        certificate.epoch_id,
+        certificate.slot,
+        certificate.context,
+        certificate.active,
+        certificate.survivors,
+    )
 
 
 def _claim(certified: Certified) -> Proposal:

@@ -8,7 +8,6 @@ loses a member before it can sum, `restart` opens another one with a new number 
 from dataclasses import dataclass
 from typing import Annotated
 
-from privacy.framing import Label, digest
 from privacy.identity import MAX_MEMBERS, Member, Roster
 from privacy.securesum.epoch import Epoch, check_advert, epoch_from
 from privacy.securesum.errors import (
@@ -17,9 +16,20 @@ from privacy.securesum.errors import (
     MissingBox,
     NotAMember,
     OutOfOrder,
-    TooFewPinned,
+    TooFewMembers,
+    WrongGroupPart,
 )
-from privacy.securesum.messages import Advert, Adverts, Box, Boxes, Delivery, Opening, Task
+from privacy.securesum.group import commitments_hash
+from privacy.securesum.messages import (
+    UNNAMED,
+    Advert,
+    Adverts,
+    Box,
+    Boxes,
+    Delivery,
+    Opening,
+    Task,
+)
 from privacy.securesum.sealing import check_kem_key
 from privacy.securesum.summation import Summation, SummationState
 from privacy.securesum.terms import Terms
@@ -110,7 +120,7 @@ class Coordinator:
         """Close the list of the epoch's members: those whose adverts have arrived."""
         adverts = Adverts(tuple(self._adverts[key] for key in sorted(self._adverts)))
         if len(adverts.adverts) < self.terms.min_cohort:
-            raise TooFewPinned(
+            raise TooFewMembers(
                 f"{len(adverts.adverts)} members have advertised; at least "
                 f"{self.terms.min_cohort} are required."
             )
@@ -135,6 +145,10 @@ class Coordinator:
         ] or any(box.sender != message.sender for box in message.boxes):
             raise MissingBox(
                 f"Rank {message.sender} must send exactly one box to each other member, in order."
+            )
+        if len({box.commitment for box in message.boxes}) != 1:
+            raise WrongGroupPart(
+                f"Rank {message.sender} must commit to one part of the group key in all its boxes."
             )
         message.check_signed_by(
             epoch.members[message.sender], ForgedMessage, f"Rank {message.sender}"
@@ -187,19 +201,25 @@ class Coordinator:
         *,
         statistic: str,
         length: int,
-        broadcast: bytes,
         parameters: bytes = b"",
-        encoding: bytes = b"",
-        noise: bytes = b"",
+        state: bytes = UNNAMED,
+        encoding: bytes = UNNAMED,
         active: tuple[int, ...] | None = None,
     ) -> Task:
-        """Begin the next sum, over `active` members (default: all); the last must be closed."""
+        """Begin the next sum, over `active` members (default: all); the last must be closed.
+
+        state, encoding: the digests of what every member computes and encodes its vector from.
+        """
         if self.missing_boxes:
             raise OutOfOrder(f"The boxes of {len(self.missing_boxes)} members are still missing.")
         epoch = self._need_epoch()
         self._ready = True
         slot, proof = 0, b""
-        if self._summation is not None:
+        if self._summation is None:
+            by_rank = [next(iter(self._boxes[rank].values())) for rank in epoch.everyone]
+            commitments = commitments_hash([box.commitment for box in by_rank])
+        else:
+            commitments = self._summation.commitments
             slot = self._summation.task.slot + 1
             proof = self._closing_proof(self._summation)
             self._forget_boxes(self._summation.uploaded)
@@ -208,15 +228,14 @@ class Coordinator:
             slot=slot,
             statistic=statistic,
             parameters=parameters,
+            state=state,
             encoding=encoding,
-            noise=noise,
             length=length,
             active=epoch.everyone if active is None else active,
-            broadcast=digest(Label.BROADCAST, broadcast),
             proof=proof,
         )
         epoch.check_ranks(task.active)
-        self._summation = Summation(epoch, task)
+        self._summation = Summation(epoch, task, commitments)
         return task
 
     @property

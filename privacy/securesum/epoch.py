@@ -4,7 +4,7 @@ Advertise, agree, seal. Every member derives the epoch's identifier from all adv
 the terms; members with different identifiers are in different epochs. The two members of each pair
 seal 32 random bytes to each other. Both values together, in order of identity, give the pair seed
 r_ij, from which masks are derived, and the channel key c_ij, under which shares are sent. No member
-determines either of them alone.
+determines either of them alone. The same boxes carry the parts of the group key (group.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from privacy.errors import BadSignature
-from privacy.framing import Label, derive, digest, frame, mix
+from privacy.framing import KEY_BYTES, Label, derive, digest, frame, mix
 from privacy.identity import Identity, Roster, verify
 from privacy.securesum.errors import (
     AdvertForAnotherEpoch,
@@ -22,11 +22,12 @@ from privacy.securesum.errors import (
     MissingBox,
     NotOnRoster,
     OwnAdvertMissing,
-    TooFewPinned,
-    TooManyUnpinned,
+    TooFewMembers,
     UnknownRank,
+    Unpinned,
     UnreadableBox,
 )
+from privacy.securesum.group import Group, check_group_part, group_commitment, group_of
 from privacy.securesum.messages import Advert, Adverts, Box, rank_bytes, slot_bytes
 from privacy.securesum.sealing import private_key, seal, unseal
 from privacy.securesum.terms import Terms
@@ -111,37 +112,40 @@ def check_own_advert(own: bytes, adverts: Adverts) -> None:
         raise OwnAdvertMissing("The epoch's list of adverts lacks this client's own advert.")
 
 
-def check_pinned(terms: Terms, members: Sequence[bytes], trusted: frozenset[bytes]) -> None:
-    """Refuse an epoch with too few members whose keys were confirmed out of band."""
-    pinned = sum(member in trusted for member in members)
-    unpinned = len(members) - pinned
-    if unpinned > terms.max_colluders:
-        raise TooManyUnpinned(
-            f"{unpinned} members have keys that this site has not confirmed; at most "
-            f"{terms.max_colluders} are allowed, the number of tolerated colluders. Compare "
+def check_pinned(members: Sequence[bytes], trusted: frozenset[bytes]) -> None:
+    """Refuse an epoch with a member whose key was not confirmed out of band."""
+    unpinned = sum(member not in trusted for member in members)
+    if unpinned:
+        raise Unpinned(
+            f"{unpinned} of {len(members)} members have keys that this site has not confirmed. "
+            "Every member of an epoch holds the group key, so each must be known. Compare "
             "fingerprints by phone and confirm them."
         )
-    if pinned < terms.min_cohort:
-        raise TooFewPinned(
-            f"The epoch has {pinned} members with confirmed keys; at least {terms.min_cohort} are "
-            "required."
+
+
+def check_members(terms: Terms, members: Sequence[bytes]) -> None:
+    """Refuse an epoch with fewer members than the least cohort."""
+    if len(members) < terms.min_cohort:
+        raise TooFewMembers(
+            f"The epoch has {len(members)} members; at least {terms.min_cohort} are required."
         )
 
 
 def seal_boxes(
-    epoch: Epoch, identity: Identity, adverts: Adverts, seeds: Mapping[int, bytes]
+    epoch: Epoch, identity: Identity, adverts: Adverts, seeds: Mapping[int, bytes], part: bytes
 ) -> tuple[Box, ...]:
-    """Return this member's signed boxes: one sealed seed for each other member."""
+    """Return this member's signed boxes: a seed and its part of the group key for each other."""
     own = epoch.rank(identity.key)
+    committed = group_commitment(epoch.epoch_id, own, part)
     boxes = []
     for rank, seed in sorted(seeds.items()):
         try:
-            sealed = seal(seed, adverts.adverts[rank].kem_key, _seal_info(epoch, own, rank))
+            sealed = seal(seed + part, adverts.adverts[rank].kem_key, _seal_info(epoch, own, rank))
         except BadKemKey as error:
             raise BadKemKey(f"Rank {rank}: {error}") from None
-        draft = Box(own, rank, sealed, bytes(64))
+        draft = Box(own, rank, sealed, committed, bytes(64))
         signature = identity.sign(Label.BOX, *draft.statement(epoch.epoch_id))
-        boxes.append(Box(own, rank, sealed, signature))
+        boxes.append(Box(own, rank, sealed, committed, signature))
     return tuple(boxes)
 
 
@@ -154,21 +158,35 @@ def check_box(epoch: Epoch, box: Box) -> None:
 
 
 def open_boxes(
-    epoch: Epoch, own: int, boxes: Sequence[Box], kem_secret: bytes, seeds: Mapping[int, bytes]
-) -> dict[int, PairSecrets]:
-    """Open the boxes of all other members; return the pair secrets by rank."""
+    epoch: Epoch,
+    own: int,
+    boxes: Sequence[Box],
+    kem_secret: bytes,
+    seeds: Mapping[int, bytes],
+    part: bytes,
+) -> tuple[dict[int, PairSecrets], Group]:
+    """Open the boxes of all other members; return the pair secrets by rank, and the group key."""
     senders = [rank for rank in epoch.everyone if rank != own]
     if [(box.sender, box.receiver) for box in boxes] != [(rank, own) for rank in senders]:
         raise MissingBox("A delivery must have exactly one box from every other member, in order.")
     pairs, key = {}, private_key(kem_secret)
+    parts, commitments = {own: part}, {own: group_commitment(epoch.epoch_id, own, part)}
     for box in boxes:
         check_box(epoch, box)
         try:
-            theirs = unseal(box.sealed, key, _seal_info(epoch, box.sender, own))
+            content = unseal(box.sealed, key, _seal_info(epoch, box.sender, own))
         except UnreadableBox as error:
             raise UnreadableBox(f"Rank {box.sender}: {error}") from None
+        theirs, parts[box.sender] = content[:KEY_BYTES], content[KEY_BYTES:]
+        check_group_part(epoch.epoch_id, box.sender, parts[box.sender], box.commitment)
+        commitments[box.sender] = box.commitment
         pairs[box.sender] = _pair(epoch, own, seeds[box.sender], box.sender, theirs)
-    return pairs
+    group = group_of(
+        epoch.epoch_id,
+        [parts[rank] for rank in epoch.everyone],
+        [commitments[rank] for rank in epoch.everyone],
+    )
+    return pairs, group
 
 
 def _pair(epoch: Epoch, own: int, mine: bytes, other: int, theirs: bytes) -> PairSecrets:

@@ -13,6 +13,7 @@
     │   └── TermsChanged              terms.changed
     ├── JournalError                  journal.invalid
     │   ├── JournalLost               journal.lost
+    │   ├── JournalOfAnotherVersion   journal.version
     │   ├── JournalRolledBack         journal.rolled_back
     │   ├── VaultLost                 journal.vault_lost
     │   └── SecretsLost               journal.secrets_lost
@@ -26,18 +27,20 @@
     │   ├── NotOnRoster               epoch.not_on_roster
     │   ├── ForgedAdvert              epoch.forged_advert
     │   ├── OwnAdvertMissing          epoch.own_advert
-    │   ├── TooManyUnpinned           epoch.unpinned
-    │   ├── TooFewPinned              epoch.too_few
+    │   ├── Unpinned                  epoch.unpinned
+    │   ├── TooFewMembers             epoch.too_few
     │   ├── BadKemKey                 epoch.kem_key
     │   ├── MissingBox                epoch.missing_box
     │   ├── ForgedBox                 epoch.forged_box
-    │   └── UnreadableBox             epoch.unreadable_box
+    │   ├── UnreadableBox             epoch.unreadable_box
+    │   └── WrongGroupPart            epoch.group_part
     ├── TaskError                     task.invalid
     │   ├── StaleSlot                 task.stale
     │   ├── SlotNotClosed             task.not_closed
     │   ├── SlotAbandoned             task.abandoned
     │   ├── SecondTask                task.second
-    │   ├── WrongBroadcast            task.broadcast
+    │   ├── WrongState                task.state
+    │   ├── TooFewWitnesses           task.witnesses
     │   ├── NotActive                 task.not_active
     │   ├── UnknownRank               task.unknown_rank
     │   ├── TooFewActive              task.too_few
@@ -57,6 +60,9 @@
     │   ├── ForgedSignature           certificate.forged
     │   ├── SecondCertificate         certificate.second
     │   └── ClosedOtherwise           certificate.closed
+    ├── VerificationError             total.refused
+    │   ├── TotalNotVerified          total.not_verified
+    │   └── SiteFailed                total.site_failed
     ├── RepairError                   repair.invalid
     │   ├── NotCertified              repair.not_certified
     │   └── ShareOfOutsider           repair.outsider
@@ -64,7 +70,6 @@
     │   ├── EpochStillOpen            cohort.epoch_open
     │   ├── PartialCohort             cohort.partial
     │   ├── CohortChanged             cohort.changed
-    │   ├── RuleChanged               cohort.rule_changed
     │   ├── TableChanged              cohort.table
     │   ├── SameTable                 cohort.same_table
     │   ├── ConsentMissing            cohort.consent_missing
@@ -82,7 +87,8 @@
         ├── BadDealer                 collection.dealer
         ├── KeysMissing               collection.keys_missing
         ├── PairKeysOwed              collection.pair_keys
-        └── InconsistentMasks         collection.inconsistent
+        ├── InconsistentMasks         collection.inconsistent
+        └── SumFailed                 run.site_failed
 
 A message names members by fingerprint or rank, and never carries a key, a share or a value.
 """
@@ -188,6 +194,13 @@ class JournalLost(JournalError):
     public_detail = "the site took part before and has lost its journal: it refuses permanently"
 
 
+class JournalOfAnotherVersion(JournalError):
+    """A journal or a vault of another version of the protocol: nothing in it can be continued."""
+
+    code = "journal.version"
+    public_detail = "the site's journal was written by another version of veilgp"
+
+
 class JournalRolledBack(JournalError):
     """The journal is older than the vault: it was restored from a backup."""
 
@@ -268,18 +281,18 @@ class OwnAdvertMissing(EpochError):
     code = "epoch.own_advert"
 
 
-class TooManyUnpinned(EpochError):
-    """More members with unconfirmed keys than tolerated colluders."""
+class Unpinned(EpochError):
+    """A member whose key this site has not confirmed: it would hold the group key."""
 
     code = "epoch.unpinned"
-    public_detail = "more members have unconfirmed keys than the terms allow colluders"
+    public_detail = "a member of the epoch has a key that the site has not confirmed"
 
 
-class TooFewPinned(EpochError):
-    """Fewer pinned members than the least cohort."""
+class TooFewMembers(EpochError):
+    """Fewer members than the least cohort."""
 
     code = "epoch.too_few"
-    public_detail = "fewer members have confirmed keys than the least cohort requires"
+    public_detail = "the epoch has fewer members than the least cohort requires"
 
 
 class BadKemKey(EpochError):
@@ -304,6 +317,12 @@ class UnreadableBox(EpochError):
     """A signed box that cannot be opened: its sender is at fault."""
 
     code = "epoch.unreadable_box"
+
+
+class WrongGroupPart(EpochError):
+    """A part of the group key that does not open its sender's commitment."""
+
+    code = "epoch.group_part"
 
 
 class TaskError(SecureSumError):
@@ -337,10 +356,16 @@ class SecondTask(TaskError):
     code = "task.second"
 
 
-class WrongBroadcast(TaskError):
-    """A broadcast whose digest is not the one in the task."""
+class WrongState(TaskError):
+    """A vector computed from another state than the task names."""
 
-    code = "task.broadcast"
+    code = "task.state"
+
+
+class TooFewWitnesses(TaskError):
+    """A task whose state the client cannot compute, answered by too few others."""
+
+    code = "task.witnesses"
 
 
 class NotActive(TaskError):
@@ -356,7 +381,7 @@ class UnknownRank(TaskError):
 
 
 class TooFewActive(TaskError):
-    """Fewer pinned active members than the quorum or the least cohort."""
+    """Fewer active members than the quorum or the least cohort."""
 
     code = "task.too_few"
 
@@ -417,7 +442,7 @@ class UnknownSurvivor(CertificateError):
 
 
 class TooFewSurvivors(CertificateError):
-    """Fewer pinned survivors than the least cohort, or fewer than a quorum."""
+    """Fewer survivors than the least cohort, or fewer than a quorum."""
 
     code = "certificate.too_few_survivors"
 
@@ -456,6 +481,25 @@ class ClosedOtherwise(CertificateError):
     """A certificate of an abandoned slot, or the abandonment of a certified one."""
 
     code = "certificate.closed"
+
+
+class VerificationError(SecureSumError):
+    """A total that a member does not use."""
+
+    code = "total.refused"
+    public_detail = "the site does not accept this total"
+
+
+class TotalNotVerified(VerificationError):
+    """A total that does not match the members' tags; one error for every way to be wrong."""
+
+    code = "total.not_verified"
+
+
+class SiteFailed(VerificationError):
+    """A verified sum in which a site could not compute its vector: the total is noise."""
+
+    code = "total.site_failed"
 
 
 class RepairError(SecureSumError):
@@ -501,12 +545,6 @@ class CohortChanged(SteadyCohortError):
 
     code = "cohort.changed"
     public_detail = "the site's data source was summed with other members before"
-
-
-class RuleChanged(SteadyCohortError):
-    """A data source under the steady-cohort rule in a session without it, or the reverse."""
-
-    code = "cohort.rule_changed"
 
 
 class TableChanged(SteadyCohortError):
@@ -618,3 +656,10 @@ class InconsistentMasks(CollectionError):
     """The sum of the constants is not the number of survivors: masks did not cancel."""
 
     code = "collection.inconsistent"
+
+
+class SumFailed(CollectionError):
+    """One site could not compute; each site's log says whether it was it."""
+
+    code = "run.site_failed"
+    public_detail = "one site could not compute; each site's log says whether it was it"

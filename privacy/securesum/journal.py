@@ -59,7 +59,6 @@ class EpochEntry:
     source: str
     advert: bytes
     epoch: Epoch | None = None
-    trusted: frozenset[int] = frozenset()
     ended: bool = False
     slots: dict[int, SlotEntry] = field(default_factory=dict)
     newest: int = -1
@@ -70,14 +69,16 @@ class EpochEntry:
         """Whether the client has uploaded anything in this epoch."""
         return any(slot.uploaded for slot in self.slots.values())
 
+    def awaits_total(self, verified: int) -> bool:
+        """Whether a slot from `verified` on may have a total: it is not proved to be abandoned."""
+        return any(not slot.abandoned for t, slot in self.slots.items() if t >= verified)
+
 
 @dataclass
 class Binding:
     """One set of members, and the slots in which a data source was summed with them."""
 
     members: frozenset[bytes]
-    session: bytes
-    shrinking: bool
     slots: list[SlotEntry] = field(default_factory=list)
 
     @property
@@ -194,12 +195,11 @@ class Journal:
         entry = self.epochs[record.session, record.run, record.number]
         terms = self.sessions[record.session]
         entry.epoch = Epoch(terms, record.run, record.number, record.epoch_id, record.members)
-        entry.trusted = frozenset(record.trusted)
         self.agreed[record.epoch_id] = entry
 
     def _bind(self, record: Bound) -> None:
         source = self.sources.setdefault(record.source, SourceEntry([record.table]))
-        source.bindings.append(Binding(frozenset(record.members), record.session, record.shrinking))
+        source.bindings.append(Binding(frozenset(record.members)))
 
     def _upload(self, record: Uploaded) -> None:
         entry = self.agreed[record.epoch_id]

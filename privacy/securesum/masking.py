@@ -1,9 +1,16 @@
 """One client's part in a sum: the masked vector, the shares of its self key, and the mask keys.
 
-    y_i = x_i + PRG(k_i) + Σ_{j>i} PRG(p_ij) − Σ_{j<i} PRG(p_ij)   over the active members j
+    y_i = z_i + PRG(k_i) + Σ_{j>i} PRG(p_ij) − Σ_{j<i} PRG(p_ij)   over the active members j
 
-with a fresh self key k_i and p_ij = HKDF(r_ij, context). In the sum over all active members the
-pair masks cancel. The self masks are removed once their keys are revealed or recovered from shares.
+with a fresh self key k_i and p_ij derived from the pair's key of this sum, HKDF(r_ij, context). In
+the sum over all active members the pair masks cancel. The self masks are removed once their keys
+are revealed or recovered from shares. z_i has L + 18 coordinates:
+
+    x_i (L)   failed   1   tags of x_i (8)   tags of failed (8)
+
+The sum of the constant 1 must be the number of survivors. `failed` and the tags are residues, and
+are masked modulo their primes first (privacy/tags.py). A site that could not compute its vector
+sends random numbers and random tags instead, and a random `failed`: the total is then noise.
 """
 
 import hmac
@@ -22,9 +29,21 @@ from privacy.securesum.epoch import Epoch, PairSecrets
 from privacy.securesum.errors import WrongBody, WrongVector
 from privacy.securesum.messages import Task, Upload, rank_bytes
 from privacy.shamir import split
+from privacy.tags import (
+    DATA_PRIMES,
+    PRIMES,
+    RESIDUE_PRIMES,
+    ROWS,
+    data_tags,
+    failed_tags,
+    residue_masks,
+)
 
 CONSTANT = 1
-"""Appended to every vector: its sum must be the number of survivors."""
+"""Part of every vector: its sum must be the number of survivors."""
+EXTRA = 2 + 2 * ROWS
+"""Coordinates beside the data: `failed`, the constant and the tags."""
+_MODULI = np.array(RESIDUE_PRIMES, dtype=np.int64)
 _NONCE = bytes(12)
 """Every AES-GCM key here is derived for one message only."""
 
@@ -43,22 +62,42 @@ def make_upload(
     identity: Identity,
     task: Task,
     context: bytes,
-    vector: NDArray[np.uint64],
+    vector: NDArray[np.uint64] | None,
     pairs: Mapping[int, PairSecrets],
+    group_key: bytes,
     random: Randomness,
 ) -> MaskedUpload:
-    """Mask a vector of ring elements for one task, and share the key of its self mask."""
-    check_vector(task, vector)
+    """Mask a vector of ring elements for one task, and share the key of its self mask.
+
+    vector: None if this site could not compute it.
+    """
+    if vector is not None:
+        check_vector(task, vector)
     own = epoch.rank(identity.key)
     others = tuple(rank for rank in task.active if rank != own)
+    keys = {rank: pair_key(pairs[rank], context) for rank in others}
     self_key = random(32)
-    masked = np.empty(task.length + 1, dtype="<u8")
-    masked[:-1] = vector
-    masked[-1] = CONSTANT
+    masked = np.empty(task.length + EXTRA, dtype="<u8")
+    if vector is None:
+        masked[: task.length] = np.frombuffer(random(8 * task.length), dtype="<u8")
+        failed, tags = _failure(random)
+    else:
+        masked[: task.length] = vector
+        failed = 0
+        values = masked[: task.length].view("<i8")
+        tags = data_tags(tag_key(group_key, context), values, CONSTANT)
+    tags += failed_tags(failed_tag_key(group_key, context), failed, CONSTANT)
+    residues = np.array((failed, *tags), dtype=np.int64)
+    for rank, key in keys.items():
+        residues += residue_masks(tag_mask_key(key)) * (1 if rank > own else -1)
+    residues %= _MODULI
+    masked[task.length] = residues[0]
+    masked[task.length + 1] = CONSTANT
+    masked[task.length + 2 :] = residues[1:]
     apply_masks(
         masked,
-        add=[self_key, *(pair_key(pairs[j], context) for j in others if j > own)],
-        subtract=[pair_key(pairs[j], context) for j in others if j < own],
+        add=[self_key, *(mask_key(key) for rank, key in keys.items() if rank > own)],
+        subtract=[mask_key(key) for rank, key in keys.items() if rank < own],
     )
     body = memoryview(masked.data).cast("B").toreadonly()
     shares = split(
@@ -93,13 +132,39 @@ def check_vector(task: Task, vector: NDArray[np.uint64]) -> None:
 
 
 def body_bytes(length: int) -> int:
-    """Return the size in bytes of a masked vector of `length` elements and the constant."""
-    return 8 * (length + 1)
+    """Return the size in bytes of a masked vector of `length` elements."""
+    return 8 * (length + EXTRA)
 
 
 def pair_key(pair: PairSecrets, context: bytes) -> bytes:
-    """Return the key of a pair's mask in one sum."""
-    return derive(pair.seed, Label.PAIR_MASK, context)
+    """Return a pair's key of one sum: what is revealed if one of the two drops out."""
+    return derive(pair.seed, Label.PAIR_SUM, context)
+
+
+def mask_key(pair_key: bytes) -> bytes:
+    """Return the key of a pair's mask of all coordinates, in the ring."""
+    return derive(pair_key, Label.PAIR_MASK)
+
+
+def tag_mask_key(pair_key: bytes) -> bytes:
+    """Return the key of a pair's masks of residues, modulo their primes."""
+    return derive(pair_key, Label.TAG_MASK)
+
+
+def tag_key(group_key: bytes, context: bytes) -> bytes:
+    """Return the key of the coefficients of the data tags of one sum."""
+    return derive(group_key, Label.TAG, context)
+
+
+def failed_tag_key(group_key: bytes, context: bytes) -> bytes:
+    """Return the key of the coefficients of the tags of `failed` of one sum."""
+    return derive(group_key, Label.FAILED_TAG, context)
+
+
+def _failure(random: Randomness) -> tuple[int, tuple[int, ...]]:
+    """Return a value of `failed` that is not zero, and random residues as data tags."""
+    failed = 1 + int.from_bytes(random(16), "big") % (PRIMES[0] - 1)
+    return failed, tuple(int.from_bytes(random(16), "big") % prime for prime in DATA_PRIMES)
 
 
 def commitment(self_key: bytes, context: bytes, rank: int) -> bytes:
@@ -151,8 +216,8 @@ def check_body(header: Upload, length: int, size: int) -> None:
     """
     if size != body_bytes(length):
         raise WrongBody(
-            f"Rank {header.rank}: a vector of {length} elements and the constant must have "
-            f"{body_bytes(length)} bytes, not {size}."
+            f"Rank {header.rank}: a vector of {length} elements with its constant and tags must "
+            f"have {body_bytes(length)} bytes, not {size}."
         )
 
 

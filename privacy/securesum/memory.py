@@ -8,10 +8,16 @@ because it may lack what was signed later.
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from privacy.securesum.errors import JournalError, JournalLost, SecretsLost, VaultLost
+from privacy.securesum.errors import (
+    JournalError,
+    JournalLost,
+    JournalOfAnotherVersion,
+    SecretsLost,
+    VaultLost,
+)
 from privacy.securesum.journal import EpochName, Journal
 from privacy.securesum.records import Head, Step, VaultChanges
-from privacy.securesum.wire import Message
+from privacy.securesum.wire import VERSION, Message
 
 Vault = Mapping[str, bytes | memoryview]
 Stored = TypeVar("Stored", bound=Message)
@@ -42,6 +48,7 @@ class Memory:
                 "There is no vault for this journal. Vaults are not in backups, so the journal "
                 "comes from a backup and may lack what was signed later. Make a new identity."
             )
+        check_stored_version(listed, vault)
         journal = Journal.replay(listed, Head.decode(bytes(vault[HEAD])))
         if journal.identity != owner:
             raise JournalError("This is not the journal of this identity.")
@@ -92,9 +99,25 @@ class Memory:
         return memoryview(self._vault[name])
 
 
+def check_stored_version(records: Iterable[bytes], vault: Vault) -> None:
+    """Refuse a journal or a vault that another version of the protocol has written."""
+    for data in (*records, bytes(vault[HEAD][:1])):
+        if data and data[0] != VERSION:
+            raise JournalOfAnotherVersion(
+                f"The journal was written by veilgp with protocol version {data[0]}; this veilgp "
+                f"uses version {VERSION} and cannot continue it. Use the veilgp that wrote it, or "
+                "make a new home and have the new identity confirmed."
+            )
+
+
 def epoch_entry(name: EpochName) -> str:
     """Return the name of the entry with an epoch's secrets."""
     return f"epoch/{name[0].hex()}/{name[1].hex()}/{name[2]}"
+
+
+def group_entry(name: EpochName) -> str:
+    """Return the name of the entry with an epoch's group key."""
+    return f"group/{name[0].hex()}/{name[1].hex()}/{name[2]}"
 
 
 def slot_entry(name: EpochName) -> str:
@@ -113,5 +136,5 @@ def slot_erased(name: EpochName) -> VaultChanges:
 
 
 def epoch_erased(name: EpochName) -> VaultChanges:
-    """Return the change that erases all secrets of an epoch."""
+    """Return the change that erases all secrets of an epoch but its group key."""
     return {epoch_entry(name): None, **slot_erased(name)}

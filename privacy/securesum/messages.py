@@ -3,6 +3,7 @@
     epoch    Opening →   ← Advert   Adverts →   ← Boxes   Delivery →
     sum      Task →   ← Upload and its vector   Proposal →   ← Certification   Certificate →
              ← Reveal   RepairRequest →   ← Repair
+             Total and its vector →
     instead  AbandonRequest →   ← Abandonment   AbandonProof →
 
 (→ to the clients.) Every message of a member is signed under its own label, except `Reveal`, whose
@@ -41,9 +42,12 @@ from privacy.securesum.wire import (
     Uuid,
 )
 from privacy.shamir import SHARE_BYTES
+from privacy.tags import ROWS
 
 SEALED_SHARE_BYTES = SHARE_BYTES + 16
 MAX_PROOF_BYTES = 1 << 16
+UNNAMED = bytes(DIGEST_BYTES)
+"""The digest in a task whose vectors come from no state, or are not encoded."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,10 @@ class Opening(Message):
 
 @dataclass(frozen=True)
 class Advert(SignedMessage):
-    """A member takes part, with a fresh key to seal to, in this epoch and no other."""
+    """A member takes part, with a fresh key to seal to, in this epoch and no other.
+
+    `software` names the versions of its libraries. It is logged, and nothing depends on it.
+    """
 
     kind = 3
     label = Label.ADVERT
@@ -74,6 +81,7 @@ class Advert(SignedMessage):
     number: Counter
     identity: Key
     kem_key: Annotated[bytes, Fixed(KEM_KEY_BYTES)]
+    software: Annotated[str, Text(200)]
     signature: Signature
 
 
@@ -94,22 +102,27 @@ class Adverts(Message):
 
 @dataclass(frozen=True)
 class Box(Message):
-    """32 random bytes sealed by one member to another; the sender's signature names both."""
+    """The pair's seed and the sender's part of the group key, sealed by one member to another.
+
+    The sender's signature names both, and its commitment to its part of the group key.
+    """
 
     kind = 5
 
     sender: Rank
     receiver: Rank
     sealed: Annotated[bytes, Fixed(BOX_BYTES)]
+    commitment: Digest
     signature: Signature
 
-    def statement(self, epoch_id: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    def statement(self, epoch_id: bytes) -> tuple[bytes, ...]:
         """Return what the sender signs under `Label.BOX`."""
         return (
             epoch_id,
             rank_bytes(self.sender),
             rank_bytes(self.receiver),
             digest(Label.BOX_HASH, self.sealed),
+            self.commitment,
         )
 
 
@@ -141,8 +154,12 @@ class Delivery(Message):
 class Task(Message):
     """What to sum in slot `slot`, over which members; and the proof that the last slot is closed.
 
+    `state` is the digest of the state that every member computes its vector from, and `encoding`
+    that of the encoding: each member derives both itself, and neither is sent.
+
     Everything except the proof is hashed into the context of every mask, so clients that were sent
-    different tasks use masks that do not cancel.
+    different tasks use masks that do not cancel. So do clients that hold different group keys: the
+    hash of the epoch's commitments is hashed, too.
     """
 
     kind = 8
@@ -151,16 +168,18 @@ class Task(Message):
     slot: Counter
     statistic: Annotated[str, Text(200)]
     parameters: Annotated[bytes, Blob(1 << 20)]
-    encoding: Annotated[bytes, Blob(1 << 20)]
-    noise: Annotated[bytes, Blob(1 << 16)]
+    state: Digest
+    encoding: Digest
     length: Annotated[int, Uint(6)]
     active: RankSet
-    broadcast: Digest
     proof: Annotated[bytes, Blob(MAX_PROOF_BYTES)]
 
-    def context(self) -> bytes:
-        """Return the hash to which every mask, share and statement of this sum is bound."""
-        return digest(Label.CONTEXT, self.fields_encoded(but="proof"))
+    def context(self, commitments: bytes) -> bytes:
+        """Return the hash to which every mask, share and statement of this sum is bound.
+
+        commitments: the hash of all commitments to the group key, from the holder's own memory.
+        """
+        return digest(Label.CONTEXT, commitments, self.fields_encoded(but="proof"))
 
 
 @dataclass(frozen=True)
@@ -340,6 +359,39 @@ class Repair(SignedMessage):
         """Refuse a repair without one share per silent member it answers for."""
         if len(self.silent) != len(self.shares):
             raise BadField("a repair must have one share per silent member")
+
+
+@dataclass(frozen=True)
+class Total(Message):
+    """What the survivors' vectors add up to; the signed integers themselves are sent next to it.
+
+    `failed` and `tags` are residues (privacy/tags.py): eight tags of the data, then eight of
+    `failed`, four bytes each.
+    """
+
+    kind = 20
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    survivors: RankSet
+    failed: Counter
+    tags: Annotated[bytes, Fixed(4 * 2 * ROWS)]
+
+    @property
+    def residues(self) -> tuple[int, ...]:
+        """The tags as numbers."""
+        starts = range(0, len(self.tags), 4)
+        return tuple(int.from_bytes(self.tags[at : at + 4], "big") for at in starts)
+
+
+@dataclass(frozen=True)
+class Witnesses(Message):
+    """Headers of other members' uploads to a slot, for a member that cannot replay its state."""
+
+    kind = 21
+
+    uploads: Annotated[tuple[Upload, ...], Many(Upload, MAX_MEMBERS)]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from privacy.securesum.wire import (
     Counter,
     Digest,
     Fixed,
-    Flag,
     Key,
     Keys,
     Message,
@@ -93,7 +92,7 @@ class Advertised(Message):
 
 @dataclass(frozen=True)
 class Agreed(Message):
-    """The client agreed to one list of members for an epoch; `trusted` are the pinned ones."""
+    """The client agreed to one list of members for an epoch, all of them pinned."""
 
     kind = 67
 
@@ -102,7 +101,6 @@ class Agreed(Message):
     number: Counter
     epoch_id: Digest
     members: Keys
-    trusted: RankSet
 
 
 @dataclass(frozen=True)
@@ -118,16 +116,12 @@ class Ended(Message):
 
 @dataclass(frozen=True)
 class Bound(Message):
-    """From here on a data source is summed only with these members and this table.
-
-    With `shrinking`, `session` is the session inside which the steady-cohort rule does not apply.
-    """
+    """From here on a data source is summed only with these members and this table."""
 
     kind = 69
 
     source: SourceName
     session: Uuid
-    shrinking: Annotated[bool, Flag()]
     members: Keys
     table: Digest
 
@@ -226,13 +220,14 @@ class AdvertSecrets(Message):
 
 @dataclass(frozen=True)
 class SealSecrets(Message):
-    """Vault: the secret key, the seeds sealed to the other members, and the boxes as sent."""
+    """Vault: the secret key, what was sealed to the other members, and the boxes as sent."""
 
     kind = 97
 
     kem_secret: Annotated[bytes, Fixed(KEM_SECRET_BYTES)] = field(repr=False)
     receivers: RankSet
     seeds: Annotated[tuple[bytes, ...], Rows(KEY_BYTES)] = field(repr=False)
+    part: Annotated[bytes, Fixed(KEY_BYTES)] = field(repr=False)
     boxes: Annotated[bytes, Blob(1 << 20)] = field(repr=False)
 
 
@@ -266,6 +261,21 @@ class Head(Message):
 
     count: Annotated[int, Uint(8)]
     chain: Digest
+
+
+@dataclass(frozen=True)
+class GroupSecrets(Message):
+    """Vault: the group key, the hash of all commitments to it, and how many slots are verified.
+
+    `verified` is one more than the newest slot whose total was verified here. The entry outlives
+    the epoch's other secrets, until the total of its last slot is verified or the run is over.
+    """
+
+    kind = 101
+
+    key: Annotated[bytes, Fixed(KEY_BYTES)] = field(repr=False)
+    commitments: Digest
+    verified: Counter
 
 
 RECORDS: Mapping[int, type[Message]] = {

@@ -1,4 +1,4 @@
-"""Sealing 32 bytes from member to member through the coordinator: HPKE with a hybrid KEM.
+"""Sealing 64 bytes from member to member through the coordinator: HPKE with a hybrid KEM.
 
 ML-KEM-768 + X25519 [XWing], HKDF-SHA256, AES-256-GCM [RFC9180]: what is recorded today stays secret
 from a later quantum computer, and from an attacker who breaks only one of the two KEMs. Base mode
@@ -25,8 +25,10 @@ _MLKEM_PUBLIC_BYTES = 1184
 _MLKEM_SEED_BYTES = 64
 KEM_KEY_BYTES = _MLKEM_PUBLIC_BYTES + 32
 KEM_SECRET_BYTES = _MLKEM_SEED_BYTES + 32
-BOX_BYTES = 1088 + 32 + KEY_BYTES + 16
-"""Encapsulated ML-KEM and X25519 keys, then the sealed 32 bytes and their tag."""
+SEALED_BYTES = 2 * KEY_BYTES
+"""The sender's seed of the pair, then its part of the group key."""
+BOX_BYTES = 1088 + 32 + SEALED_BYTES + 16
+"""Encapsulated ML-KEM and X25519 keys, then the sealed 64 bytes and their tag."""
 
 
 def _suite() -> Suite:
@@ -41,17 +43,17 @@ def public_key(secret: bytes) -> bytes:
 
 def check_kem_key(kem_key: bytes) -> None:
     """Refuse a public key to which nothing can be sealed, by trying it."""
-    seal(bytes(KEY_BYTES), kem_key, b"")
+    seal(bytes(SEALED_BYTES), kem_key, b"")
 
 
-def seal(seed: bytes, kem_key: bytes, info: bytes) -> bytes:
-    """Return 32 bytes sealed to a public key; refuse keys that are malformed or of low order."""
+def seal(content: bytes, kem_key: bytes, info: bytes) -> bytes:
+    """Return 64 bytes sealed to a public key; refuse keys that are malformed or of low order."""
     try:
         key = MLKEM768X25519PublicKey(
             MLKEM768PublicKey.from_public_bytes(kem_key[:_MLKEM_PUBLIC_BYTES]),
             X25519PublicKey.from_public_bytes(kem_key[_MLKEM_PUBLIC_BYTES:]),
         )
-        return _suite().encrypt(seed, key, info)
+        return _suite().encrypt(content, key, info)
     except ValueError as error:
         raise BadKemKey(
             "Nothing can be sealed to this key: it is malformed or of low order."
@@ -66,12 +68,12 @@ def private_key(secret: bytes) -> MLKEM768X25519PrivateKey:
 def unseal(box: bytes, key: MLKEM768X25519PrivateKey, info: bytes) -> bytes:
     """Return the content of a box; refuse one sealed to another key, or under another `info`."""
     try:
-        seed = _suite().decrypt(box, key, info)
+        content = _suite().decrypt(box, key, info)
     except (InvalidTag, ValueError) as error:
         raise UnreadableBox("The box cannot be opened with this epoch's key.") from error
-    if len(seed) != KEY_BYTES:
-        raise UnreadableBox(f"The box must contain {KEY_BYTES} bytes, not {len(seed)}.")
-    return seed
+    if len(content) != SEALED_BYTES:
+        raise UnreadableBox(f"The box must contain {SEALED_BYTES} bytes, not {len(content)}.")
+    return content
 
 
 def _private_parts(secret: bytes) -> tuple[MLKEM768PrivateKey, X25519PrivateKey]:

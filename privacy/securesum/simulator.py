@@ -2,7 +2,8 @@
 
 Only the network and the disks are simulated: clients and coordinator are the real classes, every
 message is sent as bytes, every step is made durable before anything is sent, and a crash loses
-everything that was not durable. Without faults:
+everything that was not durable. Every total is verified at every site that has the group key, also
+at sites that dropped out. Without faults:
 
 >>> simulation = Simulation(5)
 >>> simulation.open_epoch()
@@ -43,9 +44,12 @@ from privacy.securesum.errors import (
     KeysMissing,
     OutOfOrder,
     PairKeysOwed,
+    SiteFailed,
     TooFewSurvivors,
 )
+from privacy.securesum.memory import group_entry
 from privacy.securesum.messages import (
+    UNNAMED,
     Abandonment,
     AbandonProof,
     AbandonRequest,
@@ -61,6 +65,7 @@ from privacy.securesum.messages import (
     RepairRequest,
     Reveal,
     Task,
+    Total,
     Upload,
 )
 from privacy.securesum.records import Step, UploadStep
@@ -147,12 +152,16 @@ class Site:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a sum ended: with a total, with a proof of abandonment, or with neither."""
+    """How a sum ended: with a total, with a proof of abandonment, or with neither.
+
+    `failed`: a site could not compute, and every site knows that one could not.
+    """
 
     total: NDArray[np.uint64] | None
     survivors: tuple[int, ...] = ()
     silent: tuple[int, ...] = ()
     proof: AbandonProof | None = None
+    failed: bool = False
 
 
 class Simulation:
@@ -255,7 +264,7 @@ class Simulation:
         contributions: Sequence[Mapping[str, ArrayLike]],
         *,
         statistic: str = "simulated",
-        broadcast: bytes = b"",
+        state: bytes = UNNAMED,
         source: Source = exact,
     ) -> SecureTotal:
         """Return the decoded sum of one contribution per site; raise if it does not complete.
@@ -270,33 +279,36 @@ class Simulation:
                 for values, noise in zip(contributions, noises, strict=True)
             ],
             statistic=statistic,
-            encoding=encoding.to_bytes(),
-            broadcast=broadcast,
+            encoding=encoding,
+            state=state,
         )
         if outcome.total is None:
             raise KeysMissing("The sum did not complete.", ranks=())
-        return self.coordinator.slot.total()
+        return self.coordinator.slot.total(encoding)
 
     def sum(
         self,
-        vectors: Sequence[NDArray[np.uint64]],
+        vectors: Sequence[NDArray[np.uint64] | None],
         *,
         active: Sequence[int] | None = None,
         statistic: str = "simulated",
-        encoding: bytes = b"",
-        broadcast: bytes = b"",
+        encoding: Encoding | None = None,
+        state: bytes = UNNAMED,
         noise: bytes = b"",
     ) -> Outcome:
-        """Sum one vector per site over the active sites, by default all the epoch's members."""
+        """Sum one vector per site over the active sites, by default all the epoch's members.
+
+        A site whose vector is None could not compute it.
+        """
         with self._coordinating():
             task = self.coordinator.begin(
                 statistic=statistic,
-                length=len(vectors[0]),
-                broadcast=broadcast,
-                encoding=encoding,
+                length=next(len(vector) for vector in vectors if vector is not None),
+                state=state,
+                encoding=UNNAMED if encoding is None else encoding.digest(),
                 active=None if active is None else tuple(sorted(self.rank(s) for s in active)),
             )
-        self.upload(task, vectors, broadcast=broadcast, noise=noise)
+        self.upload(task, vectors, encoding=encoding, state=state, noise=noise)
         try:
             with self._coordinating():
                 proposal = self.coordinator.slot.propose()
@@ -307,9 +319,10 @@ class Simulation:
     def upload(
         self,
         task: Task,
-        vectors: Sequence[NDArray[np.uint64]],
+        vectors: Sequence[NDArray[np.uint64] | None],
         *,
-        broadcast: bytes = b"",
+        encoding: Encoding | None = None,
+        state: bytes = UNNAMED,
         noise: bytes = b"",
     ) -> None:
         """Collect the vectors of the active sites."""
@@ -319,7 +332,7 @@ class Simulation:
                 site,
                 Point.UPLOAD,
                 task,
-                partial(_upload, vector=vectors[site], broadcast=broadcast, noise=drawn),
+                partial(_upload, vector=vectors[site], encoding=encoding, state=state, noise=drawn),
                 lambda data, body: self.coordinator.slot.add_upload(Upload.decode(data), body),
             )
 
@@ -352,10 +365,28 @@ class Simulation:
             self.repair()
         try:
             with self._coordinating():
-                total = self.coordinator.slot.ring_total()
+                total, body = self.coordinator.slot.total_message()
         except (KeysMissing, PairKeysOwed):
             return Outcome(None, survivors, silent)
-        return Outcome(total.copy(), survivors, silent)
+        self.verify(total.encode(), body, certificate)
+        if total.failed:
+            return Outcome(None, survivors, silent, failed=True)
+        return Outcome(self.coordinator.slot.ring_total().copy(), survivors, silent)
+
+    def verify(self, total: bytes, body: memoryview, certificate: Certificate) -> None:
+        """Let every site that has the group key verify a total."""
+        for site in self._sites(self.epoch.everyone):
+            here = self.sites[site]
+            name = (self.terms.session, self.coordinator.run, self.coordinator.number)
+            if group_entry(name) not in here.vault:  # it has not received its boxes
+                continue
+            here.received_bytes += len(total) + body.nbytes
+            message = Total.decode(total)
+            try:
+                here.persist(here.client.verify_total(message, body, certificate))
+            except SiteFailed:
+                if not message.failed:
+                    raise
 
     def repair(self) -> None:
         """Collect shares of the silent survivors' self keys."""
@@ -455,9 +486,17 @@ class Simulation:
 
 
 def _upload(
-    client: Client, data: bytes, *, vector: NDArray[np.uint64], broadcast: bytes, noise: bytes
+    client: Client,
+    data: bytes,
+    *,
+    vector: NDArray[np.uint64] | None,
+    encoding: Encoding | None,
+    state: bytes,
+    noise: bytes,
 ) -> UploadStep:
-    return client.upload(Task.decode(data), vector, table=TABLE, broadcast=broadcast, noise=noise)
+    return client.upload(
+        Task.decode(data), vector, table=TABLE, encoding=encoding, state=state, noise=noise
+    )
 
 
 def _abandon(client: Client, data: bytes) -> Step[Abandonment | None]:

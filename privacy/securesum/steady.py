@@ -11,10 +11,6 @@ Another S requires a proof that nothing was released under the old sets. Otherwi
 difference with the new set, and the approval of the client's own operator. The approval matters
 because a member in all sets is in no difference, yet {c,1,2} + {c,3,4} − {c,1,2,3,4} = c. Another
 table requires the operator's approval.
-
-In a session that allows shrinking the rule does not apply, because all its members accepted that. A
-source that was bound outside such a session cannot be used in it, because the members it was summed
-with before did not accept it.
 """
 
 from collections.abc import Iterable
@@ -27,7 +23,6 @@ from privacy.securesum.errors import (
     EpochStillOpen,
     ForgedConsent,
     PartialCohort,
-    RuleChanged,
     SameTable,
     TableChanged,
 )
@@ -47,7 +42,6 @@ def bind_for_upload(
     binding = Bound(
         source=entry.source,
         session=epoch.terms.session,
-        shrinking=epoch.terms.allow_shrinking,
         members=epoch.members,
         table=table,
     )
@@ -60,9 +54,17 @@ def bind_for_upload(
         return None
     if not any(earlier.released for earlier in source.bindings):
         return binding
-    check_same_rule(source, epoch)
     check_same_members(source, epoch)
     return binding
+
+
+def check_table(journal: Journal, source: str, table: bytes) -> None:
+    """Refuse a table that could not be uploaded from, before an epoch is entered with it."""
+    known = journal.sources.get(source)
+    if known is None:
+        check_new_table(journal, table)
+    else:
+        check_same_table(known, table)
 
 
 def check_still_bound(
@@ -94,8 +96,8 @@ def check_one_open_epoch(journal: Journal, entry: EpochEntry) -> None:
 
 
 def check_whole_cohort(epoch: Epoch, ranks: tuple[int, ...]) -> None:
-    """Refuse a sum over only some of the members, unless the session allows shrinking."""
-    if ranks != epoch.everyone and not epoch.terms.allow_shrinking:
+    """Refuse a sum over only some of the members."""
+    if ranks != epoch.everyone:
         raise PartialCohort(
             f"Only {len(ranks)} of {epoch.size} members would be summed. Without differential "
             "privacy, the difference between a sum over all members and one over some exposes the "
@@ -122,23 +124,8 @@ def check_same_table(source: SourceEntry, table: bytes) -> None:
         )
 
 
-def check_same_rule(source: SourceEntry, epoch: Epoch) -> None:
-    """Refuse a source in a shrinking session if it was summed under the rule, and vice versa."""
-    last = source.bindings[-1]
-    if last.shrinking != epoch.terms.allow_shrinking or (
-        last.shrinking and last.session != epoch.terms.session
-    ):
-        raise RuleChanged(
-            "The data source was summed under the steady-cohort rule and this session allows "
-            "shrinking, or the reverse: members who did not accept that would be exposed. Use "
-            "another data source for this session."
-        )
-
-
 def check_same_members(source: SourceEntry, epoch: Epoch) -> None:
     """Refuse members other than those bound before, unless the change was approved."""
-    if epoch.terms.allow_shrinking:
-        return
     if source.approved != (epoch.terms.session, frozenset(epoch.members)):
         raise CohortChanged(
             f"The data source was summed with {len(source.bindings[-1].members)} members, and the "
@@ -196,11 +183,7 @@ def check_approved_by(name: str) -> None:
 
 def _in_force(source: SourceEntry, epoch: Epoch) -> bool:
     """Return whether the last binding is the one of this epoch."""
-    last = source.bindings[-1]
-    same_rule = last.shrinking == epoch.terms.allow_shrinking and (
-        not last.shrinking or last.session == epoch.terms.session
-    )
-    return same_rule and last.members == frozenset(epoch.members)
+    return source.bindings[-1].members == frozenset(epoch.members)
 
 
 def _entry(journal: Journal, source: str) -> SourceEntry:

@@ -1,5 +1,8 @@
 """One sum at the coordinator: uploads → survivors → certificate → keys → total.
 
+The coordinator cannot verify the tags in a total, because it does not have the group key. It adds
+them up and passes them on, so that every member can.
+
 The coordinator adds vectors to one running total as they arrive, and keeps no single vector. The
 members in the total are the survivors that it proposes. The coordinator is not trusted, so its
 checks are not for security: they name the member at fault, and they keep the state consistent. A
@@ -32,12 +35,21 @@ from privacy.securesum.errors import (
     NotAMember,
     OutOfOrder,
     PairKeysOwed,
+    SumFailed,
     TooFewSurvivors,
     WrongReceivers,
     WrongSelfKey,
     WrongShare,
 )
-from privacy.securesum.masking import check_body, check_commitment, share_hash, share_point
+from privacy.securesum.masking import (
+    EXTRA,
+    check_body,
+    check_commitment,
+    mask_key,
+    share_hash,
+    share_point,
+    tag_mask_key,
+)
 from privacy.securesum.messages import (
     Abandonment,
     AbandonProof,
@@ -49,10 +61,12 @@ from privacy.securesum.messages import (
     RepairRequest,
     Reveal,
     Task,
+    Total,
     Upload,
 )
-from privacy.securesum.wire import Blob, Flag, Many, Message, One
+from privacy.securesum.wire import Blob, Digest, Flag, Many, Message, One
 from privacy.shamir import combine, weights_at_zero
+from privacy.tags import RESIDUE_PRIMES, residue_masks
 
 
 @dataclass(frozen=True)
@@ -62,6 +76,7 @@ class SummationState(Message):
     kind = 112
 
     task: Annotated[Task, One(Task)]
+    commitments: Digest
     uploads: Annotated[tuple[Upload, ...], Many(Upload, MAX_MEMBERS)]
     total: Annotated[bytes, Blob(1 << 44)]
     frozen: Annotated[bool, Flag()]
@@ -76,11 +91,12 @@ class SummationState(Message):
 class Summation:
     """The coordinator's side of one slot."""
 
-    def __init__(self, epoch: Epoch, task: Task) -> None:
+    def __init__(self, epoch: Epoch, task: Task, commitments: bytes) -> None:
         self.epoch = epoch
         self.task = task
-        self.context = task.context()
-        self._total: NDArray[np.uint64] = np.zeros(task.length + 1, dtype="<u8")
+        self.commitments = commitments
+        self.context = task.context(commitments)
+        self._total: NDArray[np.uint64] = np.zeros(task.length + EXTRA, dtype="<u8")
         self._uploads: dict[int, Upload] = {}
         self._proposal: Proposal | None = None
         self._certificate: Certificate | None = None
@@ -99,6 +115,11 @@ class Summation:
     def uploaded(self) -> tuple[int, ...]:
         """The members whose vectors are in the running total."""
         return tuple(sorted(self._uploads))
+
+    @property
+    def headers(self) -> tuple[Upload, ...]:
+        """The signed headers of these members' vectors, in the order in which they arrived."""
+        return tuple(self._uploads.values())
 
     def add_upload(self, header: Upload, body: memoryview | bytes) -> bool:
         """Add a masked vector to the running total, and its sender to the survivors."""
@@ -379,24 +400,62 @@ class Summation:
 
     # -- total
 
-    def ring_total(self) -> NDArray[np.uint64]:
-        """Return the sum of the survivors' vectors: remove the masks and check the constant."""
+    def _unmask(self) -> None:
+        """Remove the masks, once, and check the constant."""
         self._need_certificate()
         if not self._unmasked:
             add, subtract = self._masks()
             apply_masks(self._total, add=add, subtract=subtract)
             self._unmasked = True
-        if int(self._total[-1]) != len(self._uploads):
+        constant = int(self._total[self.task.length + 1])
+        if constant != len(self._uploads):
             raise InconsistentMasks(
-                f"The constant sums to {int(self._total[-1])} over {len(self._uploads)} survivors: "
-                "at least one member's masks, task or keys differ from the others'. The total is "
-                "unusable."
+                f"The constant sums to {constant} over {len(self._uploads)} survivors: at least "
+                "one member's masks, task or keys differ from the others'. The total is unusable."
             )
-        return self._total[:-1]
 
-    def total(self) -> SecureTotal:
-        """Return the sum, decoded by the task's encoding."""
-        encoding = Encoding.from_bytes(self.task.encoding)
+    def ring_total(self) -> NDArray[np.uint64]:
+        """Return the sum of the survivors' vectors; refuse one in which a site has failed."""
+        if self.failed:
+            raise SumFailed(
+                "One site could not compute; each site's log says whether it was it. The total is "
+                "noise."
+            )
+        return self._total[: self.task.length]
+
+    @property
+    def failed(self) -> bool:
+        """Whether a site could not compute its vector, so that the total is noise."""
+        return self._residues()[0] != 0
+
+    def total_message(self) -> tuple[Total, memoryview]:
+        """Return what every member of the epoch verifies: the message, and the signed integers."""
+        failed, *tags = self._residues()
+        total = Total(
+            epoch_id=self.epoch.epoch_id,
+            slot=self.task.slot,
+            context=self.context,
+            survivors=self.uploaded,
+            failed=failed,
+            tags=b"".join(tag.to_bytes(4, "big") for tag in tags),
+        )
+        body = memoryview(self._total[: self.task.length].data).cast("B").toreadonly()
+        return total, body
+
+    def _residues(self) -> list[int]:
+        """Return `failed` and the tags modulo their primes, without masks of dropped members."""
+        self._unmask()
+        sums = np.delete(self._total[self.task.length :], 1).astype(np.int64)
+        for rank, reveal in self._reveals.items():
+            for other, key in zip(reveal.dropped, reveal.pair_keys, strict=True):
+                masks = residue_masks(tag_mask_key(key))
+                sums += -masks if other > rank else masks
+        return [int(n) % prime for n, prime in zip(sums, RESIDUE_PRIMES, strict=True)]
+
+    def total(self, encoding: Encoding) -> SecureTotal:
+        """Return the sum, decoded by the task's encoding, which the caller has derived."""
+        if encoding.digest() != self.task.encoding:
+            raise DifferentTask("This is not the encoding that the slot's task names.")
         return encoding.decode(self.ring_total(), contributors=len(self._uploads))
 
     def _masks(self) -> tuple[list[bytes], list[bytes]]:
@@ -413,7 +472,7 @@ class Summation:
         for rank, reveal in self._reveals.items():
             subtract.append(reveal.self_key)
             for other, key in zip(reveal.dropped, reveal.pair_keys, strict=True):
-                (subtract if other > rank else add).append(key)
+                (subtract if other > rank else add).append(mask_key(key))
         return add, subtract
 
     def _self_key(self, dealer: int) -> bytes:
@@ -481,6 +540,7 @@ class Summation:
         """Return everything as plain data."""
         return SummationState(
             task=self.task,
+            commitments=self.commitments,
             uploads=tuple(self._uploads.values()),
             total=self._total.tobytes(),
             frozen=self._proposal is not None,
@@ -495,7 +555,7 @@ class Summation:
     @classmethod
     def restored(cls, epoch: Epoch, state: SummationState) -> "Summation":
         """Continue from plain data."""
-        summation = cls(epoch, state.task)
+        summation = cls(epoch, state.task, state.commitments)
         summation._total = np.frombuffer(state.total, dtype="<u8").copy()
         summation._uploads = {header.rank: header for header in state.uploads}
         if state.frozen:

@@ -28,7 +28,6 @@ class Terms(Message):
     session: Uuid
     max_colluders: Rank
     min_cohort: Rank
-    allow_shrinking: Annotated[bool, Flag()]
     differential_privacy: Annotated[bool, Flag()]
 
     def check(self) -> None:
@@ -38,11 +37,6 @@ class Terms(Message):
             raise TermsError(
                 f"`min_cohort` must be at least {least} with {self.max_colluders} colluders, not "
                 f"{self.min_cohort}: otherwise colluders could see the vector of a single member."
-            )
-        if self.allow_shrinking and self.differential_privacy:
-            raise TermsError(
-                "`allow_shrinking` must be off with differential privacy: it switches off the "
-                "steady-cohort rule, which does not apply then."
             )
 
     @property
@@ -55,13 +49,7 @@ class Terms(Message):
         return (members + self.max_colluders) // 2 + 1
 
 
-def default_terms(
-    session: bytes,
-    roster_size: int,
-    *,
-    allow_shrinking: bool = False,
-    differential_privacy: bool = False,
-) -> Terms:
+def default_terms(session: bytes, roster_size: int, *, differential_privacy: bool = False) -> Terms:
     """Return terms that tolerate a third of the roster, with at least five members in a sum.
 
     With fewer than five on the roster, all of them must be in a sum.
@@ -72,6 +60,5 @@ def default_terms(
         session=session,
         max_colluders=colluders,
         min_cohort=max(min(cohort, roster_size), LEAST_COHORT, colluders + 2),
-        allow_shrinking=allow_shrinking,
         differential_privacy=differential_privacy,
     )

@@ -29,7 +29,7 @@ from privacy.securesum.errors import (
     WrongVersion,
 )
 
-VERSION = 1
+VERSION = 2
 
 Value = TypeVar("Value")
 Inner = TypeVar("Inner", bound="Message")
@@ -62,6 +62,16 @@ class Reader:
                 f"The message must end after its last field; {len(self._data) - self._at} bytes "
                 "follow."
             )
+
+
+def check_version(found: int, what: str) -> None:
+    """Refuse another version of the protocol, and say which side to upgrade."""
+    if found != VERSION:
+        older = "at the side that sent or stored it" if found < VERSION else "here"
+        raise WrongVersion(
+            f"{what}: protocol version {found}, but this veilgp uses version {VERSION}. Upgrade "
+            f"veilgp {older}."
+        )
 
 
 class Codec(ABC, Generic[Value]):
@@ -352,8 +362,7 @@ class Message:
         if type(data) is not bytes:
             raise BadField(f"{cls.__name__}: a message must be bytes, not {type(data).__name__}.")
         reader = Reader(data)
-        if reader.number(1) != VERSION:
-            raise WrongVersion(f"{cls.__name__}: the protocol version must be {VERSION}.")
+        check_version(reader.number(1), cls.__name__)
         if reader.number(1) != cls.kind:
             raise WrongKind(f"{cls.__name__}: the bytes are a message of another kind.")
         message = cls.read_fields(reader)

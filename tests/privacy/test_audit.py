@@ -104,20 +104,20 @@ def test_so_it_is_with_the_sampler_that_hospitals_use() -> None:
     "broken",
     [
         pytest.param(
-            Encoding.noisy(layout(UNIT_ROWS), multiplier=3.732, honest=30, max_clients=30),
+            Encoding.noisy(layout(UNIT_ROWS), multiplier=3.797, honest=30, max_clients=30),
             id="each share is for thirty honest members, and two are",
         ),
         pytest.param(
-            Encoding.noisy(layout(1), multiplier=3.732, honest=HONEST, max_clients=5),
+            Encoding.noisy(layout(1), multiplier=3.797, honest=HONEST, max_clients=5),
             id="a patient's sensitivity is that of one row",
         ),
         pytest.param(
             replace(
-                Encoding.noisy(layout(UNIT_ROWS), multiplier=3.732, honest=HONEST, max_clients=5),
+                Encoding.noisy(layout(UNIT_ROWS), multiplier=3.797, honest=HONEST, max_clients=5),
                 share_deviations=tuple(
                     share // 3
                     for share in Encoding.noisy(
-                        layout(UNIT_ROWS), multiplier=3.732, honest=HONEST, max_clients=5
+                        layout(UNIT_ROWS), multiplier=3.797, honest=HONEST, max_clients=5
                     ).share_deviations
                 ),
             ),
@@ -126,7 +126,7 @@ def test_so_it_is_with_the_sampler_that_hospitals_use() -> None:
     ],
 )
 def test_a_broken_mechanism_that_claims_one_is_found_out(broken: Encoding) -> None:
-    assert planned(1.0) == 3.732
+    assert planned(1.0) == 3.797
     assert found(broken) > 1.0
 
 

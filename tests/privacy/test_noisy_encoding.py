@@ -219,7 +219,7 @@ def test_what_does_not_fit_into_64_bits_is_refused_by_name() -> None:
 
 
 def test_where_room_is_short_the_noise_is_as_fine_as_fits() -> None:
-    block = Block("b", (), 1e9, 1.0, sensitivity=1.0)
+    block = Block("b", (), 2.5e8, 1.0, sensitivity=1.0)
     encoding = Encoding.noisy(Layout((block,)), multiplier=1.0, honest=67, max_clients=100)
     assert LEAST_SHARE_DEVIATION <= encoding.share_deviations[0] < SHARE_DEVIATION
     assert 1.0 <= encoding.multiplier(honest=67) < 1.2

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy.accounting.cost import cost
 from privacy.accounting.events import Release
+from privacy.accounting.filters import Filter
 from privacy.accounting.planning import Stage, multipliers
 from privacy.encoding import Encoding
 from privacy.errors import AccountingError, NoSuchPlan
@@ -61,10 +61,10 @@ def test_a_plan_costs_its_budget_and_no_more(
     delta = 10.0**exponent
     noise = multipliers(stages, epsilon=epsilon, delta=delta, runs=runs)
     releases = planned(stages, noise, runs)
-    assert 0.995 * epsilon <= cost(releases, delta=delta).epsilon <= epsilon
+    assert 0.995 * epsilon <= Filter(epsilon, delta).spent(releases).epsilon <= epsilon
     named = {stage.part for stage in stages} - {""}
     for part in named:
-        spent = cost(of_part(stages, releases, part), delta=delta).epsilon
+        spent = Filter(epsilon, delta).spent(of_part(stages, releases, part)).epsilon
         assert 0.995 * epsilon <= spent <= epsilon
 
 
@@ -81,7 +81,7 @@ def test_the_encodings_of_a_plan_cost_what_was_planned() -> None:
         (z,) = multipliers([Stage(part="training", sums=20)], epsilon=epsilon, delta=DELTA)
         encoding = Encoding.noisy(layout, multiplier=z, honest=7, max_clients=10)
         release = Release.of(encoding, honest=7, statistic="linear", part="training", sums=20)
-        assert 0.995 * epsilon <= cost([release], delta=DELTA).epsilon <= epsilon
+        assert 0.995 * epsilon <= Filter(epsilon, DELTA).spent([release]).epsilon <= epsilon
 
 
 def test_stages_of_a_part_divide_its_budget_by_their_shares() -> None:
@@ -111,7 +111,7 @@ def test_sums_over_samples_are_planned_too() -> None:
     noise = multipliers(stages, epsilon=2.0, delta=DELTA)
     releases = planned(stages, noise)
     for part in ("training", "calibration"):
-        spent = cost(of_part(stages, releases, part), delta=DELTA).epsilon
+        spent = Filter(2.0, DELTA).spent(of_part(stages, releases, part)).epsilon
         assert 0.99 * 2.0 <= spent <= 2.0
     whole = multipliers([stages[1], stages[2]], epsilon=2.0, delta=DELTA)
     assert noise[2] == whole[1]
@@ -125,7 +125,7 @@ def test_a_sampled_stage_with_next_to_no_share_takes_what_the_rounding_left_over
         Stage(part="training"),
     ]
     noise = multipliers(stages, epsilon=1.0, delta=DELTA)
-    assert 0.99 <= cost(planned(stages, noise), delta=DELTA).epsilon <= 1.0
+    assert 0.99 <= Filter(1.0, DELTA).spent(planned(stages, noise)).epsilon <= 1.0
 
 
 def test_numbers_are_rounded_up_to_four_digits() -> None:

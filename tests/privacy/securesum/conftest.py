@@ -16,7 +16,7 @@ def strict() -> Callable[..., Simulation]:
 
     def make(n: int = 5, *, colluders: int = 1, least: int | None = None, seed: int = 0):
         least = max(3, colluders + 2) if least is None else least
-        terms = Terms(bytes(16), colluders, least, False, False)
+        terms = Terms(bytes(16), colluders, least, False)
         return Simulation(n, terms=terms, random=random.Random(seed).randbytes)
 
     return make
@@ -28,7 +28,7 @@ def private() -> Callable[..., Simulation]:
 
     def make(n: int = 5, *, colluders: int = 1, least: int | None = None, seed: int = 0):
         least = max(3, colluders + 2) if least is None else least
-        terms = Terms(bytes(16), colluders, least, False, True)
+        terms = Terms(bytes(16), colluders, least, True)
         return Simulation(n, terms=terms, random=random.Random(seed).randbytes)
 
     return make

@@ -114,9 +114,9 @@ def test_what_was_not_made_durable_was_never_said(private, markers):
     simulation = private(N, least=3)
     simulation.open_epoch()
     vectors = markers.vectors(N)
-    task = simulation.coordinator.begin(statistic="s", length=N + 1, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=N + 1)
     site = simulation.sites[0]
-    lost = site.client.upload(task, vectors[0], table=TABLE, broadcast=b"", noise=b"1" * 16)
+    lost = site.client.upload(task, vectors[0], table=TABLE, noise=b"1" * 16)
     site.crash()
     simulation.upload(task, vectors)
     sent = simulation.coordinator.slot._uploads[0]
@@ -177,14 +177,14 @@ def test_a_client_whose_secrets_are_gone_cannot_go_on_but_can_give_up(private, m
     simulation = private(5)
     simulation.open_epoch()
     vectors = markers.vectors(5)
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     simulation.upload(task, vectors)
     site = simulation.sites[0]
     for name in set(site.vault) - {"head"}:
         del site.vault[name]
     site.crash()
     with pytest.raises(SecretsLost):
-        site.client.upload(task, vectors[0], table=TABLE, broadcast=b"", noise=b"2" * 16)
+        site.client.upload(task, vectors[0], table=TABLE, noise=b"2" * 16)
     assert simulation.abandon().proof is not None
 
 
@@ -192,7 +192,7 @@ def test_a_journal_from_a_backup_has_no_vault_and_is_refused(private, markers):
     """Otherwise a client could certify, restore the backup, and sign the slot's abandonment."""
     simulation = private(5)
     simulation.open_epoch()
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     simulation.upload(task, markers.vectors(5))
     site = simulation.sites[0]
     backup = list(site.records)

@@ -11,7 +11,7 @@ from privacy.securesum.errors import (
     PairKeysOwed,
     PartialCohort,
     SlotNotClosed,
-    TooFewPinned,
+    TooFewMembers,
 )
 from privacy.securesum.messages import AbandonRequest
 from privacy.securesum.simulator import TABLE, Fault, Point
@@ -46,7 +46,7 @@ def test_members_absent_before_the_advert_leave_an_epoch_of_the_others(private, 
 def test_one_member_too_few_opens_no_epoch(private):
     simulation = private(N, colluders=COLLUDERS, least=5)
     gone(simulation, Point.ADVERT, 6)
-    with pytest.raises(TooFewPinned):
+    with pytest.raises(TooFewMembers):
         simulation.open_epoch()
 
 
@@ -215,23 +215,23 @@ def test_a_slot_is_not_entered_before_the_last_one_is_proved_closed(ten, markers
     ten.faults[4, Point.UPLOAD] = Fault.LATE
     ten.sum(markers.vectors(N))
     proof_of_0 = ten.coordinator.slot.task.proof
-    task = ten.coordinator.begin(statistic="next", length=N + 1, broadcast=b"")
+    task = ten.coordinator.begin(statistic="next", length=N + 1)
     for proof in (b"", proof_of_0):
         request = AbandonRequest(task.epoch_id, task.slot, proof)
         forged = replace(task, proof=proof)
         with pytest.raises(SlotNotClosed):
             ten.sites[4].client.abandon(request)
         with pytest.raises(SlotNotClosed):
-            ten.sites[4].client.upload(forged, markers.vectors(N)[4], table=TABLE, broadcast=b"")
+            ten.sites[4].client.upload(forged, markers.vectors(N)[4], table=TABLE)
 
 
 def test_the_proposal_settles_who_is_in_the_total(ten, markers):
     vectors = markers.vectors(N)
     ten.faults[3, Point.UPLOAD] = Fault.LATE
-    task = ten.coordinator.begin(statistic="s", length=N + 1, broadcast=b"")
+    task = ten.coordinator.begin(statistic="s", length=N + 1)
     ten.upload(task, vectors)
     proposal = ten.coordinator.slot.propose()
-    late = ten.sites[3].client.upload(task, vectors[3], table=TABLE, broadcast=b"", noise=b"n" * 16)
+    late = ten.sites[3].client.upload(task, vectors[3], table=TABLE, noise=b"n" * 16)
     with pytest.raises(OutOfOrder, match="too late"):
         ten.coordinator.slot.add_upload(late.message, late.body)
     outcome = ten.finish(proposal)

@@ -16,7 +16,7 @@ from privacy.layout import Block, Layout
 from privacy.securesum.certificates import certify_parts
 from privacy.securesum.epoch import Epoch, PairSecrets
 from privacy.securesum.masking import make_upload
-from privacy.securesum.messages import Certification, Reveal, Task
+from privacy.securesum.messages import UNNAMED, Certification, Reveal, Task
 from privacy.securesum.simulator import Simulation
 from privacy.securesum.summation import Summation
 from privacy.securesum.terms import default_terms
@@ -39,11 +39,14 @@ def sessions():
 @given(st.integers(3, 9), st.integers(0, 300), st.integers(0, 2**32), st.booleans())
 @settings(max_examples=40)
 def test_any_integers_add_up_bit_for_bit(sessions, n, length, seed, extreme):
+    """Signed integers whose sums stay below 2^60, at their ends or anywhere between."""
     rng = np.random.default_rng(seed)
-    low = 2**64 - 2 if extreme else 0
-    vectors = [
-        rng.integers(low, 2**64 - 1, size=length, dtype=np.uint64, endpoint=True) for _ in range(n)
-    ]
+    most = (2**60 - 1) // n
+    if extreme:
+        signs = rng.choice([-1, 1], size=length)
+        vectors = [np.asarray(signs * most, dtype="<i8").view("<u8") for _ in range(n)]
+    else:
+        vectors = [rng.integers(-most, most, length, "<i8").view("<u8") for _ in range(n)]
     outcome = sessions(n).sum(vectors)
     expected = np.zeros(length, dtype=np.uint64)
     for vector in vectors:
@@ -93,8 +96,8 @@ def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
     for i, j in combinations(range(n), 2):
         seed = derive(bytes(32), Label.PAIR_SEED, bytes((i, j)))
         pairs[i][j] = pairs[j][i] = PairSecrets(seed, derive(seed, Label.CHANNEL))
-    task = Task(bytes(32), 0, "markers", b"", b"", b"", n + 1, epoch.everyone, bytes(32), b"")
-    summation = Summation(epoch, task)
+    task = Task(bytes(32), 0, "markers", b"", UNNAMED, UNNAMED, n + 1, epoch.everyone, b"")
+    summation = Summation(epoch, task, bytes(32))
     vectors = markers.vectors(n)
     keys = []
     for rank, identity in enumerate(identities):
@@ -102,9 +105,10 @@ def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
             epoch,
             identity,
             task,
-            task.context(),
+            summation.context,
             vectors[rank],
             pairs[rank],
+            bytes(32),
             random.Random(rank).randbytes,
         )
         summation.add_upload(made.header, made.body)
@@ -118,7 +122,7 @@ def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
     for rank in range(n):
         summation.add_reveal(
             Reveal(
-                epoch_id=bytes(32), slot=0, context=task.context(), rank=rank,
+                epoch_id=bytes(32), slot=0, context=summation.context, rank=rank,
                 self_key=keys[rank], dropped=(), pair_keys=(),
             )
         )  # fmt: skip

@@ -25,7 +25,7 @@ from privacy.securesum.errors import (
     KeysMissing,
     PairKeysOwed,
     PartialCohort,
-    TooFewPinned,
+    TooFewMembers,
     TooFewSurvivors,
 )
 from privacy.securesum.journal import SlotEntry
@@ -54,7 +54,7 @@ class SecureSums(RuleBasedStateMachine):
 
     @initialize(dp=st.booleans())
     def join(self, dp):
-        terms = Terms(bytes(16), COLLUDERS, LEAST, False, dp)
+        terms = Terms(bytes(16), COLLUDERS, LEAST, dp)
         self.dp = dp
         self.simulation = Simulation(N, terms=terms, random=random.Random(1).randbytes)
         self.count = 0
@@ -129,7 +129,7 @@ class SecureSums(RuleBasedStateMachine):
         }
         try:
             self.simulation.open_epoch()
-        except TooFewPinned:
+        except TooFewMembers:
             assert len(absent | late) > N - LEAST
             self.epoch_opened = False
         else:
@@ -186,7 +186,7 @@ class SecureSums(RuleBasedStateMachine):
             self.simulation.coordinator.begin(
                 statistic="markers",
                 length=N + 1,
-                broadcast=b"state",
+                state=b"state" * 6 + b"st",
                 active=tuple(sorted(self.simulation.rank(site) for site in active)),
             )
 
@@ -201,7 +201,7 @@ class SecureSums(RuleBasedStateMachine):
         )
         try:
             step = self.simulation.sites[site].client.upload(
-                self.slot.task, vector, table=TABLE, broadcast=b"state",
+                self.slot.task, vector, table=TABLE, state=b"state" * 6 + b"st",
                 noise=self.count.to_bytes(16, "big") if self.dp else b"",
             )  # fmt: skip
         except CohortChanged:

@@ -46,7 +46,7 @@ def six(private):
 def asked(six, markers):
     """Begin a sum that nobody has answered yet."""
     vectors = markers.vectors(N)
-    return six, six.coordinator.begin(statistic="s", length=N + 1, broadcast=b""), vectors
+    return six, six.coordinator.begin(statistic="s", length=N + 1), vectors
 
 
 def signed_again(simulation, site, message, **changes):
@@ -57,16 +57,14 @@ def signed_again(simulation, site, message, **changes):
 
 
 def upload_of(simulation, site, task, vector):
-    step = simulation.sites[site].client.upload(
-        task, vector, table=TABLE, broadcast=b"", noise=bytes([site]) * 16
-    )
+    step = simulation.sites[site].client.upload(task, vector, table=TABLE, noise=bytes([site]) * 16)
     simulation.sites[site].persist(step)
     return step.message, step.body
 
 
 def certified(simulation, vectors, liar, change):
     """Run a sum in which `liar` uploads a changed header, up to its certificate."""
-    task = simulation.coordinator.begin(statistic="s", length=N + 1, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=N + 1)
     for site in range(N):
         header, body = upload_of(simulation, site, task, vectors[site])
         if site == liar:
@@ -247,7 +245,7 @@ def test_pair_keys_of_others_than_the_dropped_are_refused(six, markers):
 def test_a_wrong_pair_key_shows_in_the_constant(six, markers):
     six.faults[0, Point.UPLOAD] = Fault.LATE
     vectors = markers.vectors(N)
-    task = six.coordinator.begin(statistic="s", length=N + 1, broadcast=b"")
+    task = six.coordinator.begin(statistic="s", length=N + 1)
     six.upload(task, vectors)
     slot = six.coordinator.slot
     proposal = slot.propose()
@@ -265,8 +263,8 @@ def test_a_wrong_pair_key_shows_in_the_constant(six, markers):
 def test_a_member_that_masks_for_another_task_shows_in_the_constant(six, markers):
     """It signs the right context and reveals the right key, but uses pair masks of another task."""
     vectors = markers.vectors(N)
-    task = six.coordinator.begin(statistic="s", length=N + 1, broadcast=b"")
-    slot, context = six.coordinator.slot, task.context()
+    task = six.coordinator.begin(statistic="s", length=N + 1)
+    slot, context = six.coordinator.slot, six.coordinator.slot.context
     for site in range(N):
         header, body = upload_of(
             six, site, replace(task, statistic="t") if site == 2 else task, vectors[site]
@@ -349,7 +347,7 @@ def test_a_second_upload_that_differs_is_refused_and_the_same_counts_once(asked)
 def test_nobody_speaks_in_anothers_name(six, markers):
     vectors = markers.vectors(N)
     stranger = Identity.generate()
-    task = six.coordinator.begin(statistic="s", length=N + 1, broadcast=b"")
+    task = six.coordinator.begin(statistic="s", length=N + 1)
     slot = six.coordinator.slot
     header, body = upload_of(six, 0, task, vectors[0])
     with pytest.raises(ForgedMessage):
@@ -431,7 +429,7 @@ def test_a_member_whose_box_does_not_open_is_named(private):
     simulation.advertise()
     simulation.agree()
     delivery = simulation.coordinator.delivery(0)
-    bad = replace(delivery.boxes[1], sealed=bytes(1168))
+    bad = replace(delivery.boxes[1], sealed=bytes(1200))
     signature = simulation.sites[2].identity.sign(Label.BOX, *bad.statement(delivery.epoch_id))
     boxes = (delivery.boxes[0], replace(bad, signature=signature), *delivery.boxes[2:])
     with pytest.raises(UnreadableBox, match="Rank 2"):
@@ -454,6 +452,6 @@ def test_boxes_that_are_not_one_for_each_other_member_are_refused(private):
     with pytest.raises(ForgedMessage):
         simulation.coordinator.add_boxes(Boxes.signed(Identity.generate(), **_values(boxes)))
     simulation.coordinator.add_boxes(boxes)
-    swapped = (replace(boxes.boxes[0], sealed=bytes(1168)), *boxes.boxes[1:])
+    swapped = (replace(boxes.boxes[0], sealed=bytes(1200)), *boxes.boxes[1:])
     with pytest.raises(Conflict):
         simulation.coordinator.add_boxes(signed_again(simulation, 0, boxes, boxes=swapped))

@@ -80,7 +80,6 @@ def match_lengths(drawn: dict) -> None:
     if "min_cohort" in drawn:
         drawn["max_colluders"] = drawn["max_colluders"] % 60
         drawn["min_cohort"] = max(3, drawn["max_colluders"] + 2)
-        drawn["allow_shrinking"] &= not drawn["differential_privacy"]
     groups = [
         ("signers", "signatures"),
         ("receivers", "sealed_shares", "share_hashes"),
@@ -149,10 +148,11 @@ def test_arbitrary_bytes_raise_nothing_but_the_declared_errors(cls, data):
 
 
 def test_each_way_of_being_malformed_has_its_own_name():
-    task = Task(bytes(32), 0, "mean", b"", b"", b"", 3, (0, 1, 2), bytes(32), b"")
+    task = Task(bytes(32), 0, "mean", b"", bytes(32), bytes(32), 3, (0, 1, 2), b"")
     data = task.encode()
-    with pytest.raises(WrongVersion):
-        Task.decode(b"\x02" + data[1:])
+    for version, side in ((1, "the side that sent"), (3, "veilgp here")):
+        with pytest.raises(WrongVersion, match=side):
+            Task.decode(bytes((version,)) + data[1:])
     with pytest.raises(WrongKind):
         Opening.decode(data)
     with pytest.raises(Truncated):
@@ -165,7 +165,7 @@ def test_each_way_of_being_malformed_has_its_own_name():
         Task.decode("text")
     for active in [(1, 0), (1, 1)]:
         with pytest.raises(NotAscending, match=r"Task\.active"):
-            Task(bytes(32), 0, "mean", b"", b"", b"", 3, active, bytes(32), b"")
+            Task(bytes(32), 0, "mean", b"", bytes(32), bytes(32), 3, active, b"")
 
 
 @pytest.mark.parametrize(
@@ -191,15 +191,15 @@ def test_each_way_of_being_malformed_has_its_own_name():
 )
 def test_a_field_of_the_wrong_type_or_range_is_named(field, bad):
     good = {
-        "epoch_id": bytes(32), "slot": 0, "statistic": "mean", "parameters": b"", "encoding": b"",
-        "noise": b"", "length": 3, "active": (0, 1), "broadcast": bytes(32), "proof": b"",
+        "epoch_id": bytes(32), "slot": 0, "statistic": "mean", "parameters": b"",
+        "state": bytes(32), "encoding": bytes(32), "length": 3, "active": (0, 1), "proof": b"",
     }  # fmt: skip
     with pytest.raises(MalformedMessage, match=rf"Task\.{field}"):
         Task(**{**good, field: bad})
 
 
 def test_announced_lengths_beyond_the_limit_are_refused_before_anything_is_read():
-    head = Task(bytes(32), 0, "", b"", b"", b"", 0, (), bytes(32), b"").encode()[:38]
+    head = Task(bytes(32), 0, "", b"", bytes(32), bytes(32), 0, (), b"").encode()[:38]
     with pytest.raises(BadField, match="announced"):
         Task.decode(head + (2**63).to_bytes(8, "big"))
 
@@ -217,7 +217,15 @@ def test_sets_of_members_are_listed_in_one_order():
 
 @pytest.mark.parametrize("cls", KINDS, ids=lambda cls: cls.__name__)
 def test_fields_that_hold_secrets_show_in_no_repr(cls):
-    secret = {"kem_secret", "seeds", "channels", "self_key", "pair_keys", "shares", "boxes_secret"}
+    secret = {
+        "kem_secret",
+        "seeds",
+        "channels",
+        "self_key",
+        "pair_keys",
+        "shares",
+        "part",
+    } | ({"key"} if cls is records.GroupSecrets else set())
     for field in fields(cls):
         if field.name in secret:
             assert not field.repr, f"{cls.__name__}.{field.name}"

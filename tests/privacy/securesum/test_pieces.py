@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from privacy.securesum.errors import WrongBody
+from privacy.securesum.masking import body_bytes
 from privacy.securesum.messages import Upload
 from privacy.securesum.simulator import TABLE, Simulation
 
@@ -18,11 +19,11 @@ PIECE = 1 << 16
 def uploads() -> tuple[Simulation, list[tuple[Upload, memoryview]]]:
     simulation = Simulation(3)
     simulation.open_epoch()
-    task = simulation.coordinator.begin(statistic="pieces", length=LENGTH, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="pieces", length=LENGTH)
     made = []
     for number, site in enumerate(simulation.sites):
         vector = np.full(LENGTH, number + 1, dtype=np.uint64)
-        step = site.client.upload(task, vector, table=TABLE, broadcast=b"")
+        step = site.client.upload(task, vector, table=TABLE)
         made.append((step.message, step.body))
     return simulation, made
 
@@ -40,7 +41,7 @@ def test_pieces_add_up_to_the_whole(
             stored = [len(piece) for piece in pieces]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert sum(stored) == 8 * (LENGTH + 1)
+    assert sum(stored) == body_bytes(LENGTH)
     assert max(stored) == PIECE
     assert peak < 20 * PIECE < 8 * LENGTH
     outcome = simulation.finish(slot.propose())

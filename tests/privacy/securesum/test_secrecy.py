@@ -10,8 +10,9 @@ from scipy import stats
 
 from privacy.errors import PrivacyError
 from privacy.securesum.errors import EpochEnded, SecretsLost
+from privacy.securesum.masking import body_bytes
 from privacy.securesum.messages import Certificate, Reveal
-from privacy.securesum.records import PairsSecrets, SealSecrets, SlotSecrets
+from privacy.securesum.records import GroupSecrets, PairsSecrets, SealSecrets, SlotSecrets
 from privacy.securesum.simulator import TABLE, Fault, Point, Simulation
 from privacy.securesum.wire import Message
 
@@ -20,7 +21,7 @@ N = 5
 
 def bodies(simulation, vectors):
     """Return what each site uploads to one sum."""
-    task = simulation.coordinator.begin(statistic="s", length=len(vectors[0]), broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=len(vectors[0]))
     simulation.upload(task, vectors)
     seen = [
         bytes(content)
@@ -65,7 +66,7 @@ def test_two_uploads_of_the_same_vector_share_nothing(private):
 def test_the_sum_of_all_uploads_but_one_is_still_masked(private):
     simulation = private(N, seed=9)
     simulation.open_epoch()
-    total = np.zeros(20_001, dtype=np.uint64)
+    total = np.zeros(body_bytes(20_000) // 8, dtype=np.uint64)
     for body in bodies(simulation, [np.zeros(20_000, dtype=np.uint64)] * N):
         total += np.frombuffer(body, dtype="<u8")
         counts = np.bincount(total.view(np.uint8), minlength=256)
@@ -78,7 +79,7 @@ def secrets_of(simulation: Simulation) -> set[bytes]:
     for site in simulation.sites:
         found.add(site.identity.to_bytes())
         for name, content in site.vault.items():
-            for cls in (SealSecrets, PairsSecrets, SlotSecrets):
+            for cls in (SealSecrets, PairsSecrets, SlotSecrets, GroupSecrets):
                 if content[1] == cls.kind and not name.startswith("body/"):
                     entry = cls.decode(bytes(content))
                     for value in vars(entry).values():
@@ -188,7 +189,7 @@ def test_slot_secrets_go_when_the_slot_is_abandoned(private, markers):
     assert not any(name.startswith(("slot/", "body/")) for name in site.vault)
     task = simulation.coordinator.slot.task
     with pytest.raises((SecretsLost, PrivacyError)):
-        site.client.upload(task, vectors[4], table=TABLE, broadcast=b"", noise=b"x" * 16)
+        site.client.upload(task, vectors[4], table=TABLE, noise=b"x" * 16)
 
 
 def test_records_hold_no_secrets_by_construction():

@@ -15,7 +15,6 @@ from privacy.securesum.errors import (
     NoiseMissing,
     NoiseReused,
     PartialCohort,
-    RuleChanged,
     SameTable,
     TableChanged,
 )
@@ -26,9 +25,9 @@ from privacy.securesum.terms import Terms
 OTHER_TABLE = b"t" * 32
 
 
-def session(sites, name: int, *, shrinking=False, dp=False, least=3) -> Simulation:
+def session(sites, name: int, *, dp=False, least=3) -> Simulation:
     """Open an epoch of a session with some sites."""
-    terms = Terms(bytes([name]) * 16, 1, least, shrinking, dp)
+    terms = Terms(bytes([name]) * 16, 1, least, dp)
     simulation = Simulation(sites, terms=terms, random=random.Random(name).randbytes)
     simulation.open_epoch()
     return simulation
@@ -102,7 +101,7 @@ def test_an_epoch_with_one_member_less_is_refused_even_if_the_sum_never_came(mar
 
 def test_after_a_proof_of_abandonment_the_cohort_may_change(markers):
     simulation = session(5, 1)
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     simulation.faults[0, Point.UPLOAD] = Fault.GONE
     simulation.upload(task, markers.vectors(5))
     assert simulation.abandon().proof is not None
@@ -115,7 +114,7 @@ def test_after_a_proof_of_abandonment_the_cohort_may_change(markers):
 
 def test_the_proof_also_serves_after_the_epoch_has_ended(markers):
     simulation = session(5, 1)
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     simulation.faults[0, Point.UPLOAD] = Fault.GONE
     simulation.upload(task, markers.vectors(5))
     request = simulation.coordinator.slot.abandon_request()
@@ -230,7 +229,7 @@ def test_consent_is_needed_for_every_set_that_was_released_before(released, mark
 def test_an_approval_given_while_nothing_was_released_does_not_outlive_the_next_upload(markers):
     """Slot 0 is abandoned, so leaving one member out needs no consent; slot 1 is then released."""
     first = session(6, 1)
-    task = first.coordinator.begin(statistic="s", length=7, broadcast=b"")
+    task = first.coordinator.begin(statistic="s", length=7)
     first.upload(task, markers.vectors(6))
     assert first.abandon().proof is not None
     smaller = first.sites[:5]
@@ -250,7 +249,7 @@ def test_a_table_does_not_escape_the_rule_under_another_name(released, markers, 
     sites, _ = released
     for site in sites if moved_on else ():
         site.persist(site.client.approve_table(SOURCE, OTHER_TABLE, approved_by="Ada"))
-    terms = Terms(bytes([2]) * 16, 1, 3, False, False)
+    terms = Terms(bytes([2]) * 16, 1, 3, False)
     second = Simulation(sites[1:], terms=terms)
     for site in second.sites:
         step = site.client.advertise(second.coordinator.opening(), "a new name")
@@ -265,7 +264,7 @@ def test_a_table_does_not_escape_the_rule_under_another_name(released, markers, 
 def test_survivors_are_everyone_or_nobody(markers):
     simulation = session(5, 1)
     vectors = markers.vectors(5)
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     simulation.upload(task, vectors)
     proposal = simulation.coordinator.slot.propose()
     with pytest.raises(PartialCohort):
@@ -278,62 +277,29 @@ def test_active_members_are_everyone(markers):
         simulation.sum(markers.vectors(5), active=(0, 1, 2, 3))
 
 
-# -- sessions that allow shrinking
-
-
-def test_a_session_may_give_the_rule_up_for_itself(markers):
-    simulation = session(6, 1, shrinking=True)
-    simulation.faults[0, Point.UPLOAD] = Fault.GONE
-    vectors = markers.vectors(6)
-    markers.check(simulation.sum(vectors), vectors)
-    simulation.open_epoch()
-    vectors = markers.vectors(6)
-    outcome = simulation.sum(vectors)
-    markers.check(outcome, vectors)
-    assert outcome.survivors == (1, 2, 3, 4, 5)
-
-
-def test_shrinking_does_not_expose_members_of_a_session_under_the_rule(released, markers):
-    sites, _ = released
-    with pytest.raises(RuleChanged):
-        session(sites[1:], 2, shrinking=True).sum(markers.vectors(4))
-    with pytest.raises(RuleChanged):
-        session(sites, 3, shrinking=True).sum(markers.vectors(5))
-
-
-def test_nor_is_a_source_of_a_shrinking_session_used_elsewhere(markers):
-    first = session(5, 1, shrinking=True)
-    first.sum(markers.vectors(5))
-    end_all(first)
-    with pytest.raises(RuleChanged):
-        session(first.sites, 2).sum(markers.vectors(5))
-    with pytest.raises(RuleChanged):
-        session(first.sites, 3, shrinking=True).sum(markers.vectors(5))
-
-
 # -- tables
 
 
 def test_another_table_needs_the_name_of_an_operator(released, markers):
     sites, _ = released
     second = session(sites, 2)
-    task = second.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = second.coordinator.begin(statistic="s", length=6)
     client, vector = sites[0].client, markers.vectors(5)[0]
     with pytest.raises(TableChanged):
-        client.upload(task, vector, table=OTHER_TABLE, broadcast=b"")
+        client.upload(task, vector, table=OTHER_TABLE)
     with pytest.raises(ApprovalMissing):
         client.approve_table(SOURCE, OTHER_TABLE, approved_by="")
     with pytest.raises(ApprovalMissing):
         client.approve_table("unknown", OTHER_TABLE, approved_by="Ada")
     sites[0].persist(client.approve_table(SOURCE, OTHER_TABLE, approved_by="Ada Operator"))
     with pytest.raises(TableChanged):
-        client.upload(task, vector, table=TABLE, broadcast=b"")
-    client.upload(task, vector, table=OTHER_TABLE, broadcast=b"")
+        client.upload(task, vector, table=TABLE)
+    client.upload(task, vector, table=OTHER_TABLE)
 
 
 def test_a_table_that_changes_under_a_sum_stops_it(markers):
     simulation = session(5, 1)
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     simulation.upload(task, markers.vectors(5))
     site = simulation.sites[0]
     site.persist(site.client.approve_table(SOURCE, OTHER_TABLE, approved_by="Ada"))
@@ -357,22 +323,18 @@ def test_with_differential_privacy_any_cohort_will_do(markers):
 def test_every_upload_is_covered_by_a_draw_of_noise_of_its_own(markers):
     simulation = session(5, 1, dp=True)
     client, vector = simulation.sites[0].client, markers.vectors(5)[0]
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     with pytest.raises(NoiseMissing):
-        client.upload(task, vector, table=TABLE, broadcast=b"")
-    simulation.sites[0].persist(
-        client.upload(task, vector, table=TABLE, broadcast=b"", noise=b"draw 1")
-    )
+        client.upload(task, vector, table=TABLE)
+    simulation.sites[0].persist(client.upload(task, vector, table=TABLE, noise=b"draw 1"))
     second = session(simulation.sites, 2, dp=True)
-    task = second.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = second.coordinator.begin(statistic="s", length=6)
     with pytest.raises(NoiseReused):
-        second.sites[0].client.upload(task, vector, table=TABLE, broadcast=b"", noise=b"draw 1")
+        second.sites[0].client.upload(task, vector, table=TABLE, noise=b"draw 1")
 
 
 def test_without_differential_privacy_no_noise_is_claimed(markers):
     simulation = session(5, 1)
-    task = simulation.coordinator.begin(statistic="s", length=6, broadcast=b"")
+    task = simulation.coordinator.begin(statistic="s", length=6)
     with pytest.raises(NoiseMissing):
-        simulation.sites[0].client.upload(
-            task, markers.vectors(5)[0], table=TABLE, broadcast=b"", noise=b"draw 1"
-        )
+        simulation.sites[0].client.upload(task, markers.vectors(5)[0], table=TABLE, noise=b"draw 1")
