@@ -1,6 +1,7 @@
 """Adam [KingmaBa15] on one flat vector, as a function of its state.
 
-Not torch's own, because its first step spends seconds loading a compiler.
+Not torch's own, because its first step spends seconds loading a compiler. A step is the same to the
+last bit on every machine (`kernels.reproducible`), so that a run's updates can be replayed.
 """
 
 import math
@@ -9,8 +10,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from kernels.reproducible import near, power
+
 DECAY = 0.9, 0.999
 DAMPING = 1e-8
+
+_COSINE_STEP = 2.0**-30
+"""The grid of a cosine, whose last bit depends on the mathematical library."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,10 +40,10 @@ def update(
 ) -> State:
     """Take one step against the gradient."""
     step = state.step + 1
-    mean = state.mean.lerp(gradient, 1 - DECAY[0])
-    square = state.square.lerp(gradient.square(), 1 - DECAY[1])
+    mean = DECAY[0] * state.mean + (1 - DECAY[0]) * gradient
+    square = DECAY[1] * state.square + (1 - DECAY[1]) * gradient.square()
     scale = _scale(square, step, damping)
-    moved = state.parameters - learning_rate * mean / (1 - DECAY[0] ** step) / scale
+    moved = state.parameters - learning_rate * mean / (1 - power(DECAY[0], step)) / scale
     return State(moved, mean, square, step)
 
 
@@ -52,8 +58,8 @@ def falling(learning_rate: float, *, step: int, steps: int) -> float:
     >>> [falling(0.1, step=step, steps=2) for step in range(3)]
     [0.1, 0.05, 0.0]
     """
-    return learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
+    return learning_rate * near(1 + math.cos(math.pi * step / steps), _COSINE_STEP) / 2
 
 
 def _scale(square: Tensor, step: int, damping: float) -> Tensor:
-    return (square / (1 - DECAY[1] ** step)).sqrt() + damping
+    return (square / (1 - power(DECAY[1], step))).sqrt() + damping

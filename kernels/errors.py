@@ -30,16 +30,19 @@
     │       ├── InfiniteValue     table.infinite_value
     │       ├── UnknownLevel      table.unknown_level
     │       └── OutOfBounds       table.out_of_bounds
+    ├── DealingError              dealing.invalid
+    │   └── DealingMissing        dealing.missing
     ├── ProgramError              program.invalid
     │   ├── UnknownAlgorithm      program.unknown_algorithm
     │   ├── NewerProgram          program.newer_version
     │   ├── TooManyRows           program.too_many_rows
+    │   ├── FewerRowsThanStated   program.fewer_rows
     │   ├── NotPrivate            program.not_private
     │   ├── UnboundedFeatures     program.unbounded_features
-    │   ├── UnboundedColumns      program.unbounded_columns
-    │   └── ConsentNeeded         program.consent_needed
+    │   └── UnboundedColumns      program.unbounded_columns
     ├── StateError                state.invalid
-    │   └── OtherFormat           state.other_format
+    │   ├── OtherFormat           state.other_format
+    │   └── StateDiffers          state.differs
     ├── ArtifactError             artifact.invalid
     │   ├── DamagedArtifact       artifact.damaged
     │   ├── NewerArtifact         artifact.newer_version
@@ -49,6 +52,7 @@
     │   ├── NotSymmetric          statistics.not_symmetric
     │   └── NotPositive           statistics.not_positive
     ├── HyperparameterError       hyperparameter.invalid
+    ├── ComputationFailed         computation.failed
     └── PredictionError           prediction.invalid
         ├── ImproperProduct       prediction.improper_product
         ├── UnknownMethod         prediction.unknown_method
@@ -270,6 +274,19 @@ class OutOfBounds(ColumnError):
     code = "table.out_of_bounds"
 
 
+class DealingError(KernelsError):
+    """The secret by which a site deals its rows is not valid."""
+
+    code = "dealing.invalid"
+    public_detail = "the site cannot deal its rows to parts"
+
+
+class DealingMissing(DealingError):
+    """Rows are to be dealt, and there is no secret to deal them by."""
+
+    code = "dealing.missing"
+
+
 class ProgramError(KernelsError):
     """A program has a missing, unknown or invalid field, or its stages are in the wrong order."""
 
@@ -297,6 +314,12 @@ class TooManyRows(ProgramError):
     code = "program.too_many_rows"
 
 
+class FewerRowsThanStated(ProgramError):
+    """All sites together have fewer training rows than the program states."""
+
+    code = "program.fewer_rows"
+
+
 class NotPrivate(ProgramError):
     """An algorithm, or one of its parameter values, has no differentially private form."""
 
@@ -316,13 +339,6 @@ class UnboundedColumns(ProgramError):
     code = "program.unbounded_columns"
 
 
-class ConsentNeeded(ProgramError):
-    """An algorithm may reveal one site's own numbers, and its operator has not agreed to that."""
-
-    code = "program.consent_needed"
-    public_detail = "the program has an algorithm that the site must consent to by name"
-
-
 class StateError(KernelsError):
     """Bytes are not the stored state of an algorithm that is installed here."""
 
@@ -335,6 +351,13 @@ class OtherFormat(StateError):
 
     code = "state.other_format"
     public_detail = "the state received has a format that this site's veilgp does not read"
+
+
+class StateDiffers(StateError):
+    """A state is not the one that follows from the totals, or differs from it too often."""
+
+    code = "state.differs"
+    public_detail = "the state received is not the one that follows from the totals"
 
 
 class ArtifactError(KernelsError):
@@ -395,6 +418,13 @@ class HyperparameterError(KernelsError):
 
     code = "hyperparameter.invalid"
     public_detail = "the hyperparameters received cannot be used"
+
+
+class ComputationFailed(KernelsError):
+    """A computation failed; its cause is for the log of the site where it failed."""
+
+    code = "computation.failed"
+    public_detail = "the state received cannot be computed"
 
 
 class PredictionError(KernelsError):

@@ -1,17 +1,20 @@
 """State as plain bytes: what a coordinator stores after each update, and what it broadcasts.
 
 A state is a frozen dataclass of numbers, text, tensors and further frozen dataclasses. Its bytes
-are a safetensors file: the tensors, named "0", "1", …, and the JSON tree that refers to them.
+are a safetensors file: the tensors, named "0", "1", …, and the canonical JSON tree (RFC 8785) that
+refers to them.
 `decode` builds only the dataclasses that it is given, each by its constructor, which checks its
 fields; nothing else in the bytes has an effect. Fields marked PRIVATE stay with the coordinator:
 they are None in a broadcast.
+
+The bytes are canonical: equal states have equal bytes, on every machine and in every process, and
+so do a state and what `decode` makes of its bytes. Zero is stored without a sign.
 
 A dataclass is identified in the bytes by its `STORED_AS`, a short name, so that moving or renaming
 a file or a class changes neither what is sent nor a model's id. Bytes of another FORMAT, or with
 other fields, are refused with `OtherFormat`: nothing is guessed.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
@@ -25,12 +28,14 @@ import torch
 from torch import Tensor
 
 from kernels.errors import KernelsError, OtherFormat, StateError
+from kernels.strict_json import as_declared, encode_json, parse_json
 
 PRIVATE = MappingProxyType({"private": True})
 """Metadata of a field that stays with the coordinator and is None in a broadcast."""
 
-FORMAT = 2
-"""The version of the tree. Format 1, before `STORED_AS`, named classes by their modules."""
+FORMAT = 3
+"""The version of the tree. Format 1 named classes by their modules, and format 2 was Python's JSON:
+since format 3 the tree is canonical by RFC 8785, so that its digest is any implementation's."""
 
 _TREE = "tree"
 
@@ -39,7 +44,10 @@ def encode(state: object, *, broadcast: bool = False) -> bytes:
     """Return the bytes of a state: all of it, or only what hospitals may see (`broadcast`)."""
     tensors: dict[str, Tensor] = {}
     content = _plain(state, tensors, broadcast=broadcast)
-    tree = json.dumps({"format": FORMAT, "content": content}, sort_keys=True, allow_nan=False)
+    try:
+        tree = encode_json({"format": FORMAT, "content": content})
+    except ValueError as problem:
+        raise StateError(f"this state cannot be stored: {problem}") from problem
     raw = torch.from_numpy(np.frombuffer(tree.encode(), dtype=np.uint8).copy())
     return safetensors.torch.save({_TREE: raw, **tensors})
 
@@ -48,7 +56,7 @@ def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
     """Build a state from untrusted bytes, using only the dataclasses in `kinds`, by stored name."""
     try:
         tensors = safetensors.torch.load(data)
-        tree = json.loads(bytes(tensors.pop(_TREE).numpy().tobytes()))
+        text = tensors.pop(_TREE).numpy().tobytes().decode()
     except (
         safetensors.SafetensorError,
         KeyError,
@@ -60,6 +68,13 @@ def decode(data: bytes, kinds: Mapping[str, type]) -> Any:
             "these bytes are not a stored state: they are damaged, or something else; get them "
             "again from where they were stored"
         ) from problem
+    wrong: list[str] = []
+    tree: Any = parse_json(text, "the tree", wrong, refuse_nan=True)
+    if wrong:
+        raise StateError(
+            f"these bytes are not a stored state: {wrong[0]}; get them again from where they were "
+            "stored"
+        )
     written = tree.get("format", 1) if isinstance(tree, dict) else None
     if written != FORMAT:
         raise OtherFormat(
@@ -107,6 +122,8 @@ def kinds_of(*kinds: type) -> Mapping[str, type]:
 
 
 def _plain(value: object, tensors: dict[str, Tensor], *, broadcast: bool) -> object:
+    if isinstance(value, float) and value == 0:
+        return 0.0
     if value is None or (
         isinstance(value, bool | int | float | str) and not isinstance(value, Enum)
     ):
@@ -115,7 +132,7 @@ def _plain(value: object, tensors: dict[str, Tensor], *, broadcast: bool) -> obj
         return _plain(value.value, tensors, broadcast=broadcast)
     if isinstance(value, Tensor):
         name = str(len(tensors))
-        tensors[name] = value.detach().contiguous().clone()
+        tensors[name] = _canonical(value)
         return {"tensor": name}
     if isinstance(value, tuple | list):
         return [_plain(each, tensors, broadcast=broadcast) for each in value]
@@ -128,6 +145,12 @@ def _plain(value: object, tensors: dict[str, Tensor], *, broadcast: bool) -> obj
         }
         return {"kind": stored_as(type(value)), "fields": document}
     raise StateError(f"a state must consist of plain data, not of a {type(value).__name__}")
+
+
+def _canonical(value: Tensor) -> Tensor:
+    """Return a contiguous copy without negative zeros."""
+    plain = value.detach().contiguous()
+    return plain + 0.0 if plain.is_floating_point() else plain.clone()
 
 
 def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type]) -> Any:
@@ -143,7 +166,11 @@ def _built(tree: object, tensors: Mapping[str, Tensor], kinds: Mapping[str, type
             f"these bytes contain a {tree['kind']} whose fields this version of veilgp does not "
             "read: read them with the version that wrote them, or train the model again"
         )
-    values = {name: _built(each, tensors, kinds) for name, each in tree["fields"].items()}
+    types = {each.name: each.type for each in fields(kind)}
+    values = {
+        name: as_declared(types[name], _built(each, tensors, kinds))
+        for name, each in tree["fields"].items()
+    }
     try:
         return kind(**values)
     except KernelsError:

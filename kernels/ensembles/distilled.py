@@ -24,10 +24,14 @@ from kernels.ensembles.committee import (
 from kernels.ensembles.student_network import StudentSpec, distil, mean_divergence, predict
 from kernels.errors import NotFitted, StateError
 from kernels.parameter_checks import check_learning_rate, check_whole
+from kernels.reproducible import near
 from kernels.scores.gaussians import Gaussian
 from kernels.storage import PRIVATE, check_tensor
 
 T = TypeVar("T")
+
+DIVERGENCE_STEP = 2.0**-20
+"""The grid of a student's divergence, which is only reported."""
 
 
 class Method(StrEnum):
@@ -183,7 +187,9 @@ class Distilled:
         for method, teacher, parameters in zip(
             methods, teachers, self._distilled(teachers, opinion.inputs), strict=True
         ):
-            missed = mean_divergence(self.spec, parameters, teacher, opinion.inputs)
+            missed = near(
+                mean_divergence(self.spec, parameters, teacher, opinion.inputs), DIVERGENCE_STEP
+            )
             new.append(Student(method, parameters, missed))
         kept = [student for student in self.students if student.method not in methods]
         return replace(self, students=(*kept, *new), beta=self.beta if beta is None else beta)

@@ -21,6 +21,9 @@ from torch import Tensor
 from kernels.errors import EmptyTable
 from kernels.scores.gaussians import Gaussian
 
+BETA_STEP = 2.0**-20
+"""The grid of β: far finer than rows can determine it."""
+
 _HALVINGS = 53
 
 

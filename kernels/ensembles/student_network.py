@@ -9,7 +9,7 @@ provided for comparison.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar
 
@@ -19,11 +19,18 @@ from torch import Tensor
 from kernels import adam
 from kernels.ensembles.networks import NetworkSpec, layers, outputs, starting_parameters, through
 from kernels.errors import EmptyTable, WeightsError, WrongShape
+from kernels.reproducible import on_grid
 from kernels.samplers.sampler import minibatches
 from kernels.scores.gaussians import Gaussian, divergence
 
 _LOG_VARIANCES = (-18.0, 18.0)
 """Bounds of log v, beyond any standardised target's; a hostile θ must not cause an overflow."""
+
+PARAMETER_STEP = 2.0**-16
+"""The grid of a student's parameters; the optimiser's first steps are a few hundred times that."""
+
+_DAMPING = 1e-6
+"""Adam's ε: a gradient that is only rounding must not become a step."""
 
 
 class Direction(StrEnum):
@@ -76,7 +83,8 @@ def distil(
 
     seed: of the starting θ, the same for all. The learning rate falls to 0 along half a cosine.
     Students of several teachers see the same batches, and each learns as it would alone; together
-    they take less time.
+    they take less time. θ is rounded to PARAMETER_STEP after every step, so that another machine
+    takes the same steps (`kernels.reproducible`).
     """
     if not len(x):
         raise EmptyTable("x has no rows: distilling needs at least one public row")
@@ -86,7 +94,7 @@ def distil(
             f"the teacher's mean and variance must have shape (…, {len(x)}, {spec.targets}), not "
             f"{tuple(shape)} and {tuple(teacher.variance.shape)}"
         )
-    start = starting_parameters(spec.network, seed=seed).to(x.dtype)
+    start = on_grid(starting_parameters(spec.network, seed=seed).to(x.dtype), PARAMETER_STEP)
     state = adam.init(start.expand(*shape[:-2], -1))
     steps = epochs * math.ceil(len(x) / batch_rows)
     table = (x, teacher.mean.movedim(-2, 0), teacher.variance.movedim(-2, 0))
@@ -97,7 +105,8 @@ def distil(
                 f"distilling has diverged at learning_rate {learning_rate}: lower it"
             )
         rate = adam.falling(learning_rate, step=state.step, steps=steps)
-        state = adam.update(state, gradient, learning_rate=rate)
+        state = adam.update(state, gradient, learning_rate=rate, damping=_DAMPING)
+        state = replace(state, parameters=on_grid(state.parameters, PARAMETER_STEP))
     return state.parameters
 
 

@@ -27,6 +27,7 @@ from torch.nn.functional import linear, one_hot
 
 from kernels.features.seeded_random import normals, uniforms
 from kernels.features.spec import Architecture, Ending, KernelSpec, Replication
+from kernels.reproducible import near
 
 Named = Mapping[str, Tensor]
 Shapes = Mapping[str, tuple[int, ...]]
@@ -85,7 +86,7 @@ class _Scaled:
         return {"log_lengthscale": (spec.inputs,)}
 
     def start(self, spec: KernelSpec) -> Named:
-        level = math.log(spec.lengthscale)
+        level = near(math.log(spec.lengthscale), 2.0**-40)  # the same with every libm
         return {"log_lengthscale": torch.full((spec.inputs,), level, dtype=torch.float64)}
 
     @staticmethod

@@ -25,11 +25,6 @@ def _words(seed: int, label: str, count: int) -> np.ndarray[tuple[int], np.dtype
     return np.frombuffer(hashlib.shake_256(prefix).digest(8 * count), dtype="<u8")
 
 
-def seeded_word(seed: int, label: str) -> np.uint64:
-    """Return 64 bits as one unsigned integer."""
-    return np.uint64(_words(seed, label, 1)[0])
-
-
 def uniforms(seed: int, label: str, *shape: int) -> Tensor:
     """Return float64 uniforms in (0, 1) of the given shape.
 

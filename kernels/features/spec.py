@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import ClassVar, Self
 
 from kernels.errors import NewerSpec, SpecError, UnknownArchitecture
-from kernels.strict_json import encode_json, is_newer, is_number, parse_json
+from kernels.strict_json import MOST_INTEGER, encode_json, is_newer, is_number, parse_json
 
 VERSION = 1
 
@@ -91,7 +91,7 @@ _CHOICES: Mapping[str, type[StrEnum]] = {
 _WHOLE: Mapping[str, tuple[int, int]] = {
     "inputs": (1, _MOST),
     "samples": (2, _MOST),
-    "seed": (0, 2**64 - 1),
+    "seed": (0, MOST_INTEGER),
     "degree": (1, 100),
     "latent": (1, _MOST),
     "shifter_inputs": (1, _MOST),
@@ -120,7 +120,7 @@ class KernelSpec:
 
     inputs: p, the number of columns of x after the schema's encoding.
     samples: m ≥ 2, the number of random samples of g.
-    seed: 0 ≤ seed < 2⁶⁴; ω and the starting weights are hashes of it.
+    seed: 0 ≤ seed < 2⁵³; ω and the starting weights are hashes of it.
     lengthscale: the starting value of the classical kernels' lengthscales (one weight per input).
     degree, offset: the polynomial kernel's n and c.
     hidden, latent: the widths of f's tanh layers, and of its output.

@@ -4,9 +4,11 @@ Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target within bound
 evaluation costs O(M), so a grid over both finds the right mode (noise and signal can be mistaken
 for each other, and a gradient method can stop at the wrong mode). A bounded quasi-Newton search
 with closed-form gradients and a few Newton steps then find the optimum. This needs no
-communication: the statistics have already been summed.
+communication: the statistics have already been summed. The result is rounded to a few digits
+(`Hyperparameters.rounded`), so that everyone who has the same sums has the same σ and λ.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,13 +16,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from torch import Tensor
 
 from kernels.errors import EmptyTable, HyperparameterError
 from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.newton import polished
 
 _GRID = 25
-_NEWTON_STEPS = 6
-_DIFFERENCE = 1e-4
+_OVERSHOOT = 2.0**-15
+"""How far rounding can move log σ or log λ beyond its bound."""
 _EPSILON = torch.finfo(torch.float64).eps
 
 
@@ -58,10 +62,36 @@ def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> Hyperparam
         raise EmptyTable("the statistics have no rows: fitting σ and λ needs at least one")
     found = [_refit_one(spectrum, target, options) for target in range(spectrum.cross.shape[1])]
     noise, prior = torch.tensor(found, dtype=torch.float64).mT.contiguous()
-    return Hyperparameters((2 * noise).exp(), (2 * prior).exp())
+    return Hyperparameters((2 * noise).exp(), (2 * prior).exp()).rounded()
 
 
-def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[float, float]:
+def objective(
+    spectrum: Spectrum, hyperparameters: Hyperparameters, options: RefitOptions | None = None
+) -> Tensor:
+    """Return what `refit` minimises, the negative log posterior of each target's σ and λ, (T,).
+
+    It is infinite outside the bounds.
+    """
+    options = options or RefitOptions()
+    found = []
+    scales = zip(hyperparameters.noise_variance, hyperparameters.prior_variance, strict=True)
+    for target, (noise, prior) in enumerate(scales):
+        point = np.array([math.log(float(noise)) / 2, math.log(float(prior)) / 2])
+        ends = np.log([options.noise_bounds, options.prior_bounds])
+        inside = (point >= ends[:, 0] - _OVERSHOOT) & (point <= ends[:, 1] + _OVERSHOOT)
+        value = _objective(spectrum, target, options)(point[0], point[1])[0]
+        found.append(float(value) if inside.all() else math.inf)
+    return torch.tensor(found, dtype=torch.float64)
+
+
+_Objective = Callable[
+    [NDArray[np.float64], NDArray[np.float64]],
+    tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]],
+]
+
+
+def _objective(spectrum: Spectrum, target: int, options: RefitOptions) -> _Objective:
+    """Return a target's negative log posterior, with its derivatives, at log σ and log λ."""
     eigenvalues = spectrum.eigenvalues.numpy()
     # A direction without variance would explain any b for a small enough σ, so b is weighted by how
     # far its eigenvalue exceeds the rounding. The weight is smooth: at a threshold, the last bit of
@@ -71,10 +101,9 @@ def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[
     squares = spectrum.cross[:, target].numpy() ** 2 * eigenvalues / (eigenvalues + floor)
     total, count = float(spectrum.target_squares[target]), spectrum.count
 
-    def objective(
+    def value_and_slopes(
         log_noise: NDArray[np.float64], log_prior: NDArray[np.float64]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Return the negative log posterior and its derivatives in log σ and log λ."""
         noise, prior = np.exp(2 * log_noise)[..., None], np.exp(2 * log_prior)[..., None]
         variances = 1 / (eigenvalues / noise + 1 / prior)
         signal = eigenvalues * variances / noise  # how far the data determine each direction
@@ -94,14 +123,20 @@ def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[
         by_prior = by_prior + standardised / options.log_prior_scale
         return value, by_noise, by_prior
 
+    return value_and_slopes
+
+
+def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[float, float]:
+    value_and_slopes = _objective(spectrum, target, options)
+
     def scalar(point: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        value, by_noise, by_prior = objective(point[0], point[1])
+        value, by_noise, by_prior = value_and_slopes(point[0], point[1])
         return float(value), np.array([by_noise, by_prior])
 
     bounds = [tuple(np.log(options.noise_bounds)), tuple(np.log(options.prior_bounds))]
     axes = [np.linspace(least, most, _GRID) for least, most in bounds]
     grid = np.meshgrid(*axes, indexing="ij")
-    values = objective(*grid)[0]
+    values = value_and_slopes(*grid)[0]
     start = np.array([axis.flat[values.argmin()] for axis in grid])
     best = minimize(
         scalar,
@@ -112,32 +147,5 @@ def _refit_one(spectrum: Spectrum, target: int, options: RefitOptions) -> tuple[
         options={"ftol": 1e-15, "gtol": 1e-10},
     )
     point = best.x if best.fun <= values.min() else start
-    point = _polished(lambda at: scalar(at)[1], point, np.array(bounds))
+    point = polished(lambda at: scalar(at)[1], point, np.array(bounds))
     return float(point[0]), float(point[1])
-
-
-def _polished(
-    gradient: Callable[[NDArray[np.float64]], NDArray[np.float64]],
-    point: NDArray[np.float64],
-    bounds: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Take Newton steps to the zero of the gradient, along coordinates inside their bounds.
-
-    A search that compares values finds the optimum to only half of float64's digits, and where it
-    stops depends on the last bit of its input; federated training would amplify that.
-    """
-    for _ in range(_NEWTON_STEPS):
-        slope = gradient(point)
-        free = (point > bounds[:, 0]) & (point < bounds[:, 1])
-        shifts = _DIFFERENCE * np.eye(len(point))
-        curvature = np.stack([gradient(point + h) - gradient(point - h) for h in shifts])
-        curvature = (curvature / (2 * _DIFFERENCE))[np.ix_(free, free)]
-        if not free.any() or np.linalg.eigvalsh((curvature + curvature.T) / 2)[0] <= 0:
-            break
-        step = np.zeros_like(point)
-        step[free] = np.linalg.solve(curvature, slope[free])
-        moved = np.clip(point - step, bounds[:, 0], bounds[:, 1])
-        if np.abs(gradient(moved)[free]).max() >= np.abs(slope[free]).max():
-            break
-        point = moved
-    return point

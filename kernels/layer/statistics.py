@@ -13,7 +13,7 @@ import torch
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
-from kernels.errors import EmptyTable, NotFinite, NotSymmetric, StatisticsError, WrongShape
+from kernels.errors import NotFinite, NotSymmetric, StatisticsError, WrongShape
 from kernels.features.urk import URK
 from kernels.strict_json import is_number
 from kernels.tables.chunks import CHUNK_ROWS
@@ -149,7 +149,8 @@ class Statistics:
     @classmethod
     def of_features(cls, features: Tensor, targets: Tensor) -> Self:
         """Return the sums over rows of features (n, M) and targets (n,) or (n, T)."""
-        return cls.of_chunks([(features, targets)])
+        columns = 1 if targets.ndim == 1 else targets.shape[-1]
+        return cls.of_chunks([(features, targets)], features=features.shape[-1], targets=columns)
 
     @classmethod
     def of_table(
@@ -160,35 +161,34 @@ class Statistics:
             raise WrongShape(
                 f"x and targets must have the same number of rows, not {len(x)} and {len(targets)}"
             )
-        if len(x) == 0:
-            columns = 1 if targets.ndim == 1 else targets.shape[1]
-            return cls.zero(features=kernel.spec.features, targets=columns)
+        chunks = kernel.features_in_chunks(x, chunk_rows=chunk_rows)
         return cls.of_chunks(
-            (phi, targets[rows])
-            for rows, phi in kernel.features_in_chunks(x, chunk_rows=chunk_rows)
+            ((phi, targets[rows]) for rows, phi in chunks),
+            features=kernel.spec.features,
+            targets=1 if targets.ndim == 1 else targets.shape[-1],
         )
 
     @classmethod
-    def of_chunks(cls, chunks: Iterable[tuple[Tensor, Tensor]]) -> Self:
-        """Return the sums over a stream of (features, targets), in the memory of one chunk."""
-        scatter: Tensor | None = None
-        cross = target_squares = torch.empty(0)
+    def of_chunks(
+        cls, chunks: Iterable[tuple[Tensor, Tensor]], *, features: int, targets: int = 1
+    ) -> Self:
+        """Return the sums over a stream of (features, targets), in the memory of one chunk.
+
+        features, targets: the numbers of columns; there may be no chunks.
+        """
+        # Stored transposed: BLAS needs column-major order, and one triangle suffices.
+        scatter = torch.zeros(features, features, dtype=torch.float64)
+        cross = torch.zeros(features, targets, dtype=torch.float64)
+        target_squares = torch.zeros(targets, dtype=torch.float64)
         count = 0
-        for features, targets in chunks:
-            phi, y = _checked_chunk(features, targets)
-            if scatter is None:
-                # Stored transposed: BLAS needs column-major order, and one triangle suffices.
-                scatter = torch.zeros(phi.shape[1], phi.shape[1], dtype=torch.float64)
-                cross = torch.zeros(phi.shape[1], y.shape[1], dtype=torch.float64)
-                target_squares = torch.zeros(y.shape[1], dtype=torch.float64)
-            if phi.shape[1] != len(scatter) or y.shape[1] != cross.shape[1]:
+        for chunk in chunks:
+            phi, y = _checked_chunk(*chunk)
+            if phi.shape[1] != features or y.shape[1] != targets:
                 raise WrongShape("all chunks of a table must have the same number of columns")
             dsyrk(1.0, phi.mT.numpy(), beta=1.0, c=scatter.mT.numpy(), overwrite_c=1)
             cross += phi.mT @ y
             target_squares += (y * y).sum(0)
             count += len(y)
-        if scatter is None:
-            raise EmptyTable("there are no chunks: use Statistics.zero for an empty table")
         # dsyrk wrote the upper triangle of the column-major view, which is our lower triangle.
         scatter = scatter + scatter.mT
         scatter.diagonal().div_(2)

@@ -74,8 +74,7 @@ class Artifact:
             )
         statistics = known(model.statistics, "linear")
         methods = Served.of(model)
-        if model.distilled is not None:
-            model = replace(model, distilled=model.distilled.published())
+        model = published(model)
         data, text = storage.encode(model), program.to_json()
         card = Card(
             created=created.astimezone(UTC).isoformat(),
@@ -134,6 +133,13 @@ class Artifact:
 
     def __repr__(self) -> str:
         return f"Artifact({self.id}, {len(self.data)} bytes)"
+
+
+def published(model: Model) -> Model:
+    """Return a model without what an artifact does not contain."""
+    if model.distilled is None:
+        return model
+    return replace(model, distilled=model.distilled.published())
 
 
 def _finished(model: object) -> Model:

@@ -1,10 +1,10 @@
 """The card of a model: what a person or a program should know about it without loading it.
 
 Pure data, JSON, versioned. It identifies its model's bytes by their SHA-256, and the model's id is
-a hash of the card's canonical text: one id determines both, to the last bit (floats keep every bit
-in JSON). A card that is read is not trusted: it is refused unless it has exactly the fields of
-`Card` and of its sections, each with its type. Its statements about quality and privacy are claims
-of the coordinator, which cannot be verified from the card.
+a hash of the card's canonical text (RFC 8785): one id determines both, to the last bit (floats keep
+every bit in JSON). A card that is read is not trusted: it is refused unless it has exactly the
+fields of `Card` and of its sections, each with its type. Its statements about quality and privacy
+are claims of the coordinator, which cannot be verified from the card.
 """
 
 import hashlib
@@ -57,7 +57,7 @@ class Card:
     methods: tuple[Served, ...]
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):

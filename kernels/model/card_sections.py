@@ -87,17 +87,21 @@ def explained(
     colluding = f"even if it colluded with up to {max_colluders} of them"
     sums = (
         f"The coordinator saw sums over at least {min_cohort} hospitals and no hospital's own "
-        f"numbers, {colluding if max_colluders else 'unless it colluded with one of them'}."
+        f"numbers, {colluding if max_colluders else 'unless it colluded with one of them'}. Every "
+        "hospital received the same sums; one that took part to the end has verified them and "
+        "computed the model itself. A coordinator that colludes with a hospital can forge sums. "
+        "The model is not signed by hospitals: ask one to compare its id."
     )
     if epsilon is None or delta is None:
         return (
             f"{sums} There was no differential privacy: the sums and this model are exact, so "
             f"someone who knows enough about all other {unit}s can learn about one {unit} from "
-            "them."
+            "them, and someone who has the records of candidates can test which of them were in "
+            "the tables."
         )
     return (
         f"{sums} Noise was added, and it is sufficient if at least {min_cohort - max_colluders} "
-        f"hospitals add theirs: the presence of any one {unit} in the tables changes the "
+        f"hospitals add theirs: the presence of any one {unit} in one hospital's table changes the "
         f"probability of any outcome by a factor of at most e^{epsilon:.4g}, except with "
         f"probability {delta:g}."
     )

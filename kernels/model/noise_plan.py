@@ -7,6 +7,9 @@ layouts declare this as the sensitivity of their blocks.
 
 The noise of a sum is z times its sensitivity, where z is the stage's entry in `multipliers`. The
 privacy loss follows from the multipliers alone: `privacy.accounting` computes it, not this module.
+
+A session's plan has the noise of every run that the session can ever have, whatever its kind, so
+that nobody chooses any after seeing results.
 """
 
 from dataclasses import dataclass
@@ -26,6 +29,8 @@ class NoisePlan:
     multipliers: z of each sum of a stage, for every stage in order.
     max_rows_per_patient: k; 1 if the schema has no patient column.
     target_clip: B, in standardised units: in training, targets are clipped to ±B.
+    evaluate, update: z of the stage that a run of this kind has if the session's program has no
+        such stage (`kernels.rounds.run_kinds`); None if there is no such run.
     """
 
     STORED_AS: ClassVar[str] = "noise-plan"
@@ -33,6 +38,8 @@ class NoisePlan:
     multipliers: tuple[float, ...]
     max_rows_per_patient: int = 1
     target_clip: float = 3.0
+    evaluate: float | None = None
+    update: float | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.multipliers, tuple | list):
@@ -42,6 +49,8 @@ class NoisePlan:
             )
         object.__setattr__(self, "multipliers", tuple(self.multipliers))
         numbers = {f"multipliers[{i}]": z for i, z in enumerate(self.multipliers)}
+        added = {"evaluate": self.evaluate, "update": self.update}
+        numbers |= {name: z for name, z in added.items() if z is not None}
         for name, number in {**numbers, "target_clip": self.target_clip}.items():
             if not is_number(number) or not 1 / _MOST <= number <= _MOST:
                 raise ProgramError(

@@ -225,21 +225,22 @@ def predict_standardised(
     )
 
 
-def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return finite means and variances, (n, T), each a function of its own row alone.
+def predict_each(model: Model, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return means and variances, (n, T), each of its own row alone, and which are known.
 
     For statistics with differential privacy. In a batch, the last bit of a row's prediction may
     depend on the other rows, and if a count depends on that bit, adding one row could change how
     others are counted. Also, a hostile broadcast could make the predictions of some rows NaN, so
-    that a site's failure would reveal that it has such rows: they get mean 0 and variance 1.
+    that a site's failure would reveal that it has such rows: they are False in the third tensor,
+    (n,), and contribute nothing.
     """
     posterior, shape = model.posterior, (len(features), model.targets)
     mean, variance = torch.zeros(shape).double(), torch.ones(shape).double()
     for row, (_, phi) in enumerate(model.urk.features_in_chunks(features, chunk_rows=1)):
         predicted = posterior.predict(phi.nan_to_num(nan=0.0))
         mean[row], variance[row] = predicted.mean[0], predicted.variance[0]
-    valid = mean.isfinite() & variance.isfinite() & (variance > 0)
-    return torch.where(valid, mean, 0.0), torch.where(valid, variance, 1.0)
+    known_rows = (mean.isfinite() & variance.isfinite() & (variance > 0)).all(1)
+    return mean, variance, known_rows
 
 
 def _joined(model: Model, parts: Iterable[Prediction]) -> Prediction:

@@ -13,13 +13,13 @@ from typing import Any, get_args, get_origin
 
 from kernels.errors import ArtifactError
 from kernels.features.spec import KernelSpec
-from kernels.strict_json import encode_json, is_flag, is_number, is_text
+from kernels.strict_json import MOST_INTEGER, as_declared, encode_json, is_flag, is_number, is_text
 from kernels.tables.schema import Schema
 from kernels.tables.standardiser import Standardiser
 
 
 def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value < 2**63
+    return type(value) is int and 0 <= value <= MOST_INTEGER
 
 
 _DOCUMENTS = Schema, KernelSpec, Standardiser
@@ -62,7 +62,7 @@ def from_plain(kind: Any, plain: Any, where: str) -> Any:
     fits, what = _LEAVES[kind]
     if not fits(plain):
         raise ArtifactError(f"{where} must be {what}")
-    return plain
+    return as_declared(kind, plain)
 
 
 def _text(plain: object, where: str) -> str:

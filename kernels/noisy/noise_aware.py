@@ -85,17 +85,7 @@ def posterior(statistics: Statistics, hyperparameters: Hyperparameters) -> Poste
             zip(hyperparameters.noise_variance, hyperparameters.prior_variance, strict=True)
         )
     ]
-    evidence = torch.stack(
-        [
-            _log_evidence(
-                noisy,
-                target,
-                hyperparameters.noise_variance[target, None],
-                hyperparameters.prior_variance[target, None],
-            )[0]
-            for target in range(len(each))
-        ]
-    )
+    evidence = _log_evidences(noisy, hyperparameters)
     weights, bases, variances = zip(*each, strict=True)
     return Posterior(
         torch.stack(weights, 1),
@@ -104,6 +94,20 @@ def posterior(statistics: Statistics, hyperparameters: Hyperparameters) -> Poste
         hyperparameters,
         evidence,
     )
+
+
+def log_evidence(statistics: Statistics, hyperparameters: Hyperparameters) -> Tensor:
+    """Return log p(b̃, ỹ | σ, λ) of each target, (T,)."""
+    return _log_evidences(_Noisy.of(statistics), hyperparameters)
+
+
+def _log_evidences(noisy: _Noisy, hyperparameters: Hyperparameters) -> Tensor:
+    scales = zip(hyperparameters.noise_variance, hyperparameters.prior_variance, strict=True)
+    each = [
+        _log_evidence(noisy, target, noise[None], prior[None])[0]
+        for target, (noise, prior) in enumerate(scales)
+    ]
+    return torch.stack(each)
 
 
 def _posterior_of(
@@ -145,7 +149,7 @@ def refit(statistics: Statistics, options: RefitOptions | None = None) -> Hyperp
     noisy = _Noisy.of(statistics)
     found = [_mean_of(noisy, target, options) for target in range(statistics.targets)]
     noise, prior = torch.tensor(found, dtype=torch.float64).mT.contiguous()
-    return Hyperparameters(noise, prior)
+    return Hyperparameters(noise, prior).rounded()
 
 
 def _mean_of(noisy: _Noisy, target: int, options: RefitOptions) -> tuple[float, float]:

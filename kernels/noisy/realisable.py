@@ -8,7 +8,8 @@ frequencies). All these conditions hold for
 
     Ŝ = n/K · Σ_k φ(x_k)φ(x_k)ᵀ    with the K points x_k that minimise ‖S̃ − Ŝ‖_F
 
-a projection onto the realisable matrices, found from random normal points by L-BFGS. The points
+a projection onto the realisable matrices, found from random normal points by L-BFGS
+(`kernels.descent`), and rounded, so that everyone who has S̃ finds the same matrix. The points
 reveal nothing more about a patient: they are computed from the released sums alone, which
 differential privacy allows.
 
@@ -25,21 +26,29 @@ of the same size, where the true matrix is known: this is the deviation that is 
 
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from torch import Tensor
 
+from kernels.descent import minimised
 from kernels.features.seeded_random import normals
+from kernels.features.spec import KernelSpec
 from kernels.features.urk import URK
 from kernels.layer.statistics import Statistics
+from kernels.reproducible import number_to_bits, on_grid
 
 POINTS = 400
 _ITERATIONS = 200
 _SEED = 0
 _LEAST = 2.0**-20
+
+SCATTER_BITS = 14
+"""A repaired S is rounded to this many bits below the deviation of its noise, or below n/M."""
+DEVIATION_BITS = 16
+"""Significant bits of the deviation of the remaining error."""
 
 
 def repaired(statistics: Statistics, kernel: URK) -> Statistics:
@@ -55,7 +64,14 @@ def repaired(statistics: Statistics, kernel: URK) -> Statistics:
     second = _projected(again, statistics.count, noise.scatter, kernel, "again")
     # For tiny noise the remaining error may be 0, and a deviation must be positive.
     left = min(max(_deviation(second - scatter), _LEAST * noise.scatter), noise.scatter)
+    left = number_to_bits(left, DEVIATION_BITS)
     return replace(statistics, scatter=scatter, noise=replace(noise, scatter=left))
+
+
+def scatter_step(count: int, features: int, deviation: float) -> float:
+    """Return the grid of a repaired S of n rows, for noise of this deviation."""
+    scale = min(deviation, count / features)
+    return math.ldexp(1.0, math.frexp(scale)[1] - SCATTER_BITS)
 
 
 def symmetric_normals(seed: int, label: str, side: int) -> Tensor:
@@ -72,6 +88,18 @@ def _deviation(error: Tensor) -> float:
 
 def _projected(scatter: Tensor, count: int, s: float, kernel: URK, label: str) -> Tensor:
     target = (scatter + scatter.mT) / 2
+    weights = kernel.weights.detach().double().numpy().tobytes()
+    return _nearest(target.numpy().tobytes(), count, s, kernel.spec, weights, label).clone()
+
+
+@lru_cache(maxsize=8)
+def _nearest(
+    scatter: bytes, count: int, s: float, spec: KernelSpec, weights: bytes, label: str
+) -> Tensor:
+    """Return the projection; kept, because all members of one process compute the same one."""
+    kernel = URK(spec, torch.from_numpy(np.frombuffer(weights).copy()))
+    side = spec.features
+    target = torch.from_numpy(np.frombuffer(scatter).copy()).view(side, side)
     points = normals(_SEED, f"points to {label}", POINTS, kernel.spec.inputs)
 
     def of(x: Tensor) -> Tensor:
@@ -85,12 +113,9 @@ def _projected(scatter: Tensor, count: int, s: float, kernel: URK, label: str) -
         (slope,) = torch.autograd.grad(value, x)
         return value.item(), slope.flatten().numpy()
 
-    found = minimize(
-        misfit, points.flatten().numpy(), jac=True, method="L-BFGS-B",
-        options={"maxiter": _ITERATIONS},
-    )  # fmt: skip
+    found = minimised(misfit, points.flatten().numpy(), iterations=_ITERATIONS)
     with torch.no_grad():
-        nearest = of(torch.from_numpy(found.x).view_as(points))
+        nearest = of(torch.from_numpy(found).view_as(points))
     beyond = target - nearest
     explained = (s / max(_deviation(beyond), math.ulp(0.0))) ** 2
     mended = nearest + max(0.0, 1 - explained) * beyond
@@ -98,4 +123,5 @@ def _projected(scatter: Tensor, count: int, s: float, kernel: URK, label: str) -
     eigenvalues, eigenvectors = torch.linalg.eigh(mended)
     root: Tensor = eigenvectors * eigenvalues.clamp_min(0.0).sqrt()
     square = root @ root.mT
-    return (square + square.mT) / 2  # not every BLAS rounds both triangles in the same way
+    # Far coarser than what depends on the machine, far finer than the noise.
+    return on_grid((square + square.mT) / 2, scatter_step(count, len(square), s))

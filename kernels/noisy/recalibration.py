@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from kernels.noisy.counts import repaired
+from kernels.reproducible import on_grid
 from kernels.scores import recalibration
 from kernels.scores.recalibration import BINS_PER_DOUBLING, FOLDS, Recalibration, likeliest
 from kernels.scores.student_t import StudentT
@@ -26,6 +27,8 @@ _FIRST, _LAST = 2 * BINS_PER_DOUBLING, len(recalibration.EDGES) - 4 * BINS_PER_D
 EDGES = recalibration.EDGES[_FIRST:_LAST:_STEP].clone()
 """Bins end at 2^(k/2) from 2^-4 to 2^4; the first begins at 0, the last has no upper end."""
 BINS = len(EDGES) + 1
+COUNT_STEP = 2.0**-20
+"""The grid of repaired counts."""
 
 
 def histogram(z: Tensor) -> Tensor:
@@ -38,6 +41,7 @@ def from_noisy(counts: Tensor, *, noise: float, min_rows: int) -> Recalibration:
     rows = float(counts.sum())
     whole = repaired(counts)
     spread = (_spread(whole) / FOLDS).expand(FOLDS, -1).contiguous()
+    spread = on_grid(spread, COUNT_STEP)
     return Recalibration(spread, None if rows < min_rows else _fit(counts, whole, noise))
 
 

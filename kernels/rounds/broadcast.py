@@ -2,17 +2,16 @@
 
 A coordinator may send any bytes. A site only accepts a state of the algorithm that the program has
 at that stage, with the program's own schema, kernel (whose seed fixes every random frequency),
-bounds and parameters. The standardiser must also fit the site's own rows (`Site.rows`); otherwise
-features could be constructed to single out one patient.
-
-With differential privacy, anything that others see may depend on the rows only through the noise,
-so this check does not look at the rows. Instead, weights that would turn rounding errors into
-features are refused (`kernels.features.rounding`).
+bounds and parameters. No check looks at the site's rows: whether a site refuses must not depend on
+them. With differential privacy, weights that would turn rounding errors into features are refused
+(`kernels.features.rounding`).
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from kernels.errors import StateError
+from kernels.errors import ComputationFailed, KernelsError, StateError
 from kernels.features.rounding import feature_rounding
 from kernels.model.model import Model, check_model
 from kernels.rounds.program import Program
@@ -24,9 +23,32 @@ MOST_ROUNDING = 2.0**-20
 
 def received(data: bytes, program: Program, stage: int) -> Any:
     """Return the state that a broadcast for a program's stage contains; `data` is not trusted."""
+    with _reading():
+        return checked(restore(data), program, stage)
+
+
+def checked(restored: object, program: Program, stage: int) -> Any:
+    """Return a state that a site may compute from, whoever computed it."""
+    with _reading():
+        return _checked(restored, program, stage)
+
+
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Turn every failure in the block into a declared error: a hostile state may fail anywhere."""
+    try:
+        yield
+    except (KernelsError, OSError):
+        raise
+    except Exception as error:
+        raise ComputationFailed(
+            f"this broadcast cannot be read: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _checked(restored: object, program: Program, stage: int) -> Any:
     spec = program.stages[stage]
     algorithm = algorithm_of(spec)
-    restored = restore(data)
     if type(restored) is not algorithm.State:
         raise StateError(f"this broadcast is not a state of {algorithm.NAME}, the program's stage")
     state: Any = restored

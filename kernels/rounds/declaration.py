@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from kernels.ensembles.distilled import Method
 from kernels.model.model import Model
+from kernels.rounds.replay import Replay
 from kernels.rounds.site.site import Part
 
 
@@ -66,13 +67,23 @@ class Declaration:
         then has.
     words: a description of what it sums, for the disclosure that a hospital reads.
     sums, numbers: the maximum number of sums, and of numbers in any one sum.
+    numbers_in_all: the maximum number of numbers in all its sums together.
+    leaves: the maximum number of numbers that it leaves in the model: those that are stored, or
+        those of all its sums if they are fewer.
+    row_count: the block with the number of training rows, in every sum that has it; None if the
+        number of training rows is in none of them.
+    local_passes: how often a site trains on each of its rows between two sums.
+    rate_times_steps: the highest learning rate times all steps of the stage, where a pass over a
+        site's rows counts as one step.
     reads: the parts of a site's rows that it reads.
     sampling_rate: the probability that a unit of privacy is in one sum.
     noise_share: with differential privacy, its share of the privacy budget of its part, relative to
         other stages that read the same part, unless the session sets another.
-    public_rows: what it needs from a public table.
+    public_rows: what it needs from a public table. public_set: the digest of that table
+        (`public_set.digest_of`), or None.
     needs_consent: whether its sum can be one site's own numbers, so that the site's operator must
         have agreed to this algorithm by name.
+    replay: what two machines that compute the same updates may differ in.
     """
 
     needs: frozenset[Made]
@@ -83,8 +94,15 @@ class Declaration:
     words: str
     sums: int
     numbers: int
+    numbers_in_all: int
+    leaves: int
+    row_count: str | None
+    local_passes: int
+    rate_times_steps: float
     reads: frozenset[Part]
     sampling_rate: float
     noise_share: float
     public_rows: PublicRows
+    public_set: str | None
     needs_consent: bool
+    replay: Replay

@@ -5,11 +5,11 @@ sent. The numbers are upper bounds: a run that stops early requests fewer sums.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from kernels.ensembles.distilled import Method
-from kernels.errors import ProgramError
+from kernels.errors import ProgramError, TooManyRows
 from kernels.rounds.declaration import Before, Declaration, Made
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
@@ -135,17 +135,37 @@ def _one_part(own: Declaration) -> Part:
     return next(iter(own.reads))
 
 
-def dealing(program: Program, seed: int, *, table: bytes = b"") -> bytes:
-    """Return 32 bytes that identify how a program's tables are dealt into parts.
+def site_dealing(program: Program, *, commitment: bytes, table: bytes) -> bytes:
+    """Return 32 bytes that identify how a site's table is dealt into parts.
 
-    The part of each unit follows from the seed, the held-out share, and what the schema reads. A
-    row without a patient is dealt by its content: if a cell is corrected, the row may move to
-    another part and is then charged in both. A site, which knows its table, therefore passes the
-    table's digest, and a different table counts as a different dealing.
+    commitment: of the site's `Dealing`. table: the digest of the site's table.
+
+    A patient's part follows from the secret, the patient's identifier and the held-out share. A row
+    without a patient is dealt by its content: if a cell is corrected, the row may move to another
+    part and is then charged in both. A different table without a patient column therefore counts as
+    a different dealing.
     """
-    own = table.hex() if program.schema.patient is None else ""
-    text = encode_json([program.schema.to_json(), program.held_out, seed, own])
-    return hashlib.sha256(text.encode()).digest()
+    patient = program.schema.patient
+    own = table.hex() if patient is None else ""
+    return _hashed(["site", commitment.hex(), program.held_out, patient, own])
+
+
+def session_dealing(program: Program) -> bytes:
+    """Return 32 bytes that identify how the tables of a session are dealt, for its own ledger.
+
+    The coordinator knows no site's secret and no table. Its ledger has the releases of one session,
+    whose schema and held-out share do not change, and a member deals by one secret: it is created
+    with the identity that enrolled, and no home is used with one of them missing. So all runs of a
+    session have the same dealing, and schema and share identify it.
+
+    What the coordinator cannot see is counted by the site's own ledger (`site_dealing`), by which
+    the site refuses: another secret, or corrected rows in a table without a patient column.
+    """
+    return _hashed(["session", program.schema.to_json(), program.held_out])
+
+
+def _hashed(parts: list[object]) -> bytes:
+    return hashlib.sha256(encode_json(parts).encode()).digest()
 
 
 @dataclass(frozen=True)
@@ -156,9 +176,27 @@ class ReleasePlan:
     dealing: bytes
 
 
-def release_plan(program: Program, seed: int, *, table: bytes = b"") -> ReleasePlan:
-    """Plan a run over tables dealt by a seed; a site passes its table's digest (`dealing`)."""
-    return ReleasePlan(planned(program), dealing(program, seed, table=table))
+def release_plan(program: Program, dealing: bytes | None = None) -> ReleasePlan:
+    """Plan a run; a site passes its `site_dealing`, otherwise it is `session_dealing`."""
+    return ReleasePlan(planned(program), session_dealing(program) if dealing is None else dealing)
+
+
+def check_fits(program: Program, counts: Mapping[Part, int]) -> None:
+    """Refuse a table with more rows in a part than the program allows, before a run is entered.
+
+    counts: the number of rows of each part. With differential privacy nothing is refused: whether a
+    site takes part would depend on its rows, and no noise covers that; what is beyond the bounds of
+    a sum is clipped.
+    """
+    if program.privacy is not None:
+        return
+    read = {part for own in declared(program) for part in own.reads}
+    for part, rows in counts.items():
+        if part in read and rows > program.max_rows:
+            raise TooManyRows(
+                f"this site has {rows} rows for {part}, and this session allows "
+                f"{program.max_rows} per site: ask for a session with a larger max_rows"
+            )
 
 
 def columns_read(schema: Schema) -> tuple[str, ...]:

@@ -30,6 +30,8 @@ class Program:
     held_out: the share of a site's rows that is not used for training: half for stopping, half for
         calibration.
     privacy: the noise in every sum, and what it protects; None for exact sums.
+    least_rows: the least number of training rows over all sites together. Without differential
+        privacy, a run whose totals show fewer rows stops (`kernels.rounds.position`).
     """
 
     schema: Schema
@@ -38,8 +40,9 @@ class Program:
     max_rows: int = 100_000
     held_out: float = 0.2
     privacy: NoisePlan | None = None
+    least_rows: int = 1
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
@@ -49,6 +52,10 @@ class Program:
             algorithm_of(stage)
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
             raise ProgramError(f"held_out must be at least 0 and below 1, not {self.held_out!r}")
+        if type(self.least_rows) is not int or not 1 <= self.least_rows <= 10**12:
+            raise ProgramError(
+                f"least_rows must be an integer from 1 to 10¹², not {self.least_rows!r:.40}"
+            )
         if self.privacy is not None:
             self._check_privacy(self.privacy)
         self.start()
@@ -87,7 +94,7 @@ class Program:
             yield algorithm_of(stage), stage
 
     def to_json(self) -> str:
-        """Return the canonical JSON form."""
+        """Return the canonical JSON form (RFC 8785), whose SHA-256 is the program's digest."""
         privacy = {} if self.privacy is None else {"privacy": asdict(self.privacy)}
         return encode_json(
             {
@@ -100,6 +107,7 @@ class Program:
                 ],
                 "max_rows": self.max_rows,
                 "held_out": self.held_out,
+                "least_rows": self.least_rows,
                 **privacy,
             }
         )
@@ -114,6 +122,11 @@ class Program:
                 f"this program has a later version than {cls.VERSION}, the latest that this veilgp "
                 "reads: upgrade veilgp on this machine"
             )
+        if isinstance(plain, dict) and plain.get("version") == 1:
+            raise ProgramError(
+                "this program has version 1, whose text was not canonical JSON, and this veilgp "
+                f"reads only version {cls.VERSION}: make the session again"
+            )
         document = None if wrong else decode_object(_Document, plain, "the program", wrong)
         if document is None or document.version != cls.VERSION:
             raise ProgramError("; ".join(wrong) or f"version must be {cls.VERSION}")
@@ -127,6 +140,7 @@ class Program:
             document.max_rows,
             document.held_out,
             _privacy(document.privacy),
+            document.least_rows,
         )
 
 
@@ -137,7 +151,8 @@ class _Document:
     kernel: object
     stages: object
     max_rows: Any
-    held_out: Any
+    held_out: float
+    least_rows: Any
     privacy: object = None
 
 

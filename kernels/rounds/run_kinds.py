@@ -7,12 +7,9 @@
 
 The coordinator and the hospitals both use this module to derive a run's program from the session's,
 so a coordinator has no choice: a hospital compares what it receives with what it derived itself.
-
-With differential privacy, each run has its own noise multipliers, whose cost is recorded in both
-ledgers; all other privacy settings are the session's.
+With differential privacy this includes the noise: every multiplier is in the session's program.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -34,72 +31,77 @@ class Kind(StrEnum):
     UPDATE = "update"
 
 
-@dataclass(frozen=True)
-class RunProgram:
-    """A run's program, and for each of its stages the index of the session's stage, or None."""
-
-    program: Program
-    origins: tuple[int | None, ...]
-
-
-def program_of(kind: Kind, session: Program) -> RunProgram:
-    """Return the program for a kind of run, using the session's own stages where they exist.
-
-    With differential privacy, the multipliers are the session's, or 1 for a stage that the session
-    does not have.
-    """
+def program_of(kind: Kind, session: Program) -> Program:
+    """Return the program for a kind of run, using the session's own stages where they exist."""
     if kind is Kind.TRAIN:
-        return RunProgram(session, tuple(range(len(session.stages))))
+        return session
     stages = _stages(session)
     judging = [each for each in stages if each.makes & {Made.RECALIBRATION, Made.SCORES}]
     match kind:
         case Kind.LINEAR:
-            chosen = [each for each in stages if Made.LAYER in each.makes - each.needs]
+            chosen = _own(kind, stages)
             if not chosen:
                 raise ProgramError("the session's program has no linear layer to run alone")
             chosen += judging
         case Kind.EVALUATE:
-            chosen = [each for each in stages if Made.SCORES in each.makes]
+            chosen = _own(kind, stages)
             if not chosen:
                 recalibrated = any(Made.RECALIBRATION in each.makes for each in stages)
-                chosen = [_Stage(None, evaluation.Spec(recalibrated=recalibrated))]
+                chosen = [_added(kind, evaluation.Spec(recalibrated=recalibrated), session)]
         case Kind.UPDATE:
-            chosen = [each for each in stages if Made.LAYER in each.makes & each.needs]
-            chosen = (chosen or [_Stage(None, update.Spec())]) + judging
-    return _program(session, chosen)
+            chosen = _own(kind, stages) or [_added(kind, update.Spec(), session)]
+            chosen += judging
+    privacy = session.privacy
+    if privacy is not None:
+        privacy = replace(privacy, multipliers=tuple(each.multiplier for each in chosen))
+    return replace(session, stages=tuple(each.spec for each in chosen), privacy=privacy)
 
 
-def besides_noise(program: Program) -> Program:
-    """Return the program with all noise multipliers set to 1, to compare everything else."""
-    if program.privacy is None:
-        return program
-    same = (1.0,) * len(program.stages)
-    return replace(program, privacy=replace(program.privacy, multipliers=same))
+def adds_stage(kind: Kind, session: Program) -> bool:
+    """Return whether a run of this kind begins with a stage that the session's program lacks."""
+    return kind in (Kind.EVALUATE, Kind.UPDATE) and not _own(kind, _stages(session))
 
 
 @dataclass(frozen=True)
 class _Stage:
-    """A stage of a run: the session's stage at index `origin`, or another if `origin` is None."""
+    """A stage of a run, with its noise multiplier if it is private."""
 
-    origin: int | None
     spec: Any
+    multiplier: float = 1.0
     needs: frozenset[Made] = frozenset()
     makes: frozenset[Made] = frozenset()
 
 
 def _stages(session: Program) -> list[_Stage]:
+    privacy = session.privacy
+    noise = (1.0,) * len(session.stages) if privacy is None else privacy.multipliers
     return [
-        _Stage(index, spec, own.needs, own.makes)
-        for index, (spec, own) in enumerate(zip(session.stages, declared(session), strict=True))
+        _Stage(spec, multiplier, own.needs, own.makes)
+        for spec, multiplier, own in zip(session.stages, noise, declared(session), strict=True)
     ]
 
 
-def _program(session: Program, chosen: Sequence[_Stage]) -> RunProgram:
-    privacy = session.privacy
-    if privacy is not None:
-        noise = (
-            1.0 if each.origin is None else privacy.multipliers[each.origin] for each in chosen
+def _own(kind: Kind, stages: list[_Stage]) -> list[_Stage]:
+    """Return the session's stages that a kind of run is for."""
+    match kind:
+        case Kind.LINEAR:
+            return [each for each in stages if Made.LAYER in each.makes - each.needs]
+        case Kind.EVALUATE:
+            return [each for each in stages if Made.SCORES in each.makes]
+        case Kind.UPDATE:
+            return [each for each in stages if Made.LAYER in each.makes & each.needs]
+        case Kind.TRAIN:
+            return stages
+
+
+def _added(kind: Kind, spec: Any, session: Program) -> _Stage:
+    """Return the stage of a kind of run that the session's program does not have."""
+    if session.privacy is None:
+        return _Stage(spec)
+    multiplier = session.privacy.evaluate if kind is Kind.EVALUATE else session.privacy.update
+    if multiplier is None:
+        raise ProgramError(
+            f"the session states no noise for a run of kind {kind}: include its stage in the "
+            "program of a new session"
         )
-        privacy = replace(privacy, multipliers=tuple(noise))
-    program = replace(session, stages=tuple(each.spec for each in chosen), privacy=privacy)
-    return RunProgram(program, tuple(each.origin for each in chosen))
+    return _Stage(spec, multiplier)

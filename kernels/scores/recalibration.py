@@ -26,16 +26,19 @@ Conformal prediction was introduced by [Vovk05]; the split conformal intervals a
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.optimize import minimize
 from torch import Tensor
 
 from kernels.errors import StatisticsError
+from kernels.newton import polished
+from kernels.reproducible import number_to_bits
 from kernels.scores.student_t import StudentT, checked_level
 
 FOLDS = 2
@@ -56,6 +59,9 @@ _LOG_SCALES = (_SMALLEST - 1) * math.log(2), (_LARGEST + 1) * math.log(2)
 _LOG_EXCESSES = math.log(FREEDOM_BOUNDS[0] - 2), math.log(FREEDOM_BOUNDS[1] - 2)
 _STARTS = 2.6, 4.0, 10.0, 50.0
 _AKAIKE = 1.0
+LAW_BITS = 16
+"""Significant bits of ν and of the scale."""
+_DIFFERENCE = 1e-3
 # The Gaussian's mass in a far bin underflows to 0, and its logarithm must stay finite.
 _LEAST_MASS = 1e-300
 
@@ -173,9 +179,22 @@ def _descend(loss: Callable[[StudentT], float], starts: list[StudentT]) -> Stude
     if start.freedom is not None:
         point, bounds = [*point, math.log(start.freedom - 2)], [*bounds, _LOG_EXCESSES]
 
-    def law(at: Sequence[float]) -> StudentT:
+    def law(at: Iterable[float]) -> StudentT:
         scale, *excess = map(math.exp, at)
         return StudentT(2 + excess[0] if excess else None, scale)
 
-    found = minimize(lambda at: loss(law(at)), point, method="L-BFGS-B", bounds=bounds)
-    return min((start, law(found.x)), key=loss)
+    found = minimize(lambda at: loss(law(at)), point, method="L-BFGS-B", bounds=bounds).x
+
+    def slope(at: NDArray[np.float64]) -> NDArray[np.float64]:
+        shifts = _DIFFERENCE * np.eye(len(at))
+        slopes = [(loss(law(at + h)) - loss(law(at - h))) / (2 * _DIFFERENCE) for h in shifts]
+        return np.array(slopes)
+
+    found = polished(slope, found, np.array(bounds))
+    return _rounded(min((start, law(found)), key=loss))
+
+
+def _rounded(law: StudentT) -> StudentT:
+    """Return the law with LAW_BITS bits: the same from every machine's search."""
+    freedom = None if law.freedom is None else number_to_bits(law.freedom, LAW_BITS)
+    return StudentT(freedom, number_to_bits(law.scale, LAW_BITS))

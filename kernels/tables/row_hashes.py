@@ -10,6 +10,7 @@ does not depend on their order, and two equal rows count twice. All of this stay
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,21 +32,9 @@ def keys_and_hashes(records: Records) -> tuple[list[bytes], list[bytes]]:
     return keys, keys if records.patients is None else _cells(records, keys)
 
 
-def words(keys: list[bytes]) -> NDArray[np.uint64]:
+def words(keys: Sequence[bytes]) -> NDArray[np.uint64]:
     """Return hashes as (n, 4) words of 64 bits."""
     return np.frombuffer(b"".join(keys), dtype="<u8").reshape(-1, 4)
-
-
-def mixed(word: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
-    """Return words of hashes mixed with a seed, vectorised.
-
-    A bijection, [SplitMix14]'s finaliser: the results of one word for different seeds are
-    independent.
-    """
-    word = word ^ seed
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    return word ^ (word >> np.uint64(31))
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from kernels.noisy.moments import check_bounds, from_bounds, from_noisy
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import BITWISE
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.moments import RESOLUTION, Moments
 from kernels.tables.records import Records
@@ -186,11 +187,20 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "cells and of each level of a category",
         sums=0 if finished(start) else 1 if start.bounded is not None else 2,
         numbers=max(layout(start).length, layout_of_moments(model).length),
+        numbers_in_all=(0 if start.bounded is not None else layout(start).length)
+        + (0 if finished(start) else layout_of_moments(model).length),
+        leaves=2 * (len(model.schema.numeric) + model.targets)
+        + sum(len(column.levels) for column in model.schema.categorical),
+        row_count="rows",
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({Part.TRAINING}),
         sampling_rate=1.0,
         noise_share=NOISE_SHARE,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=BITWISE,
     )
 
 
@@ -292,7 +302,10 @@ def _exponents(schema: Schema, chunks: Iterable[Records]) -> Matrix:
 
 
 def _check_reach(schema: Schema, bounded: Schema, records: Records) -> None:
-    """Refuse a power of two below a value of this site, which would have reported a larger one."""
+    """Fail if a value is beyond the powers of two: exact sums never clip to a schema's bounds.
+
+    No site of an honest sum has such a value, because it would have reported a larger power.
+    """
     if len(records) == 0:
         return
     names = [column.name for column in _numbers(schema)]

@@ -25,13 +25,14 @@ from torch import Tensor
 from kernels.model.model import Model, check_model, known
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfSampling,
     error_blocks,
     noise_variance_of,
     sample_at,
 )
-from kernels.rounds.shared.site_mean import SITES, nothing, total_weight
+from kernels.rounds.shared.site_mean import SITES, of_site, total_weight, trainable
 from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -93,21 +94,21 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Sample, and return the samples' Gaussian as precision and shift."""
     model, spec = state.model, state.spec
-    if not site.count(Part.TRAINING):
-        return nothing(layout(state))
-    posterior = sample_at(site, model, spec, spec.start(model))
+    at = trainable(site, model)
+    posterior = sample_at(at, model, spec, spec.start(model))
     widest = max(spec.weight_variance, LEAST_VARIANCE)
     variance = posterior.samples.var(0).clamp(LEAST_VARIANCE, widest)
     mean = posterior.samples.mean(0).clamp(-PARAMETER_BOUND, PARAMETER_BOUND)
-    x, y = site.table(Part.STOPPING, model)
+    x, y = at.table(Part.STOPPING, model)
     missed = posterior.predict(x).mean.clamp(-TARGET_BOUND, TARGET_BOUND) - y
-    return {
+    contribution = {
         "precision": (1 / variance).numpy(),
         "shift": (mean / variance).numpy(),
         "sites": np.ones(()),
         "missed_squares": missed.square().sum(0).numpy(),
         "missed_rows": np.array(float(len(y))),
     }
+    return of_site(site, contribution)
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -149,11 +150,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "the error on held-out rows",
         sums=1,
         numbers=2 * spec.network(model).parameters + model.targets + 2,
+        numbers_in_all=2 * spec.network(model).parameters + model.targets + 2,
+        leaves=0,
+        row_count=None,
+        local_passes=spec.passes,
+        rate_times_steps=spec.step_size * spec.passes,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=BITWISE,
     )
 
 

@@ -18,11 +18,15 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from kernels.ensembles.student_network import PARAMETER_STEP
 from kernels.features.seeded_random import normals
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_whole
+from kernels.reproducible import on_grid, to_bits
+from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
     OfTraining,
@@ -37,7 +41,13 @@ from kernels.rounds.shared.network_ensemble import (
     output_contribution,
     said_at,
 )
-from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, nothing, total_weight
+from kernels.rounds.shared.public_set import digest_of
+from kernels.rounds.shared.site_mean import (
+    CHANGE_RESOLUTION,
+    of_site,
+    total_weight,
+    trainable,
+)
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
 from kernels.storage import PRIVATE
@@ -47,6 +57,11 @@ NAME = "fedbe"
 VERSION = 1
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES: frozenset[Made] = frozenset()
+
+OUTPUT_STEP = 2.0**-20
+"""The grid of what drawn networks predict, in deviations of the targets."""
+VARIANCE_BITS = 24
+"""Significant bits of the teacher's variance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,16 +117,15 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Train, and return the network's change from the start and its outputs."""
     model, spec = state.model, state.spec
-    if not site.count(Part.TRAINING):
-        return nothing(layout(state))
-    start = spec.start(model)
-    trained = train_at(site, model, spec, start, turn=0)
-    return {
+    at, start = trainable(site, model), spec.start(model)
+    trained = train_at(at, model, spec, start, turn=0)
+    contribution = {
         "change": (trained - start).numpy(),
         "change_squares": (trained - start).square().numpy(),
         **output_contribution(said_at(spec, model, trained)),
-        **errors_at(site, model, spec.network(model), trained),
+        **errors_at(at, model, spec.network(model), trained),
     }
+    return of_site(site, contribution)
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -123,12 +137,14 @@ def update(state: State, total: SecureTotal) -> State:
     mean = spec.start(model) + change
     noise = normals(spec.seed, "fedbe", spec.draws, len(mean))
     own = said_at(spec, model, torch.cat([mean[None], mean + spread.sqrt() * noise]))
+    own = on_grid(own, OUTPUT_STEP)
     teacher = ensemble(
-        torch.tensor(total["outputs"]) + own.sum(0),
-        torch.tensor(total["output_squares"]) + own.square().sum(0),
+        torch.tensor(total["outputs"]) + sum_of(own),
+        torch.tensor(total["output_squares"]) + sum_of(own.square()),
         count + len(own),
         noise_variance_of(total),
     )
+    teacher = Gaussian(on_grid(teacher.mean, OUTPUT_STEP), to_bits(teacher.variance, VARIANCE_BITS))
     student = spec.lesson.taught(spec.student(model), teacher, spec.inputs(model))
     return replace(state, mean=mean, teacher=teacher, student=student)
 
@@ -144,6 +160,16 @@ check_private = without_private_form(
 )
 
 
+REPLAY = Replay(
+    grids={
+        "student": Step(PARAMETER_STEP),
+        "teacher.mean": Step(OUTPUT_STEP),
+        "teacher.variance": Bits(VARIANCE_BITS),
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
@@ -156,11 +182,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "predicts for the rows of a public table, and its error on held-out rows",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
+        numbers_in_all=layout(State(before.model, spec)).length,
+        leaves=0,
+        row_count=None,
+        local_passes=spec.epochs,
+        rate_times_steps=spec.learning_rate * spec.epochs,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.INPUTS,
+        public_set=digest_of(spec.public),
         needs_consent=False,
+        replay=REPLAY,
     )
 
 

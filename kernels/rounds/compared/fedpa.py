@@ -25,11 +25,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import ProgramError
+from kernels.errors import ProgramError, StateError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfTraining,
     draws_of,
@@ -39,7 +40,13 @@ from kernels.rounds.shared.local_network import (
     noise_variance_of,
     ordered_rows,
 )
-from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, SITES, nothing, total_weight
+from kernels.rounds.shared.site_mean import (
+    CHANGE_RESOLUTION,
+    SITES,
+    of_site,
+    total_weight,
+    trainable,
+)
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
@@ -92,6 +99,8 @@ class State:
     def __post_init__(self) -> None:
         check_model(self.model)
         check_whole(0, round=self.round)
+        if self.round > self.spec.rounds:
+            raise StateError(f"round {self.round} is beyond the program's {self.spec.rounds}")
         self.spec.check_parameters(self.model, self.parameters)
 
 
@@ -116,14 +125,14 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Train, and return the gradient of the site's Gaussian at θ."""
     model, spec, theta = state.model, state.spec, state.parameters
-    if not site.count(Part.TRAINING):
-        return nothing(layout(state))
-    samples = iasg_samples(state, site)
-    return {
+    at = trainable(site, model)
+    samples = iasg_samples(state, at)
+    contribution = {
         "gradient": whitened(samples, theta - samples.mean(0), shrinkage=spec.shrinkage).numpy(),
         "sites": np.ones(()),
-        **errors_at(site, model, spec.network(model), samples.mean(0)),
+        **errors_at(at, model, spec.network(model), samples.mean(0)),
     }
+    return of_site(site, contribution)
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -165,11 +174,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "certain each direction is, and the error on held-out rows",
         sums=spec.rounds,
         numbers=spec.network(model).parameters + model.targets + 2,
+        numbers_in_all=spec.rounds * (spec.network(model).parameters + model.targets + 2),
+        leaves=0,
+        row_count=None,
+        local_passes=spec.epochs,
+        rate_times_steps=spec.learning_rate * spec.epochs * spec.rounds,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=BITWISE,
     )
 
 

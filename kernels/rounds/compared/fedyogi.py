@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from kernels.errors import StateError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfTraining,
     error_blocks,
@@ -28,7 +30,13 @@ from kernels.rounds.shared.local_network import (
     noise_variance_of,
     train_at,
 )
-from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, SITES, total_weight
+from kernels.rounds.shared.site_mean import (
+    CHANGE_RESOLUTION,
+    SITES,
+    of_site,
+    total_weight,
+    trainable,
+)
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
@@ -74,6 +82,8 @@ class State:
     def __post_init__(self) -> None:
         check_model(self.model)
         check_whole(0, round=self.round)
+        if self.round > self.spec.rounds:
+            raise StateError(f"round {self.round} is beyond the program's {self.spec.rounds}")
         self.spec.check_parameters(self.model, self.parameters)
 
 
@@ -104,12 +114,14 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Train, and return the change of θ."""
     model, spec = state.model, state.spec
-    trained = train_at(site, model, spec, state.parameters, turn=state.round)
-    return {
+    at = trainable(site, model)
+    trained = train_at(at, model, spec, state.parameters, turn=state.round)
+    contribution = {
         "change": (trained - state.parameters).numpy(),
-        "sites": np.array(float(site.count(Part.TRAINING) > 0)),
-        **errors_at(site, model, spec.network(model), trained),
+        "sites": np.ones(()),
+        **errors_at(at, model, spec.network(model), trained),
     }
+    return of_site(site, contribution)
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -152,11 +164,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "held-out rows",
         sums=spec.rounds,
         numbers=spec.network(model).parameters + model.targets + 2,
+        numbers_in_all=spec.rounds * (spec.network(model).parameters + model.targets + 2),
+        leaves=0,
+        row_count=None,
+        local_passes=spec.epochs,
+        rate_times_steps=spec.learning_rate * spec.epochs * spec.rounds,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=BITWISE,
     )
 
 
@@ -169,5 +188,5 @@ def stepped(change: Tensor, state: State) -> tuple[Tensor, Tensor]:
     momentum = start if state.momentum is None else state.momentum
     spread = start if state.spread is None else state.spread
     squares = change.square()
-    momentum = momentum.lerp(change, 1 - DECAY[0])
+    momentum = DECAY[0] * momentum + (1 - DECAY[0]) * change
     return momentum, spread - (1 - DECAY[1]) * squares * (spread - squares).sign()

@@ -16,9 +16,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from kernels.ensembles.student_network import PARAMETER_STEP
 from kernels.model.model import Model, check_model
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, Replay, Step
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
     OfTraining,
@@ -33,7 +35,8 @@ from kernels.rounds.shared.network_ensemble import (
     output_contribution,
     said_at,
 )
-from kernels.rounds.shared.site_mean import nothing, total_weight
+from kernels.rounds.shared.public_set import digest_of
+from kernels.rounds.shared.site_mean import of_site, total_weight, trainable
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
 from kernels.storage import PRIVATE
@@ -82,13 +85,13 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Train, and return the network's outputs at the public rows."""
     model, spec = state.model, state.spec
-    if not site.count(Part.TRAINING):
-        return nothing(layout(state))
-    trained = train_at(site, model, spec, spec.start(model), turn=0)
-    return {
+    at = trainable(site, model)
+    trained = train_at(at, model, spec, spec.start(model), turn=0)
+    contribution = {
         **output_contribution(said_at(spec, model, trained)),
-        **errors_at(site, model, spec.network(model), trained),
+        **errors_at(at, model, spec.network(model), trained),
     }
+    return of_site(site, contribution)
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -116,6 +119,12 @@ check_private = without_private_form(
 )
 
 
+REPLAY = Replay(
+    grids={"student": Step(PARAMETER_STEP)},
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
@@ -128,11 +137,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "and its error on held-out rows",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
+        numbers_in_all=layout(State(before.model, spec)).length,
+        leaves=0,
+        row_count=None,
+        local_passes=spec.epochs,
+        rate_times_steps=spec.learning_rate * spec.epochs,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.INPUTS,
+        public_set=digest_of(spec.public),
         needs_consent=False,
+        replay=REPLAY,
     )
 
 

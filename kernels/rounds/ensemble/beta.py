@@ -25,12 +25,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.ensembles.distilled import Method
-from kernels.ensembles.interpolation import crossing, grid_between, narrowed, slopes
+from kernels.ensembles.interpolation import BETA_STEP, crossing, grid_between, narrowed, slopes
 from kernels.errors import StateError, StatisticsError
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_whole
+from kernels.reproducible import on_grid
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, Replay, Step
+from kernels.rounds.shared.lessons import STUDENTS
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE, check_tensor
@@ -136,11 +139,11 @@ def update(state: State, total: SecureTotal) -> State:
             "β is chosen on held-out rows, and no site has any: set the program's held_out above 0"
         )
     betas, slope = state.betas, torch.tensor(total["slope"])
-    low, high = narrowed(betas, slope)
+    low, high = (on_grid(end, BETA_STEP) for end in narrowed(betas, slope))
     after = replace(state, low=low, high=high, asked=state.asked + 1)
     if after.asked < state.spec.sums:
         return after
-    beta = crossing(betas, slope)
+    beta = on_grid(crossing(betas, slope), BETA_STEP)
     nearest = (betas - beta).abs().argmin(0, keepdim=True)
     curvature = torch.tensor(total["curvature"]).gather(0, nearest).squeeze(0)
     distilled = known(state.model.distilled, "predictive").taught([Method.BETA], beta=beta)
@@ -158,6 +161,12 @@ check_private = without_private_form(
 )
 
 
+REPLAY = Replay(
+    grids={**STUDENTS, "low": Step(BETA_STEP), "high": Step(BETA_STEP)},
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
@@ -169,11 +178,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         words="how the likelihood of held-out rows changes with one number, β",
         sums=spec.sums,
         numbers=2 * spec.points * before.model.targets + 1,
+        numbers_in_all=spec.sums * (2 * spec.points * before.model.targets + 1),
+        leaves=spec.sums * (2 * spec.points * before.model.targets + 1),
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 

@@ -31,17 +31,19 @@ from torch import Tensor
 
 from kernels.ensembles.committee import Committee, Guard
 from kernels.ensembles.distilled import Distilled, Method, Opinion
-from kernels.ensembles.interpolation import fit_beta
+from kernels.ensembles.interpolation import BETA_STEP, fit_beta
 from kernels.errors import ProgramError
 from kernels.layer.posterior import Posterior, Prediction
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least, one_of
+from kernels.reproducible import on_grid, to_bits
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.shared.lessons import OfPublicRows
+from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay
+from kernels.rounds.shared.lessons import STUDENTS, OfPublicRows
 from kernels.rounds.shared.local_network import OfSampling, sample_at
-from kernels.rounds.shared.public_set import public_table
-from kernels.rounds.shared.site_mean import SITES, nothing, total_weight
+from kernels.rounds.shared.public_set import digest_of, public_table
+from kernels.rounds.shared.site_mean import SITES, of_site, total_weight, trainable
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     SQUARES_RESOLUTION,
@@ -58,6 +60,8 @@ VERSION = 1
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.STUDENTS})
 
+PRIOR_BITS = 24
+"""Significant bits of the variances of the linear layer's prior, a sum over features."""
 MEAN_BOUND = TARGET_BOUND
 VARIANCES = 1e-4, 1e4
 SHIFT_RESOLUTION = 2.0**-22
@@ -158,13 +162,12 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's predictions at the public rows as its part of the committee's sums."""
     model, spec = state.model, state.spec
-    rows = site.count(Part.TRAINING)
-    if not rows:
-        return nothing(layout(state))
+    at = trainable(site, model)
     inputs = spec.inputs(model)
-    said = bounded(predict_at(site, model, spec, inputs))
-    own = Committee.alone(said, rows=rows, prior=prior_at(model, spec, inputs))
-    return {field.name: getattr(own, field.name).numpy() for field in fields(own)}
+    said = bounded(predict_at(at, model, spec, inputs))
+    rows, prior = at.count(Part.TRAINING), prior_at(model, spec, inputs)
+    own = Committee.alone(said, rows=rows, prior=prior)
+    return of_site(site, {each.name: getattr(own, each.name).numpy() for each in fields(own)})
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -192,6 +195,15 @@ check_private = without_private_form(
 )
 
 
+REPLAY = Replay(
+    grids={
+        **STUDENTS,
+        "model.distilled.opinion.prior.variance": Bits(PRIOR_BITS),
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     networks = spec.expert is Expert.NETWORK
@@ -205,11 +217,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "table, with variances",
         sums=1,
         numbers=7 * spec.public_rows * before.model.targets + 2,
+        numbers_in_all=7 * spec.public_rows * before.model.targets + 2,
+        leaves=7 * spec.public_rows * before.model.targets + 2,
+        row_count="rows",
+        local_passes=spec.passes if networks else 0,
+        rate_times_steps=spec.step_size * spec.passes if networks else 0.0,
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if networks else [])}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.LABELLED if Method.BETA in spec.methods else PublicRows.INPUTS,
+        public_set=digest_of(spec.public),
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
@@ -229,7 +248,7 @@ def prior_at(model: Model, spec: Spec, inputs: Tensor) -> Gaussian:
     scales = known(model.hyperparameters, "linear")
     squares = _features(model, inputs).square().sum(1, keepdim=True)
     variance = scales.noise_variance + scales.prior_variance * squares
-    return Gaussian(mean, variance.clamp(*VARIANCES))
+    return Gaussian(mean, to_bits(variance.clamp(*VARIANCES), PRIOR_BITS))
 
 
 def _features(model: Model, inputs: Tensor) -> Tensor:
@@ -258,4 +277,4 @@ def _beta(opinion: Opinion, spec: Spec, model: Model) -> Tensor:
         Gaussian(end.mean[: len(labels)], end.variance[: len(labels)])
         for end in map(opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
     )
-    return fit_beta(product, mixture, labels)
+    return on_grid(fit_beta(product, mixture, labels), BETA_STEP)

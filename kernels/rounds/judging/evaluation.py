@@ -36,16 +36,18 @@ import torch
 from numpy.typing import NDArray
 
 from kernels.ensembles.distilled import Method
-from kernels.errors import ProgramError
+from kernels.errors import ProgramError, StateError
 from kernels.layer.posterior import Hyperparameters
 from kernels.model.methods import FEDBNR, methods_of
-from kernels.model.model import Model, known
+from kernels.model.model import Model, check_model, known
 from kernels.model.prediction import predict_each, predict_standardised
 from kernels.noisy.evaluation import BINS, Clips, bins, inside
+from kernels.noisy.recalibration import COUNT_STEP
 from kernels.parameter_checks import check_flag
+from kernels.reproducible import near, on_grid
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
-from kernels.rounds.judging.recalibration import folds
+from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.evaluation import (
@@ -58,7 +60,8 @@ from kernels.scores.evaluation import (
     score,
 )
 from kernels.scores.metrics import LEVELS, Scores
-from kernels.scores.recalibration import FOLDS, Recalibration
+from kernels.scores.recalibration import BINS as RESIDUAL_BINS
+from kernels.scores.recalibration import FOLDS, LAW_BITS, Recalibration
 from kernels.scores.student_t import StudentT
 from privacy.layout import Block, Layout, SecureTotal
 
@@ -78,6 +81,8 @@ _ROW_BOUNDS = {
 }
 NUMBERS_PER_TARGET: int = sum(getattr(Scores.zero(1), each.name).numel() for each in fields(Scores))
 """The count of numbers per target in the scores of one law."""
+SCORE_STEP = 2.0**-20
+"""The grid of scores from sums with noise, which are repaired."""
 _LAW_BLOCKS = "bins", "log_losses", "ranked_losses"
 
 # Only `update` may read added or removed rows, because it requires the site's consent: if only one
@@ -110,6 +115,30 @@ class State:
     model: Model
     spec: Spec
     judges: tuple[tuple[Recalibration, ...], ...] | None
+
+    def __post_init__(self) -> None:
+        """Refuse judges other than one recalibration for each fold and target.
+
+        A judge that fails only when it is used would fail only at sites that have rows.
+        """
+        check_model(self.model)
+        if (self.judges is not None) != self.spec.recalibrated:
+            raise StateError("this state has judges if and only if its parameters ask for them")
+        if self.judges is None:
+            return
+        folds_of = self.judges if isinstance(self.judges, tuple) else ()
+        if len(folds_of) != FOLDS or not all(map(self._is_one_for_each_target, folds_of)):
+            raise StateError(
+                f"judges must be one recalibration for each of {FOLDS} folds and "
+                f"{self.model.targets} targets"
+            )
+
+    def _is_one_for_each_target(self, judges: object) -> bool:
+        return (
+            isinstance(judges, tuple)
+            and len(judges) == self.model.targets
+            and all(isinstance(each, Recalibration) for each in judges)
+        )
 
 
 def layout(state: State) -> Layout:
@@ -149,14 +178,13 @@ def contribute(state: State, site: Site) -> Contribution:
     inside = torch.zeros(model.targets, len(LEVELS), dtype=torch.float64)
     normal, students = [StudentT()] * model.targets, _students(model)
     of_students = dict.fromkeys(students, Scores.zero(model.targets))
-    for x, y, records in site.chunks(part, model):
+    for (x, y, _), fold in site.chunks_in_folds(part, model, folds=FOLDS):
         predicted = predict_standardised(model, x)
         residuals, variance = y - predicted.mean, predicted.variance
         gaussian += score(normal, residuals, variance)
         for method in students:
             said = known(model.distilled, "predictive").predict(method, x)
             of_students[method] += score(normal, y - said.mean, said.variance)
-        fold = None if state.judges is None else folds(records)
         for f, judges in enumerate(state.judges or ()):
             r, v = residuals[fold == f], variance[fold == f]
             recalibrated += score([judge.law for judge in judges], r, v)
@@ -199,11 +227,27 @@ def check_private(spec: Spec, model: Model) -> None:
     """Refuse nothing: every part has a private form."""
 
 
+REPLAY = Replay(
+    grids={
+        "judges.fitted.freedom": Bits(LAW_BITS),
+        "judges.fitted.scale": Bits(LAW_BITS),
+        "judges.counts": Step(COUNT_STEP),
+        "model.scores.conformal_inside": Step(SCORE_STEP),
+        **{
+            f"model.scores.{law}.{each.name}": Step(SCORE_STEP)
+            for law in ("gaussian", "recalibrated")
+            for each in fields(Scores)
+        },
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=before.model.targets)
     model = replace(before.model, hyperparameters=scales)
-    own = layout(State(model, spec, ((),) if spec.recalibrated else None)).length
+    own = layout(State(model, spec, _placeholders(model) if spec.recalibrated else None)).length
     return Declaration(
         needs=NEEDS | {Made.RECALIBRATION} if spec.recalibrated else NEEDS,
         needs_students=frozenset(),
@@ -214,15 +258,28 @@ def declare(spec: Spec, before: Before) -> Declaration:
         " has",
         sums=1,
         numbers=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        numbers_in_all=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        leaves=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({spec.part}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
 STORED = (Spec, State)
+
+
+def _placeholders(model: Model) -> tuple[tuple[Recalibration, ...], ...]:
+    """Return judges that judge nothing, for a layout, which depends on their number alone."""
+    nothing = Recalibration(torch.zeros(FOLDS, RESIDUAL_BINS, dtype=torch.float64), None)
+    return ((nothing,) * model.targets,) * FOLDS
 
 
 def _private_blocks(state: State) -> Iterator[Block]:
@@ -283,8 +340,8 @@ def _private_contribution(state: State, site: Site) -> Contribution:
     }
     reach = [[judge.conformal(p) for p in LEVELS] for judge in (state.judges or ((),))[0]]
     for x, y, _ in site.chunks(state.spec.part, model):
-        mean, variance = predict_each(model, x)
-        residuals = y - mean
+        mean, variance, computed = predict_each(model, x)
+        residuals, variance = (y - mean)[computed], variance[computed]
         found = clips.of_model(residuals, variance)
         for name, laws in _judged(state).items():
             of_laws = clips.of_laws(laws, residuals, variance)
@@ -303,15 +360,19 @@ def _named(name: str, scores: Scores) -> dict[str, NDArray[np.float64]]:
 def _despite_noise(state: State, total: SecureTotal) -> Evaluation:
     sums = {block.name: torch.tensor(total[block.name]) for block in total.layout.blocks}
     counted = [own.sum(1).mean() for name, own in sums.items() if name.endswith("bins")]
-    rows, clips = max(float(torch.stack(counted).mean()), 1.0), _clips(state.model)
+    rows = near(max(float(torch.stack(counted).mean()), 1.0), SCORE_STEP)
+    clips = _clips(state.model)
 
     def scores(name: str, laws: list[StudentT]) -> Scores:
-        return clips.scores(
+        found = clips.scores(
             laws, sums | {each: sums[f"{name}.{each}"] for each in _LAW_BLOCKS}, rows
         )
+        return Scores(*(on_grid(getattr(found, f.name), SCORE_STEP) for f in fields(Scores)))
 
     judged = {name: scores(name, laws) for name, laws in _judged(state).items()}
-    conformal = inside(sums["conformal.bins"]) * rows if state.judges is not None else None
+    conformal = None
+    if state.judges is not None:
+        conformal = on_grid(inside(sums["conformal.bins"]) * rows, SCORE_STEP)
     return Evaluation(
         state.spec.part.value, judged["gaussian"], judged.get("recalibrated"), conformal
     )

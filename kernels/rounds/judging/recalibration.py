@@ -8,7 +8,8 @@ local      rows by fold and by bin of |z|, for each target, over the calibration
 sum        the histogram of all sites' rows together: whole numbers, so exact
 update     ν and scale, or N(0, 1) unchanged if there are fewer than `min_rows` rows
 
-A row's fold is given by a hash of its patient, or of the row itself if the schema names no patient.
+A row's fold is drawn with the site's secret from its patient, or from the row itself if the schema
+names no patient (`kernels.rounds.site.dealing`).
 
 With differential privacy the histogram has few bins and no folds (`kernels.noisy.recalibration`). A
 row is in one bin of each of T targets, so a unit of k rows changes the histogram by at most k√T.
@@ -27,10 +28,9 @@ from kernels.noisy import recalibration as noisy_recalibration
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.site.site import Part, Site
-from kernels.scores.recalibration import BINS, FOLDS, Recalibration, histogram
-from kernels.tables.records import Records
-from kernels.tables.row_hashes import row_keys
+from kernels.scores.recalibration import BINS, FOLDS, LAW_BITS, Recalibration, histogram
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "recalibration"
@@ -83,10 +83,9 @@ def contribute(state: State, site: Site) -> Contribution:
     if model.privacy is not None:
         return {"residuals": _few_bins(model, site).numpy()}
     counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
-    for x, y, records in site.chunks(Part.CALIBRATION, model):
+    for (x, y, _), fold in site.chunks_in_folds(Part.CALIBRATION, model, folds=FOLDS):
         predicted = predict_standardised(model, x)
         z = (y - predicted.mean) / predicted.variance.sqrt()
-        fold = folds(records)
         for f in range(FOLDS):
             counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
     return {"residuals": counts.numpy()}
@@ -116,6 +115,16 @@ def check_private(spec: Spec, model: Model) -> None:
     """Refuse nothing: every histogram has a private form."""
 
 
+REPLAY = Replay(
+    grids={
+        "model.recalibration.fitted.freedom": Bits(LAW_BITS),
+        "model.recalibration.fitted.scale": Bits(LAW_BITS),
+        "model.recalibration.counts": Step(noisy_recalibration.COUNT_STEP),
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
@@ -127,11 +136,18 @@ def declare(spec: Spec, before: Before) -> Declaration:
         words="counts of held-out rows by the size of their prediction error",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
+        numbers_in_all=layout(State(before.model, spec)).length,
+        leaves=layout(State(before.model, spec)).length,
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({Part.CALIBRATION}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
@@ -141,12 +157,7 @@ STORED = (Spec, State)
 def _few_bins(model: Model, site: Site) -> Tensor:
     counts = torch.zeros(model.targets, noisy_recalibration.BINS, dtype=torch.float64)
     for x, y, _ in site.chunks(Part.CALIBRATION, model):
-        mean, variance = predict_each(model, x)
-        z = (y - mean) / variance.sqrt()
+        mean, variance, computed = predict_each(model, x)
+        z = ((y - mean) / variance.sqrt())[computed]
         counts += torch.stack([noisy_recalibration.histogram(own) for own in z.mT])
     return counts
-
-
-def folds(records: Records) -> Tensor:
-    """Return the fold of each row, (n,), which does not depend on the order of rows."""
-    return torch.tensor([key[0] % FOLDS for key in row_keys(records)], dtype=torch.int64)

@@ -6,13 +6,14 @@ where Φ_c (K, M) are the features of the K public rows X_kd under site c's trai
 is the negative log evidence of (X_kd, y_kd). [FedBNR] sums over rows and uses 2L, so its α is 2K
 times ours. Our α has the same meaning for public sets of any size.
 
-broadcast  θ, σ, λ, and the public rows, which are part of the program; w̄ after a sum of statistics
+broadcast  θ, σ, λ, and the public rows, which are part of the program; after a sum of statistics
+           also these, from which each site computes w̄
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after training (`local_training`), the
            Gram matrix Φ_c Φ_cᵀ of the public rows and 1, or nothing from a site without rows; and
            the absolute error of the broadcast model on the rows kept for stopping
 sum        the pooled statistics; then the mean teacher kernel T on the public rows and the held-out
            error: the coordinator sees no site's kernel, and no site's weights, summed or not
-update     w̄ at the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
+update     the σ and λ that fit all rows; then θ, σ and λ by `distillation_steps` of Adam on
            L^KD, starting from their current values. A pass keeps the θ with the lowest held-out
            error and stops after `patience` rounds that are worse; a last sum judges its last θ.
            There is one pass for each α. The final θ is the one with the lowest error among those
@@ -32,9 +33,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.errors import ProgramError, StateError
-from kernels.features.urk import URK
+from kernels.features.urk import URK, weight_count
 from kernels.layer.local_evidence import negative_log_evidence
-from kernels.layer.posterior import Hyperparameters
+from kernels.layer.posterior import SCALE_BITS, Hyperparameters
+from kernels.layer.refit import refit
 from kernels.model.model import Model, check_model, check_scales, known
 from kernels.parameter_checks import (
     check_at_least,
@@ -43,18 +45,22 @@ from kernels.parameter_checks import (
     check_whole,
     choices,
 )
+from kernels.reproducible import near
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, Replay, Step
 from kernels.rounds.shared import judged
+from kernels.rounds.shared.grid import WEIGHT_STEP
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
     held_out_error,
 )
-from kernels.rounds.shared.judged import Kept, PooledLayer
+from kernels.rounds.shared.judged import Kept
 from kernels.rounds.shared.local_training import Fit, minimise, starting_scales, train_locally
-from kernels.rounds.shared.public_set import Columns, checked, public_table
-from kernels.rounds.shared.site_mean import SITES, total_weight
+from kernels.rounds.shared.pooled import EVIDENCE_STEP, Pooled, check_pooled, posterior_weights
+from kernels.rounds.shared.public_set import Columns, checked, digest_of, public_table
+from kernels.rounds.shared.site_mean import SITES, of_site, total_weight, trainable
 from kernels.rounds.shared.sufficient import (
     FEATURE_BOUND,
     RESOLUTION,
@@ -65,13 +71,19 @@ from kernels.rounds.shared.sufficient import (
     statistics_of,
 )
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE, check_tensor
+from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "distillation"
-VERSION = 2
+VERSION = 3
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
+
+_LOSS_STEP = 2.0**-20
+_MISMATCH_STEP = 2.0**-30
+"""The grids of losses and distances, which are only reported."""
+DAMPING = 1e-6
+"""Adam's ε at the coordinator: a gradient that is only rounding must not become a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +158,7 @@ class State:
 
     scales: the σ and λ that training continues from. run: passes so far, one for each α.
     round: the number of teachers that this pass has distilled. latest: what is known about θ.
-    posterior_weights: w̄, (M, T), of all rows at θ; None when the next sum is of statistics.
+    pooled: the statistics of all rows at θ; None when the next sum is of statistics.
     best: the best of the finished passes. best_of_run: the best of the current pass so far.
     """
 
@@ -157,7 +169,7 @@ class State:
     scales: Hyperparameters
     run: int = 0
     round: int = 0
-    posterior_weights: Tensor | None = None
+    pooled: Pooled | None = None
     start: Tensor | None = field(default=None, metadata=PRIVATE)
     latest: Progress | None = field(default=None, metadata=PRIVATE)
     best: Kept | None = field(default=None, metadata=PRIVATE)
@@ -170,9 +182,8 @@ class State:
         check_whole(0, run=self.run, round=self.round)
         if self.run > len(self.spec.alphas) or self.round > self.spec.rounds:
             raise StateError(f"round {self.round} of run {self.run} is beyond what the program has")
-        if self.posterior_weights is not None:
-            shape = (self.model.kernel.features, self.model.targets)
-            check_tensor("w̄", self.posterior_weights, shape)
+        if self.pooled is not None:
+            check_pooled(self.pooled, self.model)
 
 
 def layout(state: State) -> Layout:
@@ -211,11 +222,11 @@ def contribute(state: State, site: Site) -> Contribution:
     if _statistics_are_next(state):
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
     contribution: dict[str, NDArray[np.float64]] = {}
+    judge = posterior_weights(known(state.pooled, NAME), model) if spec.validate else None
     if state.round < spec.rounds:
         contribution |= _lesson(state, site)
-    if spec.validate:
-        posterior_weights = known(state.posterior_weights, NAME)
-        contribution |= held_out_contribution(model, posterior_weights, site)
+    if judge is not None:
+        contribution |= held_out_contribution(model, judge, site)
     return contribution
 
 
@@ -247,6 +258,22 @@ check_private = without_private_form(
 )
 
 
+REPLAY = Replay(
+    grids={
+        **SCALES,
+        "scales.noise_variance": Bits(SCALE_BITS),
+        "scales.prior_variance": Bits(SCALE_BITS),
+        "model.weights": Step(WEIGHT_STEP),
+        "start": Step(WEIGHT_STEP),
+        **{f"{name}.evidence": Step(EVIDENCE_STEP) for name in ("latest", "history")},
+        **{f"{name}.loss_before": Step(_LOSS_STEP) for name in ("latest", "history")},
+        **{f"{name}.loss_after": Step(_LOSS_STEP) for name in ("latest", "history")},
+        **{f"{name}.mismatch": Step(_MISMATCH_STEP) for name in ("latest", "history")},
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
@@ -262,27 +289,34 @@ def declare(spec: Spec, before: Before) -> Declaration:
         " on held-out rows",
         sums=2 * (spec.rounds + 1) * len(spec.alphas) if spec.validate else spec.rounds,
         numbers=max(statistics_length(model), gram + 2) if spec.validate else gram,
+        numbers_in_all=(spec.rounds + 1) * len(spec.alphas) * (statistics_length(model) + gram + 2)
+        if spec.validate
+        else spec.rounds * gram,
+        leaves=weight_count(model.kernel) + 2 * model.targets,
+        row_count="rows" if spec.validate else None,
+        local_passes=spec.local_steps,
+        rate_times_steps=spec.learning_rate * spec.local_steps * spec.rounds * len(spec.alphas),
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.LABELLED,
+        public_set=digest_of(spec.public),
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
-STORED = (Spec, State, Kept, Progress)
+STORED = (Spec, State, Pooled, Kept, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:
-    return state.spec.validate and state.posterior_weights is None
+    return state.spec.validate and state.pooled is None
 
 
 def _lesson(state: State, site: Site) -> Contribution:
     """Train, and return the trained kernel's Gram matrix of the public rows."""
     model, spec = state.model, state.spec
-    x, y = site.table(Part.TRAINING, model)
-    if not len(y):
-        return {"gram": np.zeros((spec.public_rows, spec.public_rows)), "sites": np.zeros(())}
+    x, y = trainable(site, model).table(Part.TRAINING, model)
     trained = train_locally(
         model.kernel,
         Fit.of(model, state.scales),
@@ -295,16 +329,17 @@ def _lesson(state: State, site: Site) -> Contribution:
     public, _ = public_table(spec.public, model)
     with torch.no_grad():
         phi = URK(model.kernel, trained.weights).features(public)
-    return {"gram": (phi @ phi.mT).numpy(), "sites": np.ones(())}
+    return of_site(site, {"gram": (phi @ phi.mT).numpy(), "sites": np.ones(())})
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    layer = PooledLayer.of(statistics_of(total, state.model))
+    pooled = Pooled(statistics_of(total, state.model))
+    scales = refit(pooled.spectrum)
     return replace(
         state,
-        model=state.model.advanced(hyperparameters=layer.hyperparameters),
-        posterior_weights=layer.posterior_weights,
-        latest=replace(known(state.latest, NAME), evidence=layer.evidence),
+        model=state.model.advanced(hyperparameters=scales),
+        pooled=pooled,
+        latest=replace(known(state.latest, NAME), evidence=pooled.evidence(scales)),
     )
 
 
@@ -330,26 +365,31 @@ def _distilled(state: State, total: SecureTotal) -> State:
         start,
         steps=spec.distillation_steps,
         learning_rate=spec.distillation_rate,
+        damping=DAMPING,
+        step=WEIGHT_STEP,
     )
     with torch.no_grad():
         before, after = (
-            float(loss(URK(model.kernel, fit.weights), fit.log_noise, fit.log_prior))
+            near(
+                float(loss(URK(model.kernel, fit.weights), fit.log_noise, fit.log_prior)),
+                _LOSS_STEP,
+            )
             for fit in (start, end)
         )
         mismatch = float(_mismatch(URK(model.kernel, end.weights).features(x), teacher))
-    scales = end.hyperparameters
+    scales = end.hyperparameters.rounded()
     return replace(
         state,
         model=model.advanced(weights=end.weights, hyperparameters=scales),
         scales=scales,
         round=state.round + 1,
-        posterior_weights=None,
+        pooled=None,
         latest=Progress(
             state.run,
             state.round + 1,
             loss_before=before,
             loss_after=after,
-            mismatch=mismatch,
+            mismatch=near(mismatch, _MISMATCH_STEP),
         ),
     )
 
@@ -394,7 +434,7 @@ def _next_run(state: State) -> State:
         scales=starting_scales(model.targets),
         run=run,
         round=0,
-        posterior_weights=None,
+        pooled=None,
         latest=Progress(run, 0),
         best=best,
         best_of_run=None,

@@ -35,8 +35,11 @@ from kernels.features.urk import starting_weights, weight_count
 from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Centre, Model, check_model, known
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
+from kernels.reproducible import exp, near, on_grid
+from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
 from kernels.rounds.shared.sufficient import check_features, target_bounds
 from kernels.rounds.site.site import Part, Site
@@ -56,8 +59,11 @@ NOISE_WEIGHT = 0.1
 by m: for rows near the mean or far from it, most of the norm would go to σ, a single number that is
 learned quickly. Adam's steps do not depend on the scale of a gradient."""
 
+PARAMETER_STEP = 2.0**-20
+"""The grid of θ, m, log s and log σ: a cosine in the learning rate is not the same everywhere."""
+
 _START = {"deviation": 0.3, "noise": 0.7}
-_LOG_NOISE = math.log(1e-3), math.log(10.0)
+_LOG_NOISE = near(math.log(1e-3), PARAMETER_STEP), near(math.log(10.0), PARAMETER_STEP)
 _MOST_WEIGHT = 2.0**20
 """Bound on m: with it and the bounds on σ, the rounding of residuals stays below the clip."""
 
@@ -99,6 +105,8 @@ class State:
     def __post_init__(self) -> None:
         check_model(self.model)
         check_whole(0, step=self.step)
+        if self.step > self.spec.steps:
+            raise StateError(f"step {self.step} is beyond the program's {self.spec.steps} steps")
         check_tensor("parameters", self.parameters, (sum(_sizes(self.model)),))
         theta, mean, _, log_noise = _split(self.model, self.parameters)
         if not torch.equal(theta, known(self.model.weights, NAME)):
@@ -132,8 +140,8 @@ def initial(spec: Spec, model: Model) -> State:
     _, weights, deviations, noise = _sizes(model)
     parts = (
         torch.zeros(weights, dtype=torch.float64),
-        torch.full((deviations,), math.log(_START["deviation"]), dtype=torch.float64),
-        torch.full((noise,), math.log(_START["noise"]), dtype=torch.float64),
+        torch.full((deviations,), _log(_START["deviation"]), dtype=torch.float64),
+        torch.full((noise,), _log(_START["noise"]), dtype=torch.float64),
     )
     parameters = torch.cat([start, *parts])
     zero = torch.zeros_like(parameters)
@@ -168,10 +176,11 @@ def update(state: State, total: SecureTotal) -> State:
     first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
     before = adam.State(state.parameters, first, second, state.step)
     after = adam.update(before, gradient, learning_rate=size)
-    theta, mean, log_deviation, log_noise = _split(state.model, after.parameters)
+    stepped = on_grid(after.parameters, PARAMETER_STEP)
+    theta, mean, log_deviation, log_noise = _split(state.model, stepped)
     log_noise = log_noise.clamp(*_LOG_NOISE)
     parameters = torch.cat([theta, mean, log_deviation, log_noise])
-    scales = Hyperparameters((2 * log_noise).exp(), _prior(state.model, parameters))
+    scales = Hyperparameters(exp(2 * log_noise), _prior(state.model, parameters))
     return replace(
         state,
         model=state.model.advanced(
@@ -207,15 +216,26 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "each unit contributes a clipped part, and the number of rows in the sample",
         sums=spec.steps,
         numbers=layout(initial(spec, before.model)).length,
+        numbers_in_all=spec.steps * layout(initial(spec, before.model)).length,
+        leaves=sum(_sizes(before.model)),
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=spec.learning_rate * spec.steps,
         reads=frozenset({Part.TRAINING}),
         sampling_rate=spec.sampling_rate,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=BITWISE,
     )
 
 
 STORED = (Spec, State)
+
+
+def _log(start: float) -> float:
+    return near(math.log(start), PARAMETER_STEP)
 
 
 def _sizes(model: Model) -> tuple[int, int, int, int]:
@@ -260,7 +280,7 @@ def _divergence_gradient(state: State) -> Tensor:
     theta, mean, log_deviation, log_noise = _split(model, state.parameters)
     prior = _prior(model, state.parameters)
     by_mean = mean.view(shape) / prior
-    by_deviation = (2 * log_deviation.view(shape)).exp() / prior - 1
+    by_deviation = exp(2 * log_deviation.view(shape)) / prior - 1
     zeros = torch.zeros_like(theta), torch.zeros_like(log_noise)
     return torch.cat([zeros[0], by_mean.flatten(), by_deviation.flatten(), zeros[1]])
 
@@ -269,8 +289,8 @@ def _prior(model: Model, parameters: Tensor) -> Tensor:
     """Return the λ² of each target that minimises the KL, (T,)."""
     shape = (model.kernel.features, model.targets)
     _, mean, log_deviation, _ = _split(model, parameters)
-    second = mean.view(shape).square() + (2 * log_deviation.view(shape)).exp()
-    return second.mean(0).clamp_min(1e-6)
+    second = mean.view(shape).square() + exp(2 * log_deviation.view(shape))
+    return (sum_of(second) / len(second)).clamp_min(1e-6)
 
 
 def _centre(model: Model, parameters: Tensor) -> Centre | None:
@@ -278,4 +298,4 @@ def _centre(model: Model, parameters: Tensor) -> Centre | None:
     if model.privacy is None:
         return None
     _, mean, _, log_noise = _split(model, parameters)
-    return Centre(mean.view(model.kernel.features, model.targets).clone(), log_noise.exp())
+    return Centre(mean.view(model.kernel.features, model.targets).clone(), exp(log_noise))

@@ -7,12 +7,12 @@ one on pooled rows, up to rounding. Many steps would amplify rounding errors, as
 features, targets and weights are rounded to grids (`kernels.rounds.shared.grid`): dividing the same
 rows differently among sites gives the same weights.
 
-broadcast  θ; then also G_S, G_b and w̄
+broadcast  θ; then also σ, λ and the pooled statistics, from which each site computes G_S, G_b, w̄
 local      S_c, b_c, y_cᵀy_c, n_c; then the gradient of ⟨G_S, S_c⟩ + ⟨G_b, b_c⟩ divided by n, and
            the absolute error of w̄'s predictions on the rows kept for stopping
 sum        the pooled statistics; then the pooled gradient and the held-out error
-update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
-           rounded to its grid
+update     σ and λ from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ rounded to
+           its grid
 
 The recipe (warm-up, cosine, clipped gradient, σ and λ refitted at every step rather than by Adam,
 the checkpoint and τ chosen by held-out error) is the one measured on prototypes. There is one pass
@@ -23,6 +23,7 @@ With differential privacy, `private_exact` takes a few such steps with noise.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -33,22 +34,23 @@ from kernels import adam
 from kernels.errors import StateError, StatisticsError
 from kernels.features.urk import starting_weights, weight_count
 from kernels.layer.evidence import PooledEvidence, client_gradient, feature_gradient
-from kernels.layer.posterior import Spectrum
 from kernels.layer.refit import refit
-from kernels.layer.statistics import Statistics
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole, choices
+from kernels.reproducible import norm
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, SCALES, Replay, Step
 from kernels.rounds.shared import judged
 from kernels.rounds.shared.evidence_step import stepped
-from kernels.rounds.shared.grid import gridded, regenerated
+from kernels.rounds.shared.grid import WEIGHT_STEP, gridded, regenerated
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
     held_out_error,
 )
 from kernels.rounds.shared.judged import Kept
+from kernels.rounds.shared.pooled import EVIDENCE_STEP, Pooled, check_pooled
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     contribution_of,
@@ -57,12 +59,12 @@ from kernels.rounds.shared.sufficient import (
     statistics_length,
 )
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE, check_rows, check_tensor
+from kernels.storage import PRIVATE
 from kernels.tables.chunks import CHUNK_ROWS
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "exact"
-VERSION = 2
+VERSION = 3
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
@@ -98,24 +100,22 @@ class Spec:
 
 
 @dataclass(frozen=True, eq=False)
-class PooledGradient:
-    """What a site needs for its part of the gradient: G_S (M, M), G_b and w̄ (M, T), and n."""
-
-    STORED_AS: ClassVar[str] = "exact.broadcast"
-
-    scatter_gradient: Tensor
-    cross_gradient: Tensor
-    posterior_weights: Tensor
-    rows: int
-
-
-@dataclass(frozen=True, eq=False)
 class Progress(judged.Progress):
     """Numbers that describe one step, including the norm of the gradient of L/n."""
 
     STORED_AS: ClassVar[str] = "exact.progress"
 
     gradient_norm: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """What a site's part of the gradient needs: G_S (M, M), G_b and w̄ (M, T), and n."""
+
+    scatter_gradient: Tensor
+    cross_gradient: Tensor
+    posterior_weights: Tensor
+    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +131,7 @@ class State:
     spec: Spec
     run: int = 0
     step: int = 0
-    pooled: PooledGradient | None = None
+    pooled: Pooled | None = None
     evidence: float | None = field(default=None, metadata=PRIVATE)
     start: Tensor | None = field(default=None, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
@@ -143,18 +143,24 @@ class State:
     def __post_init__(self) -> None:
         check_model(self.model)
         check_whole(0, run=self.run, step=self.step)
-        if self.run > len(self.spec.penalties):
-            raise StateError(
-                f"run {self.run} is beyond the program's {len(self.spec.penalties)} penalties"
-            )
+        if self.run > len(self.spec.penalties) or self.step > self.spec.steps:
+            raise StateError(f"step {self.step} of run {self.run} is beyond what the program has")
         if self.pooled is not None:
-            features, targets = self.model.kernel.features, self.model.targets
-            check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
-            if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
-                raise StateError("G_S is not symmetric, so it is not the gradient of an evidence")
-            check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
-            check_tensor("w̄", self.pooled.posterior_weights, (features, targets))
-            check_rows(self.pooled.rows)
+            check_pooled(self.pooled, self.model)
+
+    @cached_property
+    def layer(self) -> "Layer | None":
+        """What a site needs, made before any row is read; None if statistics are summed next."""
+        if self.pooled is None:
+            return None
+        spectrum, scales = self.pooled.spectrum, known(self.model.hyperparameters, NAME)
+        gradient = PooledEvidence.of(spectrum, scales)
+        return Layer(
+            gradient.scatter_gradient,
+            gradient.cross_gradient,
+            spectrum.posterior_weights(scales),
+            self.pooled.rows,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +196,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its part of the gradient and of the held-out error."""
-    model, pooled = state.model, state.pooled
+    model, pooled = state.model, state.layer
     training, stopping = (site.count(part) for part in (Part.TRAINING, Part.STOPPING))
     if not 0 < training <= model.kernel.rows_at_a_time(CHUNK_ROWS) - stopping:
         return _contribute_in_chunks(state, site)
@@ -236,6 +242,12 @@ check_private = without_private_form(
 )
 
 
+REPLAY = Replay(
+    grids={**SCALES, "evidence": Step(EVIDENCE_STEP), "start": Step(WEIGHT_STEP)},
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
@@ -249,24 +261,30 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "evidence with the error on held-out rows",
         sums=2 * spec.steps * len(spec.penalties),
         numbers=max(statistics_length(model), weight_count(model.kernel) + 3),
+        numbers_in_all=spec.steps
+        * len(spec.penalties)
+        * (statistics_length(model) + weight_count(model.kernel) + 3),
+        leaves=weight_count(model.kernel) + 2 * model.targets,
+        row_count="rows",
+        local_passes=0,
+        rate_times_steps=spec.learning_rate * spec.steps * len(spec.penalties),
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
-STORED = (Spec, State, PooledGradient, Kept, Progress)
+STORED = (Spec, State, Pooled, Kept, Progress)
 
 
 def _contribute_in_chunks(state: State, site: Site) -> Contribution:
     """Return the same as `contribute`, with memory that does not grow with the number of rows."""
-    model, pooled = state.model, state.pooled
+    model, pooled = state.model, state.layer
     if pooled is None:
-        if site.count(Part.TRAINING) == 0:
-            nothing = Statistics.zero(features=model.kernel.features, targets=model.targets)
-            return contribution_of(nothing, model)
         return contribution_of(gridded(model, site_features(model, site, Part.TRAINING)), model)
     gradient = torch.zeros(weight_count(model.kernel), dtype=torch.float64)
     for x, y, _ in site.chunks(Part.TRAINING, model):
@@ -285,16 +303,13 @@ def _contribute_in_chunks(state: State, site: Site) -> Contribution:
 
 
 def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
-    spectrum = Spectrum.of(regenerated(total, state.model))
-    hyperparameters = refit(spectrum)
-    pooled = PooledEvidence.of(spectrum, hyperparameters)
-    weights = spectrum.posterior_weights(hyperparameters)
-    rows = spectrum.count
+    pooled = Pooled(regenerated(total, state.model))
+    scales = refit(pooled.spectrum)
     return replace(
         state,
-        model=state.model.advanced(hyperparameters=hyperparameters),
-        pooled=PooledGradient(pooled.scatter_gradient, pooled.cross_gradient, weights, rows),
-        evidence=pooled.value / rows,
+        model=state.model.advanced(hyperparameters=scales),
+        pooled=pooled,
+        evidence=pooled.evidence(scales),
     )
 
 
@@ -309,8 +324,7 @@ def _after_step(state: State, total: SecureTotal) -> State:
     judged.check_choice(len(spec.penalties), error, "penalties")
     gradient = torch.tensor(total["gradient"])
     gradient = gradient + spec.penalties[state.run] / pooled.rows * weights
-    norm, evidence = float(gradient.norm()), known(state.evidence, NAME)
-    progress = Progress(state.run, state.step, evidence, error, norm)
+    progress = Progress(state.run, state.step, known(state.evidence, NAME), error, norm(gradient))
     scales, history = known(state.model.hyperparameters, NAME), known(state.history, NAME)
     now = Kept(error, weights, scales, state.run, state.step)
     of_run = judged.kept(now, state.best_of_run, history)

@@ -6,13 +6,13 @@ with θ_c and averaged with it. Training continues from these means. The σ and 
 judged by and ends with are either the same ([FedBNR]) or, by default, refitted by the coordinator
 to the pooled statistics, which is far better calibrated (docs/results.md) and costs no sum.
 
-broadcast  θ, σ, λ; w̄ after a sum of statistics
+broadcast  θ, σ, λ; after a sum of statistics also these, from which each site computes w̄
 local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_steps`, ω_c(θ_c − θ), the
            same for log σ_c and log λ_c, and ω_c; and the absolute error of the broadcast model on
            the rows kept for stopping, so that validation needs no sum of its own
 sum        the pooled statistics; then the mean change and the held-out error: the coordinator sees
            neither a site's θ_c nor its number of rows
-update     σ, λ and w̄; then the mean. It keeps the θ with the lowest held-out error and stops
+update     σ and λ; then the mean. It keeps the θ with the lowest held-out error and stops
            after `patience` rounds that are worse; a last sum judges the last θ
 
 Without validation a round is one sum, and refitting is left to the linear layer.
@@ -25,10 +25,11 @@ from typing import ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from kernels.errors import StateError
 from kernels.features.urk import weight_count
-from kernels.layer.posterior import Hyperparameters
+from kernels.layer.posterior import SCALE_BITS, Hyperparameters
+from kernels.layer.refit import refit
 from kernels.model.model import Model, check_model, check_scales, known
 from kernels.parameter_checks import (
     check_at_least,
@@ -39,15 +40,22 @@ from kernels.parameter_checks import (
 )
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, Replay, Step
 from kernels.rounds.shared import judged
 from kernels.rounds.shared.held_out import (
     held_out_blocks,
     held_out_contribution,
     held_out_error,
 )
-from kernels.rounds.shared.judged import Kept, PooledLayer, Progress
+from kernels.rounds.shared.judged import Kept, Progress
 from kernels.rounds.shared.local_training import Fit, reach, starting_scales, train_locally
-from kernels.rounds.shared.site_mean import CHANGE_RESOLUTION, Weighting, total_weight
+from kernels.rounds.shared.pooled import EVIDENCE_STEP, Pooled, check_pooled, posterior_weights
+from kernels.rounds.shared.site_mean import (
+    CHANGE_RESOLUTION,
+    Weighting,
+    total_weight,
+    trainable,
+)
 from kernels.rounds.shared.sufficient import (
     contribution_of,
     site_statistics,
@@ -56,11 +64,11 @@ from kernels.rounds.shared.sufficient import (
     statistics_of,
 )
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE, check_tensor
+from kernels.storage import PRIVATE
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedavg"
-VERSION = 2
+VERSION = 3
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
@@ -116,7 +124,7 @@ class State:
     """The progress of averaging.
 
     scales: the σ and λ that training continues from. round: rounds of training so far.
-    posterior_weights: w̄, (M, T), of all rows at θ; None when the next sum is of statistics.
+    pooled: the statistics of all rows at θ; None when the next sum is of statistics.
     """
 
     STORED_AS: ClassVar[str] = "fedavg.state"
@@ -126,7 +134,7 @@ class State:
     scales: Hyperparameters
     round: int = 0
     done: bool = False
-    posterior_weights: Tensor | None = None
+    pooled: Pooled | None = None
     evidence: float | None = field(default=None, metadata=PRIVATE)
     best: Kept | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
@@ -134,9 +142,12 @@ class State:
     def __post_init__(self) -> None:
         check_model(self.model)
         check_scales(self.scales, self.model.targets)
-        if self.posterior_weights is not None:
-            shape = (self.model.kernel.features, self.model.targets)
-            check_tensor("w̄", self.posterior_weights, shape)
+        check_whole(0, round=self.round)
+        check_flag(done=self.done)
+        if self.round > self.spec.rounds:
+            raise StateError(f"round {self.round} is beyond the program's {self.spec.rounds}")
+        if self.pooled is not None:
+            check_pooled(self.pooled, self.model)
 
 
 def layout(state: State) -> Layout:
@@ -171,27 +182,26 @@ def contribute(state: State, site: Site) -> Contribution:
     if _statistics_are_next(state):
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
     contribution: dict[str, NDArray[np.float64]] = {}
+    judge = posterior_weights(known(state.pooled, NAME), model) if spec.validate else None
     if state.round < spec.rounds:
-        x, y = site.table(Part.TRAINING, model)
-        start = trained = Fit.of(model, state.scales)
-        if len(y):
-            trained = train_locally(
-                model.kernel,
-                start,
-                x,
-                y,
-                steps=spec.local_steps,
-                learning_rate=spec.learning_rate,
-                proximal=spec.proximal,
-            )
-        weight = spec.weighting.weight(len(y))
+        x, y = trainable(site, model).table(Part.TRAINING, model)
+        start = Fit.of(model, state.scales)
+        trained = train_locally(
+            model.kernel,
+            start,
+            x,
+            y,
+            steps=spec.local_steps,
+            learning_rate=spec.learning_rate,
+            proximal=spec.proximal,
+        )
+        weight = spec.weighting.weight(site.count(Part.TRAINING))
         for name, part in _CHANGES.items():
             change = weight * (getattr(trained, part) - getattr(start, part))
             contribution[name] = change.numpy()
         contribution["weight"] = np.array(float(weight))
-    if spec.validate:
-        posterior_weights = known(state.posterior_weights, NAME)
-        contribution |= held_out_contribution(model, posterior_weights, site)
+    if judge is not None:
+        contribution |= held_out_contribution(model, judge, site)
     return contribution
 
 
@@ -208,7 +218,7 @@ def update(state: State, total: SecureTotal) -> State:
     stalled = judged.stalled(best, step=state.round, patience=state.spec.patience)
     if stalled or state.round == state.spec.rounds:
         model = best.restored(state.model)
-        return replace(state, model=model, done=True, posterior_weights=None, evidence=None)
+        return replace(state, model=model, done=True, pooled=None, evidence=None)
     return _averaged(state, total)
 
 
@@ -220,6 +230,17 @@ def finished(state: State) -> bool:
 check_private = without_private_form(
     "fedavg sums locally trained weights, and the effect of one row on them is not bounded: in a "
     "program with differential privacy leave phase 1 out, or train with `private_exact` or `elbo`"
+)
+
+
+REPLAY = Replay(
+    grids={
+        **SCALES,
+        "scales.noise_variance": Bits(SCALE_BITS),
+        "scales.prior_variance": Bits(SCALE_BITS),
+        "evidence": Step(EVIDENCE_STEP),
+    },
+    budget=LEAST_BUDGET,
 )
 
 
@@ -236,29 +257,40 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "sums of products of features (S, b, yᵀy, n) and the error on held-out rows",
         sums=2 * (spec.rounds + 1) if spec.validate else spec.rounds,
         numbers=max(statistics_length(model), weight_count(model.kernel) + 2 * model.targets + 3),
+        numbers_in_all=(spec.rounds + 1)
+        * (statistics_length(model) + weight_count(model.kernel) + 2 * model.targets + 3)
+        if spec.validate
+        else spec.rounds * (weight_count(model.kernel) + 2 * model.targets + 1),
+        leaves=weight_count(model.kernel) + 2 * model.targets,
+        row_count="rows" if spec.validate else None,
+        local_passes=spec.local_steps,
+        rate_times_steps=spec.learning_rate * spec.local_steps * spec.rounds,
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
-STORED = (Spec, State, Kept, Progress)
+STORED = (Spec, State, Pooled, Kept, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:
-    return state.spec.validate and state.posterior_weights is None
+    return state.spec.validate and state.pooled is None
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    scales = state.scales if state.spec.scales is Scales.AVERAGED else None
-    layer = PooledLayer.of(statistics_of(total, state.model), scales)
+    pooled = Pooled(statistics_of(total, state.model))
+    averaged = state.spec.scales is Scales.AVERAGED
+    scales = state.scales if averaged else refit(pooled.spectrum)
     return replace(
         state,
-        model=state.model.advanced(hyperparameters=layer.hyperparameters),
-        posterior_weights=layer.posterior_weights,
-        evidence=layer.evidence,
+        model=state.model.advanced(hyperparameters=scales),
+        pooled=pooled,
+        evidence=pooled.evidence(scales),
     )
 
 
@@ -271,6 +303,7 @@ def _averaged(state: State, total: SecureTotal) -> State:
             for name, part in _CHANGES.items()
         }
     )
+    scales = mean.hyperparameters.rounded()
     averaged = state.spec.scales is Scales.AVERAGED
     return replace(
         state,
@@ -278,11 +311,11 @@ def _averaged(state: State, total: SecureTotal) -> State:
         model=replace(
             state.model,
             weights=mean.weights,
-            hyperparameters=mean.hyperparameters if averaged else None,
+            hyperparameters=scales if averaged else None,
         ),
-        scales=mean.hyperparameters,
+        scales=scales,
         round=state.round + 1,
-        posterior_weights=None,
+        pooled=None,
         evidence=None,
     )
 

@@ -9,10 +9,10 @@ are the gradient of −E[log p(y | Φ, w)] under that posterior by S and b. The 
 over rows, Σ_rows ∂/∂θ [φᵀG_Sφ + φᵀG_by], so each unit's part is clipped to the norm `unit_clip`
 (`kernels.rounds.shared.clipped`), and one unit changes the sum by at most that norm.
 
-broadcast  θ; then also G_S and G_b
+broadcast  θ; then also σ, λ and the noisy statistics, from which each site computes G_S and G_b
 local      S_c, b_c, y_cᵀy_c, n_c; then the gradient, each unit's part of it clipped
 sum        the pooled statistics with noise; then the pooled gradient with noise
-update     σ, λ, G_S, G_b from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
+update     σ and λ from the statistics; then one step of Adam on L/n + τ‖θ‖²/2n, and θ
            rounded to its grid (`kernels.rounds.shared.evidence_step`)
 
 Nothing is judged on held-out rows, because that would also cost privacy: there is one pass of
@@ -21,6 +21,7 @@ gradient of the evidence itself.
 """
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import ClassVar
 
 import torch
@@ -31,12 +32,15 @@ from kernels.errors import NotPrivate, StateError
 from kernels.features.urk import starting_weights, weight_count
 from kernels.model.model import Model, check_model, known
 from kernels.noisy import noise_aware
-from kernels.noisy.realisable import repaired
+from kernels.noisy.realisable import DEVIATION_BITS, repaired
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
+from kernels.reproducible import near, norm
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, OwnStep, Replay, Step
 from kernels.rounds.shared.clipped import clipped_gradient, gradient_block
 from kernels.rounds.shared.evidence_step import stepped
+from kernels.rounds.shared.pooled import EVIDENCE_STEP, Pooled, check_pooled
 from kernels.rounds.shared.sufficient import (
     check_features,
     contribution_of,
@@ -48,11 +52,11 @@ from kernels.rounds.shared.sufficient import (
     target_bounds,
 )
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE, check_rows, check_tensor
+from kernels.storage import PRIVATE
 from privacy.layout import Layout, SecureTotal
 
 NAME = "private_exact"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
@@ -88,13 +92,10 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class PooledGradient:
-    """What a site needs for its part of the gradient: G_S (M, M), G_b (M, T), and n."""
-
-    STORED_AS: ClassVar[str] = "private-exact.broadcast"
+    """What a site needs for its part of the gradient: G_S, (M, M), and G_b, (M, T)."""
 
     scatter_gradient: Tensor
     cross_gradient: Tensor
-    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +118,7 @@ class State:
     model: Model
     spec: Spec
     step: int = 0
-    pooled: PooledGradient | None = None
+    pooled: Pooled | None = None
     evidence: float | None = field(default=None, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
@@ -129,26 +130,14 @@ class State:
         if self.step > self.spec.steps:
             raise StateError(f"step {self.step} is beyond the program's {self.spec.steps} steps")
         if self.pooled is not None:
-            features, targets = self.model.kernel.features, self.model.targets
-            check_tensor("G_S", self.pooled.scatter_gradient, (features, features))
-            if not torch.equal(self.pooled.scatter_gradient, self.pooled.scatter_gradient.mT):
-                raise StateError("G_S is not symmetric, so it is not the gradient of an evidence")
-            check_tensor("G_b", self.pooled.cross_gradient, (features, targets))
-            check_rows(self.pooled.rows)
-            self._check_gradients(self.pooled)
+            check_pooled(self.pooled, self.model)
+            if self.pooled.statistics.noise is None:
+                raise StateError("state.pooled must be statistics with noise")
 
-    def _check_gradients(self, pooled: PooledGradient) -> None:
-        """Refuse G_S and G_b so large that a unit's clipped gradient is only rounding error.
-
-        ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ, so its computed gradient is only rounding
-        error, which may depend on other rows. Clipping makes it smaller but not correct.
-        """
-        most = _MOST_GRADIENT * self.spec.unit_clip
-        for name, own in (("G_S", pooled.scatter_gradient), ("G_b", pooled.cross_gradient)):
-            if not float(own.abs().max()) <= most:
-                raise StateError(
-                    f"{name} exceeds {most:g}: the units' gradients would be rounding errors"
-                )
+    @cached_property
+    def gradient(self) -> PooledGradient:
+        """G_S and G_b at the state's statistics; they follow from no row."""
+        return _pooled_gradient(self)
 
 
 def layout(state: State) -> Layout:
@@ -174,9 +163,10 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return the same statistics as `linear`, or the gradient, clipped per unit."""
-    model, pooled = state.model, state.pooled
-    if pooled is None:
+    model = state.model
+    if state.pooled is None:
         return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+    pooled = state.gradient
     kernel, reach = model.urk, target_bounds(model)
 
     def row_gradients(x: Tensor, y: Tensor) -> Tensor:
@@ -209,6 +199,17 @@ def check_private(_spec: Spec, model: Model) -> None:
     check_features(model)
 
 
+REPLAY = Replay(
+    grids={
+        **SCALES,
+        "evidence": Step(EVIDENCE_STEP),
+        "pooled.statistics.scatter": OwnStep(),
+        "pooled.statistics.noise.scatter": Bits(DEVIATION_BITS),
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
@@ -222,31 +223,60 @@ def declare(spec: Spec, before: Before) -> Declaration:
         "evidence, to which each unit contributes a clipped part",
         sums=2 * spec.steps,
         numbers=max(statistics_length(model), weight_count(model.kernel)),
+        numbers_in_all=spec.steps * (statistics_length(model) + weight_count(model.kernel)),
+        leaves=weight_count(model.kernel) + 2 * model.targets,
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=spec.learning_rate * spec.steps,
         reads=frozenset({Part.TRAINING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
-STORED = (Spec, State, PooledGradient, Progress)
+STORED = (Spec, State, Pooled, Progress)
 
 
-def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
-    statistics = repaired(statistics_of(total, state.model), state.model.urk)
-    scales = fitted_scales(statistics)
-    posterior = noise_aware.posterior(statistics, scales)
+def _pooled_gradient(state: State) -> PooledGradient:
+    pooled, scales = known(state.pooled, NAME), known(state.model.hyperparameters, NAME)
+    posterior = noise_aware.posterior(pooled.statistics, scales)
     noise, weights = scales.noise_variance, posterior.weights
     second = torch.stack(
         [posterior.covariance(t) / noise[t] for t in range(state.model.targets)]
     ).sum(0)
     second = (second + (weights / noise) @ weights.mT) / 2
+    found = PooledGradient((second + second.mT) / 2, -weights / noise)
+    _check_gradients(found, state.spec)
+    return found
+
+
+def _check_gradients(found: PooledGradient, spec: Spec) -> None:
+    """Refuse G_S and G_b so large that a unit's clipped gradient is only rounding error.
+
+    ⟨G_S, φφᵀ⟩ with G_S ∝ I is the same for every θ, so its computed gradient is only rounding
+    error, which may depend on other rows. Clipping makes it smaller but not correct.
+    """
+    most = _MOST_GRADIENT * spec.unit_clip
+    for name, own in (("G_S", found.scatter_gradient), ("G_b", found.cross_gradient)):
+        if not float(own.abs().max()) <= most:
+            raise StateError(
+                f"{name} exceeds {most:g}: the units' gradients would be rounding errors"
+            )
+
+
+def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
+    statistics = repaired(statistics_of(total, state.model), state.model.urk)
+    scales = fitted_scales(statistics)
+    evidence = float(-noise_aware.log_evidence(statistics, scales).sum()) / statistics.count
     return replace(
         state,
         model=state.model.advanced(hyperparameters=scales),
-        pooled=PooledGradient((second + second.mT) / 2, -weights / noise, statistics.count),
-        evidence=float(-posterior.log_evidence.sum()) / statistics.count,
+        pooled=Pooled(statistics),
+        evidence=near(evidence, EVIDENCE_STEP),
     )
 
 
@@ -255,7 +285,7 @@ def _after_step(state: State, total: SecureTotal) -> State:
     pooled, weights = known(state.pooled, NAME), known(state.model.weights, NAME)
     gradient = torch.tensor(total["gradient"]) / pooled.rows
     gradient = gradient + state.spec.penalty / pooled.rows * weights
-    progress = Progress(state.step, known(state.evidence, NAME), float(gradient.norm()))
+    progress = Progress(state.step, known(state.evidence, NAME), norm(gradient))
     first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
     after = stepped(adam.State(weights, first, second, state.step), gradient, state.spec)
     last = after.step == state.spec.steps

@@ -19,6 +19,7 @@ from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Replay
 from kernels.rounds.shared.sufficient import (
     check_features,
     contribution_of,
@@ -95,6 +96,12 @@ def check_private(_spec: Spec, model: Model) -> None:
     check_features(model)
 
 
+REPLAY = Replay(
+    grids={**SCALES, **REPAIRED},
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
@@ -106,11 +113,18 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         words="sums of products of features (S, b, yᵀy, n), once",
         sums=1,
         numbers=statistics_length(before.model),
+        numbers_in_all=statistics_length(before.model),
+        leaves=statistics_length(before.model),
+        row_count="rows",
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({Part.TRAINING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 

@@ -32,14 +32,18 @@ from scipy.special import ndtr
 from torch import Tensor
 
 from kernels.errors import NotPrivate
+from kernels.layer.posterior import SCALE_BITS
 from kernels.layer.statistics import Noise, Statistics
 from kernels.model.model import Centre, Model, check_model, known
 from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
-from kernels.noisy.realisable import repaired
+from kernels.noisy.realisable import DEVIATION_BITS, repaired
 from kernels.parameter_checks import check_flag
+from kernels.reproducible import on_grid, to_bits
+from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay, Step
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     SQUARES_RESOLUTION,
@@ -48,6 +52,7 @@ from kernels.rounds.shared.sufficient import (
     scatter_block,
     squared_norm,
     statistics_length,
+    without_failed,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -65,6 +70,9 @@ SQUARES_WEIGHT = 0.1
 """The share of the cost that goes to Σ clip(r)², which gives σ."""
 SCATTER_WEIGHT = 0.3
 """The share of the cost that goes to S if it is also summed."""
+
+CENTRE_STEP = 2.0**-12
+"""The grid of w₀: a change of a step moves no prediction by more than a small share of σ."""
 
 _ROOM = 1 + 2.0**-40
 
@@ -142,10 +150,8 @@ def contribute(state: State, site: Site) -> Contribution:
     statistics = Statistics.zero(features=side, targets=targets)
     for x, y, _ in site.chunks(Part.TRAINING, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            # As in `sufficient`: no broadcast may make a site fail depending on its rows.
-            found = phi.double().nan_to_num(nan=0.0)
-            residuals = (y[rows] - found @ centre).nan_to_num(nan=0.0).clamp(-reach, reach)
-            statistics += Statistics.of_features(found, residuals)
+            residuals = (y[rows] - phi @ centre).clamp(-reach, reach)
+            statistics += Statistics.of_features(*without_failed(phi, residuals))
     blocks = {
         "cross": statistics.cross.numpy(),
         "target_squares": statistics.target_squares.numpy(),
@@ -159,7 +165,7 @@ def update(state: State, total: SecureTotal) -> State:
     model = state.model
     if state.sums_scatter:
         scatter, deviation = torch.tensor(total["scatter"]), total.noise("scatter")
-        count = max(1, round(float(scatter.trace()) / squared_norm(model)))
+        count = max(1, round(float(sum_of(scatter.diagonal())) / squared_norm(model)))
         rows = deviation * math.sqrt(len(scatter)) / squared_norm(model)
     else:
         before = known(state.before, "linear")
@@ -170,8 +176,9 @@ def update(state: State, total: SecureTotal) -> State:
         deviation_behind(float(sum_) / count, clip=float(clip))
         for sum_, clip in zip(squares, reach, strict=True)
     ]
-    deviations = torch.tensor(residual, dtype=torch.float64)
+    deviations = to_bits(torch.tensor(residual, dtype=torch.float64), SCALE_BITS)
     unclipped = torch.from_numpy(2 * ndtr((reach / deviations).numpy()) - 1)
+    unclipped = to_bits(unclipped, SCALE_BITS)
     statistics = Statistics(
         scatter,
         torch.tensor(total["cross"]) / unclipped,
@@ -201,6 +208,19 @@ def check_private(_spec: Spec, model: Model) -> None:
     check_features(model)
 
 
+REPLAY = Replay(
+    grids={
+        **SCALES,
+        **REPAIRED,
+        "before.scatter": OwnStep(),
+        "before.noise.scatter": Bits(DEVIATION_BITS),
+        "model.centre.weights": Step(CENTRE_STEP),
+        "model.centre.deviations": Bits(SCALE_BITS),
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
@@ -213,11 +233,18 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         "of features (S) if no earlier sum had them",
         sums=1,
         numbers=statistics_length(before.model),
+        numbers_in_all=statistics_length(before.model),
+        leaves=statistics_length(before.model),
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({Part.TRAINING}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=False,
+        replay=REPLAY,
     )
 
 
@@ -238,14 +265,17 @@ def _reach(model: Model) -> Tensor:
 
 
 def centre_of(model: Model) -> Centre:
-    """Return the posterior's weights, and the deviations of residuals from them, (T,)."""
+    """Return the posterior's weights, and the deviations of residuals from them, (T,), rounded.
+
+    Any weights near the posterior's are as good a centre.
+    """
     posterior, statistics = model.posterior, known(model.statistics, "linear")
     latent = [
         (posterior.covariance(target) * statistics.scatter).sum() / statistics.count
         for target in range(model.targets)
     ]
     variance = posterior.hyperparameters.noise_variance + torch.stack(latent)
-    return Centre(posterior.weights, variance.sqrt())
+    return Centre(on_grid(posterior.weights, CENTRE_STEP), to_bits(variance.sqrt(), SCALE_BITS))
 
 
 def deviation_behind(mean: float, *, clip: float) -> float:

@@ -11,15 +11,17 @@ update     the statistics with the change, and σ and λ fitted to them
 
 If only one site has a change, the sum of the changes *is* that site's change: without differential
 privacy the coordinator then sees that site's own S and b. A site with a change therefore takes part
-only if its operator has consented to this algorithm by name.
+only if its operator has consented to this algorithm by name, which the site's policy states and
+checks before the site enters the run.
 
 Students of the sites' committee are not sums over rows, so what they learned from a removed row
 stays in them. A run that starts with this stage therefore discards them (`Program.start`).
 
 With differential privacy the noise protects a single site's change, and no consent is needed. Rows
 can then be added but not removed. Anything released with a row in it stays released; a sum of
-removed rows would only disclose them once more, at a further privacy cost. To forget a row, run
-`linear` again without it. A patient whose rows are added may have others in any part of the table,
+removed rows would only disclose them once more, at a further privacy cost, so rows to remove are
+not read here (`client_sdk` refuses them before a site enters a run). To forget a row, run `linear`
+again without it. A patient whose rows are added may have others in any part of the table,
 so every unit is charged for this sum, whichever part it was assigned to.
 """
 
@@ -28,14 +30,14 @@ from typing import ClassVar
 
 import torch
 
-from kernels.errors import ConsentNeeded, NotPrivate
-from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Spectrum
 from kernels.layer.statistics import Statistics, added
-from kernels.model.model import Model, known
-from kernels.noisy.realisable import repaired
+from kernels.model.model import Model, check_model, known
+from kernels.noisy.realisable import DEVIATION_BITS, repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay
 from kernels.rounds.shared.sufficient import (
     check_features,
     contribution_of,
@@ -81,6 +83,10 @@ class State:
     before: Statistics | None = field(default=None, metadata=PRIVATE)
     kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
 
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_flag(done=self.done)
+
 
 def layout(state: State) -> Layout:
     """Return the change of (S, b, yᵀy, n)."""
@@ -97,13 +103,8 @@ def initial(spec: Spec, model: Model) -> State:
 def contribute(state: State, site: Site) -> Contribution:
     """Return the change due to the site's rows; zero if there is none."""
     if state.model.privacy is not None:
-        return _new_rows(state, site)
+        return contribution_of(site_statistics(state.model, site, Part.ADDED), state.model)
     new, removed = (site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED))
-    if new.count + removed.count and NAME not in site.consents:
-        raise ConsentNeeded(
-            "this site has rows to add or remove. If no other site has any, the sum shows the "
-            f"statistics of these rows: the site's operator must first consent to {NAME!r} by name"
-        )
     plus, minus = (contribution_of(own, state.model) for own in (new, removed))
     return {name: plus[name] - minus[name] for name in plus}
 
@@ -142,6 +143,19 @@ def check_private(_spec: Spec, model: Model) -> None:
     check_features(model)
 
 
+REPLAY = Replay(
+    grids={
+        **SCALES,
+        **REPAIRED,
+        "kept.noise_variance": Bits(SCALE_BITS),
+        "kept.prior_variance": Bits(SCALE_BITS),
+        "before.scatter": OwnStep(),
+        "before.noise.scatter": Bits(DEVIATION_BITS),
+    },
+    budget=LEAST_BUDGET,
+)
+
+
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     private = before.model.privacy is not None
@@ -154,21 +168,19 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         words="how rows that were added or removed change the sums of products of features",
         sums=1,
         numbers=statistics_length(before.model),
+        numbers_in_all=statistics_length(before.model),
+        leaves=statistics_length(before.model),
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=0.0,
         reads=frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
+        public_set=None,
         needs_consent=not private,
+        replay=REPLAY,
     )
 
 
 STORED = (Spec, State)
-
-
-def _new_rows(state: State, site: Site) -> Contribution:
-    if Part.REMOVED in site.parts:
-        raise NotPrivate(
-            "with differential privacy rows can be added but not removed: run `linear` again over "
-            "the table without them"
-        )
-    return contribution_of(site_statistics(state.model, site, Part.ADDED), state.model)

@@ -10,7 +10,8 @@ from typing import Protocol
 from torch import Tensor
 
 from kernels import adam
-from kernels.rounds.shared.grid import WEIGHT_STEP, on_grid
+from kernels.reproducible import norm, on_grid
+from kernels.rounds.shared.grid import WEIGHT_STEP
 
 _DAMPING = 1e-6
 
@@ -37,7 +38,7 @@ class Recipe(Protocol):
 
 def stepped(optimiser: adam.State, gradient: Tensor, recipe: Recipe) -> adam.State:
     """Take one step; `optimiser` contains θ and the number of steps taken before."""
-    gradient = gradient * min(1.0, recipe.clip / max(float(gradient.norm()), 1e-300))
+    gradient = gradient * min(1.0, recipe.clip / max(norm(gradient), 1e-300))
     rate = recipe.learning_rate * min(1.0, (optimiser.step + 1) / max(recipe.warm_up, 1))
     rate = adam.falling(rate, step=optimiser.step, steps=recipe.steps)
     after = adam.update(optimiser, gradient, learning_rate=rate, damping=_DAMPING)

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
+from kernels.reproducible import on_grid
 from kernels.rounds.shared.sufficient import scatter_deviation, statistics_of
 from privacy.layout import SecureTotal
 
@@ -44,16 +45,6 @@ _CERTAIN = 8
 """The number of standard deviations that no error of a sum exceeds."""
 
 
-def on_grid(values: Tensor, step: float) -> Tensor:
-    """Round to multiples of a power of two, detached from the autograd graph.
-
-    >>> import torch
-    >>> on_grid(torch.tensor([0.3, -0.9]), 0.25).tolist()
-    [0.25, -1.0]
-    """
-    return values.detach().div(step).round_().mul_(step)
-
-
 def feature_step(model: Model) -> float:
     """Return the step of the features' grid: a power of two that depends on their scale 1/√m."""
     exponent = math.frexp(1 / math.sqrt(model.kernel.normalising_square))[1]
@@ -64,7 +55,9 @@ def gridded(model: Model, chunks: Iterable[tuple[Tensor, Tensor]]) -> Statistics
     """Sum over a stream of (features, targets) rounded to their grids: exact, in any order."""
     step = feature_step(model)
     return Statistics.of_chunks(
-        (on_grid(features, step), on_grid(targets, TARGET_STEP)) for features, targets in chunks
+        ((on_grid(features, step), on_grid(targets, TARGET_STEP)) for features, targets in chunks),
+        features=model.kernel.features,
+        targets=model.targets,
     )
 
 

@@ -13,9 +13,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from kernels.errors import ProgramError
-from kernels.layer.posterior import Hyperparameters, Spectrum
-from kernels.layer.refit import refit
-from kernels.layer.statistics import Statistics
+from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Model
 from kernels.rounds.shared.held_out import keeps
 
@@ -51,23 +49,6 @@ class Progress:
     step: int
     evidence: float | None = None
     held_out_error: float | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class PooledLayer:
-    """The linear layer at one θ, fitted to all rows: σ and λ, w̄ (M, T), and L/n."""
-
-    hyperparameters: Hyperparameters
-    posterior_weights: Tensor
-    evidence: float
-
-    @classmethod
-    def of(cls, statistics: Statistics, scales: Hyperparameters | None = None) -> "PooledLayer":
-        """Fit the layer to pooled statistics; if `scales` is None, fit σ and λ too."""
-        spectrum = Spectrum.of(statistics)
-        scales = refit(spectrum) if scales is None else scales
-        evidence = -float(spectrum.log_evidence(scales).sum()) / max(spectrum.count, 1)
-        return cls(scales, spectrum.posterior_weights(scales), evidence)
 
 
 def kept(now: Kept, before: Kept | None, history: Iterable[Progress]) -> Kept:

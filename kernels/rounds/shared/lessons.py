@@ -1,14 +1,18 @@
 """Parameters of algorithms that distil students on public rows."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from torch import Tensor
 
-from kernels.ensembles.distilled import Lesson
-from kernels.ensembles.student_network import StudentSpec
+from kernels.ensembles.distilled import DIVERGENCE_STEP, Lesson
+from kernels.ensembles.interpolation import BETA_STEP
+from kernels.ensembles.student_network import PARAMETER_STEP, StudentSpec
 from kernels.errors import ProgramError
 from kernels.model.model import Model
 from kernels.parameter_checks import check_learning_rate, check_whole
+from kernels.rounds.replay import Grid, Step
 from kernels.rounds.shared.local_network import OfNetworks
 from kernels.rounds.shared.public_set import MOST_PUBLIC_ROWS, Columns, checked, public_inputs
 
@@ -63,3 +67,13 @@ class OfPublicRows(OfNetworks):
     def inputs(self, model: Model) -> Tensor:
         """Return the rows that sites predict, (K, p)."""
         return public_inputs(self.public, model, extra_rows=self.extra_rows, seed=self.seed)
+
+
+STUDENTS: Mapping[str, Grid] = MappingProxyType(
+    {
+        "model.distilled.students.parameters": Step(PARAMETER_STEP),
+        "model.distilled.students.divergence": Step(DIVERGENCE_STEP),
+        "model.distilled.beta": Step(BETA_STEP),
+    }
+)
+"""The grids of a model's students and of β."""

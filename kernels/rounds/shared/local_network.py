@@ -116,6 +116,11 @@ class OfSampling(OfNetworks):
             )
 
     @property
+    def passes(self) -> int:
+        """Return how often the sampler goes through a site's rows."""
+        return self.cycles * self.cycle_epochs
+
+    @property
     def sampling(self) -> Sampling:
         """Return the parameters in the form that the sampler takes."""
         return Sampling(

@@ -42,6 +42,7 @@ from kernels.layer.local_evidence import negative_log_evidence
 from kernels.layer.posterior import Hyperparameters
 from kernels.layer.refit import RefitOptions
 from kernels.model.model import Model
+from kernels.reproducible import on_grid
 
 STEP_BOUND = 8.0
 """No parameter moves further than this many learning rates in one step of Adam."""
@@ -108,10 +109,13 @@ def minimise(
     steps: int,
     learning_rate: float,
     proximal: float = 0.0,
+    damping: float = adam.DAMPING,
+    step: float | None = None,
 ) -> Fit:
     """Take `steps` steps of Adam, each followed by a proximal step if `proximal` is not 0.
 
-    σ and λ stay within the bounds of `refit`.
+    σ and λ stay within the bounds of `refit`. step: the grid to which θ, log σ and log λ are
+    rounded after every step, so that another machine takes the same steps; None does not round.
     """
     urk = URK(kernel, start.weights)
     log_noise = start.log_noise.clone().requires_grad_()
@@ -130,13 +134,18 @@ def minimise(
         with torch.no_grad():
             for i, (value, gradient) in enumerate(zip(trained, gradients, strict=True)):
                 before = replace(optimisers[i], parameters=value)
-                optimisers[i] = adam.update(before, gradient, learning_rate=learning_rate)
+                optimisers[i] = adam.update(
+                    before, gradient, learning_rate=learning_rate, damping=damping
+                )
                 value.copy_(optimisers[i].parameters)
             if proximal:
                 pull = 1 + learning_rate * proximal / adam.scale(optimisers[0])
                 urk.weights.copy_(start.weights + (urk.weights - start.weights) / pull)
             log_noise.clamp_(*map(math.log, allowed.noise_bounds))
             log_prior.clamp_(*map(math.log, allowed.prior_bounds))
+            if step is not None:
+                for value in trained:
+                    value.copy_(on_grid(value, step))
     return Fit(urk.weights.detach().clone(), log_noise.detach(), log_prior.detach())
 
 

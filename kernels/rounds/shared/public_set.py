@@ -1,5 +1,6 @@
 """A public set: rows that are not confidential, labelled or not, as plain data in a program."""
 
+import hashlib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -11,7 +12,7 @@ from torch import Tensor
 from kernels.errors import ProgramError
 from kernels.features.seeded_random import normals, uniforms
 from kernels.model.model import Model, known
-from kernels.strict_json import is_number
+from kernels.strict_json import MOST_INTEGER, encode_json, is_leaf
 from kernels.tables.cells import as_array
 from kernels.tables.records import Records
 from kernels.tables.schema import Schema
@@ -32,6 +33,11 @@ def columns_of(table: Mapping[str, object]) -> Columns:
     (('age', (61.0, None)), ('ward', ('A', 'B')))
     """
     return checked([(name, map(_cell, as_array(cells))) for name, cells in table.items()])
+
+
+def digest_of(public: Columns) -> str:
+    """Return the SHA-256 of a public set, by which a site's policy approves it."""
+    return hashlib.sha256(encode_json(public).encode()).hexdigest()
 
 
 def public_records(public: Columns, schema: Schema) -> Records:
@@ -70,6 +76,8 @@ def public_inputs(public: Columns, model: Model, *, extra_rows: int = 0, seed: i
 
 def _cell(value: object) -> object:
     plain = value.item() if isinstance(value, np.generic) else value
+    if isinstance(plain, int) and abs(plain) > MOST_INTEGER:
+        return float(plain)  # as the program's canonical JSON has it
     return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
@@ -77,11 +85,7 @@ def checked(public: object) -> Columns:
     """Return columns that may have come from JSON as tuples; the schema checks them later."""
     columns = _as_columns(public)
     lengths = {len(cells) for _, cells in columns}
-    plain = all(
-        value is None or isinstance(value, str | bool) or is_number(value)
-        for _, cells in columns
-        for value in cells
-    )
+    plain = all(is_leaf(value) for _, cells in columns for value in cells)
     if len(lengths) != 1 or not 1 <= min(lengths) <= MOST_PUBLIC_ROWS or not plain:
         raise ProgramError(
             f"public must be columns of one length, 1 to {MOST_PUBLIC_ROWS}, of finite numbers, "

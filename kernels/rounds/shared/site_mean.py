@@ -8,8 +8,11 @@ from enum import StrEnum
 import numpy as np
 
 from kernels.errors import StatisticsError
+from kernels.model.model import Model
 from kernels.rounds.algorithm import Contribution
-from privacy.layout import Block, Layout, SecureTotal
+from kernels.rounds.site.made_up import made_up_site
+from kernels.rounds.site.site import Part, Site
+from privacy.layout import Block, SecureTotal
 
 CHANGE_RESOLUTION = 2.0**-20
 """The coarsest step of a change of parameters: any mean is a valid model, and later sums are
@@ -32,9 +35,19 @@ class Weighting(StrEnum):
         return rows if self is Weighting.ROWS else min(rows, 1)
 
 
-def nothing(layout: Layout) -> Contribution:
-    """Return what a site without training rows contributes."""
-    return {block.name: np.zeros(block.shape) for block in layout.blocks}
+def trainable(site: Site, model: Model) -> Site:
+    """Return the site to train at: a site without training rows trains on made-up rows.
+
+    What it finds is not sent (`of_site`), but it takes the same path as a site with rows.
+    """
+    return site if site.count(Part.TRAINING) else made_up_site(model)
+
+
+def of_site(site: Site, contribution: Contribution) -> Contribution:
+    """Return a site's contribution: all zeros if it has no training rows."""
+    if site.count(Part.TRAINING):
+        return contribution
+    return {name: np.zeros(np.shape(own)) for name, own in contribution.items()}
 
 
 def total_weight(total: SecureTotal, block: str = SITES.name) -> float:

@@ -165,17 +165,27 @@ def site_features(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor
     """Yield features and targets of the rows of a part, in memory that does not grow with them."""
     for x, y, _ in site.chunks(part, model):
         for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
-            # If a hostile broadcast makes a frequency infinite, its cos is NaN. A failure would
-            # reveal whether this site has rows for which this happens.
-            found = phi if model.privacy is None else phi.nan_to_num(nan=0.0)
-            yield found, trained_on(y[rows], model)
+            targets = trained_on(y[rows], model)
+            if model.privacy is not None:
+                phi, targets = without_failed(phi, targets)
+            yield phi, targets
+
+
+def without_failed(*columns: Tensor) -> tuple[Tensor, ...]:
+    """Return columns (n, …) of the same rows, with zeros in the rows that could not be computed.
+
+    If a hostile broadcast makes a frequency infinite, its cos is NaN. A failure would reveal that a
+    site has rows for which this happens, so with differential privacy such rows contribute zero.
+    """
+    failed = ~torch.cat(columns, 1).isfinite().all(1, keepdim=True)
+    return tuple(own.masked_fill(failed, 0.0) for own in columns)
 
 
 def site_statistics(model: Model, site: Site, part: Part) -> Statistics:
     """Sum over the rows of a part."""
-    if site.count(part, model) == 0:
-        return Statistics.zero(features=model.kernel.features, targets=model.targets)
-    return Statistics.of_chunks(site_features(model, site, part))
+    return Statistics.of_chunks(
+        site_features(model, site, part), features=model.kernel.features, targets=model.targets
+    )
 
 
 def contribution_of(statistics: Statistics, model: Model) -> Contribution:
@@ -229,7 +239,7 @@ def rows_in(total: SecureTotal, model: Model) -> int:
     """Return the number of rows summed; with noise this is an estimate, possibly below zero."""
     if model.privacy is None:
         return round(float(total["rows"]))
-    return round(float(np.trace(total["scatter"])) / squared_norm(model))
+    return round(math.fsum(np.diagonal(total["scatter"])) / squared_norm(model))
 
 
 def noise_of(total: SecureTotal, model: Model) -> Noise | None:

@@ -2,18 +2,18 @@
 
 Rows are dealt to training, stopping (when to stop, which variant to keep) and calibration (how wide
 the intervals are): a model evaluated on the rows that it was chosen by would look better than it
-is. A patient's rows stay together. The parts are a function of the seed and of the patients, or of
-the rows' content if the schema names no patient: a table that is exported again in another order
-has the same parts.
+is. A patient's rows stay together. The parts are a function of the site's secret and of the
+patients, or of the rows' content if the schema names no patient (`kernels.rounds.site.dealing`): a
+table that is exported again in another order has the same parts.
 
-With differential privacy (`Model.privacy`), every reading returns at most k rows per patient
-(`kernels.rounds.site.units`). Anything that others can see depends on the rows only through the
-noise: no table is refused because of the number or the distribution of its rows, because everyone
-can see whether a site refuses. What would be refused without noise is clipped instead.
+With differential privacy (`Model.privacy`), every reading returns at most k rows per patient, the
+unit of privacy; without a patient column the unit is the row. No reading refuses a part because of
+the number or the distribution of its rows: what a program asks of a table is checked before the
+site enters a run (`kernels.rounds.plan.check_fits`).
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -21,23 +21,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kernels.errors import EmptyTable, StateError, TooManyRows
+from kernels.errors import DealingMissing, EmptyTable, TooManyRows
 from kernels.model.model import Model, known
+from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.streamed import DEALT, Dealt, Stream, Streamed
-from kernels.rounds.site.units import kept_rows
 from kernels.tables.chunks import CHUNK_ROWS, chunks
 from kernels.tables.problems import RowByRow
 from kernels.tables.records import Records
 from kernels.tables.row_hashes import Fingerprint, keys_and_hashes, row_keys
 from kernels.tables.schema import Schema
-from kernels.tables.standardiser import CLIP, Rows, Standardiser
+from kernels.tables.standardiser import Rows, Standardiser
 
 ROWS_IN_MEMORY = 200_000
 """A stream of more rows is read again for every sum, and algorithms that need all rows of a part
-at once (local training: `fedavg`, `distillation`) refuse such a part with `TooManyRows`."""
-
-_FEW = 20
-_MOST_CLIPPED = 0.5
+at once (local training: `fedavg`, `distillation`) fail with `TooManyRows`, which a site finds out
+before it enters a run: it tries every stage on its own rows."""
 
 
 class Part(StrEnum):
@@ -80,31 +78,30 @@ class Units(NamedTuple):
 class Site:
     """One hospital's records in parts: in memory, or streamed if a table has too many rows.
 
-    A part without records has no rows. `consents` names the algorithms that can reveal this site's
-    own numbers and that its operator has agreed to; by default none. `seed` determines which of a
-    patient's rows are kept if there are too many. `randomness` returns the given number of
-    unpredictable bytes: which units are in a sample is the site's secret.
+    A part without records has no rows. `dealing` determines a row's fold, and which of a patient's
+    rows are kept if there are too many; a site without it refuses what needs it with
+    `DealingMissing`. `randomness` returns the given number of unpredictable bytes: which units are
+    in a sample is the site's secret.
     """
 
     def __init__(
         self,
         records: Mapping[Part, Records | Streamed],
         *,
-        consents: Iterable[str] = (),
         digest: bytes | None = None,
-        seed: int = 0,
+        dealing: Dealing | None = None,
         randomness: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if not records:
             raise EmptyTable("a site needs at least one part, even one without rows")
         self.parts = dict(records)
-        self.consents = frozenset(consents)
         self._digest = digest
-        self._seed = seed
+        self._dealing = dealing
         self._randomness = randomness
         self._bounded: dict[Part, tuple[Records | Streamed, int, Records | Streamed]] = {}
         self._units: dict[Part, tuple[Records | Streamed | None, Tensor]] = {}
         self._rows: dict[Part, tuple[Records | Streamed | None, Standardiser, Rows]] = {}
+        self._dealt_by: dict[Part, list[tuple[Dealing, int]]] = {}
         self._kept: tuple[Model, object] | None = None
 
     @classmethod
@@ -114,7 +111,7 @@ class Site:
         table: Mapping[str, object],
         *,
         held_out: float,
-        seed: int,
+        dealing: Dealing,
         row_by_row: RowByRow | None = None,
     ) -> "Site":
         """Check a table against the schema and deal its rows into parts.
@@ -125,7 +122,7 @@ class Site:
             schema,
             [table],
             held_out=held_out,
-            seed=seed,
+            dealing=dealing,
             rows_in_memory=None,
             row_by_row=row_by_row,
         )
@@ -137,9 +134,8 @@ class Site:
         stream: Stream,
         *,
         held_out: float,
-        seed: int,
+        dealing: Dealing,
         rows_in_memory: int | None = ROWS_IN_MEMORY,
-        consents: Iterable[str] = (),
         watch: Callable[[int], None] | None = None,
         row_by_row: RowByRow | None = None,
     ) -> "Site":
@@ -152,13 +148,48 @@ class Site:
             schema,
             stream,
             held_out=held_out,
-            seed=seed,
+            dealing=dealing,
             rows_in_memory=rows_in_memory,
             watch=watch,
             row_by_row=row_by_row,
         )
         parts = {part: dealt.part(number) for number, part in enumerate([*Part][:DEALT])}
-        return cls(parts, consents=consents, digest=dealt.fingerprint.digest(), seed=seed)
+        return cls(parts, digest=dealt.fingerprint.digest(), dealing=dealing)
+
+    @classmethod
+    def joined(cls, sites: Sequence["Site"]) -> "Site":
+        """Return a site with all rows of these, each in the part and the fold it has at its own.
+
+        What the sites' sums add up to is this site's own: for comparisons with pooled rows, all in
+        memory. A patient of two sites may be in two parts. The site has no dealing of its own, so
+        it refuses programs that keep some rows of a patient only.
+        """
+        whole = cls(
+            {
+                part: Records.concatenate(
+                    [
+                        piece
+                        for site in sites
+                        if part in site.parts
+                        for piece in site.parts[part].in_pieces(CHUNK_ROWS)
+                    ]
+                    or [Records.none(sites[0].schema)]
+                )
+                for part in Part
+                if any(part in site.parts for site in sites)
+            },
+        )
+        for part in whole.parts:
+            origins = [(site._dealing, site.count(part)) for site in sites]
+            known_to_all = [(dealing, rows) for dealing, rows in origins if dealing is not None]
+            if len(known_to_all) == len(origins):
+                whole._dealt_by[part] = known_to_all
+        return whole
+
+    @property
+    def schema(self) -> Schema:
+        """The schema that the rows are read with."""
+        return next(iter(self.parts.values())).schema
 
     @property
     def records(self) -> dict[Part, Records]:
@@ -182,16 +213,12 @@ class Site:
 
     def record_chunks(self, part: Part, model: Model) -> Iterator[Records]:
         """Yield a part's records, in bounded pieces."""
-        self._check_count(part, model)
         own = self._own(part, model)
         if own is not None:
             yield from own.in_pieces(CHUNK_ROWS)
 
     def chunks(self, part: Part, model: Model) -> Iterator[Chunk]:
-        """Yield a part standardised by the model's standardiser, in bounded pieces.
-
-        Sum over all of them: a streamed part's scales are checked at its end.
-        """
+        """Yield a part standardised by the model's standardiser, in bounded pieces."""
         own = self._own(part, model)
         if isinstance(own, Records):
             x, y = self.table(part, model)
@@ -199,13 +226,31 @@ class Site:
                 yield Chunk(x[rows], y[rows], own.between(rows))
             return
         standardiser = known(model.standardiser, "moments")
-        clipped = torch.zeros(model.kernel.inputs, dtype=torch.float64)
         for records in self.record_chunks(part, model):
             standardised = standardiser.apply(records)
-            clipped += _clipped(standardised)
             yield Chunk(standardised.features, known(standardised.targets, "moments"), records)
-        if model.privacy is None:
-            _check_scales(clipped, self.count(part))
+
+    def chunks_in_folds(
+        self, part: Part, model: Model, *, folds: int
+    ) -> Iterator[tuple[Chunk, Tensor]]:
+        """Yield `chunks`, each with the folds of its rows: (n,) int64 from 0 to folds − 1."""
+        own, first = self._own(part, model), 0
+        whole = self._folds(part, own, folds) if isinstance(own, Records) else None
+        for chunk in self.chunks(part, model):
+            end = first + len(chunk.x)
+            yield (
+                chunk,
+                self._folds(part, chunk.records, folds) if whole is None else whole[first:end],
+            )
+            first = end
+
+    def _folds(self, part: Part, records: Records, folds: int) -> Tensor:
+        """Return the fold of each row of a part, or of a piece of a streamed one, (n,)."""
+        keys, first, found = row_keys(records), 0, []
+        for dealing, rows in self._dealt_by.get(part) or [(self._secret(), len(keys))]:
+            found.append(dealing.folds(keys[first : first + rows], folds))
+            first += rows
+        return torch.from_numpy(np.concatenate(found))
 
     def table(self, part: Part, model: Model) -> tuple[Tensor, Tensor]:
         """Return the standardised features (n, p) and targets (n, T) of a part, all in memory."""
@@ -273,25 +318,30 @@ class Site:
         most = model.privacy.max_rows_per_patient
         stored = self._bounded.get(part)
         if stored is None or stored[0] is not own or stored[1] != most:
-            stored = self._bounded[part] = own, most, _bounded(own, most, self._seed)
+            stored = self._bounded[part] = own, most, _bounded(own, most, self._secret())
         return stored[2]
+
+    def _secret(self) -> Dealing:
+        if self._dealing is None:
+            raise DealingMissing(
+                "this site was made without a dealing, which decides the fold of a row and which "
+                "rows of a patient are kept: pass `dealing`"
+            )
+        return self._dealing
 
     def _standardised(self, part: Part, model: Model) -> Rows:
         """Return the rows of a part standardised by the model's standardiser, computed once."""
         standardiser = known(model.standardiser, "moments")
-        self._check_count(part, model)
         own, stored = self._own(part, model), self._rows.get(part)
         if stored is None or stored[0] is not own or stored[1] != standardiser:
             rows = standardiser.apply(self._in_memory(part, model))
-            if model.privacy is None:
-                _check_scales(_clipped(rows), len(rows))
             stored = self._rows[part] = own, standardiser, rows
         return stored[2]
 
     def _in_memory(self, part: Part, model: Model) -> Records:
         own = self._own(part, model)
         if own is None:
-            return Records.none(next(iter(self.parts.values())).schema)
+            return Records.none(self.schema)
         if isinstance(own, Records):
             return own
         if model.privacy is None and len(own) > ROWS_IN_MEMORY:
@@ -302,38 +352,13 @@ class Site:
             )
         return Records.concatenate([Records.none(own.schema), *own.in_pieces(CHUNK_ROWS)])
 
-    def _check_count(self, part: Part, model: Model) -> None:
-        if model.privacy is None and self.count(part) > model.max_rows:
-            raise TooManyRows(
-                f"this site has {self.count(part)} rows for {part}, and this session allows "
-                f"{model.max_rows} per site: ask for a session with a larger max_rows"
-            )
-
     def __repr__(self) -> str:
         return f"Site({', '.join(f'{part}: {len(rows)}' for part, rows in self.parts.items())})"
 
 
-def _bounded(own: Records | Streamed, most: int, seed: int) -> Records | Streamed:
+def _bounded(own: Records | Streamed, most: int, dealing: Dealing) -> Records | Streamed:
     """Return the rows with at most `most` per patient."""
     if isinstance(own, Streamed):
-        return own.bounded(most, seed)
-    kept = kept_rows(*keys_and_hashes(own), most=most, seed=seed)
+        return own.bounded(most, dealing)
+    kept = dealing.kept(*keys_and_hashes(own), most=most)
     return own.take(torch.from_numpy(kept))
-
-
-def _clipped(rows: Rows) -> Tensor:
-    """Return the number of cells of each feature that are clipped at CLIP deviations, (p,)."""
-    return (rows.features.abs() >= CLIP).double().sum(0)
-
-
-def _check_scales(clipped: Tensor, rows: int) -> None:
-    """Refuse scales under which many rows are beyond CLIP deviations: no honest sum yields them.
-
-    With a scale that is tiny compared with a column's spread, the column would only tell whether a
-    row is one particular patient's.
-    """
-    if rows >= _FEW and bool((clipped > _MOST_CLIPPED * rows).any()):
-        raise StateError(
-            f"a column of this site is more than {CLIP:g} deviations from the broadcast's mean in "
-            f"over {_MOST_CLIPPED:.0%} of its rows: the standardiser is not from the sites' sum"
-        )

@@ -16,12 +16,11 @@ import torch
 from numpy.typing import NDArray
 
 from kernels.errors import ChangedTable
-from kernels.features.seeded_random import seeded_word
-from kernels.rounds.site.units import kept_rows
+from kernels.rounds.site.dealing import Dealing
 from kernels.tables.chunks import CHUNK_ROWS
 from kernels.tables.problems import RowByRow
 from kernels.tables.records import Records, read_in_pieces
-from kernels.tables.row_hashes import Fingerprint, keys_and_hashes, mixed, words
+from kernels.tables.row_hashes import Fingerprint, keys_and_hashes
 from kernels.tables.schema import Schema
 
 Stream = Iterable[Mapping[str, object]]
@@ -30,16 +29,6 @@ DEALT = 3
 """The number of parts that rows are dealt to: training, stopping, calibration, in this order."""
 _LEFT_OUT = 255
 """The part number of rows that exceed the maximum per patient."""
-
-
-def deal(keys: list[bytes], *, held_out: float, seed: int) -> NDArray[np.uint8]:
-    """Return each row's part, a function of its key and the seed.
-
-    held_out: the share held out, half for stopping and half for calibration. A key is already a
-    hash, so mixing it with the seed makes the dealings of different seeds independent.
-    """
-    draw = (mixed(words(keys)[:, 1], seeded_word(seed, "parts")) >> np.uint64(11)) * 2.0**-53
-    return np.where(draw >= held_out, 0, np.where(draw < held_out / 2, 1, 2)).astype(np.uint8)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +53,7 @@ class Dealt:
         stream: Stream,
         *,
         held_out: float,
-        seed: int,
+        dealing: Dealing,
         rows_in_memory: int | None,
         watch: Callable[[int], None] | None = None,
         row_by_row: RowByRow | None = None,
@@ -74,7 +63,7 @@ class Dealt:
         kept: list[Records] | None = []
         for records in read_in_pieces(schema, stream, problems=row_by_row):
             keys, hashes = keys_and_hashes(records)
-            parts.append(deal(keys, held_out=held_out, seed=seed))
+            parts.append(dealing.parts(keys, held_out=held_out))
             checksums.append(_checksum(records))
             fingerprint += Fingerprint.of(hashes)
             if rows_in_memory is not None and fingerprint.rows > rows_in_memory:
@@ -121,7 +110,7 @@ class Streamed:
         if first != len(dealt.parts):
             raise ChangedTable(_CHANGED)
 
-    def bounded(self, most: int, seed: int) -> "Streamed":
+    def bounded(self, most: int, dealing: Dealing) -> "Streamed":
         """Return the part with at most `most` rows per patient; this reads the table once more."""
         keys: list[bytes] = []
         hashes: list[bytes] = []
@@ -131,7 +120,7 @@ class Streamed:
             hashes += own[1]
         parts = self._dealt.parts.copy()
         rows = np.flatnonzero(parts == self._number)
-        parts[rows[~kept_rows(keys, hashes, most=most, seed=seed)]] = _LEFT_OUT
+        parts[rows[~dealing.kept(keys, hashes, most=most)]] = _LEFT_OUT
         return Streamed(replace(self._dealt, parts=parts), self._number)
 
     def __len__(self) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from kernels.errors import EmptyTable, NotFinite, NotSymmetric, StatisticsError, WrongShape
+from kernels.errors import NotFinite, NotSymmetric, StatisticsError, WrongShape
 from kernels.features.urk import URK
 from kernels.layer.posterior import Spectrum
 from kernels.layer.statistics import Statistics
@@ -86,12 +86,11 @@ def test_roundings_add_up_whatever_is_done() -> None:
     assert (rounded() + rounded() - rounded()).rounding == 1.5
 
 
-def test_a_table_without_rows_is_zero_and_a_stream_without_chunks_an_error() -> None:
+def test_a_table_without_rows_and_a_stream_without_chunks_are_zero() -> None:
     x, y = table(0, targets=2)
     empty = Statistics.of_table(URK(EVERY_SPEC["rbf"]), x, y)
     assert_same(empty, Statistics.zero(features=20, targets=2))
-    with pytest.raises(EmptyTable):
-        Statistics.of_chunks([])
+    assert_same(Statistics.of_chunks([], features=20, targets=2), empty)
 
 
 def test_inputs_are_not_changed_and_need_not_be_contiguous() -> None:
@@ -110,7 +109,7 @@ def test_bad_input_is_named() -> None:
     with pytest.raises(WrongShape):
         Statistics.of_features(phi[0], y)
     with pytest.raises(WrongShape, match="all chunks of a table"):
-        Statistics.of_chunks([(phi, y), (phi[:, 1:], y)])
+        Statistics.of_chunks([(phi, y), (phi[:, 1:], y)], features=4)
     with pytest.raises(WrongShape, match="same kernel"):
         good + Statistics.zero(features=4, targets=2)
     with pytest.raises(WrongShape, match="same number of rows"):

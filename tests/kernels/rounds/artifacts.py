@@ -11,6 +11,7 @@ from kernels.rounds.ensemble import beta
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
+from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.ensemble.test_predictive import SPEC as PREDICTIVE
 
@@ -46,7 +47,7 @@ PRIVACY = Privacy.of(tables.SCHEMA, min_cohort=3, max_colluders=1)
 @cache
 def artifact(program: Program = PROGRAM, *, clients: int = 3, rows: int = 250) -> Artifact:
     """Return the artifact of a program over generated hospitals."""
-    outcome = simulate(program, tables.tables(clients, rows=rows), 1, secure=False)
+    outcome = simulate(program, tables.tables(clients, rows=rows), DEALING, secure=False)
     return Artifact.of(
         outcome.model,
         program=program,

@@ -19,6 +19,7 @@ from kernels.tables.schema import Categorical, Numeric, Schema, Target
 from privacy import noise
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
+from tests.dealing import DEALING
 
 _FEATURES = (
     Numeric("age", "a", 0, 120),
@@ -97,7 +98,7 @@ LAYER = moments.Spec(from_bounds=True), linear.Spec()
 
 def site(whole: Table, schema: Schema = PATIENTS, *, held_out: float = 0.5) -> Site:
     """Return a hospital's site."""
-    return Site.of_table(schema, whole, held_out=held_out, seed=1)
+    return Site.of_table(schema, whole, held_out=held_out, dealing=DEALING)
 
 
 def total(algorithm: Any, state: Any, sites: Sequence[Site], *, multiplier: float) -> SecureTotal:

@@ -14,6 +14,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from tests.dealing import DEALING
 
 SCHEMA = Schema(
     (
@@ -66,28 +67,18 @@ def pooled(parts: list[Table]) -> Table:
 
 def site(rows: int = 40, *, seed: int = 0, held_out: float = 0.25) -> Site:
     """Return one hospital's site."""
-    return Site.of_table(SCHEMA, table(rows, seed=seed), held_out=held_out, seed=1)
+    return Site.of_table(SCHEMA, table(rows, seed=seed), held_out=held_out, dealing=DEALING)
 
 
 def together(sites: list[Site]) -> Site:
     """Return the site that would hold all rows of these, part by part."""
-    parts = {part for each in sites for part in each.records}
-    consents = frozenset.union(*(each.consents for each in sites))
-    return Site(
-        {
-            part: Records.concatenate(
-                [each.records[part] for each in sites if part in each.records]
-            )
-            for part in parts
-        },
-        consents=consents,
-    )
+    return Site.joined(sites)
 
 
 def fitted(sites: list[Site], *stages: object) -> Model:
     """Return the model after standardisation and the given stages, over plain sums."""
     only = Program(SCHEMA, KERNEL, (moments.Spec(), *stages), max_rows=1000, held_out=0.25)
-    return simulate(only, sites, 1, secure=False).model
+    return simulate(only, sites, DEALING, secure=False).model
 
 
 def updated(site: Site) -> Site:
@@ -95,4 +86,4 @@ def updated(site: Site) -> Site:
     records = dict(site.records)
     added = [records.pop(Part.ADDED)] if Part.ADDED in records else []
     records[Part.TRAINING] = Records.concatenate([records[Part.TRAINING], *added])
-    return Site(records, consents=site.consents)
+    return Site(records, dealing=DEALING)

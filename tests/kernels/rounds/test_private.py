@@ -17,6 +17,7 @@ from kernels.rounds.shared import sufficient
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.schema import Schema
 from tests.conformance.private import PrivateConformance
+from tests.dealing import DEALING
 from tests.kernels.rounds import private
 
 
@@ -89,7 +90,7 @@ class TestUpdate(PrivateConformance):
     def site(self, whole: private.Table, schema: Schema) -> Site:
         """Take half of the rows for new ones."""
         own = private.site(whole, schema)
-        return Site({**own.parts, Part.ADDED: own.parts[Part.CALIBRATION]}, seed=1)
+        return Site({**own.parts, Part.ADDED: own.parts[Part.CALIBRATION]}, dealing=DEALING)
 
 
 # -- what must be noticed
@@ -151,11 +152,11 @@ def test_a_broken_twin_is_noticed(
 
 
 def test_a_histogram_that_couples_rows_is_noticed() -> None:
-    def from_the_largest(state: Any, site: Site) -> Contribution:
+    def from_their_sum(state: Any, site: Site) -> Contribution:
         model = state.model
         counts = np.zeros(recalibration.layout(state).blocks[0].shape)
         for _, y, _ in site.chunks(Part.CALIBRATION, model):
-            z = y - y.amax(0)
+            z = y - y.sum(0)
             counts += torch.stack(
                 [recalibration.noisy_recalibration.histogram(own) for own in z.mT]
             ).numpy()
@@ -164,7 +165,7 @@ def test_a_histogram_that_couples_rows_is_noticed() -> None:
     honest = {name: value for name, value in vars(recalibration).items() if name[0] != "_"}
 
     class Suspect(TestRecalibration):
-        algorithm = SimpleNamespace(**{**honest, "contribute": from_the_largest})
+        algorithm = SimpleNamespace(**{**honest, "contribute": from_their_sum})
         derandomize = True
 
     with pytest.raises(AssertionError):

@@ -18,6 +18,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
+from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
 from tests.kernels.rounds.ensemble.test_predictive import SPEC as PREDICTIVE
 
@@ -126,6 +127,6 @@ def test_a_range_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
 def test_masks_change_nothing() -> None:
     program = Program.from_json(tables.program(PREDICTIVE, SPEC).to_json())
     assert (stages_disclosed(program)[2].sums, stages_disclosed(program)[2].numbers) == (2, 37)
-    hidden, plain = (simulate(program, tables.tables(3), 1, secure=s) for s in (True, False))
+    hidden, plain = (simulate(program, tables.tables(3), DEALING, secure=s) for s in (True, False))
     for one, other in zip(hidden.states, plain.states, strict=True):
         assert storage.encode(one) == storage.encode(other)

@@ -37,6 +37,7 @@ from kernels.rounds.ensemble.predictive import bounded, predict_at, prior_at
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
+from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.ensemble.test_predictive import SPEC
 from tests.kernels.rounds.network_rows import without_rows
@@ -50,7 +51,7 @@ SITES = 4
 def finished() -> tuple[tuple[Site, ...], Model, tuple[OpenSamples, ...]]:
     """Sites, the model of a run over them, and what each of them shows."""
     sites = tuple(tables.site(20 + 10 * seed, seed=seed) for seed in range(SITES))
-    model = simulate(PROGRAM, list(sites), 1, secure=False).model
+    model = simulate(PROGRAM, list(sites), DEALING, secure=False).model
     state = predictive.State(replace(model, distilled=None), OPEN)
     shown = [samples_of(state, site) for site in sites]
     return sites, model, tuple(own for own in shown if own is not None)

@@ -9,12 +9,13 @@ import torch
 from client_sdk.simulation import simulate
 from kernels import storage
 from kernels.ensembles.committee import Committee, Guard, mixture, product
-from kernels.ensembles.distilled import Distilled, Method
-from kernels.ensembles.interpolation import fit_beta
+from kernels.ensembles.distilled import DIVERGENCE_STEP, Distilled, Method
+from kernels.ensembles.interpolation import BETA_STEP, fit_beta
 from kernels.ensembles.student_network import mean_divergence
 from kernels.errors import NotFitted, ProgramError, StateError, StatisticsError, TableRefused
 from kernels.layer.posterior import Prediction
 from kernels.model.model import Model
+from kernels.reproducible import on_grid
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.ensemble.predictive import Expert, bounded, predict_at, prior_at
 from kernels.rounds.layer import linear
@@ -27,6 +28,7 @@ from kernels.rounds.site.site import Part, Site
 from kernels.scores.gaussians import Gaussian
 from privacy.encoding import Encoding
 from tests.conformance.algorithm import AlgorithmConformance
+from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
 
 _FEATURES = ("age", "lactate", "ward")
@@ -108,7 +110,8 @@ def test_there_is_a_student_of_each_method_and_it_has_learned_from_its_teacher()
     for student in distilled.students:
         teacher = opinion.teacher(student.method)
         missed = mean_divergence(distilled.spec, student.parameters, teacher, opinion.inputs)
-        assert student.divergence == pytest.approx(missed) == pytest.approx(0, abs=0.15)
+        assert student.divergence == pytest.approx(missed, abs=DIVERGENCE_STEP)
+        assert missed < 0.15
         found = distilled.predict(student.method, opinion.inputs)
         assert (found.mean - teacher.mean).square().mean() < 0.1 * teacher.mean.var()
     with pytest.raises(NotFitted, match="no student of the method beta"):
@@ -165,7 +168,7 @@ def test_public_rows_need_no_labels_and_extra_ones_are_made_of_their_cells() -> 
     assert torch.equal(many[:20], public_inputs(PUBLIC, model, extra_rows=8, seed=4))
     apart = (many[12:, None] - few).abs()
     assert apart.amin(1).max() < 5 * EXTRA_SPREAD, "each cell is one of the column's, moved"
-    assert apart.amax(2).amin(1).max() > 5 * EXTRA_SPREAD, "and they are not all of one row"
+    assert apart.amax(2).amin(1).max() > 4.5 * EXTRA_SPREAD, "and they are not all of one row"
     with pytest.raises(TableRefused, match="ward"):
         predictive.initial(replace(SPEC, public=PUBLIC[:2]), model)
 
@@ -175,7 +178,8 @@ def test_rows_and_draws_of_a_site_do_not_depend_on_the_order_of_its_table() -> N
     table = tables.table(30, seed=5)
     turned = {name: cells[::-1].copy() for name, cells in table.items()}
     one, other = (
-        Site.of_table(tables.SCHEMA, each, held_out=0.25, seed=1) for each in (table, turned)
+        Site.of_table(tables.SCHEMA, each, held_out=0.25, dealing=DEALING)
+        for each in (table, turned)
     )
     for part in (Part.TRAINING, Part.STOPPING):
         for left, right in zip(
@@ -249,7 +253,7 @@ def test_beta_is_fitted_to_labelled_public_rows_in_the_same_sum() -> None:
         Gaussian(end.mean[:12], end.variance[:12])
         for end in map(distilled.opinion.teacher, (Method.PRODUCT, Method.MIXTURE))
     ]
-    assert torch.equal(distilled.beta, fit_beta(*ends, labels))
+    assert torch.equal(distilled.beta, on_grid(fit_beta(*ends, labels), BETA_STEP))
     taught = replace(distilled, beta=None).taught([Method.BETA], beta=distilled.beta)
     assert torch.equal(
         distilled.student(Method.BETA).parameters, taught.student(Method.BETA).parameters
@@ -283,7 +287,7 @@ def test_masks_change_nothing_and_a_program_survives_json() -> None:
     program = Program.from_json(tables.program(SPEC).to_json())
     assert program.stages[1] == SPEC
     assert stages_disclosed(program)[1].numbers == 7 * 20 * 2 + 2
-    hidden, plain = (simulate(program, tables.tables(3), 1, secure=s) for s in (True, False))
+    hidden, plain = (simulate(program, tables.tables(3), DEALING, secure=s) for s in (True, False))
     for one, other in zip(hidden.states, plain.states, strict=True):
         assert storage.encode(one) == storage.encode(other)
     # The linear layer after it keeps the students.

@@ -18,6 +18,7 @@ from kernels.rounds.site.site import Part, Site
 from kernels.scores.evaluation import Evaluation, in_units
 from kernels.scores.metrics import Scores
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
+from tests.dealing import DEALING
 from tests.kernels.rounds import noisy, tables
 
 
@@ -57,12 +58,12 @@ class TestEvaluationOfTheGaussianOnStoppingRows(TestEvaluation):
 
 def evaluated(sites: list[Site]) -> Model:
     program = noisy.program(recalibration.Spec(min_rows=20), evaluation.Spec())
-    return simulate(program, sites, 1, secure=False).model
+    return simulate(program, sites, DEALING, secure=False).model
 
 
 def heavy_tailed(rows: int, *, seed: int, held_out: float = 0.5) -> Site:
     table = noisy.table(rows, seed=seed, freedom=3.0)
-    return Site.of_table(noisy.SCHEMA, table, held_out=held_out, seed=1)
+    return Site.of_table(noisy.SCHEMA, table, held_out=held_out, dealing=DEALING)
 
 
 def test_scores_in_units_are_those_of_predictions_in_units() -> None:
@@ -121,7 +122,7 @@ def test_a_coverage_that_is_right_on_average_can_be_wrong_at_each_site() -> None
     """Heterogeneous noise: what only a site can see of itself, and is never summed."""
     quiet, loud = (noisy.table(2000, seed=seed, noise=noise) for seed, noise in ((1, 0.2), (2, 1)))
     program = noisy.program(recalibration.Spec(), evaluation.Spec())
-    model = simulate(program, [quiet, loud], 1, secure=False).model
+    model = simulate(program, [quiet, loud], DEALING, secure=False).model
     curve = known(known(model.scores, "evaluation").conformal_curve(), "recalibration")
     assert float(curve[0, 17]) == pytest.approx(0.9, abs=0.03)
 
@@ -165,7 +166,7 @@ def test_secure_and_plain_sums_score_alike() -> None:
     rows = noisy.dealt(noisy.table(240, seed=2), 3)
 
     def scores(*, secure: bool) -> Evaluation:
-        return known(simulate(program, rows, 1, secure=secure).model.scores, "evaluation")
+        return known(simulate(program, rows, DEALING, secure=secure).model.scores, "evaluation")
 
     masked, plain = scores(secure=True), scores(secure=False)
     assert torch.equal(masked.gaussian.log_losses, plain.gaussian.log_losses)

@@ -27,6 +27,7 @@ from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import Scores
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
 from tests.conformance.test_broken_twins import twin
+from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
 from tests.kernels.rounds.artifacts import STUDENTS, artifact
 from tests.kernels.rounds.ensemble.test_predictive import SPEC as PREDICTIVE
@@ -154,7 +155,7 @@ def test_new_students_have_no_scores_of_former_ones() -> None:
 def test_students_do_not_outlive_the_rows_that_they_were_taught_by(first: Any) -> None:
     made = artifact(STUDENTS).model
     program = replace(STUDENTS, stages=(first, recalibration.Spec(min_rows=1), evaluation.Spec()))
-    model = simulate(program, tables.tables(3, rows=250), 1, secure=False, model=made).model
+    model = simulate(program, tables.tables(3, rows=250), DEALING, secure=False, model=made).model
     assert methods_of(model) == ("fedbnr",)
     assert known(model.scores, "evaluation").students == ()
 
@@ -162,7 +163,7 @@ def test_students_do_not_outlive_the_rows_that_they_were_taught_by(first: Any) -
 def test_an_evaluation_alone_keeps_students_and_scores_them() -> None:
     made = artifact(STUDENTS).model
     program = replace(STUDENTS, stages=(evaluation.Spec(),))
-    model = simulate(program, tables.tables(3, rows=250), 1, secure=False, model=made).model
+    model = simulate(program, tables.tables(3, rows=250), DEALING, secure=False, model=made).model
     assert methods_of(model) == METHODS
     for one, other in zip(
         known(model.scores, "").students, known(made.scores, "").students, strict=True
@@ -173,7 +174,7 @@ def test_an_evaluation_alone_keeps_students_and_scores_them() -> None:
 def test_masks_change_nothing_where_one_program_has_every_method() -> None:
     program = Program.from_json(STUDENTS.to_json())
     hidden, plain = (
-        simulate(program, tables.tables(3, rows=60), 1, secure=secure).model
+        simulate(program, tables.tables(3, rows=60), DEALING, secure=secure).model
         for secure in (True, False)
     )
     assert methods_of(hidden) == methods_of(plain) == METHODS
@@ -196,7 +197,7 @@ def test_masks_change_nothing_where_one_program_has_every_method() -> None:
 def test_ensembles_stand_beside_every_first_phase(phase_one: Any) -> None:
     stages = (moments.Spec(), phase_one, *STUDENTS.stages[1:])
     program = replace(STUDENTS, stages=stages)
-    model = simulate(program, tables.tables(3), 1, secure=False).model
+    model = simulate(program, tables.tables(3), DEALING, secure=False).model
     assert methods_of(model) == METHODS
     assert len(known(model.scores, "evaluation").students) == 5
 

@@ -13,13 +13,11 @@ from kernels.errors import NotFitted, ProgramError
 from kernels.model.model import Model
 from kernels.model.prediction import predict
 from kernels.rounds.judging import recalibration
-from kernels.rounds.judging.recalibration import folds
 from kernels.rounds.layer import linear
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.student_t import StudentT
-from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
+from tests.dealing import DEALING
 from tests.kernels.rounds import noisy, tables
 
 
@@ -51,7 +49,7 @@ def test_conformal_intervals_cover_within_the_binomial_error(
 ) -> None:
     whole = noisy.table(5000, seed=clients, freedom=freedom)
     model = simulate(
-        noisy.program(recalibration.Spec()), noisy.dealt(whole, clients), 1, secure=False
+        noisy.program(recalibration.Spec()), noisy.dealt(whole, clients), DEALING, secure=False
     ).model
     new = noisy.table(4000, seed=1000, freedom=freedom)
     predictions = predict(model, new)
@@ -71,7 +69,10 @@ def test_conformal_intervals_cover_within_the_binomial_error(
 def test_heavy_tails_are_seen_and_the_variance_is_that_of_the_errors() -> None:
     whole = noisy.table(24_000, seed=5, freedom=3.0)
     model = simulate(
-        noisy.program(recalibration.Spec(), held_out=0.8), noisy.dealt(whole, 5), 1, secure=False
+        noisy.program(recalibration.Spec(), held_out=0.8),
+        noisy.dealt(whole, 5),
+        DEALING,
+        secure=False,
     ).model
     assert model.recalibration is not None
     for fitted in model.recalibration:
@@ -101,7 +102,7 @@ def test_without_held_out_rows_nothing_finite_is_promised() -> None:
     model = simulate(
         noisy.program(recalibration.Spec(), held_out=0.0),
         [noisy.table(60, seed=1), noisy.table(60, seed=2)],
-        1,
+        DEALING,
         secure=False,
     ).model
     assert bool(predict(model, noisy.table(5, seed=3)).conformal(0.1).lower.isinf().all())
@@ -110,8 +111,8 @@ def test_without_held_out_rows_nothing_finite_is_promised() -> None:
 def test_secure_and_plain_sums_recalibrate_alike() -> None:
     program = noisy.program(recalibration.Spec(min_rows=1))
     rows = noisy.dealt(noisy.table(240, seed=2, freedom=3.0), 3)
-    masked = simulate(program, rows, 1, secure=True).model.recalibration
-    plain = simulate(program, rows, 1, secure=False).model.recalibration
+    masked = simulate(program, rows, DEALING, secure=True).model.recalibration
+    plain = simulate(program, rows, DEALING, secure=False).model.recalibration
     assert masked is not None
     assert plain is not None
     assert [each.fitted for each in masked] == [each.fitted for each in plain]
@@ -127,13 +128,3 @@ def test_it_needs_a_linear_layer_before_it() -> None:
 def test_an_impossible_least_number_of_rows_is_refused(min_rows: int) -> None:
     with pytest.raises(ProgramError, match="min_rows"):
         recalibration.Spec(min_rows=min_rows)
-
-
-def test_the_rows_of_a_patient_are_in_one_fold_and_folds_are_even() -> None:
-    schema = Schema((Numeric("age", "a"),), (Target("stay", "d"),), patient="who")
-    visits = {"age": range(900), "stay": range(900), "who": [str(i // 3) for i in range(900)]}
-    of_patients = folds(Records.for_training(schema, visits)).reshape(300, 3)
-    assert bool((of_patients == of_patients[:, :1]).all())
-    rows = folds(tables.site(2000, held_out=0.9).records[Part.CALIBRATION])
-    for fold in (of_patients[:, 0], rows):
-        assert 0.4 < float(fold.double().mean()) < 0.6

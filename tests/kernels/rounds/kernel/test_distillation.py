@@ -13,15 +13,19 @@ from kernels import storage
 from kernels.errors import NotFitted, ProgramError, StateError, StatisticsError, TableRefused
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.features.urk import URK
+from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.rounds.kernel import distillation
 from kernels.rounds.kernel.distillation import distillation_loss
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
+from kernels.rounds.shared.grid import WEIGHT_STEP
 from kernels.rounds.shared.local_training import Fit, minimise, starting_scales, train_locally
+from kernels.rounds.shared.pooled import Pooled
 from kernels.rounds.shared.public_set import columns_of, public_table
 from kernels.rounds.site.site import Part, Site
 from tests.conformance.algorithm import AlgorithmConformance, ChosenByHeldOutError
+from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
 
 PUBLIC = columns_of(tables.table(12, seed=77))
@@ -84,7 +88,7 @@ def test_the_summed_teacher_is_the_mean_of_the_kernels_computed_in_one_place() -
     with torch.no_grad():
         distilled = after.model.urk(public, public).to_dense()
     mismatch = (distilled - expected).square().mean().item()
-    assert after.history[0].mismatch == pytest.approx(mismatch, rel=1e-9)
+    assert after.history[0].mismatch == pytest.approx(mismatch, abs=2.0**-30)
 
     _, labels = public_table(PUBLIC, model)
     end = minimise(
@@ -100,12 +104,14 @@ def test_the_summed_teacher_is_the_mean_of_the_kernels_computed_in_one_place() -
         Fit.of(model, starting_scales(2)),
         steps=3,
         learning_rate=0.01,
+        damping=distillation.DAMPING,
     )
-    assert torch.allclose(after.model.weights, end.weights, rtol=0, atol=1e-6)
+    # Only rounding to the grid after each step differs.
+    assert torch.allclose(after.model.weights, end.weights, rtol=0, atol=3 * WEIGHT_STEP)
     # What the next round's training goes on from.
     for part in ("noise_variance", "prior_variance"):
         found, sought = (getattr(each, part) for each in (after.scales, end.hyperparameters))
-        assert torch.allclose(found, sought, rtol=1e-6)
+        assert torch.allclose(found, sought, rtol=8 * WEIGHT_STEP)
         assert not torch.allclose(found, torch.ones(2).double(), rtol=1e-3)
 
 
@@ -191,7 +197,7 @@ def test_the_public_set_is_on_the_scale_of_all_sites_and_survives_the_program() 
     read = Program.from_json(tables.program(THESIS).to_json()).stages[1]
     assert read == THESIS
     x, y = public_table(read.public, model)
-    as_site = Site.of_table(tables.SCHEMA, tables.table(12, seed=77), held_out=0.0, seed=1)
+    as_site = Site.of_table(tables.SCHEMA, tables.table(12, seed=77), held_out=0.0, dealing=DEALING)
     expected_x, expected_y = as_site.table(Part.TRAINING, model)
     assert torch.equal(x, expected_x)
     assert torch.equal(y, expected_y)
@@ -218,7 +224,7 @@ def test_a_public_set_that_does_not_fit_the_schema_is_refused_at_once() -> None:
         {"scales": None},
         {"run": 3},
         {"round": 3},
-        {"posterior_weights": torch.zeros(3, 2).double()},
+        {"pooled": Pooled(Statistics.zero(features=3, targets=2))},
     ],
 )
 def test_a_state_that_is_not_of_its_program_is_refused(wrong: dict[str, Any]) -> None:
@@ -279,7 +285,7 @@ def test_patience_counts_within_each_pass() -> None:
     spec = replace(VALIDATED, rounds=6, distillation_rate=0.02, alphas=(1.0, 1e4), patience=3)
     last = sums.after_all(distillation, spec, model, sites)
     first, second = ([each for each in last.history if each.run == run] for run in (0, 1))
-    assert (len(first), last.best.run, last.best.step) == (6, 0, 2)
+    assert (len(first), last.best.run, last.best.step) == (5, 0, 1)
     # Never as good as the first pass, but late to its own best.
     assert len(second) == 7
 
@@ -313,7 +319,7 @@ def test_validating_changes_nothing_in_what_is_distilled() -> None:
 
 def test_training_lowers_the_error_of_the_whole_program() -> None:
     spec = replace(VALIDATED, rounds=3, local_steps=10, distillation_steps=30)
-    simulated = simulate(tables.program(spec), tables.tables(3, rows=60), 1, secure=False)
+    simulated = simulate(tables.program(spec), tables.tables(3, rows=60), DEALING, secure=False)
     state = simulated.states[1]
     assert state.best.error < 0.8 * state.history[0].held_out_error
 
@@ -321,7 +327,7 @@ def test_training_lowers_the_error_of_the_whole_program() -> None:
 @pytest.mark.parametrize("spec", [replace(THESIS, rounds=1), replace(VALIDATED, rounds=1)])
 def test_masks_change_nothing(spec: distillation.Spec) -> None:
     program = Program.from_json(tables.program(spec).to_json())
-    hidden, plain = (simulate(program, tables.tables(3), 1, secure=s) for s in (True, False))
+    hidden, plain = (simulate(program, tables.tables(3), DEALING, secure=s) for s in (True, False))
     for one, other in zip(hidden.states, plain.states, strict=True):
         assert storage.encode(one) == storage.encode(other)
 

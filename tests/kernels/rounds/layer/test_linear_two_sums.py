@@ -18,6 +18,7 @@ from kernels.rounds.layer import linear, linear_two_sums
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
+from tests.dealing import DEALING
 from tests.kernels.rounds import sums, tables
 
 KEPT = linear_two_sums.Spec(refit=False)
@@ -88,10 +89,10 @@ def test_no_part_of_the_weights_exceeds_its_bound(noise: float, prior: float) ->
     sites = [tables.site(seed=seed, held_out=0.0) for seed in range(2)]
     model = replace(_with_scales(tables.fitted(sites), noise=noise, prior=prior), max_rows=40)
     state = sums.after_one(linear_two_sums, linear_two_sums.initial(KEPT, model), sites)
-    assert state.inverse is not None
+    assert state.first is not None
     for site in sites:
         parts = linear_two_sums.contribute(state, site)["posterior_weights"]
-        assert abs(parts).max() <= state.inverse.bound / 100  # targets are not at TARGET_BOUND
+        assert abs(parts).max() <= state.first.bound / 100  # targets are not at TARGET_BOUND
 
 
 def test_a_second_sum_of_other_rows_is_refused_and_nothing_is_lost() -> None:
@@ -111,7 +112,7 @@ def test_masks_change_nothing() -> None:
         tables.SCHEMA, tables.KERNEL, (moments.Spec(), linear_two_sums.Spec()), max_rows=1000
     )
     program = Program.from_json(program.to_json())
-    hidden, plain = (simulate(program, tables.tables(3), 1, secure=s) for s in (True, False))
+    hidden, plain = (simulate(program, tables.tables(3), DEALING, secure=s) for s in (True, False))
     assert storage.encode(hidden.states[-1]) == storage.encode(plain.states[-1])
 
 

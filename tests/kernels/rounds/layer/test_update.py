@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from client_sdk.simulation import simulate
-from kernels.errors import ConsentNeeded, KernelsError, NotFitted
+from kernels.errors import KernelsError, NotFitted
 from kernels.model.model import Model
 from kernels.rounds.layer import linear, update
 from kernels.rounds.program import Program
@@ -14,6 +14,7 @@ from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from privacy.encoding import Encoding
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
+from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.sums import add_plainly
 
@@ -28,9 +29,9 @@ def halves(seed: int) -> tuple[Records, Records]:
     return whole.take(first), whole.take(~first)
 
 
-def site(changes: bool = True, **parts: Records) -> Site:
+def site(**parts: Records) -> Site:
     named = {Part(name): rows for name, rows in parts.items()}
-    return Site(named, consents=("update",) if changes else ())
+    return Site(named)
 
 
 class TestUpdate(AdditiveOverRows, EqualToPooled):
@@ -86,19 +87,11 @@ def test_a_site_joins_and_another_leaves() -> None:
     model = tables.fitted([site(training=rows) for rows in own[:3]], linear.Spec())
     changes = [
         site(training=own[0], removed=own[0]),
-        site(changes=False, training=own[1]),
-        site(changes=False, training=own[2]),
+        site(training=own[1]),
+        site(training=own[2]),
         site(training=own[3], added=own[3]),
     ]
     assert_same(run(model, changes), refitted(model, [site(training=rows) for rows in own[1:]]))
-
-
-def test_without_its_operators_consent_a_site_shows_no_change() -> None:
-    training, added = halves(0)
-    model = tables.fitted([site(training=training)] * 3, linear.Spec())
-    state = update.initial(update.Spec(), model)
-    with pytest.raises(ConsentNeeded, match="by name"):
-        update.contribute(state, site(changes=False, training=training, added=added))
 
 
 def test_rows_that_were_never_there_cannot_be_removed() -> None:
@@ -118,8 +111,8 @@ def test_it_runs_through_the_secure_sum() -> None:
     sites = [site(training=t, added=a) for t, a in parts]
     program = tables.program(update.Spec())
     with pytest.raises(NotFitted):
-        simulate(program, sites, 1)
+        simulate(program, sites, DEALING)
     stages = (*program.stages[:1], linear.Spec(), update.Spec())
     program = Program(tables.SCHEMA, tables.KERNEL, stages, max_rows=1000)
-    secure = simulate(program, sites, 1).model
-    assert_same(secure, simulate(program, sites, 1, secure=False).model)
+    secure = simulate(program, sites, DEALING).model
+    assert_same(secure, simulate(program, sites, DEALING, secure=False).model)

@@ -19,6 +19,7 @@ from kernels.rounds.shared import sufficient
 from kernels.rounds.shared.clipped import clipped_sum
 from kernels.rounds.site.site import Part, Site
 from privacy import noise
+from tests.dealing import DEALING
 from tests.kernels.rounds import private
 
 KERNELS = [
@@ -100,12 +101,13 @@ def test_unclipped_the_private_gradient_of_exact_training_is_that_of_the_evidenc
     model = private.fitted(whole, sites)
     asked = private.states(private_exact, spec, model, sites, multiplier=1e-3)[1]
     x, y = sites[0].table(Part.TRAINING, asked.model)
+    gradient = asked.gradient
     expected = client_gradient(
         asked.model.urk,
         x,
         sufficient.trained_on(y, asked.model),
-        scatter_gradient=asked.pooled.scatter_gradient,
-        cross_gradient=asked.pooled.cross_gradient,
+        scatter_gradient=gradient.scatter_gradient,
+        cross_gradient=gradient.cross_gradient,
     )
     found = private_exact.contribute(asked, sites[0])["gradient"]
     np.testing.assert_allclose(found, expected.numpy(), rtol=1e-9, atol=1e-9 * np.abs(found).max())
@@ -182,6 +184,6 @@ def test_phase_1_learns_which_column_matters(phase: Any) -> None:
         held_out=0.0,
     )
     source = noise.approximate(np.random.default_rng(1))
-    found = simulate(whole, tables, 1, secure=False, source=source).model
+    found = simulate(whole, tables, DEALING, secure=False, source=source).model
     age, *others = found.urk.weights.tolist()
     assert age < min(others[0], others[1]), "the lengthscale of the column that matters is shorter"

@@ -12,11 +12,13 @@ from client_sdk.simulation import simulate
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.model.prediction import predict
+from kernels.reproducible import on_grid
 from kernels.rounds.kernel import exact
-from kernels.rounds.shared.grid import TARGET_STEP, feature_step, gridded, on_grid, regenerated
+from kernels.rounds.shared.grid import TARGET_STEP, feature_step, gridded, regenerated
 from kernels.rounds.shared.sufficient import contribution_of, statistics_blocks
 from privacy.encoding import Encoding
 from privacy.layout import Layout
+from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.sums import add_plainly
 
@@ -62,7 +64,7 @@ def test_statistics_on_grids_are_those_of_features_and_targets_within_half_a_ste
 
 
 def test_a_sum_of_too_many_sites_to_regenerate_declares_its_rounding() -> None:
-    model = replace(MODEL, max_rows=400_000)
+    model = replace(MODEL, max_rows=100_000)
     phi, y = _rows(0)
     encoding = Encoding.finest(Layout(statistics_blocks(model)), max_clients=250)
     total = add_plainly(encoding, [contribution_of(gridded(model, [(phi, y)]), model)] * 250)
@@ -78,7 +80,7 @@ def trained() -> list[Model]:
         [tables.together(sites[first : first + size]) for first in range(0, 8, size)]
         for size in (8, 4, 1)
     ]
-    return [simulate(program, each, 1, secure=False).model for each in divisions]
+    return [simulate(program, each, DEALING, secure=False).model for each in divisions]
 
 
 @pytest.mark.full

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kernels.rounds.columns import moments
 from kernels.rounds.site.site import Part, Site
-from kernels.rounds.site.units import kept_rows
+from tests.dealing import DEALING, dealing_of
 from tests.kernels.rounds import private
 
 MODEL = private.fitted(private.program(moments.Spec(from_bounds=True)), [])
@@ -28,11 +28,11 @@ rows_of_patients = st.lists(
 @given(rows_of_patients, st.integers(1, 4), st.integers(0, 3), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_the_choice_is_of_a_patients_own_rows_in_any_order(
-    rows: list[tuple[int, int]], most: int, seed: int, random: Any
+    rows: list[tuple[int, int]], most: int, number: int, random: Any
 ) -> None:
     def kept(some: list[tuple[int, int]]) -> Counter[tuple[int, int]]:
         keys, contents = hashes([p for p, _ in some]), hashes([100 + 10 * p + c for p, c in some])
-        stays = kept_rows(keys, contents, most=most, seed=seed)
+        stays = dealing_of(number).kept(keys, contents, most=most)
         return Counter(row for row, own in zip(some, stays, strict=True) if own)
 
     whole = kept(rows)
@@ -47,9 +47,9 @@ def test_the_choice_is_of_a_patients_own_rows_in_any_order(
     assert others == Counter({row: n for row, n in whole.items() if row[0] != one})
 
 
-def test_another_seed_chooses_other_rows() -> None:
+def test_another_secret_chooses_other_rows() -> None:
     keys, contents = hashes([1] * 20), hashes(list(range(20)))
-    chosen = {tuple(kept_rows(keys, contents, most=3, seed=s).tolist()) for s in range(20)}
+    chosen = {tuple(dealing_of(s).kept(keys, contents, most=3).tolist()) for s in range(20)}
     assert len(chosen) > 10
 
 
@@ -70,7 +70,7 @@ def test_a_streamed_table_keeps_the_rows_that_one_in_memory_keeps() -> None:
     pieces = [
         {name: column[i : i + 37] for name, column in whole.items()} for i in range(0, 300, 37)
     ]
-    how: dict[str, Any] = {"held_out": 0.5, "seed": 1}
+    how: dict[str, Any] = {"held_out": 0.5, "dealing": DEALING}
     streamed = Site.of_stream(private.PATIENTS, pieces, rows_in_memory=0, **how)
     in_memory = Site.of_stream(private.PATIENTS, pieces, **how)
     for part in (Part.TRAINING, Part.STOPPING, Part.CALIBRATION):
@@ -119,7 +119,10 @@ def test_a_sample_is_new_every_time_and_of_whole_units() -> None:
 
 def test_randomness_that_is_given_decides_the_sample() -> None:
     records = private.site(private.table(30, seed=1), held_out=0.0).parts
-    low, high = (Site(records, randomness=lambda n, b=octet: b * n) for octet in (b"\x00", b"\xff"))
+    low, high = (
+        Site(records, dealing=DEALING, randomness=lambda n, b=octet: b * n)
+        for octet in (b"\x00", b"\xff")
+    )
     sizes = [
         sum(len(x) for x, _, _ in site.units(Part.TRAINING, MODEL, rows=50, sampling_rate=0.5))
         for site in (low, high)
