@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from client_sdk.model.gain import Gain, gain
     from client_sdk.model.model import GlobalModel
     from client_sdk.model.predictions import Intervals, Predictions
-    from client_sdk.simulation import Simulated, simulate
+    from client_sdk.simulation import Simulated, simulate, site_of_home
     from client_sdk.withdrawal import withdraw
+    from kernels.rounds.site.dealing import Dealing
 
 __all__ = [
+    "Dealing",
     "Gain",
     "GlobalModel",
     "Intervals",
@@ -26,10 +28,12 @@ __all__ = [
     "join",
     "join_async",
     "simulate",
+    "site_of_home",
     "withdraw",
 ]
 
 _HOMES = {
+    "Dealing": "simulation",
     "Gain": "model.gain",
     "GlobalModel": "model.model",
     "Intervals": "model.predictions",
@@ -40,6 +44,7 @@ _HOMES = {
     "join": "joining",
     "join_async": "joining",
     "simulate": "simulation",
+    "site_of_home": "simulation",
     "withdraw": "withdrawal",
 }
 

@@ -28,5 +28,5 @@ def approve_table(
         known = opened.store.session(str(link.session))
         if known is None:
             raise SessionError("this hospital has not joined this session: join it first")
-        table = site_of(Program.from_json(known.program), data, known.seed)
+        table = site_of(Program.from_json(known.program), data, opened.dealing)
         opened.keep(opened.client.approve_table(source, table.digest, approved_by=by))

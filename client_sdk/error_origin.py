@@ -11,8 +11,8 @@ class Origin(Enum):
     """The origin of an error; the value is the sentence shown to people at the hospital."""
 
     OWN_ROWS = (
-        "This is about this hospital's own rows: the coordinator is only told that the site "
-        "refuses."
+        "This is about this hospital's own rows: nobody else is told, and to the others this "
+        "hospital is absent."
     )
     COORDINATOR = "This message comes from the coordinator."
 

@@ -5,6 +5,7 @@
     │   ├── HomeInUse                 home.in_use
     │   ├── HomeExposed               home.exposed
     │   ├── HomeDamaged               home.damaged
+    │   ├── DealingLost               home.dealing
     │   └── HomeNotWritten            home.not_written
     ├── LinkError                     link.invalid
     ├── RosterFileError               roster.file
@@ -19,15 +20,21 @@
     │       ├── UnitForbidden         policy.patient
     │       ├── BudgetMissing         policy.epsilon
     │       ├── BudgetSpent           policy.budget
-    │       ├── ShrinkingForbidden    policy.shrinking
     │       ├── TooFewColluders       policy.colluders
     │       ├── CohortTooSmall        policy.cohort
     │       ├── TooFewRows            policy.rows
     │       ├── TooFewRowsPerFeature  policy.rows_per_feature
     │       ├── TooFewRowsHeldOut     policy.rows_held_out
     │       ├── RareLevel             policy.level_rows
+    │       ├── DictionaryMismatch    policy.dictionary
+    │       ├── RecipeForbidden       policy.recipe
+    │       ├── ProgramNotApproved    policy.program
+    │       ├── ParentForbidden       policy.parent
+    │       ├── TooManyNumbers        policy.numbers
+    │       ├── ExactAndPrivate       policy.exact_and_private
     │       ├── TooManySums           policy.sums
     │       ├── TooManyRuns           policy.runs
+    │       ├── TooManyPrograms       policy.programs
     │       └── PolicyExpired         policy.expired
     ├── TransportError                transport.invalid
     │   ├── Unreachable               transport.unreachable
@@ -42,7 +49,12 @@
     │   ├── WrongRun                  session.wrong_run
     │   ├── AnotherRun                session.another_run
     │   ├── WrongTask                 session.wrong_task
+    │   ├── ReplayError               replay.invalid
+    │   │   ├── OldState              replay.old_state
+    │   │   ├── WrongSum              replay.wrong_sum
+    │   │   └── ModelDiffers          replay.model_differs
     │   ├── RowsNotRemoved            session.rows_not_removed
+    │   ├── OutgrewRowBand            session.row_band
     │   ├── Suspended                 session.suspended
     │   ├── DeadlinePassed            session.deadline
     │   ├── RunFailed                 session.run_failed
@@ -94,7 +106,7 @@ class HomeInUse(HomeError):
 
 
 class HomeExposed(HomeError):
-    """The identity file can be read by other users."""
+    """A secret file of the home can be read by other users."""
 
     code = "home.exposed"
 
@@ -103,6 +115,12 @@ class HomeDamaged(HomeError):
     """A file of the home is missing or has unexpected content."""
 
     code = "home.damaged"
+
+
+class DealingLost(HomeError):
+    """The secret by which this hospital deals its rows to parts is missing or not valid."""
+
+    code = "home.dealing"
 
 
 class HomeNotWritten(HomeError):
@@ -143,15 +161,16 @@ class PolicyFileError(PolicyError):
 class PolicyRefusal(PolicyError):
     """The site's policy does not allow what is requested.
 
-    `line` is the line of the policy that would have to change; `public_detail` is the text for the
-    coordinator, which says nothing about the table.
+    `line` is the line of the policy that would have to change, or empty if there is none.
+    `public_detail` is the text for the coordinator, which says nothing about the table.
     """
 
     code = "policy.refusal"
     public_detail = "the site's policy does not allow this"
 
     def __init__(self, sentence: str, *, line: str, because: str, public_detail: str) -> None:
-        super().__init__(f"{sentence} To allow it, set in the site's policy: {line}. {because}")
+        change = f" To allow it, set in the site's policy: {line}." if line else ""
+        super().__init__(f"{sentence}{change} {because}")
         self.line = line
         self.public_detail = public_detail
 
@@ -198,12 +217,6 @@ class BudgetSpent(PolicyRefusal):
     code = "policy.budget"
 
 
-class ShrinkingForbidden(PolicyRefusal):
-    """The site's policy does not allow a session to give up the steady-cohort rule."""
-
-    code = "policy.shrinking"
-
-
 class TooFewColluders(PolicyRefusal):
     """The site's policy requires sums that are safe against more colluding members."""
 
@@ -240,16 +253,67 @@ class RareLevel(PolicyRefusal):
     code = "policy.level_rows"
 
 
+class DictionaryMismatch(PolicyRefusal):
+    """The session's schema or the table does not fit the site's data dictionary."""
+
+    code = "policy.dictionary"
+
+
+class RecipeForbidden(PolicyRefusal):
+    """A parameter of the program is outside the range that the site's policy allows.
+
+    `name` is the line of [recipes] that would have to change, or empty if there is none.
+    """
+
+    code = "policy.recipe"
+
+    def __init__(
+        self, sentence: str, *, line: str, because: str, public_detail: str, name: str = ""
+    ) -> None:
+        super().__init__(sentence, line=line, because=because, public_detail=public_detail)
+        self.name = name
+
+
+class ProgramNotApproved(PolicyRefusal):
+    """The site's policy does not list the session's program."""
+
+    code = "policy.program"
+
+
+class ParentForbidden(PolicyRefusal):
+    """A run starts from a model that this hospital has neither obtained nor approved."""
+
+    code = "policy.parent"
+
+
+class TooManyNumbers(PolicyRefusal):
+    """More numbers about this data source would become known than the site's policy allows."""
+
+    code = "policy.numbers"
+
+
+class ExactAndPrivate(PolicyRefusal):
+    """Exact and private sums of one table are not both answered."""
+
+    code = "policy.exact_and_private"
+
+
 class TooManySums(PolicyRefusal):
-    """The site's policy allows fewer sums in a run."""
+    """The site's policy allows fewer sums over a data source."""
 
     code = "policy.sums"
 
 
 class TooManyRuns(PolicyRefusal):
-    """The site's policy allows fewer runs of a session over one table."""
+    """The site's policy allows fewer runs over a data source."""
 
     code = "policy.runs"
+
+
+class TooManyPrograms(PolicyRefusal):
+    """The site's policy allows fewer distinct programs over a data source."""
+
+    code = "policy.programs"
 
 
 class PolicyExpired(PolicyRefusal):
@@ -335,10 +399,10 @@ class SessionError(ClientError):
 
 
 class SessionChanged(SessionError):
-    """The session's program, seed or terms have changed since it was joined."""
+    """The session's program or terms have changed since it was joined."""
 
     code = "session.changed"
-    public_detail = "The session's program, seed or terms have changed since it was joined."
+    public_detail = "The session's program or terms have changed since it was joined."
 
 
 class WrongRun(SessionError):
@@ -364,10 +428,41 @@ class WrongTask(SessionError):
     public_detail = "The task differs from the one that the run's program has at that stage."
 
 
+class ReplayError(SessionError):
+    """The coordinator's run is not the one that this hospital has computed itself."""
+
+    code = "replay.invalid"
+    public_detail = "The run is not the one that this site has computed from the verified totals."
+
+
+class OldState(ReplayError):
+    """A task goes back to a state that this hospital has left."""
+
+    code = "replay.old_state"
+
+
+class WrongSum(ReplayError):
+    """The run does not continue with the total of its newest sum."""
+
+    code = "replay.wrong_sum"
+
+
+class ModelDiffers(ReplayError):
+    """The coordinator serves another model than the one that this hospital has computed."""
+
+    code = "replay.model_differs"
+
+
 class RowsNotRemoved(SessionError):
     """With differential privacy rows can be added but not removed."""
 
     code = "session.rows_not_removed"
+
+
+class OutgrewRowBand(SessionError):
+    """The table has more rows than the band for which this site's answer times are fixed."""
+
+    code = "session.row_band"
 
 
 class Suspended(SessionError):

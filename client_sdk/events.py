@@ -153,6 +153,65 @@ class VectorLeft(Event):
 
 
 @dataclass(frozen=True)
+class CouldNotCompute(Event):
+    """The hospital could not compute its numbers for a sum; the reason is shown only here."""
+
+    stage: int
+    algorithm: str
+    reason: str
+    private: bool
+
+    def __str__(self) -> str:
+        others = (
+            "It contributed zero, and nobody else can tell."
+            if self.private
+            else "The run ends. The others only learn that one site could not compute, not which."
+        )
+        return (
+            f"THIS SITE COULD NOT COMPUTE stage {self.stage + 1}, {self.algorithm}: {self.reason}. "
+            f"{others} The reason is shown only here, and in: veilgp log"
+        )
+
+
+@dataclass(frozen=True)
+class Measuring(Event):
+    """The hospital tries a program before it enters a run."""
+
+    def __str__(self) -> str:
+        return "Trying every stage of the program before the run is entered; nothing is sent."
+
+
+@dataclass(frozen=True)
+class AnswerLate(Event):
+    """An answer took longer than the stage's answer time."""
+
+    stage: int
+    algorithm: str
+    answer_s: float
+    late_s: float
+
+    def __str__(self) -> str:
+        return (
+            f"Stage {self.stage + 1}, {self.algorithm}: the answer was ready {self.late_s:.3f} s "
+            f"after its answer time of {self.answer_s:.3f} s. The time of a late answer may say "
+            "something about this table: if this happens often, this machine is too busy."
+        )
+
+
+@dataclass(frozen=True)
+class ModelNotVerified(Event):
+    """The hospital missed a part of the run, so it could not compute the model itself."""
+
+    model: str
+
+    def __str__(self) -> str:
+        return (
+            f"The model {self.model} was not verified here: this hospital missed the run's last "
+            "sums. Ask a hospital that was there to the end for the model's id, and compare it."
+        )
+
+
+@dataclass(frozen=True)
 class UnmaskedSamplesAsked(Event):
     """The session requests samples of this hospital's own model; `allowed`: by the policy."""
 

@@ -8,6 +8,7 @@ The sums of a private program have the noise of a session, one share from every 
 as at a hospital, unless another source is given.
 """
 
+import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -16,12 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kernels import storage
-from kernels.errors import EmptyTable
+from client_sdk.home.home import Home
+from client_sdk.tables.hospital_table import site_of
+from kernels.errors import DealingMissing, EmptyTable
 from kernels.model.model import Model
-from kernels.rounds.algorithm import contributed
+from kernels.rounds import position as positions
+from kernels.rounds.algorithm import Rehearsed, rehearsed
 from kernels.rounds.broadcast import received
+from kernels.rounds.plan import check_fits
 from kernels.rounds.program import Program
+from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from kernels.rounds.task import noise_multiplier
 from kernels.tables.problems import RowByRow
@@ -53,7 +58,7 @@ class Simulated:
 def simulate(
     program: Program,
     tables: Iterable[Table | Site],
-    seed: int,
+    dealing: Dealing | None = None,
     *,
     secure: bool = True,
     model: Model | None = None,
@@ -64,8 +69,9 @@ def simulate(
 ) -> Simulated:
     """Run a program over one table per site, and return what the coordinator would have.
 
-    seed: splits each site's rows into training, stopping and calibration; a `Site` is split
-        already.
+    dealing: deals the rows of every table to training, stopping and calibration, alike however
+        they are divided among tables; a `Site` is dealt already. In a session each site has its
+        own, in its home: pass its `site_of_home` to get the session's numbers.
     model: the model that the first stage starts from, if the program continues an earlier one.
     watch: called with the algorithm's name and its state after every sum.
 
@@ -76,62 +82,75 @@ def simulate(
     source: the source of the noise.
     """
     sites = [
-        table
-        if isinstance(table, Site)
-        else Site.of_table(
-            program.schema,
-            table,
-            held_out=program.held_out,
-            seed=seed,
-            row_by_row=None if program.privacy is None else RowByRow(),
-        )
-        for table in tables
+        table if isinstance(table, Site) else _dealt(program, table, dealing) for table in tables
     ]
     if not sites:
         raise EmptyTable("tables is empty: pass one table per site")
+    for site in sites:
+        check_fits(program, {part: site.count(part) for part in site.parts})
     private = program.privacy is not None
     simulation = _opened(len(sites), private=private) if secure else None
     left = len(sites) - max(map(len, dropouts.values()), default=0)
-    model = program.start(model)
-    states, sums, released = [], 0, 0
-    for stage, (algorithm, spec) in enumerate(program.algorithms()):
-        state = algorithm.initial(spec, model)
-        while not algorithm.finished(state):
-            # Sites see only the bytes of the broadcast, nothing else of the coordinator's state.
-            broadcast = storage.encode(state, broadcast=True)
-            seen = received(broadcast, program, stage)
-            encoding = Encoding.of_sum(
-                algorithm.layout(state),
-                multiplier=noise_multiplier(program, stage),
-                honest=honest or left,
-                members=len(sites),
-            )
-            silent = dropouts.get(sums, ())
-            vectors = (
-                None if i in silent else _sent(encoding, algorithm, seen, site, source)
-                for i, site in enumerate(sites)
-            )
-            if simulation is None:
-                total = _added(encoding, vectors)
-            else:
-                total = _summed(simulation, encoding, list(vectors), algorithm.NAME, broadcast)
-            state = algorithm.update(state, total)
-            sums, released = sums + 1, released + encoding.layout.length
-            if watch is not None:
-                watch(algorithm.NAME, state)
-        states.append(state)
-        model = state.model
-    return Simulated(model, tuple(states), sums, released)
+    position, states, released = positions.begin(program, model), [], 0
+    while True:
+        algorithm, state = position.algorithm, position.state
+        if position.stage_finished:
+            states.append(state)
+            if position.finished:
+                return Simulated(state.model, tuple(states), position.sum_index, released)
+            position = positions.next_stage(position)
+            continue
+        # Sites use the state as it is stored, and nothing else.
+        ready = rehearsed(algorithm, received(position.encoded, program, position.stage))
+        encoding = Encoding.of_sum(
+            algorithm.layout(state),
+            multiplier=noise_multiplier(program, position.stage),
+            honest=honest or left,
+            members=len(sites),
+        )
+        silent = dropouts.get(position.sum_index, ())
+        vectors = (
+            None if i in silent else _sent(encoding, ready, site, source)
+            for i, site in enumerate(sites)
+        )
+        if simulation is None:
+            total = _added(encoding, vectors)
+        else:
+            total = _summed(simulation, encoding, list(vectors), algorithm.NAME, position.digest)
+        position = positions.updated(position, total)
+        released += encoding.layout.length
+        if watch is not None:
+            watch(algorithm.NAME, position.state)
+
+
+def site_of_home(program: Program, data: object, home: str | os.PathLike[str]) -> Site:
+    """Return a hospital's table, dealt by the secret in its home as in a session."""
+    return site_of(program, data, Home(home).dealing()).site
+
+
+def _dealt(program: Program, table: Table, dealing: Dealing | None) -> Site:
+    if dealing is None:
+        raise DealingMissing(
+            "a table is simulated only with the secret that deals its rows to parts: pass "
+            "dealing=Dealing.generate(), or sites that are dealt already"
+        )
+    return Site.of_table(
+        program.schema,
+        table,
+        held_out=program.held_out,
+        dealing=dealing,
+        row_by_row=None if program.privacy is None else RowByRow(),
+    )
 
 
 def _sent(
-    encoding: Encoding, algorithm: Any, state: Any, site: Site, source: noise.Source
+    encoding: Encoding, ready: Rehearsed, site: Site, source: noise.Source
 ) -> NDArray[np.uint64]:
     """Return what a site sends; its noise is drawn before its rows are read."""
     if not encoding.share_deviations:
-        return encoding.encode(contributed(algorithm, state, site))
+        return encoding.encode(ready.contributed(site))
     drawn = noise.draw(encoding, source=source)
-    return encoding.encode(contributed(algorithm, state, site), noise=drawn.once())
+    return encoding.encode(ready.contributed(site), noise=drawn.once())
 
 
 def _added(encoding: Encoding, vectors: Iterable[Vector]) -> SecureTotal:
@@ -149,7 +168,7 @@ def _summed(
     encoding: Encoding,
     vectors: Sequence[Vector],
     statistic: str,
-    broadcast: bytes,
+    state: bytes,
 ) -> SecureTotal:
     for site, vector in enumerate(vectors):
         if vector is None:
@@ -158,12 +177,12 @@ def _summed(
     outcome = simulation.sum(
         [nothing if vector is None else vector for vector in vectors],
         statistic=statistic,
-        encoding=encoding.to_bytes(),
-        broadcast=broadcast,
+        encoding=encoding,
+        state=state,
     )
     if outcome.total is None:
         raise KeysMissing("The sum did not complete.", ranks=())
-    return simulation.coordinator.slot.total()
+    return simulation.coordinator.slot.total(encoding)
 
 
 def _opened(sites: int, *, private: bool) -> Simulation:

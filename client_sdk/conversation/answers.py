@@ -4,8 +4,6 @@ A field that is missing or has the wrong type raises `MalformedAnswer`; an unkno
 effect. Whether the content makes sense is checked where it is used.
 """
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +14,7 @@ from client_sdk.conversation.rosters import roster_of
 from client_sdk.errors import MalformedAnswer
 from client_sdk.readable import printable
 from privacy.errors import PrivacyError
+from privacy.frames import Frame
 from privacy.identity import Roster
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.terms import Terms
@@ -24,7 +23,6 @@ T = TypeVar("T")
 STATUSES = ("pending", "approved", "suspended")
 OUTCOMES = ("done", "failed", "cancelled")
 _MODEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -34,7 +32,6 @@ class Membership:
     session: UUID
     title: str
     program: str
-    seed: int
     terms: Terms
     name: str
     key: bytes
@@ -50,7 +47,6 @@ class Membership:
             session=_read(session, "id", UUID),
             title=printable(_text(session, "name"), 200),
             program=_text(session, "program"),
-            seed=_whole(session, "seed"),
             terms=_read(session, "terms", lambda text: Terms.decode(bytes.fromhex(text))),
             name=printable(_text(member, "name"), 200),
             key=_read(member, "key", bytes.fromhex),
@@ -67,24 +63,37 @@ class Item:
     run: UUID
     number: int
     message: bytes = field(repr=False)
-    plain: Mapping[str, Any] = field(repr=False)
+    frame: Frame = field(repr=False)
 
     @classmethod
-    def read(cls, plain: Mapping[str, Any]) -> "Item":
+    def read(cls, frame: Frame) -> "Item":
         """Read the response to GET next."""
+        plain = frame.content
         kind = ItemKind(_one_of(plain, "kind", tuple(ItemKind)))
         ended = kind is ItemKind.ENDED
         return cls(
             kind=kind,
             run=_read(plain, "run", UUID),
             number=0 if ended else _whole(plain, "number"),
-            message=b"" if ended else _octets(plain, "message"),
-            plain=plain,
+            message=b"" if ended else _part(frame, "message"),
+            frame=frame,
         )
+
+    @property
+    def plain(self) -> Mapping[str, Any]:
+        """The fields of the item."""
+        return self.frame.content
 
     def text(self, name: str) -> str:
         """Return a field that must be text."""
         return _text(self.plain, name)
+
+    @property
+    def parent(self) -> str | None:
+        """The id of the model that a run starts from, or None."""
+        if self.plain.get("parent") is None:
+            return None
+        return _matching(self.text("parent"), "parent", _MODEL)
 
     def whole(self, name: str) -> int:
         """Return a field that must be an integer of at least 0."""
@@ -93,18 +102,11 @@ class Item:
     @property
     def delivery(self) -> bytes | None:
         """The other members' encrypted shares for this member, while the coordinator has them."""
-        return None if self.plain.get("delivery") is None else _octets(self.plain, "delivery")
+        return self.frame.bytes("delivery")
 
-    @property
-    def broadcast(self) -> str:
-        """The address of a task's broadcast."""
-        return _matching(self.text("broadcast"), "broadcast", _SHA256)
-
-    @property
-    def broadcast_octets(self) -> bytes | None:
-        """The broadcast itself, if it came with the task."""
-        name = "broadcast_octets"
-        return None if self.plain.get(name) is None else _octets(self.plain, name)
+    def part(self, name: str) -> bytes | None:
+        """Return a part, if the item has it."""
+        return self.frame.bytes(name)
 
     @property
     def roster(self) -> Roster:
@@ -182,11 +184,11 @@ def _matching(value: str, name: str, pattern: re.Pattern[str]) -> str:
     return value
 
 
-def _octets(plain: Mapping[str, Any], name: str) -> bytes:
-    try:
-        return base64.b64decode(_text(plain, name), validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise _malformed(name, "base64") from error
+def _part(frame: Frame, name: str) -> bytes:
+    part = frame.bytes(name)
+    if part is None:
+        raise _malformed(name, "among its parts")
+    return part
 
 
 def _read(plain: Mapping[str, Any], name: str, reader: Callable[[str], T]) -> T:

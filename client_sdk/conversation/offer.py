@@ -2,10 +2,11 @@
 
     enrol → read the offer → disclose what would leave → check policy, table and budget → approved
 
-The offer is stored when it is first seen; a session whose program or seed changes later is refused.
+The offer is stored when it is first seen; a session whose program changes later is refused.
 """
 
 from dataclasses import dataclass
+from uuid import UUID
 
 from client_sdk.conversation.answers import Membership
 from client_sdk.conversation.hospital_side import HospitalSide
@@ -21,11 +22,15 @@ from client_sdk.events import (
 )
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import KnownSession
 from client_sdk.network.exchange import Effects
 from client_sdk.tables.hospital_table import HospitalTable, site_of
-from kernels.rounds.plan import release_plan
+from kernels.rounds.known import known
+from kernels.rounds.plan import check_fits, declared, release_plan
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind
+from kernels.rounds.task import run_digest
 from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
 
@@ -63,8 +68,8 @@ class OfferReview:
         plain = yield from side.exchange.get_json(f"/sessions/{side.session}/membership")
         membership = self._own(Membership.read(plain))
         program = Program.from_json(membership.program)
-        known = store.session(side.session)
-        if known is None:
+        seen = store.session(side.session)
+        if seen is None:
             store.remember_session(
                 KnownSession(
                     session=side.session,
@@ -72,12 +77,11 @@ class OfferReview:
                     name=membership.title,
                     member=membership.name,
                     program=membership.program,
-                    seed=membership.seed,
                 )
             )
-        elif (known.program, known.seed) != (membership.program, membership.seed):
+        elif seen.program != membership.program:
             raise SessionChanged(
-                "the session's program or seed has changed since this hospital first saw it. A "
+                "the session's program has changed since this hospital first saw it. A "
                 "session's program must not change: ask the session's admin for a new session."
             )
         return Offer(membership, program)
@@ -100,21 +104,26 @@ class OfferReview:
         if disclosed.samples:
             allowed = side.policy.allows_unmasked_samples(program, today=side.today)
             side.watch(UnmaskedSamplesAsked(allowed))
-        side.policy.check_session(program, offer.terms, today=side.today)
+        text = offer.membership.program
+        side.policy.check_session(program, offer.terms, today=side.today, text=text)
         with about_own_rows():
+            side.policy.check_dictionary(program)
             table = site_of(
                 program,
                 side.data,
-                offer.membership.seed,
-                consents=side.policy.consents,
+                side.home.dealing,
                 changes=side.changes,
             )
+            check_fits(program, table.counts)
             side.policy.check_table(program, table.summary)
         found = table.row_by_row
         if found is not None and (found.clipped or found.left_out):
             side.watch(ReadRowByRow(found.clipped, found.left_out))
         if side.home.store.last_run(side.session) is None:
             check_spending(side, program, offer, table)
+            with about_own_rows():
+                digest = run_digest(text, run_kind=Kind.TRAIN, parent=None)
+                check_disclosure(side, offer, table, program, digest, run=None)
         return table
 
     def approved(self, membership: Membership) -> Effects[None]:
@@ -141,6 +150,37 @@ class OfferReview:
         return membership
 
 
+def check_disclosure(
+    side: HospitalSide,
+    offer: Offer,
+    table: HospitalTable,
+    program: Program,
+    digest: str,
+    run: UUID | None,
+) -> EnteredRun:
+    """Refuse a run that would make more known than this hospital allows for its data source.
+
+    Return the run's entry in the ledger, to be stored when it is entered.
+    """
+    made_known = known(program, members=offer.terms.min_cohort)
+    entering = EnteredRun(
+        run=str(run),
+        session=side.session,
+        source=side.source,
+        at=side.exchange.clock.now().isoformat(timespec="seconds"),
+        program=digest,
+        dealt=table.journalled.hex(),
+        rows=table.rows.hex(),
+        exact=program.privacy is None,
+        coordinator=made_known.coordinator,
+        hospitals=made_known.hospitals,
+        sums=sum(stage.sums for stage in declared(program)),
+    )
+    ledger = side.home.store.disclosures(side.source, rows=table.rows)
+    side.policy.check_ledger(ledger, entering, made_known)
+    return entering
+
+
 def check_spending(
     side: HospitalSide, program: Program, offer: Offer, table: HospitalTable
 ) -> None:
@@ -148,7 +188,7 @@ def check_spending(
     if program.privacy is None:
         return
     ledger = side.home.store.ledger(side.source, side.policy.budget, rows=table.rows)
-    plan = release_plan(program, offer.membership.seed, table=table.digest)
+    plan = release_plan(program, table.dealing)
     releases = promised(plan, honest=offer.terms.honest)
     side.watch(RunCost(ledger.spent, ledger.after(releases), ledger.budget))
     side.policy.check_spending(ledger, releases)

@@ -7,30 +7,37 @@ every message against this hospital's own journal, and the door checks every tas
 program and the site's policy. Every answer is on disk before it is sent.
 """
 
-import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from client_sdk.conversation.answers import Item, RunOutcome
+from client_sdk.conversation.entry import times_of, try_before_entry
 from client_sdk.conversation.hospital_side import HospitalSide
-from client_sdk.conversation.offer import Offer, check_spending
+from client_sdk.conversation.offer import Offer, check_disclosure, check_spending
 from client_sdk.conversation.polling import Polling
+from client_sdk.conversation.replay import Downloads, Replay, check_model, is_named
 from client_sdk.conversation.rosters import confirmed_by
-from client_sdk.errors import AnotherRun, MalformedAnswer, WrongRun, WrongTask
-from client_sdk.events import Disclosed, RunOpened, RunOver, Unpinned, Waiting
+from client_sdk.errors import AnotherRun, ModelDiffers, WrongRun, WrongTask
+from client_sdk.events import Disclosed, ModelNotVerified, RunOpened, RunOver, Unpinned, Waiting
 from client_sdk.gate.agreed_run import check_run
-from client_sdk.gate.door import Door, runs_of
+from client_sdk.gate.door import Door
 from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.gate.unmasked_samples import send_unmasked_samples
-from client_sdk.home.remembered import KnownRun
-from client_sdk.network.exchange import MAX_BROADCAST, Effects, SendResult, TooLate
+from client_sdk.home.disclosures import EnteredRun
+from client_sdk.home.remembered import Holding, KnownRun
+from client_sdk.network.exchange import MAX_ARTIFACT, MAX_STATE, Effects, SendResult, TooLate
+from client_sdk.software import software
 from client_sdk.tables.hospital_table import HospitalTable
+from kernels.errors import KernelsError
+from kernels.model.artifact import Artifact
+from kernels.model.model import Model
+from kernels.rounds.plan import check_fits
 from kernels.rounds.program import Program
-from privacy.securesum.errors import AlreadySigned
+from privacy.securesum.errors import AlreadySigned, TableChanged
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.messages import (
     AbandonProof,
@@ -44,6 +51,7 @@ from privacy.securesum.messages import (
     Task,
 )
 from privacy.securesum.records import Step
+from privacy.securesum.steady import check_table
 from privacy.securesum.wire import Message
 
 
@@ -56,7 +64,11 @@ class Participation:
         self._table = table
         self._home = side.home
         self._client = side.home.client
+        self._times: dict[str, tuple[float, ...]] = {}
         self._polling = Polling(side.exchange, side.session)
+        self._replay: Replay | None = None
+        self._same_rows: str | None = None
+        """The run whose rows are known to be those that it was entered with."""
         self.at_run: str | None = None
         """The run that this hospital is in, or the run of the last item."""
 
@@ -80,7 +92,7 @@ class Participation:
                 continue
             waiting, self.at_run = False, str(item.run)
             if item.kind is ItemKind.ENDED:
-                return self._ended(item)
+                return (yield from self._ended(item))
             if item.kind is ItemKind.OPENING:
                 if once and last is not None and going and last.run != str(item.run):
                     raise AnotherRun(
@@ -109,8 +121,11 @@ class Participation:
         known = None if self.at_run is None else self._home.store.run(self.at_run)
         if known is None or known.session != self._side.session:
             return
+        self._replay = None
         self._end_epochs(lambda other: other == UUID(known.run).bytes)
+        self._home.keep(self._client.forget_group(UUID(known.run).bytes))
         self._home.store.commit(Step(None), run=replace(known, status="refused", code=code))
+        self._home.store.forget_positions(known.run)
         self._home.store.samples_not_needed(known.run)
         self._home.store.erase_traces()
 
@@ -118,6 +133,7 @@ class Participation:
 
     def _opening(self, item: Item) -> Effects[None]:
         """Enter an epoch of a run, after checking what the run computes."""
+        self._flush()
         opening = Opening.decode(item.message)
         if (opening.run, opening.number) != (item.run.bytes, item.number):
             raise WrongRun("the opening message is for another run than the coordinator announced")
@@ -128,39 +144,59 @@ class Participation:
             kind=item.text("run_kind"),
             text=item.text("program"),
             program=Program.from_json(item.text("program")),
-            seed=item.whole("seed"),
+            parent=item.parent,
         )
-        check_run(run, offer.program, offer.membership.program, seed=offer.membership.seed)
+        check_run(run, offer.program, offer.membership.program)
         known = self._home.store.run(str(item.run))
+        entered = None
         if known is None:
-            self._check_new_run(run)
-        elif (known.session, known.kind, known.program) != (side.session, run.kind, run.text):
+            entered = self._check_new_run(run)
+            yield from try_before_entry(side, run.program, self._table)
+        elif (known.session, known.kind, known.program, known.parent) != (
+            side.session,
+            run.kind,
+            run.text,
+            run.parent,
+        ):
             raise WrongRun("the run's program has changed since this hospital entered it")
+        else:
+            self._check_open(known)
+            self._check_same_rows(known)
         self._end_epochs(lambda other: other != item.run.bytes)
-        step = self._client.advertise(opening, side.source)
-        begun = known or KnownRun(str(item.run), side.session, run.kind, run.text)
-        self._home.store.commit(step, run=begun)
+        step = self._client.advertise(opening, side.source, software())
+        begun = known or KnownRun(
+            str(item.run), side.session, run.kind, run.text, parent=run.parent
+        )
+        self._home.store.commit(step, run=begun, entered=entered)
         yield from self._send(item, step.message)
 
-    def _check_new_run(self, run: RunInHand) -> None:
+    def _check_new_run(self, run: RunInHand) -> EnteredRun:
+        """Check everything about a run that policy and table decide; return its ledger entry."""
         side, offer = self._side, self._offer
         side.watch(RunOpened(str(run.run), run.kind))
         if run.text != offer.membership.program:
             side.watch(Disclosed(str(offer.disclosure(run.program))))
         side.policy.check_session(run.program, offer.terms, today=side.today)
         check_spending(side, run.program, offer, self._table)
-        summed = runs_of(self._client.journal, side.source, side.link.session)
-        side.policy.check_runs(len(summed | {run.run.bytes}))
-        if side.changes:
-            side.policy.check_changes(run.program)
+        if run.parent is not None:
+            side.policy.check_parent(run.parent, obtained=self._home.store.obtained(run.parent))
         with about_own_rows():
+            if side.changes:
+                side.policy.check_changes(run.program)
+            if run.program.privacy is None:
+                check_table(self._client.journal, side.source, self._table.digest)
+            check_fits(run.program, self._table.counts)
             side.policy.check_table(run.program, self._table.summary)
+            return check_disclosure(side, offer, self._table, run.program, run.digest, run.run)
 
     def _answer(self, item: Item) -> Effects[None]:
         """Answer any item that comes after the opening of a run."""
         known = self._home.store.run(str(item.run))
         if known is None or known.session != self._side.session:
             raise WrongRun("the coordinator refers to a run that this hospital has not entered")
+        self._check_open(known)
+        if item.kind is not ItemKind.TASK:
+            self._flush()
         match item.kind:
             case ItemKind.ADVERTS:
                 yield from self._keep_and_send(item, self._agree(item))
@@ -207,13 +243,12 @@ class Participation:
         if strangers:
             side.watch(Unpinned(strangers))
         side.policy.check_members(self._offer.terms, len(adverts.adverts))
-        side.policy.check_cohort(sum(advert.identity in trusted for advert in adverts.adverts))
+        side.policy.check_cohort(len(adverts.adverts))
         return self._client.agree(adverts, roster, pins)
 
     def _check_survivors(self, claim: Proposal | Certificate) -> None:
         """Check the policy's cohort limit for the members whose vectors would be summed."""
-        entry, _ = self._client.journal.entry(claim.epoch_id)
-        self._side.policy.check_cohort(len(entry.trusted.intersection(claim.survivors)))
+        self._side.policy.check_cohort(len(claim.survivors))
 
     def _task(self, item: Item, known: KnownRun) -> Effects[None]:
         """Receive the other members' shares, if there are any, and answer through the door."""
@@ -221,50 +256,156 @@ class Participation:
         if item.delivery is not None:
             delivery = self._of_run(item, Delivery.decode(item.delivery))
             self._home.keep(self._client.receive(delivery))
+        self._check_same_rows(known)
         side, run = self._side, self._in_hand(known)
-        door = Door(self._home, side.exchange, side.policy, self._table, run, side.watch)
+        times = self._answer_times(known)
+        door = Door(self._home, side.exchange, side.policy, self._table, run, side.watch, times)
         try:
-            sent = yield from door.send_masked_vector(
-                task, item.whole("stage"), lambda: self._broadcast(item)
-            )
+            holding = None
+            if not door.has_answered(task):
+                holding = yield from self._replayed(run).answering(task, item)
+                if holding is None:
+                    side.watch(Waiting("others to answer: this hospital missed a sum of this run"))
+                    self._polling.await_witnesses()
+                    return
+            sent = yield from door.send_masked_vector(task, holding)
+            self._replayed(run).written()
         except TooLate as late:
             sent = SendResult(conflict=late.error)
         yield from self._polling.sent(sent)
 
-    def _broadcast(self, item: Item) -> Effects[bytes]:
-        data = item.broadcast_octets
-        if data is None:
-            data = yield from self._side.exchange.get_current(
-                f"/sessions/{self._side.session}/runs/{item.run}/broadcasts/{item.broadcast}",
-                limit=MAX_BROADCAST,
-                timeout_s=600.0,
-            )
-        if hashlib.sha256(data).hexdigest() != item.broadcast:
-            raise MalformedAnswer("the broadcast does not have the SHA-256 that the task names")
-        return data
+    def _replayed(self, run: RunInHand) -> Replay:
+        """Return this hospital's replay of a run, which stays in memory."""
+        if self._replay is None or self._replay.run != str(run.run):
+            at = f"/sessions/{self._side.session}/runs/{run.run}"
 
-    def _ended(self, item: Item) -> KnownRun:
-        """Erase the secrets of a run that is over, and store how it ended."""
+            def get(what: str) -> Effects[bytes]:
+                return self._side.exchange.get_current(
+                    f"{at}/{what}", limit=MAX_STATE, timeout_s=600.0
+                )
+
+            downloads = Downloads(
+                state=lambda digest: get(f"states/{digest.hex()}"),
+                total=lambda epoch, slot: get(f"totals/{epoch}/{slot}"),
+                model=self._model,
+            )
+            self._replay = Replay(self._home, run, downloads)
+        return self._replay
+
+    def _model(self, model: str) -> Effects[Model]:
+        """Download a model that a run starts from, and check it against its id."""
+        exchange = self._side.exchange
+        card = yield from exchange.get_json(f"/models/{model}")
+        data = yield from exchange.get(
+            f"/models/{model}/artifact", limit=MAX_ARTIFACT, timeout_s=600.0
+        )
+        return Artifact.from_bytes(data, card, expected_id=model).model
+
+    def check_model(self, run: KnownRun, artifact: bytes, card: Mapping[str, object]) -> KnownRun:
+        """Compare a run's model with the one that this hospital has computed; return the run.
+
+        A hospital that could not replay the run (it had dropped out, with differential privacy)
+        takes the model as it is, and says so.
+        """
+        store = self._home.store
+        holding = store.holding(run.run, _program(run.program))
+        if holding is None or not holding.newest.finished:
+            self._side.watch(ModelNotVerified(run.model or ""))
+            return replace(run, fetched=True, replayed=False)
+        try:
+            check_model(holding, artifact)
+        except (KernelsError, ModelDiffers) as error:
+            store.commit(Step(None), run=replace(run, model=None, code=error.code))
+            store.forget_positions(run.run)
+            raise
+        return replace(run, fetched=True, replayed=is_named(run.model, artifact, card))
+
+    def fetched(self, run: KnownRun) -> None:
+        """Record that a run's model was fetched and passed on."""
+        self._home.store.commit(Step(None), run=run)
+        self._home.store.forget_positions(run.run)
+
+    def _ended(self, item: Item) -> Effects[KnownRun]:
+        """Replay a run to its end, erase its secrets, and store how it ended."""
         outcome = RunOutcome.read(item)
         known = self._home.store.run(str(item.run))
         if known is None or known.session != self._side.session:
             raise WrongRun("the coordinator ended a run that this hospital has not entered")
+        self._check_open(known)
+        if outcome.model is not None:
+            holding = yield from self._finished(item, self._in_hand(known))
+            if holding is not None:
+                self._home.store.commit(Step(None), holding=holding)
+        self._replay = None
         self._end_epochs(lambda other: other == item.run.bytes)
+        self._home.keep(self._client.forget_group(item.run.bytes))
         over = replace(
             known,
             status=outcome.status,
             code=outcome.code,
             detail=outcome.detail,
             model=outcome.model,
+            fetched=False,
+            replayed=False,
         )
         self._home.store.commit(Step(None), run=over)
         if over.model is None:
             self._home.store.samples_not_needed(over.run)
+            self._home.store.forget_positions(over.run)
         self._home.store.erase_traces()
         self._side.watch(RunOver(over.run, over.status, over.code, over.detail))
         return over
 
+    def _finished(self, item: Item, run: RunInHand) -> Effects[Holding | None]:
+        """Replay a run to its end; None if that is not possible and need not be."""
+        try:
+            return (yield from self._replayed(run).finishing(item))
+        except TooLate as late:  # the last total is no longer kept
+            if run.program.privacy is None:
+                raise late.error from None
+            return None
+
     # -- small parts
+
+    def _check_open(self, known: KnownRun) -> None:
+        """Refuse to go on with a run that is over for this hospital, however it ended.
+
+        Entered once more, it would replay from its start outside every count of the ledger, and
+        its end could name another model than the one that was replayed.
+        """
+        if known.status != "running":
+            raise WrongRun(
+                f"the coordinator refers to run {known.run}, which is over for this hospital: "
+                "another run is needed"
+            )
+
+    def _check_same_rows(self, known: KnownRun) -> None:
+        """Refuse, without differential privacy, other rows than the run was entered with.
+
+        The consent to sum added and removed rows, and what becomes known, were decided for those.
+        """
+        if _program(known.program).privacy is not None or known.run == self._same_rows:
+            return
+        with about_own_rows():
+            entered = self._home.store.rows_of(known.run)
+            if entered is not None and entered != self._table.journalled.hex():
+                raise TableChanged(
+                    "This hospital entered the run with another table, or with other rows to add "
+                    "or remove. Join with those again, or wait for the next run."
+                )
+        self._same_rows = known.run
+
+    def _answer_times(self, known: KnownRun) -> tuple[float, ...]:
+        """Return the answer times of a run's stages, which were fixed when it was entered."""
+        if known.run not in self._times:
+            program = _program(known.program)
+            self._times = {known.run: times_of(self._side, program, self._table)}
+        return self._times[known.run]
+
+    def _flush(self) -> None:
+        """Write what the replay has verified before a step that may erase what it rests on."""
+        if self._replay is not None:
+            self._replay.flush()
 
     def _in_hand(self, known: KnownRun) -> RunInHand:
         return RunInHand(
@@ -273,14 +414,18 @@ class Participation:
             kind=known.kind,
             text=known.program,
             program=_program(known.program),
-            seed=self._offer.membership.seed,
+            parent=known.parent,
         )
 
     def _end_epochs(self, which: Callable[[bytes], bool]) -> None:
         """End the open epochs of the selected runs of this session; their secrets are erased."""
+        runs = set()
         for entry in self._client.journal.of_session(self._side.link.session.bytes):
             if not entry.ended and which(entry.name[1]):
                 self._home.keep(self._client.end(entry.name))
+                runs.add(entry.name[1])
+        for run in runs:
+            self._home.keep(self._client.forget_group(run))
 
     def _of_run(self, item: Item, message: Any) -> Any:
         """Return the message if it is about the item's epoch in this session; refuse it if not."""

@@ -8,11 +8,14 @@ are.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from client_sdk.conversation.answers import Item
 from client_sdk.network.exchange import LONGEST_POLL_S, Effects, Exchange, Pause, SendResult
+from privacy.frames import Frame
 
+T = TypeVar("T")
+_WAIT = f"wait={LONGEST_POLL_S}"
 _MOST_CONFLICTS = 8
 _LONGEST_WAIT_S = 5.0
 _LEAST_POLL_S = 1.0
@@ -24,21 +27,28 @@ class Polling:
     def __init__(self, exchange: Exchange, session: str) -> None:
         self._exchange = exchange
         self._session = session
-        self._following: dict[str, Any] | None = None
+        self._following: Frame | None = None
         self._answered: tuple[str, bytes] | None = None
+        self._witnesses = False
         self._repeats = 0
         self._empty = 0
         self._conflicts = 0
 
+    def await_witnesses(self) -> None:
+        """Wait until others have answered the current task; then it comes with their headers."""
+        self._witnesses = True
+
     def next(self, run: str | None) -> Effects[Item | None]:
         """Return the next item; `run` is this hospital's current run, whose end is reported."""
-        plain, self._following = self._following, None
-        if plain is None:
+        frame, self._following = self._following, None
+        if frame is None:
             last = "" if run is None else f"&run={run}"
-            plain = yield from self._poll("next", last)
-        if plain is None:
+            last += "&witnesses=true" * self._witnesses
+            frame = yield from self._poll(self._exchange.poll_item, f"next?{_WAIT}{last}")
+        self._witnesses = False if frame is not None else self._witnesses
+        if frame is None:
             return None
-        item = Item.read(plain)
+        item = Item.read(frame)
         said = (item.kind, item.message)
         self._repeats = self._repeats + 1 if said == self._answered else 0
         self._answered = said
@@ -57,25 +67,25 @@ class Polling:
 
     def decision(self) -> Effects[dict[str, Any]]:
         """Return the membership; the response is delayed while the admin has not decided."""
-        plain = yield from self._poll("membership", is_nothing=lambda _: True)
+        plain = yield from self._poll(
+            self._exchange.poll, f"membership?{_WAIT}", is_nothing=lambda _: True
+        )
         return plain or {}
 
     def _poll(
         self,
+        poll: Callable[[str], Effects[T | None]],
         what: str,
-        query: str = "",
         *,
-        is_nothing: Callable[[object], bool] = lambda plain: plain is None,
-    ) -> Effects[dict[str, Any] | None]:
+        is_nothing: Callable[[object], bool] = lambda found: found is None,
+    ) -> Effects[T | None]:
         if self._empty:  # the last response came immediately and was empty
             yield _wait(0.05, self._empty)
         began = self._exchange.clock.monotonic()
-        plain = yield from self._exchange.poll(
-            f"/sessions/{self._session}/{what}?wait={LONGEST_POLL_S}{query}"
-        )
+        found = yield from poll(f"/sessions/{self._session}/{what}")
         at_once = self._exchange.clock.monotonic() - began < _LEAST_POLL_S
-        self._empty = self._empty + 1 if at_once and is_nothing(plain) else 0
-        return plain
+        self._empty = self._empty + 1 if at_once and is_nothing(found) else 0
+        return found
 
 
 def _wait(first_s: float, times: int) -> Pause:

@@ -3,26 +3,26 @@
     the offer, read and checked (`offer`) → join its terms → runs (`participation`) → the model
 
 After a crash the hospital starts here again, and its journal gives the same answers as before. A
-refusal is reported to the coordinator as a code and a sentence without data, and then raised.
+refusal is reported to the coordinator as a code and a sentence without data, and then raised. What
+depends on this hospital's own rows is never reported: to the others the hospital is absent.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
+from client_sdk.conversation.entry import try_before_entry
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.offer import OfferReview
 from client_sdk.conversation.participation import Participation
-from client_sdk.error_origin import Origin, origins_of
+from client_sdk.error_origin import origins_of
 from client_sdk.errors import ClientError, NoModel, RunFailed
 from client_sdk.events import RefusalReported
 from client_sdk.gate.refusal_report import REPORTABLE, Reportable, public_code, public_detail
 from client_sdk.home.remembered import KnownRun
 from client_sdk.network.exchange import MAX_ARTIFACT, Effects, Exchange
 from kernels.errors import KernelsError
-from kernels.rounds.program import Program
 from privacy.errors import PrivacyError
-from privacy.securesum.records import Step
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ def take_part(
         review = OfferReview(side)
         offer = yield from review.read()
         table = review.checked(offer)
+        yield from try_before_entry(side, offer.program, table)
         yield from review.approved(offer.membership)
         side.home.keep(side.home.client.join(offer.terms))
         part = Participation(side, offer, table)
@@ -51,15 +52,16 @@ def take_part(
             over = yield from part.one_run(once=once)
             if over.model is not None:
                 done = yield from _fetched(side.exchange, over.run, over.model)
+                over = part.check_model(over, done.artifact, done.card)
                 yield from part.send_unmasked_samples(over)
                 finished(done)
-                side.home.store.commit(Step(None), run=replace(over, fetched=True))
+                part.fetched(over)
                 if once:
                     return done
             elif once:
                 raise _why_no_model(over)
     except REPORTABLE as error:
-        if Origin.COORDINATOR not in origins_of(error) and not _must_keep_quiet(side, error):
+        if not origins_of(error):
             yield from _report(side, part, error)
         raise
 
@@ -84,13 +86,6 @@ def _report(side: HospitalSide, part: Participation | None, error: Reportable) -
     side.watch(RefusalReported(code, heard=True))
     if part is not None:
         part.give_up(code)
-
-
-def _must_keep_quiet(side: HospitalSide, error: Reportable) -> bool:
-    """Return whether a refusal would reveal something about the rows that no noise covers."""
-    known = side.home.store.session(side.session)
-    private = known is not None and Program.from_json(known.program).privacy is not None
-    return private and Origin.OWN_ROWS in origins_of(error)
 
 
 def _why_no_model(run: KnownRun) -> ClientError:

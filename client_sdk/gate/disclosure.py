@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
+from kernels.rounds.known import Known, known, numbers_known
 from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program
 from privacy.accounting.cost import Cost, cost
@@ -30,6 +31,8 @@ class Disclosure:
     """Maximum number of samples of this hospital's own model requested in addition to the sums."""
     parameters: int
     """Numbers in one sample: a network with more parameters than rows can memorise the rows."""
+    known: Known
+    """How many numbers become known to whom, and how many rows they come from."""
 
     @classmethod
     def of(cls, program: Program, terms: Terms, *, delta: float | None = None) -> "Disclosure":
@@ -44,11 +47,10 @@ class Disclosure:
             1 if privacy is None else privacy.max_rows_per_patient,
             None
             if privacy is None
-            else cost(
-                promised(release_plan(program, seed=0), honest=terms.honest), delta=delta or _DELTA
-            ),
+            else cost(promised(release_plan(program), honest=terms.honest), delta=delta or _DELTA),
             0 if spec is None else spec.most_samples,
             0 if network is None else network.parameters,
+            known(program, members=terms.min_cohort),
         )
 
     @property
@@ -59,7 +61,7 @@ class Disclosure:
     @property
     def numbers(self) -> int:
         """Maximum number of numbers, over all sums."""
-        return sum(stage.sums * stage.numbers for stage in self.stages)
+        return self.known.hospitals
 
     def __str__(self) -> str:
         columns = ", ".join(map(readable, self.columns))
@@ -73,11 +75,20 @@ class Disclosure:
             for stage in self.stages
         ]
         lines.append(
-            f"  in total at most {self.sums} vectors and {self.numbers} numbers. Each vector is "
+            f"  in total at most {self.sums} vectors and {self.numbers:,} numbers. Each vector is "
             "masked before it leaves: a single masked vector reveals nothing. Only the sum over "
-            f"all members of the run (at least {self.terms.min_cohort}) becomes known, even if the "
-            f"coordinator colludes with {self.terms.max_colluders} of them."
+            f"all members of the run (at least {self.terms.min_cohort}) becomes known, to the "
+            "coordinator and to every member, even if the coordinator colludes with "
+            f"{self.terms.max_colluders} of them."
         )
+        lines.append(
+            "  what is asked: this program and nothing else, from states that this hospital "
+            "computes itself from totals that it verifies. A member that gives the group key to "
+            "the coordinator ends that: together they can forge totals, and steer the states as "
+            "far as the program's updates allow. The limits of the site's policy remain."
+        )
+        if self.cost is None:
+            lines.append(f"  {numbers_known(self.known)}")
         if self.samples:
             lines.append(
                 "  IN ADDITION TO THE SUMS, only if the site's policy sets open_ensemble = true: "
@@ -92,26 +103,35 @@ class Disclosure:
         lines.append(
             self._noise(self.cost)
             if self.cost is not None
-            else "  differential privacy: NO. The sums are exact. Nobody sees this hospital's own "
-            "numbers, but whatever the sum over all members reveals about a rare patient, it "
-            "reveals to everyone. Two sums that differ by one patient reveal that patient, so the "
+            else "  differential privacy: NO. The sums are exact, and so is the model, which "
+            "contains the last of them. Nobody sees this hospital's own numbers, but whatever the "
+            "sum over all members reveals about a rare patient, or about who is in the tables, it "
+            "reveals to everyone who has it. Limits on numbers reduce that; only differential "
+            "privacy ends it. Two sums that differ by one patient reveal that patient, so the "
             "table must stay the same. An exact sum minus a noisy sum from a private session that "
             "continues without this hospital gives this hospital's own totals, up to noise that "
             "hides one patient."
         )
         lines.append(
-            "  members that stop responding: the session CONTINUES WITHOUT THEM (allow_shrinking). "
-            "The sum with this hospital minus a sum without it gives this hospital's own numbers, "
-            "and the coordinator can request both."
-            if self.terms.allow_shrinking
-            else "  members that stop responding: the run continues without them. The noise hides "
+            "  members that stop responding: the run continues without them. The noise hides "
             f"what the difference between two sums would reveal about any one {self.unit}. It does "
             "not hide this hospital as a whole: its own totals, such as its number of rows, may "
             "become known up to that noise, including through the difference from an exact sum of "
             "another session."
             if self.terms.differential_privacy
             else "  members that stop responding: the run waits for them. Exact sums always have "
-            "the same members, so the difference between two sums never isolates one hospital."
+            "the same members, so the difference between two sums never isolates one hospital. If "
+            "a member cannot compute its numbers the run ends, and nobody learns which it was."
+        )
+        lines.append(
+            "  who is seen: the coordinator learns which hospitals take part, when, and in how "
+            "many sums of which length. What is recorded today stays sealed against later quantum "
+            "computers; identities (Ed25519) would not withstand one."
+        )
+        lines.append(
+            "  keys of other members: all must be confirmed. The policy line trust_first_use = true"
+            " gives that up, and with it everything that rests on the group key: the coordinator "
+            "could invent a member that holds it, and forge totals."
         )
         return "\n".join(lines)
 

@@ -1,13 +1,19 @@
 """The door: the only place through which numbers leave a hospital.
 
-    check that the task, with its broadcast, is the one that the run's program has at this stage
-    → the site's policy → draw noise → contribute → encode with the noise → mask
-    → write the journal and the charge to disk → send
+    check that the task is the one that the run's program has at this position
+    → the site's policy → try the state on made-up rows → draw noise → write the charge to disk
+    → contribute → encode with the noise → wait for the answer time → mask
+    → write the journal to disk → send
 
-A refusal at any step changes nothing. A task that was answered before gets the same bytes again,
-without being computed or charged again. With differential privacy, the noise of a task is derived
-here from the run's program and its cost from what is drawn, both before the table is read. For
-every vector the journal has a line for people: which numbers, how many, and the SHA-256 of the
+Everything that can be refused is refused before the first row is read, and a refusal changes
+nothing. From the charge on a vector leaves in any case, whatever the rows are (docs/threats.md A24,
+A26). Without differential privacy a site that cannot compute its numbers answers with a vector that
+makes the sum unusable and names nobody (`privacy.securesum`); what failed is shown and stored here.
+With differential privacy the charge is on disk before a row is read. After a crash in between, the
+vector is computed again under the same charge, with fresh noise: nothing has left.
+
+A task that was answered before gets the same bytes again, without being computed or charged again.
+For every vector the journal has a line for people: which numbers, how many, and the SHA-256 of the
 bytes exactly as they are sent.
 
 Only one thing leaves without a mask, and only if the site's policy allows it: see
@@ -16,53 +22,67 @@ Only one thing leaves without a mask, and only if the site's policy allows it: s
 
 import hashlib
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import numpy as np
+from numpy.typing import NDArray
 
+from client_sdk.error_origin import Origin, mark
 from client_sdk.errors import WrongTask
-from client_sdk.events import EventWatch, VectorLeft
+from client_sdk.events import AnswerLate, CouldNotCompute, EventWatch, VectorLeft
 from client_sdk.gate.policy import Policy
 from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.gate.unmasked_samples import drawn_samples
 from client_sdk.home.home import OpenHome
-from client_sdk.home.remembered import Charge, Departure, UnmaskedSamples
-from client_sdk.network.exchange import Effects, Exchange, SendResult
+from client_sdk.home.remembered import Charge, Departure, Failure, Holding, UnmaskedSamples
+from client_sdk.network.exchange import Effects, Exchange, Pause, SendResult
 from client_sdk.tables.hospital_table import HospitalTable
-from kernels.rounds.algorithm import Algorithm, contributed
-from kernels.rounds.broadcast import received
+from kernels.errors import ComputationFailed
+from kernels.rounds.algorithm import Algorithm, computing, rehearsed
+from kernels.rounds.broadcast import checked
 from kernels.rounds.plan import planned, release_plan
 from kernels.rounds.task import noise_multiplier, statistic_of
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
 from privacy.ledger import Entry
 from privacy.noise import Draw, draw
-from privacy.securesum.checks import check_broadcast
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.journal import EpochEntry, Journal
-from privacy.securesum.messages import Task
-from privacy.securesum.steady import bind_for_upload
+from privacy.securesum.errors import SameTable, TableChanged
+from privacy.securesum.journal import EpochEntry
+from privacy.securesum.messages import UNNAMED, Task
 
 _LENGTH_BYTES = 4
 
 
-def runs_of(journal: Journal, source: str, session: UUID) -> frozenset[bytes]:
-    """Return the runs of a session in which a data source was summed, without abandoned sums."""
-    return frozenset(
-        entry.name[1]
-        for entry in journal.of_session(session.bytes)
-        if entry.source == source
-        and any(slot.uploaded is not None and not slot.abandoned for slot in entry.slots.values())
-    )
+@dataclass(frozen=True)
+class _Answer:
+    """What leaves for a task.
+
+    vector: None if this site could not compute its numbers. began: when the first row was read.
+    """
+
+    vector: NDArray[np.uint64] | None
+    encoding: Encoding | None = None
+    began: float = 0.0
+    noise: bytes = b""
+    samples: UnmaskedSamples | None = None
+    failure: Failure | None = None
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """The names of its blocks."""
+        blocks = () if self.encoding is None else self.encoding.layout.blocks
+        return tuple(block.name for block in blocks)
 
 
 @dataclass(frozen=True)
 class Door:
-    """The exit for a hospital's numbers in one run."""
+    """The exit for a hospital's numbers in one run.
+
+    answer_times: for each stage, the seconds after which an answer leaves; empty for no wait.
+    """
 
     home: OpenHome
     exchange: Exchange
@@ -70,67 +90,58 @@ class Door:
     table: HospitalTable
     run: RunInHand
     watch: EventWatch
+    answer_times: tuple[float, ...] = ()
 
-    def send_masked_vector(
-        self, task: Task, stage: int, fetch: Callable[[], Effects[bytes]]
-    ) -> Effects[SendResult]:
-        """Answer a task; `fetch` gets its broadcast. Masked numbers leave in no other way."""
+    def has_answered(self, task: Task) -> bool:
+        """Whether a vector was computed for a task's slot: the same bytes are sent again."""
+        entry, _ = self.home.client.journal.entry(task.epoch_id)
+        slot = entry.slots.get(task.slot)
+        return slot is not None and slot.uploaded is not None
+
+    def send_masked_vector(self, task: Task, holding: Holding | None) -> Effects[SendResult]:
+        """Answer a task from the newest position. Masked numbers leave in no other way.
+
+        holding: where this hospital is in the run; None if it has answered the task.
+        """
         client, today = self.home.client, self.exchange.clock.now().date()
-        entry, epoch = client.journal.entry(task.epoch_id)
+        entry, _ = client.journal.entry(task.epoch_id)
+        stage, sum_index = self.run.place(task)
         algorithm = self._check_task(task, stage, entry)
+        again = self.has_answered(task)
+        computed = self.home.store.disclosures(entry.source, rows=self.table.rows).vectors
         self.policy.check_task(
             self.run.program,
             stage,
-            confirmed=len(entry.trusted.intersection(task.active)),
-            sums=self._sums(entry, task.slot),
-            runs=len(runs_of(client.journal, entry.source, self.run.session) | {entry.name[1]}),
+            confirmed=len(task.active),
+            sums=computed if again else computed + 1,
             today=today,
         )
-        slot = entry.slots.get(task.slot)
-        again = slot is not None and slot.uploaded is not None
-        broadcast, vector = b"", np.zeros(0, dtype=np.uint64)
-        blocks: tuple[str, ...] = ()
-        noise: Draw | None = None
-        charge: Charge | None = None
-        samples: UnmaskedSamples | None = None
+        answer = _Answer(np.zeros(0, dtype=np.uint64))
         if not again:
-            broadcast = yield from fetch()
-            check_broadcast(task, broadcast)
-            state = received(broadcast, self.run.program, stage)
-            encoding = self._encoding(task, stage, algorithm, state, epoch)
-            charge = self._charge(encoding, entry, epoch, task, stage)
-            # Checks that do not depend on the rows come before the rows are read: which of two
-            # refusals is reported must not depend on the rows.
-            bind_for_upload(client.journal, entry, epoch, task.active, self.table.digest)
-            noise = draw(encoding) if encoding.share_deviations else None
-            with about_own_rows():
-                contribution = contributed(algorithm, state, self.table.site)
-                integers = None if noise is None else noise.once()
-                vector = encoding.encode(contribution, noise=integers)
-                samples = drawn_samples(
-                    self.policy,
-                    self.table,
-                    self.run,
-                    stage=stage,
-                    state=state,
-                    epoch=entry.name[2],
-                    slot=task.slot,
-                    today=today,
-                )
-            blocks = tuple(block.name for block in encoding.layout.blocks)
+            state = self._check_position(holding, task, stage, sum_index)
+            answer = self._computed(task, stage, algorithm, state)
+            yield from self._wait(stage, algorithm, answer.began)
         step = client.upload(
             task,
-            vector,
+            answer.vector,
             table=self.table.digest,
-            broadcast=broadcast,
-            noise=b"" if noise is None else noise.name,
+            state=UNNAMED if again else task.state,
+            encoding=answer.encoding,
+            noise=answer.noise,
         )
         header = step.message.encode()
         parts = (len(header).to_bytes(_LENGTH_BYTES, "big"), header, step.body)
-        departure = self._departure(entry, task, stage, blocks, parts)
+        departure = self._departure(entry, task, stage, answer.blocks, parts)
         self.home.store.commit(
-            step, departure=None if again else departure, charge=charge, samples=samples
+            step,
+            departure=None if again else departure,
+            samples=answer.samples,
+            failure=answer.failure,
+            holding=holding,
         )
+        if answer.failure is not None:
+            private = self.run.program.privacy is not None
+            self.watch(CouldNotCompute(stage, algorithm.NAME, answer.failure.reason, private))
         sent = yield from self.exchange.send(
             f"/sessions/{self.run.session}/runs/{self.run.run}/vectors", *parts
         )
@@ -148,26 +159,90 @@ class Door:
             )
         return sent
 
+    def _computed(self, task: Task, stage: int, algorithm: Algorithm, state: Any) -> "_Answer":
+        """Compute this site's vector; nothing is refused once the first row is read."""
+        client, today = self.home.client, self.exchange.clock.now().date()
+        entry, epoch = client.journal.entry(task.epoch_id)
+        ready = rehearsed(algorithm, state)
+        encoding = self._encoding(task, stage, algorithm, state, epoch)
+        try:
+            client.check_upload(task, table=self.table.digest, state=task.state, encoding=encoding)
+        except (SameTable, TableChanged) as error:
+            mark(error, Origin.OWN_ROWS)
+            raise
+        noise = draw(encoding) if encoding.share_deviations else None
+        if noise is not None:
+            self._charge(encoding, noise, task, stage)
+        vector: NDArray[np.uint64] | None = None
+        samples: UnmaskedSamples | None = None
+        failures: list[ComputationFailed] = []
+        began = self.exchange.clock.monotonic()
+        with about_own_rows():
+            try:
+                contribution = ready.contributed(self.table.site, failures.append)
+                with computing(f"the numbers of {algorithm.NAME} cannot be sent"):
+                    integers = None if noise is None else noise.once()
+                    vector = encoding.encode(contribution, noise=integers)
+                    samples = drawn_samples(
+                        self.policy,
+                        self.table,
+                        self.run,
+                        stage=stage,
+                        state=state,
+                        epoch=entry.name[2],
+                        slot=task.slot,
+                        today=today,
+                    )
+            except ComputationFailed as failed:
+                if noise is not None:  # the source of noise is broken: nothing leaves
+                    raise
+                vector, samples = None, None
+                failures.append(failed)
+        return _Answer(
+            vector,
+            encoding,
+            began=began,
+            noise=b"" if noise is None else noise.name,
+            samples=samples,
+            failure=self._failure(entry, task, stage, failures[0]) if failures else None,
+        )
+
+    def _wait(self, stage: int, algorithm: Algorithm, began: float) -> Effects[None]:
+        """Wait until the stage's answer time has passed since the first row was read.
+
+        What comes before and after does not depend on the rows.
+        """
+        answer_s = self.answer_times[stage] if self.answer_times else 0.0
+        left_s = began + answer_s - self.exchange.clock.monotonic()
+        if left_s > 0:
+            yield Pause(left_s)
+        elif answer_s > 0:
+            self.watch(AnswerLate(stage, algorithm.NAME, answer_s, -left_s))
+
     def _check_task(self, task: Task, stage: int, entry: EpochEntry) -> Algorithm:
         """Refuse a task of another run, or one that differs from the program at this stage."""
         if entry.name[:2] != (self.run.session.bytes, self.run.run.bytes):
             raise WrongTask("the task belongs to an epoch of another session or run")
-        if stage >= len(self.run.program.stages):
-            raise WrongTask(
-                f"the task is for stage {stage} (counted from 0), but the program has only "
-                f"{len(self.run.program.stages)} stages"
-            )
         algorithm, _ = list(self.run.program.algorithms())[stage]
         statistic = statistic_of(algorithm)
         if task.statistic != statistic:
             raise WrongTask(
                 f"the task's statistic is not {statistic}, which the program has at stage {stage}"
             )
-        if task.parameters != self.run.parameters(stage):
-            raise WrongTask("the task's program, kind, seed or stage differs from the run's")
-        if task.noise:
-            raise WrongTask("the task requests noise in addition to that of its encoding")
         return algorithm
+
+    def _check_position(
+        self, holding: Holding | None, task: Task, stage: int, sum_index: int
+    ) -> Any:
+        """Return the state at this hospital's position; refuse one that is not the task's."""
+        position = None if holding is None else holding.newest
+        if (
+            position is None
+            or (position.stage, position.sum_index) != (stage, sum_index)
+            or position.digest != task.state
+        ):
+            raise WrongTask("the task is to be answered from another state than this hospital's")
+        return checked(position.state, self.run.program, stage)
 
     def _encoding(
         self, task: Task, stage: int, algorithm: Algorithm, state: Any, epoch: Epoch
@@ -185,30 +260,53 @@ class Door:
             honest=epoch.terms.honest,
             members=epoch.size,
         )
-        if task.encoding != encoding.to_bytes() or task.length != encoding.layout.length:
+        if task.encoding != encoding.digest() or task.length != encoding.layout.length:
             raise WrongTask(
                 f"the task's encoding is not the {'noisy' if noisy else 'finest'} encoding of "
                 f"{algorithm.NAME} for {epoch.size} members"
             )
         return encoding
 
-    def _charge(
-        self, encoding: Encoding, entry: EpochEntry, epoch: Epoch, task: Task, stage: int
-    ) -> Charge | None:
-        """Return this vector's cost, by the noise to be drawn; refuse it beyond the budget."""
-        if not encoding.share_deviations:
-            return None
-        program = self.run.program
+    def _charge(self, encoding: Encoding, noise: Draw, task: Task, stage: int) -> None:
+        """Write this vector's cost to disk, by the noise drawn; refuse it beyond the budget.
+
+        If it was charged before a crash, and nothing was journalled, the same charge holds: but
+        only for the same cost, because the coordinator may send another task for the slot.
+        """
+        entry, epoch = self.home.client.journal.entry(task.epoch_id)
+        program, store = self.run.program, self.home.store
         if not planned(program)[stage].sums:
             raise WrongTask("the task requests a sum at a stage for which the program plans none")
-        plan = release_plan(program, self.run.seed, table=self.table.digest)
+        plan = release_plan(program, self.table.dealing)
         release = released(plan, encoding, stage=stage, honest=epoch.terms.honest)
-        ledger = self.home.store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
-        self.policy.check_spending(ledger, [release])
         at = self.exchange.clock.now().timestamp()
         session, run = str(self.run.session), str(self.run.run)
-        charged = Entry(at, session, run, entry.name[2], task.slot, release)
-        return Charge.of(entry.source, charged, rows=self.table.rows)
+        entered = Entry(at, session, run, entry.name[2], task.slot, release)
+        charge = Charge.of(entry.source, entered, rows=self.table.rows, noise=noise.name)
+        before = store.charge_of(session, run, entry.name[2], task.slot)
+        if before is None:
+            ledger = store.ledger(entry.source, self.policy.budget, rows=self.table.rows)
+            self.policy.check_spending(ledger, [release])
+        elif not before.covers(charge):
+            raise WrongTask(
+                "before it was interrupted, this hospital was charged for another task of this sum"
+            )
+        store.charge(charge)
+
+    def _failure(
+        self, entry: EpochEntry, task: Task, stage: int, failed: ComputationFailed
+    ) -> Failure:
+        return Failure(
+            at=self.exchange.clock.now().isoformat(timespec="seconds"),
+            session=str(self.run.session),
+            run=str(self.run.run),
+            epoch=entry.name[2],
+            slot=task.slot,
+            stage=stage,
+            algorithm=task.statistic,
+            reason=str(failed),
+            rows=self.table.journalled.hex(),
+        )
 
     def _sums(self, entry: EpochEntry, slot: int) -> int:
         """Count the sums of the run that this hospital has answered, including this one."""

@@ -11,25 +11,38 @@ The default minimums are from docs/threats.md (A4, A12): with fewer rows than fe
 """
 
 import tomllib
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from pathlib import Path
 
 from client_sdk.errors import PolicyFileError, PolicyRefusal, PolicyRefused
 from client_sdk.gate import refusals
+from client_sdk.gate.dictionary import Dictionary
+from client_sdk.gate.recipes import Recipes
+from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.tables import TableSummary
 from kernels.rounds.ensemble.open_ensemble import open_stage
+from kernels.rounds.known import Known
 from kernels.rounds.plan import columns_read, declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
+from kernels.rounds.task import program_digest
 from privacy.accounting.events import Release
 from privacy.errors import BudgetExceeded, LedgerError
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.terms import Terms
 
-_FLAGS = ("without_differential_privacy", "open_ensemble", "trust_first_use", "allow_shrinking")
-_COUNTS = ("least_rows", "least_rows_held_out", "least_level_rows", "max_sums", "max_runs")
+_FLAGS = ("without_differential_privacy", "open_ensemble", "trust_first_use", "exact_and_private")
+_COUNTS = (
+    "least_rows",
+    "least_rows_held_out",
+    "least_level_rows",
+    "max_sums",
+    "max_runs",
+    "max_programs",
+)
+_RATIOS = ("rows_per_feature", "coordinator_ratio", "hospital_ratio")
 
 
 @dataclass(frozen=True)
@@ -41,29 +54,41 @@ class Policy:
     least_colluders: int | None = None
     """Minimum number of members that may collude with the coordinator and still learn only the sum.
     Without this line: a third of the other members, ⌊(n − 1)/3⌋ of n."""
-    allow_shrinking: bool = False
-    """Whether a session may continue without a member that stopped responding. This gives up the
-    rule that exact sums have the same members: the difference between two sums is then the numbers
-    of the member that was left out."""
     least_rows: int = 50
     """Minimum number of training rows that this hospital must have."""
     least_rows_held_out: int = 5
     """Minimum number of rows in each part that is held out and scored, unless the part is empty.
     Only their total leaves, but the other members may have no such rows, and the error for one
     patient reveals that patient's outcome."""
-    rows_per_feature: float = 3.0
-    """Minimum number of training rows per feature of the kernel."""
+    rows_per_feature: float = 0.0
+    """Minimum number of training rows per feature of the kernel, in addition to the limits on
+    numbers that become known."""
     least_level_rows: int = 10
     """Minimum number of training rows for each level that occurs in a categorical column."""
     algorithms: tuple[str, ...] = ()
     """Algorithms whose tasks are answered."""
     columns: tuple[str, ...] = ()
     """Columns that these algorithms may read."""
+    programs: tuple[str, ...] = ()
+    """SHA-256 of the programs that are approved: only their sessions are joined."""
+    parents: tuple[str, ...] = ()
+    """Ids of models that a run may start from, besides those that this hospital obtained itself."""
+    coordinator_ratio: float = 0.5
+    """Maximum number of exact numbers that become known to the coordinator, over all sessions,
+    divided by the cells of the other members' rows: rows that the program states × columns."""
+    hospital_ratio: float = 0.5
+    """The same for numbers that become known to each hospital."""
     max_sums: int = 0
-    """Maximum number of sums that one run may request."""
+    """Maximum number of vectors that are ever computed for exact sums of a data source, over all
+    sessions; those that were abandoned count too."""
     max_runs: int = 10
-    """Maximum number of runs of one session over one table. With `max_sums` this limits the total
-    number of sums."""
+    """Maximum number of runs over a data source, over all sessions."""
+    max_programs: int = 10
+    """Maximum number of distinct programs over a data source, over all sessions. A run that starts
+    from another model is another program."""
+    exact_and_private: bool = False
+    """Whether one table may have exact sums and sums with noise. The difference between the two
+    undoes the noise."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
     epsilon: float | None = None
@@ -79,14 +104,27 @@ class Policy:
     """Whether a session that requests samples of this hospital's own model gets them, not masked.
     Without this line the hospital still takes part in the sums."""
     trust_first_use: bool = False
-    """Whether a member's key counts as confirmed when it is seen for the first time."""
+    """Whether a member's key counts as confirmed when it is seen for the first time. This gives up
+    what rests on the group key: a member that the coordinator invented would hold it, and could
+    forge totals."""
+    least_answer_s: float = 0.05
+    """Minimum time after which an answer leaves, in seconds; the times are measured for each stage
+    (`answer_times`). 0 turns waiting off, and then the time of an answer depends on the rows."""
+    row_band: int | None = None
+    """A power of two: the number of rows for which answer times are measured. Without this line it
+    is set when the table is first used, at least twice its rows."""
     expires: date | None = None
     """The last day on which anything is answered."""
     consents: tuple[str, ...] = ()
     """Names of the algorithms that may reveal this site's own numbers."""
+    dictionary: Dictionary = field(default_factory=lambda: Dictionary({}))
+    """What each column is: a session's schema must contain it. In a file: tables such as
+    [dictionary.age], or the path of another file, relative to the policy."""
+    recipes: Recipes = field(default_factory=Recipes)
+    """The range of kernels, training and splits. In a file: the table [recipes]."""
 
     def __post_init__(self) -> None:
-        for name in ("algorithms", "columns", "consents"):
+        for name in ("algorithms", "columns", "consents", "programs", "parents"):
             given = getattr(self, name)
             if isinstance(given, str) or not isinstance(given, tuple | list):
                 raise PolicyFileError(f"{name} must be a list of names, not {given!r:.60}")
@@ -103,11 +141,17 @@ class Policy:
                 )
         if self.patient is not None and not (isinstance(self.patient, str) and self.patient):
             raise PolicyFileError(f"patient must be the name of a column, not {self.patient!r:.60}")
-        number = self.rows_per_feature
-        if type(number) not in (int, float) or not 0 <= number < float("inf"):
+        for name in _RATIOS:
+            number = getattr(self, name)
+            if type(number) not in (int, float) or not 0 <= number < float("inf"):
+                raise PolicyFileError(f"{name} must be a number of at least 0, not {number!r:.60}")
+        if type(self.least_answer_s) not in (int, float) or not 0 <= self.least_answer_s <= 3600:
             raise PolicyFileError(
-                f"rows_per_feature must be a number of at least 0, not {number!r:.60}"
+                f"least_answer_s must be a number from 0 to 3600, not {self.least_answer_s!r:.60}"
             )
+        band = self.row_band
+        if band is not None and (type(band) is not int or band < 1 or band & (band - 1)):
+            raise PolicyFileError(f"row_band must be a power of two, not {band!r:.60}")
         if (self.epsilon is None) != (self.delta is None):
             raise PolicyFileError("epsilon and delta belong together: set both or neither")
         if self.epsilon is not None and self.delta is not None:
@@ -120,6 +164,8 @@ class Policy:
         for name in _FLAGS:
             if type(getattr(self, name)) is not bool:
                 raise PolicyFileError(f"{name} must be true or false")
+        if not isinstance(self.dictionary, Dictionary) or not isinstance(self.recipes, Recipes):
+            raise PolicyFileError("dictionary must be a Dictionary, and recipes must be Recipes")
         if self.expires is not None and (
             not isinstance(self.expires, date) or isinstance(self.expires, datetime)
         ):
@@ -132,18 +178,25 @@ class Policy:
                 )
 
     @classmethod
-    def from_toml(cls, text: str) -> "Policy":
-        """Read a policy; an unknown line is an error: a misspelt one would silently deny."""
+    def from_toml(cls, text: str, *, folder: Path | None = None) -> "Policy":
+        """Read a policy; an unknown line is an error: a misspelt one would silently deny.
+
+        folder: the policy's folder, to which the path of a data dictionary is relative.
+        """
         try:
             plain = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise PolicyFileError(f"this policy is not valid TOML: {error}") from error
-        known = [field.name for field in fields(cls)]
+        known = [own.name for own in fields(cls)]
         if unknown := [name for name in plain if name not in known]:
             raise PolicyFileError(
                 f"this policy has unknown lines: {', '.join(map(repr, unknown))}; known lines are "
                 f"{', '.join(known)}"
             )
+        if "dictionary" in plain:
+            plain["dictionary"] = _dictionary(plain["dictionary"], folder)
+        if "recipes" in plain:
+            plain["recipes"] = Recipes.of(plain["recipes"])
         return cls(**plain)
 
     @classmethod
@@ -153,21 +206,28 @@ class Policy:
             text = Path(path).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise PolicyFileError(f"cannot read the policy {str(path)!r}: {error}") from error
-        return cls.from_toml(text)
+        return cls.from_toml(text, folder=Path(path).parent)
 
     # -- checks
 
-    def check_session(self, program: Program, terms: Terms, *, today: date) -> None:
-        """Refuse, before the table is opened, everything requested that is not allowed."""
+    def check_session(
+        self, program: Program, terms: Terms, *, today: date, text: str | None = None
+    ) -> None:
+        """Refuse, before the table is opened, everything requested that is not allowed.
+
+        text: the session's program as it was received, which must be approved; None for a run's
+        program, which follows from the session's.
+        """
         checks = (
             self._expiry(today),
+            self._approval(text),
             *self._algorithms(program),
             self._columns(program),
             self._privacy(terms),
             self._unit(program),
-            self._shrinking(terms),
             self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
             self._sums(sum(stage.sums for stage in declared(program)), "at most"),
+            *self.recipes.problems(program),
         )
         _raise([problem for problem in checks if problem is not None])
 
@@ -185,6 +245,10 @@ class Policy:
         except BudgetExceeded:
             raise refusals.budget_spent(ledger, ledger.after(releases).epsilon) from None
 
+    def check_dictionary(self, program: Program) -> None:
+        """Refuse a schema that does not contain this site's data dictionary; never reported."""
+        _raise([*self.dictionary.problems(program.schema)])
+
     def check_table(self, program: Program, summary: TableSummary) -> None:
         """Refuse, before anything leaves, a program over too few of this hospital's rows.
 
@@ -198,6 +262,7 @@ class Policy:
                 *self._rows(program, summary),
                 *self._held_out(program, summary),
                 *self._levels(summary),
+                *self.dictionary.outside(summary.ranges),
             ]
         )
 
@@ -213,12 +278,11 @@ class Policy:
             raise problem
 
     def check_task(
-        self, program: Program, stage: int, *, confirmed: int, sums: int, runs: int, today: date
+        self, program: Program, stage: int, *, confirmed: int, sums: int, today: date
     ) -> None:
         """Refuse one sum at the door.
 
-        `sums` counts the sums of the run and `runs` the runs of the session over this table; both
-        include this one.
+        sums: the vectors computed for exact sums of this data source, including this one.
         """
         expired = self._expiry(today)
         if expired is not None:
@@ -229,7 +293,6 @@ class Policy:
         # With differential privacy a sum that was lost is requested again, and charged again.
         if too_many is not None and program.privacy is None:
             raise too_many
-        self.check_runs(runs)
 
     def check_changes(self, program: Program) -> None:
         """Refuse, without consent, a run that would sum this hospital's added and removed rows.
@@ -250,10 +313,54 @@ class Policy:
         asks = open_stage(program) is not None and program.privacy is None
         return asks and self.open_ensemble and self._expiry(today) is None
 
-    def check_runs(self, runs: int) -> None:
-        """Refuse a run beyond the number that this site allows over one table."""
-        if runs > self.max_runs:
-            raise refusals.too_many_runs(runs, most=self.max_runs)
+    def check_parent(self, parent: str, *, obtained: bool) -> None:
+        """Refuse a run from a model that this hospital neither obtained itself nor approved."""
+        if not obtained and parent not in self.parents:
+            raise refusals.parent_forbidden(parent)
+
+    def check_ledger(
+        self, ledger: DisclosureLedger, entering: EnteredRun, made_known: Known
+    ) -> None:
+        """Refuse a run by the disclosure ledger of the data source; never reported.
+
+        With differential privacy the ledger of ε limits what becomes known, and here only runs and
+        programs are limited.
+        """
+        after = ledger.with_run(entering)
+        problems: list[PolicyRefusal] = []
+        if after.runs > self.max_runs:
+            problems.append(refusals.too_many_runs(after.runs, most=self.max_runs))
+        if after.programs > self.max_programs:
+            problems.append(refusals.too_many_programs(after.programs, most=self.max_programs))
+        if not self.exact_and_private:
+            if entering.exact and ledger.private:
+                problems.append(refusals.exact_and_private("sums with noise"))
+            if not entering.exact and ledger.exact:
+                problems.append(refusals.exact_and_private("exact sums"))
+        if entering.exact:
+            problems += self._numbers(after, made_known)
+            sums = ledger.vectors + entering.sums
+            if sums > self.max_sums:
+                problems.append(refusals.too_many_sums(sums, "at most", most=self.max_sums))
+        _raise(problems)
+
+    def _numbers(self, after: DisclosureLedger, made_known: Known) -> Iterator[PolicyRefusal]:
+        limits = (
+            ("the coordinator", "coordinator_ratio", after.coordinator),
+            ("each hospital", "hospital_ratio", after.hospitals),
+        )
+        for whom, line, numbers in limits:
+            ratio: float = getattr(self, line)
+            if numbers > ratio * made_known.cells:
+                yield refusals.too_many_numbers(
+                    whom, numbers, line=line, ratio=ratio, made_known=made_known
+                )
+
+    def _approval(self, text: str | None) -> PolicyRefusal | None:
+        digest = None if text is None else program_digest(text)
+        if digest is None or digest in self.programs:
+            return None
+        return refusals.program_not_approved(digest)
 
     def _sums(self, sums: int, how: str) -> PolicyRefusal | None:
         if sums <= self.max_sums:
@@ -288,15 +395,10 @@ class Policy:
 
     def _unit(self, program: Program) -> PolicyRefusal | None:
         """Refuse noise that covers rows, or other groups of rows, instead of patients."""
-        own = program.schema.patient
-        if program.privacy is None or self.patient is None or self.patient == own:
+        own, asked = program.schema.patient, self.patient or self.dictionary.patient
+        if program.privacy is None or asked is None or asked == own:
             return None
-        return refusals.unit_forbidden(own, asked=self.patient)
-
-    def _shrinking(self, terms: Terms) -> PolicyRefusal | None:
-        if self.allow_shrinking or not terms.allow_shrinking:
-            return None
-        return refusals.shrinking_forbidden()
+        return refusals.unit_forbidden(own, asked=asked)
 
     def _colluders(self, terms: Terms, members: int) -> PolicyRefusal | None:
         third = (members - 1) // 3
@@ -331,6 +433,17 @@ class Policy:
             for level, rows in levels.items()
             if 0 < rows < self.least_level_rows
         ]
+
+
+def _dictionary(given: object, folder: Path | None) -> Dictionary:
+    if not isinstance(given, str):
+        return Dictionary.of(given)
+    if folder is None and not Path(given).is_absolute():
+        raise PolicyFileError(
+            f"dictionary = {given!r:.60} is relative to the policy's file: read the policy from a "
+            "file, or write [dictionary.COLUMN] tables"
+        )
+    return Dictionary.read((folder or Path()) / given)
 
 
 def _raise(problems: Sequence[PolicyRefusal]) -> None:

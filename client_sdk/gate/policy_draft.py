@@ -2,18 +2,39 @@
 
 import json
 import math
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import fields
 
+from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
+from client_sdk.gate.recipes import Recipes
+from client_sdk.gate.refusals import rounded_up
 from client_sdk.readable import quoted
+from kernels.errors import ProgramError
+from kernels.rounds.known import known
+from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind, program_of
+from kernels.rounds.task import program_digest
 from privacy.securesum.terms import Terms
 
+DICTIONARY = "dictionary.toml"
+"""The data dictionary's file, beside the policy."""
 
-def draft(program: Program, terms: Terms, *, delta: float | None = None) -> str:
+
+def draft(
+    program: Program,
+    terms: Terms,
+    *,
+    delta: float | None = None,
+    dictionary: Dictionary | str = DICTIONARY,
+) -> str:
     """Return a policy that allows exactly this program and these terms, as TOML for review.
 
     delta: the δ at which the session, and then also this site, counts ε.
+    dictionary: the file of the site's data dictionary relative to the policy, or its content.
     """
     asked = Disclosure.of(program, terms, delta=delta)
     names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
@@ -31,31 +52,29 @@ def draft(program: Program, terms: Terms, *, delta: float | None = None) -> str:
 least_cohort = {terms.min_cohort}
 # Number of members that may collude with the coordinator and still learn nothing but the sum.
 least_colluders = {terms.max_colluders}
-# {
-        "The session continues without members that stop responding: two sums, with and without "
-        "this hospital, reveal its own numbers. This line accepts that."
-        if terms.allow_shrinking
-        else "Exact sums always have the same members; a session that gives this up is refused."
-        if asked.cost is None
-        else "Not used with differential privacy: the noise covers changes of membership."
-    }
-allow_shrinking = {"true" if terms.allow_shrinking else "false"}
-# Minimum number of training rows of this hospital: in total, for each of the
-# {program.kernel.features} features of the kernel, and for each level of a categorical column.
-# With fewer rows, sums can reveal the rows themselves.
+# Minimum number of training rows of this hospital: in total, and for each level of a categorical
+# column. With fewer rows, sums can reveal the rows themselves.
 least_rows = {standard.least_rows}
-rows_per_feature = {standard.rows_per_feature}
 least_level_rows = {standard.least_level_rows}
 # Minimum number of rows in each part that is held out of training and scored, unless it is empty.
 least_rows_held_out = {standard.least_rows_held_out}
+# The session's program, by its SHA-256: this session, and no other program, may be joined.
+programs = [{quoted(program_digest(program.to_json()))}]
+# Models that a run may start from, besides those that this hospital obtained from its own runs.
+parents = []
 # Algorithms that may run: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
 # Columns that they may read.
-columns = [{", ".join(map(quoted, asked.columns))}]
-# Maximum number of sums that a run may request; the program needs at most {asked.sums}.
-max_sums = {asked.sums}
-# Maximum number of runs of the session over this hospital's table, each with up to max_sums sums.
+columns = [{", ".join(map(quoted, asked.columns))}]{_dictionary_line(dictionary)}
+{_numbers(program, terms)}
+# Maximum number of exact sums that this data source may ever be in, over all sessions. Sums that
+# were abandoned count too, so this is twice what the program needs, {asked.sums}.
+max_sums = {2 * asked.sums}
+# Maximum number of runs, and of distinct programs, over this data source, over all sessions.
 max_runs = {standard.max_runs}
+max_programs = {standard.max_programs}
+# Whether this table may have both exact sums and sums with noise, whose difference undoes it.
+exact_and_private = false
 # {
         "The session has differential privacy."
         if terms.differential_privacy
@@ -65,12 +84,128 @@ without_differential_privacy = {"false" if terms.differential_privacy else "true
         _budget(asked, program.schema.patient)
     }{_samples(asked)}
 # Keys of other members count only once they are confirmed: by a roster file or `veilgp confirm`.
+# With true, a member that the coordinator invented could hold the group key: totals would no
+# longer be verified against the coordinator.
 trust_first_use = false
+# Answers wait until this many seconds have passed, or longer where a stage takes longer, so that
+# their time says nothing about this table. The times are measured on made-up rows before a run.
+least_answer_s = 0.05
 # The last day on which anything is answered. Set it to the end of the project.
 # expires = 2030-12-31
 # Algorithms that may reveal this hospital's own numbers: none.
 consents = []
-"""
+
+{_recipes(program)}{_dictionary_tables(dictionary)}"""
+
+
+def _numbers(program: Program, terms: Terms) -> str:
+    """Return the limits of the disclosure ledger: the default, or what the program needs."""
+    standard = Policy()
+    runs = _runs_of(program)
+    counted = [known(run, members=terms.min_cohort) for run in runs]
+    cells, rows = counted[0].cells, f"{counted[0].rows:,.0f} rows × {counted[0].columns} columns"
+    needed = {
+        "coordinator_ratio": sum(own.coordinator + 1 for own in counted),
+        "hospital_ratio": sum(own.hospitals + 1 for own in counted),
+    }
+    lines = [
+        "# Maximum number of exact numbers about this data source that may ever become known, over",
+        "# all sessions: to the coordinator, and to each hospital. Both lines are divided by the",
+        f"# cells of the other members' rows, {rows}, from the number",
+        "# of rows that the program states (least_rows). A run stops if there are fewer.",
+    ]
+    for name, numbers in needed.items():
+        default = getattr(standard, name)
+        if program.privacy is not None or numbers <= default * cells:
+            lines.append(f"{name} = {default}")
+            continue
+        whom = "the coordinator" if name == "coordinator_ratio" else "each hospital"
+        lines += [
+            f"# MORE THAN RECOMMENDED ({default:g}): a run of each kind makes {numbers:,} numbers",
+            f"# known to {whom}, {numbers / counted[0].rows:.3g} per row. ABOVE 1 PER ROW,",
+            "# MEMBERSHIP OF LISTED CANDIDATES IS NOT PROTECTED without differential privacy:",
+            "# someone who has the records of candidates can test which of them are in",
+            "# the tables. Ask for fewer features or steps, more rows, or differential privacy; or",
+            "# accept it with this line.",
+            f"{name} = {rounded_up(numbers / cells):g}",
+        ]
+    return "\n".join(lines)
+
+
+def _runs_of(program: Program) -> list[Program]:
+    """Return the programs of the runs that a session can have, without those that need consent."""
+    found = []
+    for kind in (Kind.TRAIN, Kind.LINEAR, Kind.EVALUATE):
+        with suppress(ProgramError):
+            found.append(program_of(kind, program))
+    return found
+
+
+def _dictionary_line(dictionary: Dictionary | str) -> str:
+    if not isinstance(dictionary, str):
+        return ""
+    return f"""
+# What these columns are at this hospital: unit, bounds, levels. Make this file once per data source
+# with `veilgp dictionary draft TABLE > {dictionary}`, and check it: a session whose schema does not
+# contain it is refused, without telling the coordinator why.
+dictionary = {quoted(dictionary)}"""
+
+
+def _dictionary_tables(dictionary: Dictionary | str) -> str:
+    if isinstance(dictionary, str):
+        return ""
+    return f"""
+# What these columns are at this hospital.
+{dictionary.to_toml("dictionary.")}"""
+
+
+def _recipes(program: Program) -> str:
+    """Return the table [recipes]: the default ranges, widened where the program needs it."""
+    own = {each.name: getattr(Recipes(), each.name) for each in fields(Recipes)}
+    refused = {each.name for each in Recipes().problems(program)}
+    kernel, stages = program.kernel, declared(program)
+    wanted = {
+        "lengthscale": kernel.lengthscale,
+        "frequency_scale": kernel.frequency_scale,
+        "replication_scale": kernel.replication_scale,
+        "max_rows": float(program.max_rows),
+        "held_out": program.held_out,
+    }
+    for name, value in wanted.items():
+        if name in refused:
+            own[name] = (min(value, own[name][0]), max(value, own[name][1]))
+    if "kernels" in refused:
+        own["kernels"] = (*own["kernels"], kernel.architecture.value)
+    own["max_rate_times_steps"] = max(
+        own["max_rate_times_steps"], *(stage.rate_times_steps for stage in stages)
+    )
+    own["max_local_passes"] = max(
+        own["max_local_passes"], *(stage.local_passes for stage in stages)
+    )
+    sets = {stage.public_set: None for stage in stages if stage.public_set is not None}
+    own["public_sets"] = tuple(sets)
+    lines = [f"{name} = {_toml(value)}" + _widened(name, refused) for name, value in own.items()]
+    return "\n".join(
+        [
+            "# The range of kernels, training and splits. Extreme parameters turn an honest",
+            "# algorithm into a question about single patients; the standard ranges allow the",
+            "# defaults of all algorithms. public_sets: SHA-256 of the public tables that the",
+            f"# session uses, here {len(sets)}: look at their rows before you approve them.",
+            "[recipes]",
+            *lines,
+            "",
+        ]
+    )
+
+
+def _widened(name: str, refused: Collection[str]) -> str:
+    return "  # WIDER THAN RECOMMENDED, because the session asks for it" if name in refused else ""
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return quoted(value) if isinstance(value, str) else repr(value)
 
 
 def _samples(asked: Disclosure) -> str:

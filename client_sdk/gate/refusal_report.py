@@ -4,21 +4,35 @@ An error's own message is for the hospital and may contain row counts. The coord
 error's `public_detail`: a constant of its class or, for a refusal by the site's policy, the
 sentence that `refusals` provides.
 
-Every error raised while this hospital's own rows are read (`about_own_rows`) is reported with the
-same code, `site.refused`, and the same sentence. If such refusals could be told apart, they would
-answer questions about the rows, and the coordinator chooses the questions.
+An error raised while this hospital's own rows are read (`about_own_rows`) is never reported: the
+hospital is then absent. A refusal would answer a question about the rows, and the coordinator
+chooses the questions.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from client_sdk.error_origin import Origin, mark, origins_of
-from client_sdk.errors import AnotherRun, PolicyError, SessionChanged, WrongRun, WrongTask
+from client_sdk.error_origin import Origin, mark
+from client_sdk.errors import (
+    AnotherRun,
+    PolicyError,
+    ReplayError,
+    SessionChanged,
+    WrongRun,
+    WrongTask,
+)
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
 
 Reportable = (
-    PolicyError | SessionChanged | WrongRun | AnotherRun | WrongTask | KernelsError | PrivacyError
+    PolicyError
+    | SessionChanged
+    | WrongRun
+    | AnotherRun
+    | WrongTask
+    | ReplayError
+    | KernelsError
+    | PrivacyError
 )
 """Errors that a hospital reports to the coordinator when it refuses to continue."""
 REPORTABLE = (
@@ -27,13 +41,11 @@ REPORTABLE = (
     WrongRun,
     AnotherRun,
     WrongTask,
+    ReplayError,
     KernelsError,
     PrivacyError,
 )
 """The same as a tuple, for `except`."""
-
-SITE_REFUSED = "site.refused"
-_SITE_REFUSED_DETAIL = "the site refuses because of its own table; the reason stays at the site"
 
 
 @contextmanager
@@ -48,9 +60,9 @@ def about_own_rows() -> Iterator[None]:
 
 def public_code(error: Reportable) -> str:
     """Return the code that the coordinator is told for an error."""
-    return SITE_REFUSED if Origin.OWN_ROWS in origins_of(error) else error.code
+    return error.code
 
 
 def public_detail(error: Reportable) -> str:
     """Return the sentence that the coordinator is told for an error."""
-    return _SITE_REFUSED_DETAIL if Origin.OWN_ROWS in origins_of(error) else error.public_detail
+    return error.public_detail

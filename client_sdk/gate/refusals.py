@@ -17,19 +17,26 @@ from client_sdk.errors import (
     CohortTooSmall,
     ColumnForbidden,
     ConsentNotGiven,
+    DictionaryMismatch,
+    ExactAndPrivate,
+    ParentForbidden,
     PolicyExpired,
     PrivacyRequired,
+    ProgramNotApproved,
     RareLevel,
-    ShrinkingForbidden,
+    RecipeForbidden,
     TooFewColluders,
     TooFewRows,
     TooFewRowsHeldOut,
     TooFewRowsPerFeature,
+    TooManyNumbers,
+    TooManyPrograms,
     TooManyRuns,
     TooManySums,
     UnitForbidden,
 )
 from client_sdk.readable import quoted, readable
+from kernels.rounds.known import MEMBERSHIP, Known
 from privacy.ledger import Ledger
 
 # -- what the session requests
@@ -92,19 +99,6 @@ def unit_forbidden(own: str | None, *, asked: str) -> UnitForbidden:
     )
 
 
-def shrinking_forbidden() -> ShrinkingForbidden:
-    """Return the refusal of a session that may leave out members that stop responding."""
-    return ShrinkingForbidden(
-        "The session continues without members that stop responding, which this site does not "
-        "allow.",
-        line="allow_shrinking = true",
-        because="A coordinator can always pretend that a hospital stopped responding. Without "
-        "differential privacy, the sum with a hospital minus the sum without it is that "
-        "hospital's own numbers.",
-        public_detail="the site does not allow a session that gives up the steady-cohort rule",
-    )
-
-
 def too_few_colluders(colluders: int, *, least: int, why: str) -> TooFewColluders:
     """Return the refusal of terms that tolerate fewer than `least` colluders; `why` explains it."""
     return TooFewColluders(
@@ -144,27 +138,230 @@ def consent_missing(algorithm: str) -> ConsentNotGiven:
     )
 
 
+def program_not_approved(digest: str) -> ProgramNotApproved:
+    """Return the refusal of a session whose program is not listed."""
+    return ProgramNotApproved(
+        f"This site has not approved the session's program, {digest}.",
+        line=f"programs = [..., {json.dumps(digest)}]",
+        because="First read what it computes (`veilgp policy draft` describes it in words).",
+        public_detail=f"the site has not approved the program {digest}",
+    )
+
+
+def parent_forbidden(parent: str) -> ParentForbidden:
+    """Return the refusal of a run that starts from an unknown model."""
+    return ParentForbidden(
+        f"The run starts from the model {parent}, which this hospital did not obtain from a run "
+        "that it took part in.",
+        line=f"parents = [..., {json.dumps(parent)}]",
+        because="A model of unknown origin can be made to single out patients.",
+        public_detail=f"the site knows nothing about the model {parent}",
+    )
+
+
+# -- which recipes
+
+
+def recipe(what: str, value: str, *, allowed: str, line: str) -> RecipeForbidden:
+    """Return the refusal of a parameter outside its range; `line` is a line of [recipes]."""
+    return RecipeForbidden(
+        f"The program's {what} is {value}, but this site allows {allowed}.",
+        line=f"{line} = a range that contains it, under [recipes]",
+        because="Extreme parameters turn an algorithm into a question about single patients.",
+        public_detail=f"the site allows {allowed} as {what}, and the program has {value}",
+        name=line,
+    )
+
+
+def unbounded_kernel(architecture: str) -> RecipeForbidden:
+    """Return the refusal of a kernel whose features have no bound."""
+    return RecipeForbidden(
+        f"The features of the program's kernel ({architecture}) have no bound, which this site "
+        "never allows.",
+        line="",
+        because="One extreme row would dominate every sum: ask for a session with a kernel that "
+        "ends in cos and sin.",
+        public_detail=f"the site does not allow kernels with unbounded features ({architecture})",
+    )
+
+
+def public_set_forbidden(digest: str) -> RecipeForbidden:
+    """Return the refusal of a public table that is not listed."""
+    return RecipeForbidden(
+        f"The program uses the public table {digest}, which this site has not approved.",
+        line=f"public_sets = [..., {json.dumps(digest)}], under [recipes]",
+        because="Every row of it is a question to a model of this hospital's rows: check that it "
+        "is a real public table, without rows that resemble single patients.",
+        public_detail=f"the site has not approved the public table {digest}",
+        name="public_sets",
+    )
+
+
+# -- the site's data dictionary: these are never reported
+
+
+def _mismatch(sentence: str, line: str, because: str) -> DictionaryMismatch:
+    return DictionaryMismatch(
+        sentence,
+        line=line,
+        because=because,
+        public_detail="the schema does not fit the site's data dictionary",
+    )
+
+
+_NOT_SENT = "The dictionary and this refusal stay at this hospital."
+
+
+def not_in_dictionary(column: str) -> DictionaryMismatch:
+    """Return the refusal of a column that the dictionary lacks."""
+    return _mismatch(
+        f"The program reads the column {column!r}, which the data dictionary lacks.",
+        f"a table [dictionary.{quoted(column)}], or run `veilgp dictionary draft` for this data "
+        "source",
+        _NOT_SENT,
+    )
+
+
+def not_the_patient(column: str) -> DictionaryMismatch:
+    """Return the refusal of a patient column that is none according to the dictionary."""
+    return _mismatch(
+        f"The session identifies patients by {column!r}, but the data dictionary does not.",
+        f"patient = true under [dictionary.{quoted(column)}]",
+        _NOT_SENT,
+    )
+
+
+def other_kind(column: str, kind: str) -> DictionaryMismatch:
+    """Return the refusal of a column of another kind."""
+    return _mismatch(
+        f"The session's schema says that {column!r} is {kind}, but the data dictionary does not.",
+        f"another entry [dictionary.{quoted(column)}]",
+        _NOT_SENT,
+    )
+
+
+def other_unit(column: str, unit: str, *, own: str) -> DictionaryMismatch:
+    """Return the refusal of another unit."""
+    return _mismatch(
+        f"The session's schema has {column!r} in {readable(unit)}, but the data dictionary has it "
+        f"in {readable(own)}.",
+        f"unit = {quoted(unit)} under [dictionary.{quoted(column)}], if that is the table's unit",
+        _NOT_SENT,
+    )
+
+
+Bounds = tuple[float | None, float | None]
+
+
+def bounds_too_narrow(column: str, bounds: Bounds, *, own: Bounds) -> DictionaryMismatch:
+    """Return the refusal of bounds that do not contain those of the dictionary."""
+    asked, here = (
+        f"[{'−∞' if low is None else f'{low:g}'}, {'∞' if high is None else f'{high:g}'}]"
+        for low, high in (bounds, own)
+    )
+    return _mismatch(
+        f"The session's schema bounds {column!r} to {asked}, which does not contain {here}, the "
+        "bounds in the data dictionary.",
+        "",
+        f"Ask for a session whose bounds of {column!r} contain {here}. Narrow bounds around values "
+        "that someone knows put single patients apart from all "
+        f"others. {_NOT_SENT}",
+    )
+
+
+def levels_missing(column: str, missing: Sequence[str]) -> DictionaryMismatch:
+    """Return the refusal of a schema that lacks levels of the dictionary."""
+    return _mismatch(
+        f"The session's schema of {column!r} lacks the levels "
+        f"{', '.join(map(readable, missing))} of the data dictionary.",
+        "",
+        "Ask for a session whose schema lists them. A schema that merges levels of its choice puts "
+        "the patients of the others apart. "
+        f"{_NOT_SENT}",
+    )
+
+
+def table_outside_dictionary(column: str) -> DictionaryMismatch:
+    """Return the refusal of a table with values outside the dictionary."""
+    return _mismatch(
+        f"The table has values in {column!r} outside the bounds of the data dictionary.",
+        "bounds that contain them: run `veilgp dictionary draft` again, and check the result",
+        f"A dictionary that does not fit its table protects nothing. {_NOT_SENT}",
+    )
+
+
 # -- how often
 
 
 def too_many_sums(sums: int, how: str, *, most: int) -> TooManySums:
-    """Return the refusal of more sums in a run than allowed; `how` is "at most" or "so far"."""
+    """Return the refusal of more sums than allowed; `how` is "at most" or "so far"."""
     return TooManySums(
-        f"The run requests {sums} sums {how}, but this site allows {most}.",
+        f"This data source would be in {sums} exact sums {how}, but this site allows {most}, over "
+        "all sessions and with sums that were abandoned.",
         line=f"max_sums = {sums}",
         because="Every further exact sum is another equation about the same rows.",
-        public_detail=f"the site allows {most} sums per run, and this run requests {sums}",
+        public_detail=f"the site allows at most {most} sums",
     )
 
 
 def too_many_runs(runs: int, *, most: int) -> TooManyRuns:
     """Return the refusal of more runs over one table than allowed."""
     return TooManyRuns(
-        f"This would be run {runs} of the session over this table, but this site allows {most}.",
+        f"This would be run {runs} over this data source, but this site allows {most}, over all "
+        "sessions.",
         line=f"max_runs = {runs}",
         because="Every run requests all its sums again from another starting point: these are "
         "further exact equations about the same rows.",
-        public_detail=f"the site allows {most} runs of a session over one table",
+        public_detail=f"the site allows {most} runs over a data source",
+    )
+
+
+def too_many_programs(programs: int, *, most: int) -> TooManyPrograms:
+    """Return the refusal of more distinct programs over a data source than allowed."""
+    return TooManyPrograms(
+        f"This would be program {programs} over this data source, but this site allows {most}, "
+        "over all sessions.",
+        line=f"max_programs = {programs}",
+        because="Every further program is another set of equations about the same rows.",
+        public_detail=f"the site allows {most} programs over a data source",
+    )
+
+
+def too_many_numbers(
+    whom: str, numbers: int, *, line: str, ratio: float, made_known: Known
+) -> TooManyNumbers:
+    """Return the refusal of more numbers than allowed; `whom` would know them."""
+    cells = made_known.cells
+    return TooManyNumbers(
+        f"{numbers:,} numbers about this data source would become known to {whom}, over all "
+        f"sessions. The other members' rows have {cells:,.0f} cells ({made_known.rows:,.0f} rows "
+        f"that the program states × {made_known.columns} columns), and this site allows {ratio:g} "
+        "numbers per cell.",
+        line=f"{line} = {rounded_up(numbers / cells):g}",
+        because=f"That is {numbers / made_known.rows:.3g} numbers per row. {MEMBERSHIP} It is "
+        "better to ask for a session with fewer features or steps, with more rows, or with "
+        "differential privacy.",
+        public_detail="more would become known than the site allows",
+    )
+
+
+def rounded_up(ratio: float) -> float:
+    """Return a number rounded up to two significant digits.
+
+    >>> rounded_up(0.5021), rounded_up(1234)
+    (0.51, 1300.0)
+    """
+    step = 10.0 ** (math.floor(math.log10(ratio)) - 1)
+    return float(f"{math.ceil(ratio / step - 1e-9) * step:.3g}")
+
+
+def exact_and_private(other: str) -> ExactAndPrivate:
+    """Return the refusal of exact and private sums of one table; `other` are the earlier ones."""
+    return ExactAndPrivate(
+        f"This table has already been in {other}.",
+        line="exact_and_private = true",
+        because="An exact sum minus a noisy one is the noise, which then protects nobody.",
+        public_detail="the site does not allow this for its table",
     )
 
 

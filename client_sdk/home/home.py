@@ -1,39 +1,55 @@
-"""The hospital's home directory: its identity and its journal.
+"""The hospital's home directory: its identity, its journal, and the secret that deals its rows.
 
     identity.key     32 private bytes, created once, readable by their owner only
     journal.sqlite   what this hospital has signed and sent (`store`)
+    dealing.key      32 secret bytes that deal its rows to parts (`kernels.rounds.site.dealing`)
     lock             held while a process uses the home; contains its process id
 
 The path is `VEILGP_HOME`, or ~/.veilgp. An identity and its journal belong together: either without
 the other is refused, because a hospital that has lost the record of what it signed could be made to
 sign the opposite. Do not put either in a backup that might be restored.
+
+`dealing.key` is created with them, and an identity without it is refused: with another secret the
+same rows are dealt to other parts, and the difference between two sums reveals rows that moved. It
+may be kept in a backup that is as secret as the table, and be put into a home before its identity
+is created: rows are then dealt as before.
 """
 
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from client_sdk.errors import HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
+from client_sdk.errors import DealingLost, HomeDamaged, HomeExposed, HomeInUse, HomeNotWritten
 from client_sdk.home.store import Store
 from privacy.errors import InvalidKey
 from privacy.identity import Identity, Randomness
 from privacy.securesum.client import Client
 from privacy.securesum.records import Step
 
+if TYPE_CHECKING:
+    from kernels.rounds.site.dealing import Dealing
+
 VARIABLE = "VEILGP_HOME"
+_DEALING_BYTES = 32
 
 
 @dataclass(frozen=True)
 class OpenHome:
-    """A home that only this process uses: its identity, protocol state machine and store."""
+    """A home that only this process uses: identity, dealing, protocol state machine and store."""
 
     identity: Identity
+    dealing_secret: bytes = field(repr=False)
     client: Client
     store: Store
+
+    @property
+    def dealing(self) -> "Dealing":
+        """What deals this hospital's rows to parts."""
+        return _dealing_by(self.dealing_secret)
 
     def keep(self, step: Step[Any]) -> None:
         """Write a step to disk; only then may its message be sent."""
@@ -41,7 +57,7 @@ class OpenHome:
 
 
 class Home:
-    """The directory with this hospital's identity and journal."""
+    """The directory with this hospital's identity, journal and dealing."""
 
     def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
         chosen = path or os.environ.get(VARIABLE) or Path.home() / ".veilgp"
@@ -58,18 +74,23 @@ class Home:
     def _journal_path(self) -> Path:
         return self.path / "journal.sqlite"
 
+    @property
+    def _dealing_path(self) -> Path:
+        return self.path / "dealing.key"
+
     @contextmanager
     def open(self, random: Randomness = os.urandom) -> Iterator[OpenHome]:
-        """Open the home exclusively; create identity and journal together if both are missing."""
+        """Open the home exclusively; create its files together if there is no identity."""
         with self.locked():
             identity = self._identity()
             if identity is None:
                 identity = self._begin(random)
+            secret = self._dealing_secret()
             store = self.read()
             try:
                 records, vault = store.journal()
                 client = Client.restore(identity, records, vault, random)
-                yield OpenHome(identity, client, store)
+                yield OpenHome(identity, secret, client, store)
             finally:
                 store.close()
 
@@ -80,6 +101,13 @@ class Home:
             return known
         with self.open() as home:
             return home.identity
+
+    def dealing(self) -> "Dealing":
+        """Return the secret that deals this hospital's rows; create the home if there is none."""
+        if self._identity() is not None:
+            return _dealing_by(self._dealing_secret())
+        with self.open() as home:
+            return home.dealing
 
     def read(self) -> Store:
         """Open the journal without the lock: to read it, or to confirm a pin."""
@@ -115,14 +143,11 @@ class Home:
             os.close(handle)
 
     def _identity(self) -> Identity | None:
-        try:
-            mode = self._key_path.stat().st_mode
-            data = self._key_path.read_bytes()
-        except FileNotFoundError:
+        found = _read_secret(self._key_path)
+        if found is None:
             return None
-        except OSError as error:
-            raise HomeDamaged(f"cannot read {self._key_path}: {error.strerror}") from error
-        if mode & 0o077:
+        data, exposed = found
+        if exposed:
             raise HomeExposed(
                 f"{self._key_path} can be read by other users of this machine: run chmod 600 on "
                 "it. If another user may have read it, create a new identity and have it confirmed"
@@ -132,8 +157,31 @@ class Home:
         except InvalidKey as error:
             raise HomeDamaged(f"{self._key_path} is not a valid identity: {error}") from error
 
+    def _dealing_secret(self) -> bytes:
+        found = _read_secret(self._dealing_path)
+        if found is None or len(found[0]) != _DEALING_BYTES:
+            what = "is missing" if found is None else f"does not have {_DEALING_BYTES} bytes"
+            raise DealingLost(
+                f"{self._dealing_path} {what}: it is the secret that deals this hospital's rows to "
+                "parts, and is not created anew, because the rows would be dealt differently. Put "
+                "the file back from a copy. Without a copy, move the home away and have a new "
+                "identity confirmed: the table then counts as another one"
+            )
+        data, exposed = found
+        if exposed:
+            raise HomeExposed(
+                f"{self._dealing_path} can be read by other users of this machine: run chmod 600 "
+                "on it. Who has read it can tell which rows a model was trained on: if another "
+                "user may have, move the home away and have a new identity confirmed"
+            )
+        return data
+
     def _begin(self, random: Randomness) -> Identity:
-        """Create an identity and its journal; renaming the key file makes both valid at once."""
+        """Create an identity, its journal and its dealing.
+
+        Renaming the identity's file, the last step, makes them valid at once. A crash before it
+        leaves a dealing that is complete or absent; one that is there is kept.
+        """
         if self._journal_path.exists():
             self._remove_unused_journal()
         identity = Identity.generate(random)
@@ -144,20 +192,10 @@ class Home:
             store.commit(step)
         finally:
             store.close()
-        fresh = self._key_path.with_suffix(".new")
-        fresh.unlink(missing_ok=True)
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(handle, identity.to_bytes())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        fresh.rename(self._key_path)
-        directory = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        if not self._dealing_path.exists():
+            _write_secret(self._dealing_path, random(_DEALING_BYTES))
+        self._dealing_secret()
+        _write_secret(self._key_path, identity.to_bytes())
         return identity
 
     def _remove_unused_journal(self) -> None:
@@ -173,3 +211,38 @@ class Home:
                 "or move the journal away and have a new identity confirmed."
             )
         self._journal_path.unlink()
+
+
+def _dealing_by(secret: bytes) -> "Dealing":
+    from kernels.rounds.site.dealing import Dealing  # imports torch, which takes seconds
+
+    return Dealing(secret)
+
+
+def _read_secret(path: Path) -> tuple[bytes, bool] | None:
+    """Return a file's bytes and whether other users can read it; None if it does not exist."""
+    try:
+        mode = path.stat().st_mode
+        return path.read_bytes(), bool(mode & 0o077)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise HomeDamaged(f"cannot read {path}: {error.strerror}") from error
+
+
+def _write_secret(path: Path, secret: bytes) -> None:
+    """Create a file that only its owner can read: complete and on disk, or not at all."""
+    fresh = path.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(handle, secret)
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    fresh.rename(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -3,10 +3,15 @@
     records     the journal of privacy/securesum, kept permanently, in order
     vault       its secrets, overwritten when they are erased (secure_delete)
     departures  what has left the hospital, one row per vector, for people
-    sessions    address, program and seed of each session, as they were when it was joined
+    sessions    address and program of each session, as they were when it was joined
     runs        program and kind of each run, how it ended, and whether its model was fetched
     pins        keys of other members, seen or confirmed, in each session
     charges     what each noisy vector has spent of a data source's privacy budget
+    disclosures the disclosure ledger: each run that was entered, and what it makes known
+    failures    sums that this hospital could not compute, with the reason, for people
+    row_bands, answer_times, trials
+                how long answers take, and programs that were tried over a table (`answer_times`)
+    positions   where this hospital is in its runs: the newest state and the one before
     samples     samples of this hospital's own model that runs requested, and their status
 
 A transaction is on disk when it ends (WAL with synchronous=FULL). There is no migration, because
@@ -21,7 +26,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 6
+VERSION = 9
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
@@ -35,12 +40,12 @@ CREATE TABLE departures (
 ) STRICT;
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY, address TEXT NOT NULL, name TEXT NOT NULL, member TEXT NOT NULL,
-    program TEXT NOT NULL, seed INTEGER NOT NULL
+    program TEXT NOT NULL
 ) STRICT;
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, program TEXT NOT NULL,
     status TEXT NOT NULL, code TEXT NOT NULL, detail TEXT NOT NULL, model TEXT,
-    fetched INTEGER NOT NULL
+    fetched INTEGER NOT NULL, parent TEXT, replayed INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE pins (
     session TEXT NOT NULL, name TEXT NOT NULL, key BLOB NOT NULL, confirmed INTEGER NOT NULL,
@@ -49,7 +54,28 @@ CREATE TABLE pins (
 CREATE TABLE charges (
     source TEXT NOT NULL, at REAL NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL,
     epoch INTEGER NOT NULL, slot INTEGER NOT NULL, release TEXT NOT NULL, rows TEXT NOT NULL,
-    PRIMARY KEY (session, run, epoch, slot)
+    noise TEXT NOT NULL, PRIMARY KEY (session, run, epoch, slot)
+) STRICT;
+CREATE TABLE disclosures (
+    run TEXT PRIMARY KEY, session TEXT NOT NULL, source TEXT NOT NULL, at TEXT NOT NULL,
+    program TEXT NOT NULL, dealt TEXT NOT NULL, rows TEXT NOT NULL, exact INTEGER NOT NULL,
+    coordinator INTEGER NOT NULL, hospitals INTEGER NOT NULL, sums INTEGER NOT NULL
+) STRICT;
+CREATE TABLE failures (
+    at TEXT NOT NULL, session TEXT NOT NULL, run TEXT NOT NULL, epoch INTEGER NOT NULL,
+    slot INTEGER NOT NULL, stage INTEGER NOT NULL, algorithm TEXT NOT NULL, reason TEXT NOT NULL,
+    rows TEXT NOT NULL, PRIMARY KEY (session, run, epoch, slot)
+) STRICT;
+CREATE TABLE row_bands (source TEXT PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
+CREATE TABLE answer_times (
+    program TEXT NOT NULL, band INTEGER NOT NULL, stage INTEGER NOT NULL, seconds REAL NOT NULL,
+    PRIMARY KEY (program, band, stage)
+) STRICT;
+CREATE TABLE trials (program TEXT NOT NULL, rows TEXT NOT NULL, PRIMARY KEY (program, rows)) STRICT;
+CREATE TABLE positions (
+    run TEXT NOT NULL, sum_index INTEGER NOT NULL, stage INTEGER NOT NULL, digest BLOB NOT NULL,
+    state BLOB NOT NULL, epoch INTEGER, slot INTEGER, deviations INTEGER NOT NULL,
+    PRIMARY KEY (run, sum_index)
 ) STRICT;
 CREATE TABLE samples (
     run TEXT PRIMARY KEY, session TEXT NOT NULL, epoch INTEGER NOT NULL, slot INTEGER NOT NULL,

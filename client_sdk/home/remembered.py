@@ -3,8 +3,10 @@
 import json
 from dataclasses import dataclass, field
 
+from kernels.rounds.position import Position
 from privacy.accounting.events import Release
 from privacy.ledger import Entry
+from privacy.securesum.records import VaultChanges
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,10 @@ class Departure:
 
 @dataclass(frozen=True)
 class Charge:
-    """A sum charged to a data source's budget, in the same transaction as its departure.
+    """A sum charged to a data source's budget, before any row is read for it.
 
     release: the JSON of what it releases. rows: the digest of the table's rows, however split.
+    noise: the name of the draw of noise that the charge is for, in hexadecimal.
     """
 
     source: str
@@ -51,18 +54,49 @@ class Charge:
     slot: int
     release: str
     rows: str = ""
+    noise: str = ""
 
     @classmethod
-    def of(cls, source: str, entry: Entry, *, rows: bytes) -> "Charge":
+    def of(cls, source: str, entry: Entry, *, rows: bytes, noise: bytes = b"") -> "Charge":
         """Return the row for a ledger entry."""
         release = json.dumps(entry.release.to_json())
-        return cls(source, entry.at, *entry.sum, release, rows.hex())
+        return cls(source, entry.at, *entry.sum, release, rows.hex(), noise.hex())
+
+    def covers(self, other: "Charge") -> bool:
+        """Return whether another vector of the same sum costs the same, over the same rows."""
+        return (self.source, self.release, self.rows) == (other.source, other.release, other.rows)
 
     @property
     def entry(self) -> Entry:
         """The ledger entry."""
         release = Release.from_json(json.loads(self.release))
         return Entry(self.at, self.session, self.run, self.epoch, self.slot, release)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A sum for which this hospital could not compute its numbers; the reason is shown only here.
+
+    rows: the digest of the rows that it was computed from, including rows to add and to remove.
+    """
+
+    at: str
+    session: str
+    run: str
+    epoch: int
+    slot: int
+    stage: int
+    algorithm: str
+    reason: str
+    rows: str = ""
+
+    def line(self) -> str:
+        """Return one line for people."""
+        return (
+            f"{self.at}  run {self.run}  epoch {self.epoch} sum {self.slot}  stage {self.stage} "
+            f"{self.algorithm}  THIS SITE COULD NOT COMPUTE: {self.reason}  of rows "
+            f"{self.rows[:16]}"
+        )
 
 
 @dataclass(frozen=True)
@@ -103,6 +137,24 @@ class UnmaskedSamples:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class Holding:
+    """Where this hospital is in a run: the newest position, and the one before it.
+
+    made_by: the number of the epoch and the slot whose total made the newest position; None if no
+        total was verified here for it. deviations: the numbers in which states that were accepted
+        differ from this hospital's own by a step of their grid.
+    vault: changes of the protocol's vault that belong to the newest position.
+    """
+
+    run: str
+    newest: Position
+    before: Position | None = None
+    made_by: tuple[int, int] | None = None
+    deviations: int = 0
+    vault: VaultChanges = field(default_factory=dict, repr=False)
+
+
 @dataclass(frozen=True)
 class KnownSession:
     """A session as it was when this hospital joined it."""
@@ -112,12 +164,15 @@ class KnownSession:
     name: str
     member: str
     program: str
-    seed: int
 
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run that this hospital took part in."""
+    """A run that this hospital took part in; parent: the id of the model that it starts from.
+
+    replayed: whether this hospital computed the run's model itself, and it is the one that the
+        coordinator serves.
+    """
 
     run: str
     session: str
@@ -128,3 +183,5 @@ class KnownRun:
     detail: str = ""
     model: str | None = None
     fetched: bool = False
+    parent: str | None = None
+    replayed: bool = False

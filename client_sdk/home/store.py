@@ -5,14 +5,26 @@ privacy/securesum checks that a journal is complete, belongs to this hospital, a
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.home.journal_file import JournalFile
-from client_sdk.home.remembered import Charge, Departure, KnownRun, KnownSession, UnmaskedSamples
+from client_sdk.home.remembered import (
+    Charge,
+    Departure,
+    Failure,
+    Holding,
+    KnownRun,
+    KnownSession,
+    UnmaskedSamples,
+)
+from kernels.rounds.position import Position
+from kernels.rounds.program import Program
+from kernels.rounds.registry import restore
 from privacy.identity import Pins
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.records import Joined, Step
@@ -24,8 +36,13 @@ _ADD_DEPARTURE = (
     ":stage, :algorithm, :blocks, :elements, :octets, :sha256, :rows)"
 )
 _ADD_CHARGE = (
-    "INSERT INTO charges (source, at, session, run, epoch, slot, release, rows) VALUES "
-    "(:source, :at, :session, :run, :epoch, :slot, :release, :rows)"
+    "INSERT INTO charges (source, at, session, run, epoch, slot, release, rows, noise) VALUES "
+    "(:source, :at, :session, :run, :epoch, :slot, :release, :rows, :noise) "
+    "ON CONFLICT (session, run, epoch, slot) DO UPDATE SET noise = :noise"
+)
+_ADD_FAILURE = (
+    "INSERT OR IGNORE INTO failures (at, session, run, epoch, slot, stage, algorithm, reason, "
+    "rows) VALUES (:at, :session, :run, :epoch, :slot, :stage, :algorithm, :reason, :rows)"
 )
 _ADD_SAMPLES = (
     "INSERT OR IGNORE INTO samples (run, session, epoch, slot, samples, elements, octets, "
@@ -35,12 +52,31 @@ _ADD_SAMPLES = (
 )
 _ADD_RUN = (
     "INSERT OR IGNORE INTO runs (run, session, kind, program, status, code, detail, model, "
-    "fetched) VALUES (:run, :session, :kind, :program, :status, :code, :detail, :model, "
-    ":fetched)"
+    "fetched, parent, replayed) VALUES (:run, :session, :kind, :program, :status, :code, :detail, "
+    ":model, :fetched, :parent, :replayed)"
+)
+_ADD_ENTERED = (
+    "INSERT INTO disclosures (run, session, source, at, program, dealt, rows, exact, coordinator, "
+    "hospitals, sums) VALUES (:run, :session, :source, :at, :program, :dealt, :rows, :exact, "
+    ":coordinator, :hospitals, :sums)"
+)
+_ENTERED = (
+    "SELECT * FROM disclosures WHERE source = :source OR source IN (SELECT source FROM disclosures "
+    "WHERE rows <> '' AND (rows = :rows OR rows IN (SELECT rows FROM disclosures WHERE "
+    "source = :source))) ORDER BY rowid"
+)
+_VECTORS = (
+    "SELECT COUNT(*) FROM departures WHERE run IN (SELECT run FROM disclosures WHERE exact AND "
+    "(source = :source OR source IN (SELECT source FROM disclosures WHERE rows <> '' AND "
+    "(rows = :rows OR rows IN (SELECT rows FROM disclosures WHERE source = :source)))))"
 )
 _ADD_SESSION = (
-    "INSERT OR REPLACE INTO sessions (session, address, name, member, program, seed) VALUES "
-    "(:session, :address, :name, :member, :program, :seed)"
+    "INSERT OR REPLACE INTO sessions (session, address, name, member, program) VALUES "
+    "(:session, :address, :name, :member, :program)"
+)
+_ADD_POSITION = (
+    "INSERT OR REPLACE INTO positions (run, sum_index, stage, digest, state, epoch, slot, "
+    "deviations) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _FORGET_WAITING = "DELETE FROM samples WHERE run = ? AND left_at IS NULL AND withdrawn_at IS NULL"
 _WAITING_TO_LEAVE = (
@@ -80,36 +116,95 @@ class Store:
         step: Step[Any],
         *,
         departure: Departure | None = None,
-        charge: Charge | None = None,
         run: KnownRun | None = None,
         samples: UnmaskedSamples | None = None,
+        entered: EnteredRun | None = None,
+        failure: Failure | None = None,
+        holding: Holding | None = None,
     ) -> None:
         """Write a step to disk, with the rows that people read about it; then it may be sent."""
-        if not (step.records or step.vault or departure or charge or run or samples):
+        rows = departure or run or samples or entered or failure or holding
+        if not (step.records or step.vault or rows):
             return
         with self._file.writing():
             self._db.executemany(
                 "INSERT INTO records (data) VALUES (?)", [(data,) for data in step.records]
             )
-            for name, content in step.vault.items():
+            held = {} if holding is None else holding.vault
+            for name, content in {**held, **step.vault}.items():
                 if content is None:
                     self._db.execute("DELETE FROM vault WHERE name = ?", (name,))
                 else:
                     self._db.execute("INSERT OR REPLACE INTO vault VALUES (?, ?)", (name, content))
             if departure is not None:
                 self._db.execute(_ADD_DEPARTURE, asdict(departure))
-            if charge is not None:  # each sum is charged only once
-                self._db.execute(_ADD_CHARGE, asdict(charge))
+            if failure is not None:
+                self._db.execute(_ADD_FAILURE, asdict(failure))
             if samples is not None:  # replace samples of a lost sum, but not withdrawn ones
                 self._db.execute(_FORGET_WAITING, (samples.run,))
                 self._db.execute(_ADD_SAMPLES, asdict(samples))
+            if entered is not None:  # a run is entered only once
+                self._db.execute(_ADD_ENTERED, asdict(entered))
+            if holding is not None:
+                self._hold(holding)
             if run is not None:
                 self._db.execute(_ADD_RUN, asdict(run))
                 self._db.execute(
-                    "UPDATE runs SET status = ?, code = ?, detail = ?, model = ?, fetched = ? "
-                    "WHERE run = ?",
-                    (run.status, run.code, run.detail, run.model, run.fetched, run.run),
+                    "UPDATE runs SET status = :status, code = :code, detail = :detail, "
+                    "model = :model, fetched = :fetched, replayed = :replayed WHERE run = :run "
+                    # What was replayed under one model's name never passes to another model.
+                    "AND NOT (replayed AND model IS NOT :model)",
+                    asdict(run),
                 )
+
+    def _hold(self, holding: Holding) -> None:
+        """Write the positions that are not on disk yet, and delete older ones."""
+        query = "SELECT sum_index, digest FROM positions WHERE run = ?"
+        known = dict(self._db.execute(query, (holding.run,)).fetchall())
+        kept = [each for each in (holding.before, holding.newest) if each is not None]
+        for position in kept:
+            if known.get(position.sum_index) == position.digest:
+                continue
+            made_by = holding.made_by if position is holding.newest else None
+            self._db.execute(
+                _ADD_POSITION,
+                (
+                    holding.run,
+                    position.sum_index,
+                    position.stage,
+                    position.digest,
+                    position.encoded,
+                    *(made_by or (None, None)),
+                    holding.deviations,
+                ),
+            )
+        marks = ", ".join("?" * len(kept))
+        self._db.execute(
+            f"DELETE FROM positions WHERE run = ? AND sum_index NOT IN ({marks})",  # noqa: S608
+            (holding.run, *(each.sum_index for each in kept)),
+        )
+
+    def holding(self, run: str, program: Program) -> Holding | None:
+        """Return where this hospital is in a run, as it was last written."""
+        query = "SELECT * FROM positions WHERE run = ? ORDER BY sum_index DESC"
+        with self._file.reading():
+            rows = self._db.execute(query, (run,)).fetchall()
+        if not rows:
+            return None
+        newest, before = rows[0], rows[1] if len(rows) > 1 else None
+        made_by = None if newest["epoch"] is None else (newest["epoch"], newest["slot"])
+        return Holding(
+            run,
+            _position(program, newest),
+            None if before is None else _position(program, before),
+            made_by,
+            newest["deviations"],
+        )
+
+    def forget_positions(self, run: str) -> None:
+        """Delete the positions of a run that is over."""
+        with self._file.writing():
+            self._db.execute("DELETE FROM positions WHERE run = ?", (run,))
 
     def erase_traces(self) -> None:
         """Empty SQLite's write-ahead log, so that it keeps no secrets erased from the vault."""
@@ -122,6 +217,65 @@ class Store:
         with self._file.reading():
             rows = self._db.execute("SELECT * FROM departures ORDER BY rowid").fetchall()
         return (Departure(**row) for row in rows)
+
+    # -- answer times
+
+    def row_band(self, source: str) -> int | None:
+        """Return the row band of a data source, or None."""
+        row = self._row("SELECT rows FROM row_bands WHERE source = ?", source)
+        return None if row is None else int(row["rows"])
+
+    def keep_row_band(self, source: str, rows: int) -> None:
+        """Store the row band of a data source, replacing an earlier one."""
+        if self.row_band(source) != rows:
+            with self._file.writing():
+                self._db.execute("INSERT OR REPLACE INTO row_bands VALUES (?, ?)", (source, rows))
+
+    def answer_times(self, program: str, band: int) -> tuple[float, ...]:
+        """Return what was measured for a program's digest and a row band; empty if nothing was."""
+        query = "SELECT seconds FROM answer_times WHERE program = ? AND band = ? ORDER BY stage"
+        with self._file.reading():
+            return tuple(seconds for (seconds,) in self._db.execute(query, (program, band)))
+
+    def keep_answer_times(self, program: str, band: int, times: Sequence[float]) -> None:
+        """Store what was measured."""
+        rows = [(program, band, stage, seconds) for stage, seconds in enumerate(times)]
+        with self._file.writing():
+            self._db.executemany("INSERT OR REPLACE INTO answer_times VALUES (?, ?, ?, ?)", rows)
+
+    def tried(self, program: str, rows: str) -> bool:
+        """Return whether a program, by its digest, was tried over these rows, by theirs."""
+        query = "SELECT * FROM trials WHERE program = ? AND rows = ?"
+        return self._row(query, program, rows) is not None
+
+    def keep_tried(self, program: str, rows: str) -> None:
+        """Store that a program was tried over these rows without a failure."""
+        with self._file.writing():
+            self._db.execute("INSERT OR IGNORE INTO trials VALUES (?, ?)", (program, rows))
+
+    # -- failures and charges
+
+    def failures(self) -> list[Failure]:
+        """Return the sums that this hospital could not compute, in order."""
+        with self._file.reading():
+            rows = self._db.execute("SELECT * FROM failures ORDER BY rowid").fetchall()
+        return [Failure(**row) for row in rows]
+
+    def charge(self, charge: Charge) -> None:
+        """Write a charge to disk, before any row is read for it; each sum is charged only once.
+
+        A sum that was charged before, and is computed again after a crash, has another draw of
+        noise.
+        """
+        with self._file.writing():
+            self._db.execute(_ADD_CHARGE, asdict(charge))
+
+    def charge_of(self, session: str, run: str, epoch: int, slot: int) -> Charge | None:
+        """Return the charge for a sum, if there is one."""
+        query = "SELECT * FROM charges WHERE session = ? AND run = ? AND epoch = ? AND slot = ?"
+        with self._file.reading():
+            row = self._db.execute(query, (session, run, epoch, slot)).fetchone()
+        return None if row is None else Charge(**row)
 
     def ledger(self, source: str, budget: Budget, *, rows: bytes = b"") -> Ledger:
         """Return what has been spent on a data source, over all sessions and coordinators.
@@ -137,6 +291,33 @@ class Store:
         with self._file.reading():
             charged = self._db.execute(query, {"source": source, "rows": rows.hex()}).fetchall()
         return Ledger(budget, tuple(Charge(**row).entry for row in charged))
+
+    def disclosures(self, source: str, *, rows: bytes = b"") -> DisclosureLedger:
+        """Return what exact sums of a data source have made known, over all sessions.
+
+        As for `ledger`, a source that ever had exactly the same rows counts too.
+        """
+        which = {"source": source, "rows": rows.hex()}
+        with self._file.reading():
+            found = self._db.execute(_ENTERED, which).fetchall()
+            (vectors,) = self._db.execute(_VECTORS, which).fetchone()
+        entries = (EnteredRun(**{**row, "exact": bool(row["exact"])}) for row in found)
+        return DisclosureLedger(tuple(entries), vectors)
+
+    def disclosing_sources(self) -> list[str]:
+        """Return the data sources over which a run was entered."""
+        with self._file.reading():
+            rows = self._db.execute("SELECT DISTINCT source FROM disclosures ORDER BY source")
+            return [source for (source,) in rows]
+
+    def obtained(self, model: str) -> bool:
+        """Return whether a model, by its id, is one that this hospital has computed in a run."""
+        return self._row("SELECT run FROM runs WHERE model = ? AND replayed", model) is not None
+
+    def rows_of(self, run: str) -> str | None:
+        """Return the digest of the rows, changes included, with which a run was entered."""
+        row = self._row("SELECT dealt FROM disclosures WHERE run = ?", run)
+        return None if row is None else str(row["dealt"])
 
     def charged_sources(self) -> list[str]:
         """Return the data sources on which anything has been spent."""
@@ -264,4 +445,8 @@ class Store:
 
 
 def _run(row: sqlite3.Row) -> KnownRun:
-    return replace(KnownRun(**row), fetched=bool(row["fetched"]))
+    return replace(KnownRun(**row), fetched=bool(row["fetched"]), replayed=bool(row["replayed"]))
+
+
+def _position(program: Program, row: sqlite3.Row) -> Position:
+    return Position(program, row["stage"], row["sum_index"], restore(row["state"]))

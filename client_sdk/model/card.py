@@ -10,9 +10,12 @@ from textwrap import fill
 from typing import Any
 
 from client_sdk.readable import readable
+from kernels.errors import KernelsError
 from kernels.model.card import Card
 from kernels.model.card_sections import Law, Privacy, Served, explained
 from kernels.model.methods import FEDBNR
+from kernels.rounds.known import known, numbers_known
+from kernels.rounds.program import Program
 from kernels.tables.schema import Categorical, Numeric
 
 LEVEL = 0.9
@@ -101,8 +104,20 @@ def _facts(card: Card) -> dict[str, str]:
             privacy.delta,
         )
         + _noise(privacy),
+        "became known": _became_known(card),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _became_known(card: Card) -> str:
+    """Say how many exact numbers the run made known to whom, according to its program."""
+    if card.privacy.differential_privacy:
+        return "no exact numbers: noise protects what became known"
+    try:
+        program = Program.from_json(card.program)
+    except KernelsError:
+        return "unknown: this veilgp cannot read the program"
+    return numbers_known(known(program, members=card.privacy.min_cohort))
 
 
 def _method(served: Served) -> str:

@@ -33,14 +33,30 @@ from client_sdk.errors import (
 )
 from client_sdk.network.problems import error_of
 from client_sdk.readable import printable
+from privacy.errors import FrameError
+from privacy.frames import MEDIA_TYPE, Frame, Limits
 from privacy.identity import Identity, Randomness
 from privacy.requests import NONCE_BYTES, sign_request
 
-PROTOCOL = 1
+PROTOCOL = 2
 HEADER = "veilgp-protocol"
 MAX_PLAIN = 32 << 20
 """Bytes of the largest JSON response: a program may contain a public table."""
-MAX_BROADCAST = 1 << 30
+ITEM_LIMITS = Limits(
+    head=MAX_PLAIN,
+    parts={
+        "message": 4 << 20,
+        "delivery": 4 << 20,
+        "last_task": 4 << 20,
+        "last_certificate": 4 << 20,
+        "total": 4 << 20,
+        "total_body": 1 << 20,
+        "witnesses": 4 << 20,
+    },
+)
+"""The parts of an item, and the most bytes of each. Protocol messages have at most a few kB for
+each of 200 members."""
+MAX_STATE = 1 << 30
 MAX_ARTIFACT = 1 << 30
 LONGEST_POLL_S = 25
 
@@ -104,7 +120,7 @@ class SendResult:
     """The result of sending bytes: a conflict if they were too late, or the next item, if any."""
 
     conflict: Exception | None = None
-    following: dict[str, Any] | None = None
+    following: Frame | None = None
 
 
 Effects = Generator[Call | Pause, Any, T]
@@ -180,11 +196,16 @@ class Exchange:
         return plain_object((yield from self.get(target)))
 
     def poll(self, target: str) -> Effects[dict[str, Any] | None]:
+        """Get a JSON object; the coordinator delays its response until there is news."""
+        reply = yield from self._ask("GET", target, (), timeout_s=LONGEST_POLL_S + 30.0)
+        return None if reply.status == 204 else plain_object(reply.body)
+
+    def poll_item(self, target: str) -> Effects[Frame | None]:
         """Request the next item; the coordinator delays its response until there is one."""
         reply = yield from self._ask(
-            "GET", target, (), limit=MAX_PLAIN, timeout_s=LONGEST_POLL_S + 30.0
+            "GET", target, (), limit=ITEM_LIMITS.whole, timeout_s=LONGEST_POLL_S + 30.0
         )
-        return None if reply.status == 204 else plain_object(reply.body)
+        return _item(reply)
 
     def post(self, target: str, body: object, *, once: bool = False) -> Effects[bytes]:
         """Post a JSON object; `once` gives up at the first loss."""
@@ -196,17 +217,23 @@ class Exchange:
     def send(self, target: str, *parts: bytes | memoryview) -> Effects[SendResult]:
         """Post bytes that are already on disk here: protocol messages and, from the door, vectors.
 
-        The coordinator may respond with the next item, as to `poll`. A conflict (409) is returned,
-        not raised: the run may have moved on while the bytes were in transit.
+        The coordinator may respond with the next item, as to `poll_item`. A conflict (409) is
+        returned, not raised: the run may have moved on while the bytes were in transit.
         """
         target = f"{target}?wait={LONGEST_POLL_S}"
         try:
             reply = yield from self._ask(
-                "POST", target, parts, kind=_OCTETS, timeout_s=600.0, too_late=(409,)
+                "POST",
+                target,
+                parts,
+                kind=_OCTETS,
+                limit=ITEM_LIMITS.whole,
+                timeout_s=600.0,
+                too_late=(409,),
             )
         except TooLate as late:
             return SendResult(conflict=late.error)
-        return SendResult(following=None if reply.status == 204 else plain_object(reply.body))
+        return SendResult(following=_item(reply))
 
     def put(
         self, target: str, body: bytes, *, before: Callable[[], None] = lambda: None
@@ -298,7 +325,7 @@ class Exchange:
             if reply.status < 400:
                 raise ProtocolMismatch(
                     f"the coordinator uses protocol {printable(spoken, 20)} and this veilgp uses "
-                    f"{PROTOCOL}: upgrade the older of the two"
+                    f"{PROTOCOL}: upgrade {older_side(spoken)}"
                 )
             error = error_of(reply.status, reply.headers, reply.body, self.clock.now())
             mark(error, Origin.COORDINATOR)
@@ -313,6 +340,12 @@ class Exchange:
         return reply
 
 
+def older_side(spoken: str) -> str:
+    """Return which side to upgrade if the coordinator uses another protocol."""
+    newer = spoken.isascii() and spoken.isdigit() and int(spoken[:9]) > PROTOCOL
+    return "veilgp here" if newer else "the coordinator"
+
+
 def plain_object(body: bytes) -> dict[str, Any]:
     """Read a JSON object from untrusted bytes."""
     try:
@@ -322,6 +355,21 @@ def plain_object(body: bytes) -> dict[str, Any]:
     if not isinstance(plain, dict):
         raise MalformedAnswer("the coordinator's response is not a JSON object")
     return plain
+
+
+def _item(reply: Reply) -> Frame | None:
+    """Read an item from an untrusted response; None if there is none."""
+    if reply.status == 204:
+        return None
+    kind = reply.headers.get("content-type", "nothing")
+    if kind != MEDIA_TYPE:
+        raise MalformedAnswer(
+            f"the coordinator's response is {printable(kind, 60)}, and not a frame ({MEDIA_TYPE})"
+        )
+    try:
+        return Frame.read(reply.body, ITEM_LIMITS)
+    except FrameError as error:
+        raise MalformedAnswer(f"the coordinator's response is malformed: {error}") from error
 
 
 def _why_again(answer: Reply | Lost) -> str | None:

@@ -62,7 +62,7 @@ def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -
     absent = [repr(name) for name in named if name not in source.columns]
     if absent:
         raise DraftError(f"{source.name} has no column {', '.join(absent)}: correct the names")
-    seen = {name: _Seen() for name in source.columns if name != patient}
+    seen = {name: ColumnSeen() for name in source.columns if name != patient}
     for batch in source.batches([*seen]):
         for name, column in batch.items():
             seen[name].look(column, text=source.numbers_are_text)
@@ -93,7 +93,7 @@ def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -
 
 
 @dataclass
-class _Seen:
+class ColumnSeen:
     """What has been read of a column so far."""
 
     rows: int = 0
@@ -105,6 +105,7 @@ class _Seen:
     """Rows per label; None once there are too many labels, or cells that are not labels."""
 
     def look(self, column: Column, *, text: bool) -> None:
+        """Read the cells of a batch."""
         cells = as_numbers(column, text=text)
         values, no_number = read_numbers(cells)
         self.rows += len(values)
@@ -132,6 +133,7 @@ class _Seen:
         return self.missing_numbers if self.numeric else self.missing_labels
 
     def feature(self, name: str) -> Feature | None:
+        """Return the feature that this column becomes, or None."""
         may_be_missing = self.missing > 0
         if self.dates or self.missing == self.rows:
             return None
@@ -142,6 +144,7 @@ class _Seen:
         return Categorical(name, tuple(sorted(self.labels)), may_be_missing=may_be_missing)
 
     def advice(self, name: str) -> list[str]:
+        """Return what a person must decide about the column."""
         if self.dates:
             return ["left out: it has dates; convert them to numbers, such as days, to use them"]
         if self.missing == self.rows:

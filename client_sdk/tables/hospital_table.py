@@ -1,17 +1,18 @@
 """A hospital's table as the algorithms read it, and the digest that binds it.
 
-The digest covers the rows and how they are split. Two sessions over one table with different seeds
-or different held-out shares sum different training rows: the difference between their sums reveals
-the patients that moved. A table that is split differently therefore counts as another table, which
-a named person must approve.
+The digest covers the rows and how they are dealt to parts. Two sessions over one table with
+different secrets or different held-out shares sum different training rows: the difference between
+their sums reveals the patients that moved. A table that is dealt differently therefore counts as
+another table, which a named person must approve.
 """
 
 import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from client_sdk.tables import TableSummary, read_records, read_site, summarise
+from kernels.rounds.plan import site_dealing
 from kernels.rounds.program import Program
+from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.problems import RowByRow
 from privacy.framing import Label, digest
@@ -19,11 +20,12 @@ from privacy.framing import Label, digest
 
 @dataclass(frozen=True)
 class HospitalTable:
-    """The rows split into parts, their digests, and the counts for the policy.
+    """The rows dealt to parts, their digests, and the counts for the policy.
 
     digest: 32 bytes that change if any row or its part changes.
     journalled: 32 bytes for table and changes together, recorded with everything that leaves.
-    rows: 32 bytes for the rows alone, however they are split.
+    rows: 32 bytes for the rows alone, however they are dealt.
+    dealing: 32 bytes for how they are dealt, by which the ledger tells parts apart.
     row_by_row: with differential privacy, how invalid cells were handled; shown only here.
     """
 
@@ -32,7 +34,13 @@ class HospitalTable:
     summary: TableSummary
     journalled: bytes
     rows: bytes
+    dealing: bytes
     row_by_row: RowByRow | None
+
+    @property
+    def counts(self) -> dict[Part, int]:
+        """The number of rows of each part, including rows to add and to remove."""
+        return {part: len(own) for part, own in self.site.parts.items()}
 
 
 @dataclass(frozen=True)
@@ -50,12 +58,11 @@ class Changes:
 def site_of(
     program: Program,
     data: object,
-    seed: int,
+    dealing: Dealing,
     *,
-    consents: Iterable[str] = (),
     changes: Changes | None = None,
 ) -> HospitalTable:
-    """Check a whole table against the program's schema, and split its rows into parts.
+    """Check a whole table against the program's schema, and deal its rows to parts.
 
     With differential privacy invalid cells are clipped or their rows left out, which is not
     reported to anyone else. The digest is that of the table without changes, so it still matches
@@ -66,11 +73,10 @@ def site_of(
         data,
         program.schema,
         held_out=program.held_out,
-        seed=seed,
-        consents=consents,
+        dealing=dealing,
         row_by_row=row_by_row,
     )
-    dealt = struct.pack(">d", program.held_out), str(seed).encode()
+    dealt = struct.pack(">d", program.held_out), dealing.commitment
     rows = site.digest
     bound, summary = digest(Label.TABLE, rows, *dealt), summarise(site)
     changes = changes or Changes()
@@ -82,4 +88,5 @@ def site_of(
         for part in (Part.ADDED, Part.REMOVED)
     )
     journalled = digest(Label.TABLE, bound, *changed)
-    return HospitalTable(site, bound, summary, journalled, rows, row_by_row)
+    identity = site_dealing(program, commitment=dealing.commitment, table=bound)
+    return HospitalTable(site, bound, summary, journalled, rows, identity, row_by_row)

@@ -1,15 +1,18 @@
 """Reading a source with a schema: the whole table is checked, then becomes a site.
 
+>>> from kernels.rounds.site.dealing import Dealing
 >>> from kernels.tables.schema import Numeric, Schema, Target
 >>> schema = Schema((Numeric("age", "a", 0, 120),), (Target("stay", "d"),))
->>> read_site({"age": [61, 47, 52], "stay": [3.5, 1, 2]}, schema, held_out=0, seed=1)
+>>> table = {"age": [61, 47, 52], "stay": [3.5, 1, 2]}
+>>> read_site(table, schema, held_out=0, dealing=Dealing.generate())
 Site(training: 3, stopping: 0, calibration: 0)
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import TableSource
+from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from kernels.tables.arrow_cells import as_labels, as_numbers
 from kernels.tables.problems import RowByRow
@@ -53,8 +56,7 @@ def read_site(
     schema: Schema,
     *,
     held_out: float,
-    seed: int,
-    consents: Iterable[str] = (),
+    dealing: Dealing,
     watch: Callable[[int], None] | None = None,
     row_by_row: RowByRow | None = None,
 ) -> Site:
@@ -73,8 +75,7 @@ def read_site(
         schema,
         stream,
         held_out=held_out,
-        seed=seed,
-        consents=consents,
+        dealing=dealing,
         watch=watch,
         row_by_row=row_by_row,
     )

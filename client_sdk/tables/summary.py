@@ -7,6 +7,8 @@ import torch
 
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.chunks import CHUNK_ROWS
+from kernels.tables.records import Records
+from kernels.tables.schema import Numeric, Schema, Target
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,14 @@ class TableSummary:
     training_rows: rows in the training part.
     level_rows: for each categorical column, the training rows of each level that occurs.
     held_out_rows: rows in each of the other parts.
+    ranges: the least and greatest value of each numeric column and target, over all rows.
     """
 
     rows: int
     training_rows: int
     level_rows: Mapping[str, Mapping[str, int]]
     held_out_rows: Mapping[Part, int] = field(default_factory=dict)
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def fewest_level_rows(self) -> int | None:
@@ -31,14 +35,45 @@ class TableSummary:
         return min(counts, default=None)
 
 
+class Ranges:
+    """The least and greatest value of each number in the rows seen so far."""
+
+    def __init__(self, schema: Schema) -> None:
+        columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+        self._names = [column.name for column in columns]
+        self._least = torch.full((len(self._names),), torch.inf, dtype=torch.float64)
+        self._most = -self._least
+
+    def look(self, records: Records) -> None:
+        """Look at further rows."""
+        if not len(records):
+            return
+        targets = torch.zeros(len(records), 0) if records.targets is None else records.targets
+        least = records.numeric.masked_fill(records.missing, torch.inf)
+        most = records.numeric.masked_fill(records.missing, -torch.inf)
+        self._least = self._least.minimum(torch.cat([least, targets], dim=1).amin(0))
+        self._most = self._most.maximum(torch.cat([most, targets], dim=1).amax(0))
+
+    def found(self) -> dict[str, tuple[float, float]]:
+        """Return the ranges of all columns that have a value."""
+        both = zip(self._names, self._least.tolist(), self._most.tolist(), strict=True)
+        return {name: (least, most) for name, least, most in both if least <= most}
+
+
 def summarise(site: Site) -> TableSummary:
-    """Return the counts of a site's rows; its training part is read once."""
+    """Return the counts of a site's rows; its parts are read once."""
     training = site.parts[Part.TRAINING]
     columns = training.schema.categorical
     counts = [torch.zeros(len(column.levels), dtype=torch.int64) for column in columns]
+    ranges = Ranges(training.schema)
     for records in training.in_pieces(CHUNK_ROWS):
+        ranges.look(records)
         for count, codes in zip(counts, records.levels.unbind(1), strict=True):
             count += torch.bincount(codes[codes >= 0], minlength=len(count))
+    for part in (Part.STOPPING, Part.CALIBRATION):
+        if part in site.parts:
+            for records in site.parts[part].in_pieces(CHUNK_ROWS):
+                ranges.look(records)
     held_out = {part: site.count(part) for part in (Part.STOPPING, Part.CALIBRATION)}
     return TableSummary(
         rows=len(training) + sum(held_out.values()),
@@ -52,4 +87,5 @@ def summarise(site: Site) -> TableSummary:
             for column, count in zip(columns, counts, strict=True)
         },
         held_out_rows=held_out,
+        ranges=ranges.found(),
     )

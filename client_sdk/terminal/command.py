@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from client_sdk.terminal.commands import card, doctor, ledger, predict, session, tables
+from client_sdk.terminal.commands import card, dictionary, doctor, ledger, predict, session, tables
 
 
 def application() -> typer.Typer:
@@ -33,6 +33,7 @@ def application() -> typer.Typer:
     app.command("ledger")(ledger.ledger_command)
     session.register(app)
     tables.register(app)
+    dictionary.register(app)
     _add_plugins(app, "veilgp.commands")
     _add_plugins(doctor.register(app), "veilgp.doctor")
     return app

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from client_sdk.errors import (
     CertificateRefused,
     ClientError,
+    DealingLost,
     HomeInUse,
     LinkError,
     MalformedAnswer,
@@ -31,6 +32,7 @@ from client_sdk.network.exchange import (
     Effects,
     Lost,
     Reply,
+    older_side,
     plain_object,
 )
 from client_sdk.network.links import SessionLink
@@ -75,6 +77,13 @@ def of_home(path: str | os.PathLike[str] | None) -> Iterator[Check]:
         with home.open() as opened:
             records, _ = opened.store.journal()
             count, digits = len(records), opened.identity.fingerprint
+    except DealingLost as error:
+        yield Check(
+            "dealing",
+            f"{error} [{error.code}]",
+            "put dealing.key back from a copy, or move the home away, create a new identity with "
+            "`veilgp identity`, and have it confirmed",
+        )
     except HomeInUse:
         yield Check("journal", "in use by another veilgp process, which has checked it")
     except (ClientError, PrivacyError) as error:
@@ -187,7 +196,7 @@ def _speaks(origin: str, answer: Reply) -> Check:
         )
     if answer.status == 426 or spoken != str(PROTOCOL):
         said = f"it uses protocol {printable(spoken, 20)}, this veilgp uses {PROTOCOL}"
-        return Check("coordinator", said, "upgrade the older of the two")
+        return Check("coordinator", said, f"upgrade {older_side(spoken)}")
     try:
         version = printable(str(plain_object(answer.body).get("version")), 40)
     except MalformedAnswer as error:

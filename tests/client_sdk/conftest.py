@@ -14,6 +14,7 @@ from kernels.rounds.kernel import exact
 from kernels.rounds.program import Program
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive
+from tests.dealing import put_dealing
 from tests.kernels.rounds.tables import program as program_with
 from tests.kernels.rounds.tables import tables
 
@@ -48,6 +49,8 @@ def make(homes: Path, program: Program) -> Make:
         policy: Policy | None = None, *, pinned: bool = True, names: tuple[str, ...] = NAMES
     ) -> tuple[SmallCoordinator, list[Hospital]]:
         coordinator = SmallCoordinator(program, names)
+        for name in names:
+            put_dealing(homes / name)
         keys = {name: Home(homes / name).identity().key for name in names}
         coordinator.members.update(keys)
         coordinator.start()

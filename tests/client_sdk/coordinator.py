@@ -5,26 +5,31 @@ and returns the `Reply`. The sums are real (`privacy.securesum.coordinator`). Wi
 changes what the coordinator sends, which makes it hostile.
 """
 
-import base64
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
 import numpy as np
 
-from client_sdk.network.exchange import Call, Lost, Reply
-from kernels import storage
+from client_sdk.network.exchange import ITEM_LIMITS, Call, Lost, Reply
+from kernels.model.artifact import published
+from kernels.model.model import Model
+from kernels.rounds import position as positions
 from kernels.rounds.program import Program
+from kernels.storage import encode
 from kernels.strict_json import encode_json
+from privacy import frames
 from privacy.encoding import Encoding
 from privacy.errors import PrivacyError
 from privacy.identity import Member, Roster, fingerprint
 from privacy.requests import SignedRequest
 from privacy.securesum.coordinator import Coordinator
+from privacy.securesum.errors import SumFailed
 from privacy.securesum.messages import (
     Abandonment,
     Advert,
@@ -33,10 +38,11 @@ from privacy.securesum.messages import (
     Repair,
     Reveal,
     Upload,
+    Witnesses,
 )
 from privacy.securesum.terms import Terms, default_terms
 
-PROTOCOL = {"veilgp-protocol": "1", "content-type": "application/json"}
+PROTOCOL = {"veilgp-protocol": "2", "content-type": "application/json"}
 HOST = "veil.example"
 ORIGIN = f"https://{HOST}"
 
@@ -51,27 +57,52 @@ def said(body: object = None, status: int = 200) -> Reply:
     return Reply(status, PROTOCOL, b"" if body is None else json.dumps(body).encode())
 
 
+def said_item(plain: Mapping[str, Any]) -> Reply:
+    """Return an item as a frame: values that are bytes are its parts."""
+    parts = {name: value for name, value in plain.items() if isinstance(value, bytes)}
+    content = {name: value for name, value in plain.items() if not isinstance(value, bytes)}
+    headers = {**PROTOCOL, "content-type": frames.MEDIA_TYPE}
+    return Reply(200, headers, b"".join(frames.pieces(content, parts)))
+
+
+def item_of(body: bytes) -> dict[str, Any]:
+    """Return the fields and parts of an item in one dictionary, as `said_item` takes them."""
+    frame = frames.Frame.read(body, ITEM_LIMITS)
+    return {**frame.content, **{name: bytes(part) for name, part in frame.parts.items()}}
+
+
 @dataclass
 class SmallCoordinator:
     """One session with its members and its one run."""
 
     program: Program
     names: tuple[str, ...]
-    seed: int = 7
     terms: Terms | None = None
     approve: bool = True
     meddle: Callable[[str, Reply], Reply] | None = None
     session: UUID = field(default_factory=uuid4)
     run: UUID | None = None
     kind: str = "train"
+    parent: str | None = None
+    opened: Program | None = None
+    """The program in the opening of a run, if it is not the session's."""
     outcome: dict[str, Any] | None = None
-    artifact: bytes = b"artifact"
+    artifact: bytes | None = None
+    """The model that it serves; by default the one that the totals lead to."""
     card: Mapping[str, Any] = field(default_factory=lambda: {"card": 1})
     model_id: str = "model-1"
+    with_item: int = 1 << 20
+    """The most bytes of a total that come with an item."""
+    absent: set[str] = field(default_factory=set)
+    """Names of members that are told nothing."""
+    witnesses: int | None = None
+    """How many headers it sends as witnesses; by default, as many as are needed."""
+    abandons: int = 0
+    """How many slots it abandons once the first member has uploaded; only that one gets tasks."""
     repeats: int = 0
     """How often it asks for the first stage once more than it should."""
-    gives_broadcasts: bool = False
-    """Whether a task has its broadcast with it."""
+    base: Model | None = None
+    """The model that the run starts from."""
 
     def __post_init__(self) -> None:
         self.terms = self.terms or default_terms(self.session.bytes, len(self.names))
@@ -90,20 +121,37 @@ class SmallCoordinator:
     def start(self, kind: str = "train") -> None:
         self.run, self.kind, self.outcome = uuid4(), kind, None
         assert self.terms is not None
-        self.stage, self.model, self.done_sums = 0, self.program.start(), 0
+        self.position = self.entered = positions.begin(self.program, self.base)
         self.sums = Coordinator(self.terms, run=self.run.bytes, number=0, roster=self.roster)
         self.certified: set[int] = set()
         self.revealed: set[int] = set()
         self.in_sum = False
-        self._enter_stage()
+        self.last: dict[str, Any] = {}
 
     @property
     def roster(self) -> Roster:
         return Roster(tuple(Member(name, key) for name, key in self.members.items()))
 
-    def _enter_stage(self) -> None:
-        self.algorithm, spec = list(self.program.algorithms())[self.stage]
-        self.state = self.algorithm.initial(spec, self.model)
+    @property
+    def stage(self) -> int:
+        return self.position.stage
+
+    @property
+    def model(self) -> Model:
+        model: Model = self.position.state.model
+        return model
+
+    @property
+    def served(self) -> bytes:
+        return encode(published(self.model)) if self.artifact is None else self.artifact
+
+    @property
+    def done_sums(self) -> int:
+        return self.position.sum_index
+
+    @property
+    def state(self) -> Any:
+        return self.position.state
 
     # -- the wire
 
@@ -114,7 +162,7 @@ class SmallCoordinator:
         assert signed.digest == hashlib.sha256(body).digest()
         assert signed.nonce not in self.nonces
         self.nonces.add(signed.nonce)
-        assert call.headers["Veilgp-Protocol"] == "1"
+        assert call.headers["Veilgp-Protocol"] == "2"
         parts = urlsplit(call.target)
         self.log.append((call.method, parts.path))
         try:
@@ -129,7 +177,7 @@ class SmallCoordinator:
     ) -> Reply:
         if path.startswith("/models/"):
             if path.endswith("/artifact"):
-                return Reply(200, PROTOCOL, self.artifact)
+                return Reply(200, PROTOCOL, self.served)
             return said(dict(self.card))
         match path.removeprefix(f"/sessions/{self.session}").strip("/").split("/"):
             case ["members"]:
@@ -137,11 +185,14 @@ class SmallCoordinator:
             case ["membership"]:
                 return self._membership(key)
             case ["next"]:
-                item = self._next(key, query.get("run", [""])[0])
-                return said(status=204) if item is None else said(item)
-            case ["runs", _, "broadcasts", address]:
-                assert hashlib.sha256(self.broadcast).hexdigest() == address
-                return Reply(200, PROTOCOL, self.broadcast)
+                item = self._next(key, query.get("run", [""])[0], witnesses="witnesses" in query)
+                return said(status=204) if item is None else said_item(item)
+            case ["runs", _, "states", digest]:
+                assert self.position.digest.hex() == digest
+                return Reply(200, PROTOCOL, self.position.encoded)
+            case ["runs", _, "totals", epoch, number]:
+                assert (int(epoch), int(number)) == self.closed
+                return Reply(200, PROTOCOL, self.body)
             case ["runs", run, "messages"]:
                 if run != str(self.run):
                     return problem(409, "run_over")
@@ -203,7 +254,6 @@ class SmallCoordinator:
                     "id": str(self.session),
                     "name": "stay",
                     "program": self.program.to_json(),
-                    "seed": self.seed,
                     "terms": self.terms.encode().hex(),
                     "differential_privacy": self.terms.differential_privacy,
                 },
@@ -214,17 +264,32 @@ class SmallCoordinator:
 
     # -- what is next
 
-    def _next(self, key: bytes, asked: str) -> dict[str, Any] | None:
-        if self.run is None:
+    def restart(self) -> None:
+        """Open a new epoch; the current sum, if any, is lost."""
+        self.sums, self.in_sum = self.sums.restart(), False
+        self.certified, self.revealed = set(), set()
+
+    @property
+    def present(self) -> int:
+        """The number of members that are not absent."""
+        return len(self.members) - len(self.absent)
+
+    def _next(self, key: bytes, asked: str, *, witnesses: bool) -> dict[str, Any] | None:
+        if self.run is None or key in {self.members[name] for name in self.absent}:
             return None
         if self.outcome is not None:
-            ended = {"kind": "ended", "run": str(self.run), "message": None}
-            return {**ended, "outcome": self.outcome} if asked == str(self.run) else None
+            ended = {"kind": "ended", "run": str(self.run)}
+            more = {"outcome": self.outcome, **self.last}
+            return {**ended, **more} if asked == str(self.run) else None
         sums = self.sums
         if sums.epoch is None:
             if key in sums.advertised:
                 return None
-            more = {"program": self.program.to_json(), "run_kind": self.kind, "seed": self.seed}
+            more = {
+                "program": (self.opened or self.program).to_json(),
+                "run_kind": self.kind,
+                "parent": self.parent,
+            }
             return self._item("opening", sums.opening().encode(), **more)
         rank = sums.epoch.rank(key)
         if sums.missing_boxes:
@@ -233,22 +298,29 @@ class SmallCoordinator:
             roster = [{"name": m.name, "key": m.key.hex()} for m in self.roster.members]
             return self._item("adverts", sums.close_adverts().encode(), roster=roster)
         slot = sums.slot
+        if self.abandons:
+            victim = sums.epoch.rank(self.members[self.names[0]])
+            if not slot.uploaded and rank != victim:
+                return None
+            if slot.uploaded:
+                if rank in slot.abandoned_by:
+                    return None
+                return self._item("abandon", slot.abandon_request().encode())
         if rank not in slot.uploaded:
-            try:
-                delivery = base64.b64encode(sums.delivery(rank).encode()).decode()
-            except PrivacyError:
-                delivery = None
-            return self._item(
-                "task",
-                slot.task.encode(),
-                broadcast=hashlib.sha256(self.broadcast).hexdigest(),
-                broadcast_octets=(
-                    base64.b64encode(self.broadcast).decode() if self.gives_broadcasts else None
-                ),
-                delivery=delivery,
-                stage=self.stage,
-            )
-        if len(slot.uploaded) < sums.epoch.size:
+            if len(slot.uploaded) == self.present:  # it has come back too late
+                return None
+            enough = sums.terms.max_colluders + 1 if self.witnesses is None else self.witnesses
+            if witnesses and len(slot.uploaded) < enough:
+                return None
+            parts: dict[str, bytes] = dict(self.last)
+            with suppress(PrivacyError):
+                parts["delivery"] = sums.delivery(rank).encode()
+            if witnesses:
+                parts["witnesses"] = Witnesses(slot.headers[:enough]).encode()
+            return self._item("task", slot.task.encode(), **parts)
+        if len(slot.uploaded) < self.present and slot.proposal is None:
+            return None
+        if rank not in slot.propose().survivors:
             return None
         if slot.certificate is None or rank not in self.certified:
             if rank in self.certified:
@@ -263,7 +335,7 @@ class SmallCoordinator:
             "kind": kind,
             "run": str(self.run),
             "number": self.sums.number,
-            "message": base64.b64encode(message).decode(),
+            "message": message,
             "deadline": "2030-01-01T00:00:00Z",
             "progress": {"stage": self.stage, "stages": len(self.program.stages)},
             **more,
@@ -302,47 +374,71 @@ class SmallCoordinator:
             return
         if not self.in_sum:
             self._begin()
-        elif len(self.revealed) == sums.epoch.size:
-            self.state = self.algorithm.update(self.state, sums.slot.total())
-            self.done_sums += 1
-            while self.algorithm.finished(self.state):
+        elif sums.slot.abandon_proof is not None:
+            self.abandons -= 1
+            self._begin()
+        elif len(self.revealed) == len(sums.slot.uploaded) and sums.slot.has_all_keys:
+            try:
+                total = sums.slot.total(self.encoding)
+            except SumFailed as failed:
+                ended = {"status": "failed", "code": failed.code, "model": None}
+                self.outcome = {**ended, "detail": failed.public_detail}
+                return
+            self.position = positions.updated(self.position, total)
+            self.last = self._closed()
+            while self.position.stage_finished:
                 if self.repeats:
                     self.repeats -= 1
-                else:
-                    self.model = self.state.model
-                    self.stage += 1
-                if self.stage == len(self.program.stages):
+                    self.position = replace(self.entered, sum_index=self.done_sums)
+                    continue
+                if self.position.finished:
                     done = {"status": "done", "code": None, "detail": None}
                     self.outcome = {**done, "model": self.model_id}
                     return
-                self._enter_stage()
+                self.position = self.entered = positions.next_stage(self.position)
             self._begin()
+
+    def _closed(self) -> dict[str, Any]:
+        """Return what an item says about the sum that has just been closed."""
+        slot = self.sums.slot
+        total, body = slot.total_message()
+        self.body = bytes(body)
+        self.closed = self.sums.number, slot.task.slot
+        assert slot.certificate is not None
+        parts = {
+            "last_task": slot.task.encode(),
+            "last_certificate": slot.certificate.encode(),
+            "total": total.encode(),
+        }
+        return {**parts, "total_body": self.body} if len(self.body) <= self.with_item else parts
 
     def _begin(self) -> None:
         assert self.sums.epoch is not None
-        self.broadcast = storage.encode(self.state, broadcast=True)
-        layout, members = self.algorithm.layout(self.state), self.sums.epoch.size
+        position, members = self.position, self.sums.epoch.size
+        algorithm = position.algorithm
+        layout = algorithm.layout(position.state)
         if self.program.privacy is None:
-            encoding = Encoding.finest(layout, max_clients=members)
+            self.encoding = Encoding.finest(layout, max_clients=members)
         else:
-            encoding = Encoding.noisy(
+            self.encoding = Encoding.noisy(
                 layout,
-                multiplier=self.program.privacy.multipliers[self.stage],
+                multiplier=self.program.privacy.multipliers[position.stage],
                 honest=self.sums.terms.honest,
                 max_clients=members,
             )
         parameters = {
             "program": hashlib.sha256(self.program.to_json().encode()).hexdigest(),
             "run_kind": self.kind,
-            "seed": self.seed,
-            "stage": self.stage,
+            "parent": self.parent,
+            "stage": position.stage,
+            "sum_index": position.sum_index,
         }
         self.sums.begin(
-            statistic=f"{self.algorithm.NAME}/{self.algorithm.VERSION}",
-            length=encoding.layout.length,
-            broadcast=self.broadcast,
+            statistic=f"{algorithm.NAME}/{algorithm.VERSION}",
+            length=self.encoding.layout.length,
             parameters=encode_json(parameters).encode(),
-            encoding=encoding.to_bytes(),
+            state=position.digest,
+            encoding=self.encoding.digest(),
         )
         self.certified, self.revealed, self.in_sum = set(), set(), True
 

@@ -9,16 +9,21 @@ from typing import Any
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.session import Finished, take_part
 from client_sdk.events import Event
+from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
+from client_sdk.gate.policy_draft import draft
+from client_sdk.gate.recipes import Recipes
 from client_sdk.home.home import Home
-from client_sdk.network.exchange import Call, Exchange, Lost, Patience, Pause, Reply
+from client_sdk.network.exchange import Call, Clock, Exchange, Lost, Patience, Pause, Reply
 from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import Changes
-from kernels.rounds.plan import columns_read
+from kernels.rounds.plan import columns_read, declared
 from kernels.rounds.program import Program
-from privacy.securesum.terms import default_terms
+from kernels.rounds.task import program_digest
+from privacy.securesum.terms import Terms, default_terms
 from tests.client_sdk.coordinator import HOST, SmallCoordinator
+from tests.dealing import put_dealing
 
 
 def permissive(program: Program, **changes: Any) -> Policy:
@@ -31,10 +36,27 @@ def permissive(program: Program, **changes: Any) -> Policy:
         "least_level_rows": 0,
         "algorithms": tuple({a.NAME for a, _ in program.algorithms()}),
         "columns": columns_read(program.schema),
-        "max_sums": Disclosure.of(program, default_terms(bytes(16), 3)).sums,
+        "max_sums": 4 * Disclosure.of(program, default_terms(bytes(16), 3)).sums,
         "without_differential_privacy": True,
+        "programs": (program_digest(program.to_json()),),
+        "parents": ("model-1",),
+        "coordinator_ratio": 1e12,
+        "hospital_ratio": 1e12,
+        "dictionary": Dictionary.containing(program.schema),
+        "recipes": Recipes(
+            max_rows=(1, 10**9),
+            held_out=(0.0, 1.0),
+            public_sets=tuple(own.public_set for own in declared(program) if own.public_set),
+        ),
+        "least_answer_s": 0.0,
     }
     return Policy(**{**allowed, **changes})
+
+
+def drafted(program: Program, terms: Terms, *, delta: float | None = None) -> Policy:
+    """Return the policy that `veilgp policy draft` writes, with a dictionary of the schema."""
+    dictionary = Dictionary.containing(program.schema)
+    return Policy.from_toml(draft(program, terms, delta=delta, dictionary=dictionary))
 
 
 @dataclass
@@ -48,16 +70,23 @@ class Hospital:
     roster: dict[str, bytes] | None = None
     source: str = "table"
     changes: Changes | None = None
+    clock: Clock | None = None
     events: list[Event] = field(default_factory=list)
     finished: Finished | None = None
     error: Exception | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.path / "dealing.key").exists():
+            put_dealing(self.path)
 
     @contextmanager
     def open(self) -> Iterator[HospitalSide]:
         with Home(self.path).open() as home:
             yield HospitalSide(
                 home,
-                Exchange(home.identity, host=HOST, patience=Patience(outage_s=60)),
+                Exchange(
+                    home.identity, host=HOST, patience=Patience(outage_s=60), clock=self.clock
+                ),
                 SessionLink.parse(self.link),
                 policy=self.policy,
                 data=self.data,

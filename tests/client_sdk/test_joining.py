@@ -16,8 +16,6 @@ from typer.testing import CliRunner
 import client_sdk
 from client_sdk.conversation.rosters import read_roster
 from client_sdk.errors import HomeInUse, RosterFileError
-from client_sdk.gate import policy_draft
-from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
 from client_sdk.joining import offered
 from client_sdk.network.exchange import Call, Lost, Reply
@@ -28,8 +26,9 @@ from kernels.rounds.program import Program
 from privacy.identity import fingerprint
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.coordinator import ORIGIN, SmallCoordinator
-from tests.client_sdk.hospitals import Hospital
+from tests.client_sdk.hospitals import Hospital, drafted
 from tests.client_sdk.model.test_model import CREATED, PRIVACY
+from tests.dealing import DEALING
 from tests.kernels.rounds.tables import tables
 
 
@@ -41,7 +40,7 @@ def over_http(coordinator: SmallCoordinator) -> Callable[[httpx.Request], httpx.
         call = Call(
             request.method,
             request.url.raw_path.decode(),
-            {"Authorization": request.headers["authorization"], "Veilgp-Protocol": "1"},
+            {"Authorization": request.headers["authorization"], "Veilgp-Protocol": "2"},
             (body,),
             1,
             1.0,
@@ -73,7 +72,7 @@ class Served(httpx.AsyncBaseTransport):
 @pytest.fixture
 def served(make: Make, program: Program) -> tuple[SmallCoordinator, list[Hospital]]:
     coordinator, hospitals = make()
-    outcome = simulate(program, tables(3), coordinator.seed, secure=False)
+    outcome = simulate(program, tables(3), DEALING, secure=False)
     made = Artifact.of(
         outcome.model,
         program=program,
@@ -156,7 +155,7 @@ def test_a_session_is_offered_before_anything_is_joined(
         hospitals[0].link, home=hospitals[0].path, progress="silent", transport=transport
     )
     assert offer.program == program
-    Policy.from_toml(policy_draft.draft(offer.program, offer.terms))
+    drafted(offer.program, offer.terms)
     with Home(hospitals[0].path).open() as home:
         assert home.client.journal.count == 1
 

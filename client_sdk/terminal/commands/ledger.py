@@ -1,4 +1,4 @@
-"""`veilgp ledger`: the privacy budget spent on any one patient of each data source."""
+"""`veilgp ledger`: what was spent on, and became known about, each data source."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -11,10 +11,11 @@ import typer
 from client_sdk.terminal.commands.failures import reported
 
 if TYPE_CHECKING:
+    from client_sdk.home.disclosures import DisclosureLedger
     from client_sdk.home.store import Store
     from privacy.ledger import Ledger
 
-_NO_LIMIT = 1000.0
+_NO_LIMIT = 100.0
 _COLUMNS = ("at", "epoch", "sum", "statistic", "part", "numbers", "noise z", "sampled")
 
 
@@ -34,10 +35,11 @@ def ledger_command(
         ),
     ] = None,
 ) -> None:
-    """Print every noisy sum that was charged to this hospital's budget, and their total cost.
+    """Print every noisy sum that was charged to this hospital's budget, and what became known.
 
-    Charges are written before anything leaves and are never removed. Sessions without noise are
-    listed separately: no ε covers them.
+    The disclosure ledger has every run that this hospital entered, over all sessions, and how many
+    exact numbers it made known. Charges are written before anything leaves and are never removed.
+    Sessions without noise are listed separately: no ε covers them.
     """
     with reported():
         from client_sdk.gate.policy import Policy
@@ -49,6 +51,7 @@ def ledger_command(
         try:
             ledgers = {source: store.ledger(source, budget) for source in store.charged_sources()}
             exact = store.uncharged()
+            known = {source: store.disclosures(source) for source in store.disclosing_sources()}
             promises = dict(_promises(store))
         finally:
             store.close()
@@ -64,6 +67,9 @@ def ledger_command(
 
             ledger_plot.write(plot, ledgers, limited=policy is not None)
             typer.echo(f"The plot is in {plot}.")
+        for source, disclosed in known.items():
+            for line in _known_lines(source, disclosed):
+                typer.echo(line)
         for session, vectors in exact:
             typer.echo(
                 f"Session {session} has no noise: {vectors} vectors were sent for its exact sums. "
@@ -71,6 +77,27 @@ def ledger_command(
                 "describes only what the noisy sums reveal in addition, not everything that can "
                 "be learned."
             )
+
+
+def _known_lines(source: str, ledger: "DisclosureLedger") -> Iterator[str]:
+    """Yield what exact sums of a data source have made known, over all sessions."""
+    from kernels.rounds.known import MEMBERSHIP
+
+    yield (
+        f"{source}: {ledger.runs} run(s) of {ledger.programs} program(s) entered, "
+        f"{ledger.vectors} vector(s) computed for exact sums, abandoned ones included"
+    )
+    if ledger.exact:
+        yield (
+            f"  exact numbers known to the coordinator: at most {ledger.coordinator:,}; to each "
+            f"hospital: at most {ledger.hospitals:,}. {MEMBERSHIP}"
+        )
+    for entry in ledger.entries:
+        numbers = f"{entry.coordinator:,} / {entry.hospitals:,}" if entry.exact else "with noise"
+        yield (
+            f"  {entry.at}  run {entry.run}  program {entry.program[:16]}  numbers known to the "
+            f"coordinator / each hospital: {numbers}"
+        )
 
 
 def _promises(store: "Store") -> Iterator[tuple[str, str]]:
@@ -102,6 +129,11 @@ def _lines(source: str, ledger: "Ledger", *, limited: bool) -> Iterator[str]:
     yield (
         f"{source}: {len(ledger.entries)} sums, ε = {spent.epsilon:.4g} at δ = {budget.delta:g}, "
         f"proven by the {spent.accountant} accountant{said}"
+    )
+    beforehand = ledger.fixed_beforehand
+    yield (
+        f"  a list of the same sums that is fixed beforehand costs ε = {beforehand.epsilon:.4g} "
+        f"({beforehand.accountant}); the budget does not rely on it"
     )
     rows = [
         (

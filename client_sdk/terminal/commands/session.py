@@ -175,17 +175,25 @@ def approve_table_command(
 def draft_command(
     link: LinkArgument,
     *,
+    dictionary: Annotated[
+        str, typer.Option(help="File of the data dictionary, relative to the policy.")
+    ] = "dictionary.toml",
     home: HomeOption = None,
     ca: CaOption = None,
     allow_http: HttpOption = False,
 ) -> None:
-    """Print a policy that allows exactly what a session requests, for a person to review."""
+    """Print a policy that allows exactly what a session requests, for a person to review.
+
+    The data dictionary that it names is made once per data source with `veilgp dictionary draft`.
+    """
     with reported():
         from client_sdk.gate.policy_draft import draft
         from client_sdk.joining import offered
 
         offer = offered(link, home=home, ca=ca, allow_http=allow_http)
-        typer.echo(draft(offer.program, offer.terms, delta=offer.membership.delta), nl=False)
+        delta = offer.membership.delta
+        text = draft(offer.program, offer.terms, delta=delta, dictionary=dictionary)
+        typer.echo(text, nl=False)
 
 
 def log_command(
@@ -193,13 +201,17 @@ def log_command(
     home: HomeOption = None,
     summary: Annotated[bool, typer.Option("--summary", help="Print only the totals.")] = False,
 ) -> None:
-    """Print what has left this hospital: one line per vector and per file of samples."""
+    """Print what has left this hospital, and which sums it could not compute.
+
+    There is one line per vector, per file of samples, and per failure.
+    """
     with reported():
         from client_sdk.home.home import Home
 
         store = Home(home).read()
         try:
             departures, samples = list(store.departures()), store.samples()
+            failures = store.failures()
         finally:
             store.close()
         if not summary:
@@ -207,6 +219,8 @@ def log_command(
                 typer.echo(departure.line())
             for own in samples:
                 typer.echo(own.line())
+            for failure in failures:
+                typer.echo(failure.line())
             return
         vectors = Counter(departure.algorithm.split("/")[0] for departure in departures)
         of = ", ".join(f"{name} {count}" for name, count in vectors.items())

@@ -55,6 +55,7 @@ def check_table(
     from client_sdk.tables import read_site, summarise
     from client_sdk.tables.draft import unfinished
     from kernels.errors import KernelsError
+    from kernels.rounds.site.dealing import Dealing
     from kernels.tables.schema import Schema
 
     try:
@@ -65,7 +66,7 @@ def check_table(
         _fail([str(error)])
     problems = unfinished(parsed)
     try:
-        summary = summarise(read_site(table, parsed, held_out=0.0, seed=0))
+        summary = summarise(read_site(table, parsed, held_out=0.0, dealing=Dealing.generate()))
     except (ClientError, KernelsError) as error:
         _fail([*problems, str(error)])
     if problems:

@@ -15,23 +15,25 @@ from client_sdk.simulation import simulate
 from kernels import storage
 from kernels.rounds.program import Program
 from privacy.securesum.coordinator import Coordinator
+from privacy.securesum.masking import body_bytes
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.coordinator import SmallCoordinator, problem
 from tests.client_sdk.hospitals import Hospital, Killed, drive
+from tests.dealing import DEALING
 from tests.kernels.rounds.tables import tables
 
 
 @cache
-def expected_state(text: str, seed: int) -> bytes:
+def expected_state(text: str) -> bytes:
     program = Program.from_json(text)
-    return storage.encode(simulate(program, tables(3), seed, secure=False).states[-1])
+    return storage.encode(simulate(program, tables(3), DEALING, secure=False).states[-1])
 
 
 def check_all_done(
     coordinator: SmallCoordinator, hospitals: list[Hospital], program: Program
 ) -> None:
     assert [h.error for h in hospitals] == [None] * len(hospitals)
-    assert storage.encode(coordinator.state) == expected_state(program.to_json(), coordinator.seed)
+    assert storage.encode(coordinator.state) == expected_state(program.to_json())
     assert all(h.finished is not None for h in hospitals)
 
 
@@ -43,7 +45,7 @@ def test_a_session_computes_what_simulate_computes_to_the_last_bit(
     check_all_done(coordinator, hospitals, program)
     for hospital in hospitals:
         assert hospital.finished is not None
-        assert hospital.finished.artifact == coordinator.artifact
+        assert hospital.finished.artifact == coordinator.served
         left = [e for e in hospital.events if isinstance(e, VectorLeft)]
         assert len(left) == coordinator.done_sums
         assert any(isinstance(e, RunOver) and e.status == "done" for e in hospital.events)
@@ -122,7 +124,7 @@ def test_octets_leave_only_after_they_are_on_the_disk_and_in_the_log(
             other.close()
             size = int.from_bytes(body[:4], "big")
             assert rows[-1][:2] == (hashlib.sha256(body).hexdigest(), len(body))
-            assert 8 * (rows[-1][2] + 1) == len(body) - 4 - size
+            assert body_bytes(rows[-1][2]) == len(body) - 4 - size
             assert body[4 + size :] in vault
             checked += 1
         return coordinator.answer(call)
@@ -155,27 +157,23 @@ def test_a_lost_answer_is_followed_by_the_same_octets(make: Make, program: Progr
         assert len(set(sent)) == 1
 
 
-def test_a_broadcast_that_comes_with_the_task_is_not_fetched(make: Make, program: Program) -> None:
+def test_a_hospital_downloads_no_state_that_it_can_compute(make: Make, program: Program) -> None:
     coordinator, hospitals = make()
-    coordinator.gives_broadcasts = True
-
-    def network(_: int, call: Call) -> Reply | Lost:
-        assert "/broadcasts/" not in call.target
-        return coordinator.answer(call)
-
-    drive(hospitals, coordinator, network)
+    drive(hospitals, coordinator)
     check_all_done(coordinator, hospitals, program)
+    assert not any("/states/" in path or "/totals/" in path for _, path in coordinator.log)
 
 
 @pytest.mark.parametrize("status", [404, 409])
-def test_a_broadcast_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
+def test_a_total_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
     make: Make, program: Program, status: int
 ) -> None:
     coordinator, hospitals = make()
+    coordinator.with_item = 0
     gone: set[int] = set()
 
     def network(i: int, call: Call) -> Reply | Lost:
-        if "/broadcasts/" in call.target and i not in gone:
+        if "/totals/" in call.target and i not in gone:
             gone.add(i)
             return problem(status, "not_found", "The run has gone on.")
         return coordinator.answer(call)
@@ -185,10 +183,14 @@ def test_a_broadcast_that_is_no_longer_needed_makes_a_hospital_ask_what_is_next(
     check_all_done(coordinator, hospitals, program)
 
 
-def test_a_broadcast_that_is_never_there_is_an_error_in_the_end(make: Make) -> None:
+def test_a_total_that_is_never_there_is_an_error_in_the_end(make: Make) -> None:
     coordinator, hospitals = make()
-    coordinator.meddle = lambda what, reply: problem(404, "not_found") if len(what) == 64 else reply
-    drive(hospitals, coordinator)
+    coordinator.with_item = 0
+
+    def network(_: int, call: Call) -> Reply | Lost:
+        return problem(404, "not_found") if "/totals/" in call.target else coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
     assert {getattr(h.error, "code", None) for h in hospitals} == {"not_found"}
 
 

@@ -8,6 +8,7 @@ import client_sdk
 ROOM = Path(next(iter(client_sdk.__path__)))
 ALONE = {"gate/door.py"}
 UNMASKED = {"gate/unmasked_samples.py"}
+TRIAL = "gate/trial.py"
 SIMULATION = "simulation.py"  # has no network access: import-linter checks this
 
 
@@ -38,13 +39,19 @@ def texts(tree: ast.Module) -> str:
 def test_only_the_door_computes_encodes_and_masks_what_leaves() -> None:
     trees = modules()
     for verb in ("contributed", "upload"):
-        found = {name for name, tree in trees.items() if verb in calls(tree)} - {SIMULATION}
-        assert found == ALONE, verb
+        found = {name for name, tree in trees.items() if verb in calls(tree)}
+        assert found - {SIMULATION, TRIAL} == ALONE, verb
     drawing = {name for name, tree in trees.items() if "privacy.noise" in imports(tree)}
     assert drawing - {SIMULATION} == ALONE
     assert not any("contribute" in calls(tree) for tree in trees.values())
     encoding = {name for name, tree in trees.items() if "privacy.encoding" in imports(tree)}
-    assert encoding - {SIMULATION} == ALONE
+    assert encoding - {SIMULATION, TRIAL} == ALONE | {"conversation/replay.py"}
+
+
+def test_a_trial_has_no_way_out() -> None:
+    tree = modules()[TRIAL]
+    assert "upload" not in calls(tree)
+    assert not [name for name in imports(tree) if name.startswith("client_sdk")]
 
 
 def test_only_the_door_knows_where_vectors_go() -> None:
@@ -85,6 +92,19 @@ def test_the_journal_is_written_before_the_transport_is_asked() -> None:
         names.index("allows_unmasked_samples") < names.index("samples_leave") < names.index("put")
     )
     names = calls(vector)
-    assert names.index("check_task") < names.index("contributed") < names.index("upload")
-    assert names.index("_charge") < names.index("draw") < names.index("contributed")
-    assert names.index("upload") < names.index("commit") < names.index("send")
+    assert names.index("check_task") < names.index("_computed") < names.index("_wait")
+    assert names.index("_wait") < names.index("upload") < names.index("commit")
+    assert names.index("commit") < names.index("send")
+
+
+def test_the_charge_is_written_and_the_state_tried_before_a_row_is_read() -> None:
+    tree = modules()["gate/door.py"]
+    (computed,) = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and node.name == "_computed"
+    ]
+    names = calls(computed)
+    order = ["rehearsed", "_encoding", "check_upload", "draw", "_charge", "contributed"]
+    assert [name for name in names if name in order] == order
+    assert not [name for name in names[names.index("contributed") :] if name.startswith("check")]

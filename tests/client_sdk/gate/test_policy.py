@@ -18,16 +18,15 @@ from client_sdk.errors import (
     PolicyRefused,
     PrivacyRequired,
     RareLevel,
-    ShrinkingForbidden,
     TooFewColluders,
     TooFewRows,
     TooFewRowsHeldOut,
     TooFewRowsPerFeature,
-    TooManyRuns,
     TooManySums,
 )
 from client_sdk.events import Disclosed, RunOpened, Unpinned
 from client_sdk.gate import policy_draft
+from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.gate.refusal_report import public_detail
@@ -43,13 +42,14 @@ from kernels.rounds.program import Program
 from kernels.rounds.shared.public_set import columns_of
 from kernels.rounds.site.site import Part
 from privacy.securesum.terms import default_terms
-from tests.client_sdk.hospitals import permissive
+from tests.client_sdk.hospitals import drafted, permissive
+from tests.dealing import dealing_of
 from tests.kernels.rounds.tables import KERNEL, SCHEMA, table, tables
 from tests.kernels.rounds.tables import program as program_with
 
 TODAY = date(2026, 11, 16)
 TERMS = default_terms(bytes(16), 5)
-PLENTY = TableSummary(200_000, 100_000, {"ward": {"medical": 900, "surgical": 900}})
+PLENTY = TableSummary(2_000, 990, {"ward": {"medical": 900, "surgical": 900}})
 
 
 def check(policy: Policy, program: Program, summary: TableSummary = PLENTY) -> None:
@@ -65,15 +65,15 @@ def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: P
 
 
 def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Program) -> None:
-    policy = Policy.from_toml(policy_draft.draft(program, TERMS))
+    policy = drafted(program, TERMS)
     check(policy, program)
-    policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, runs=1, today=TODAY)
+    policy.check_task(program, 0, confirmed=TERMS.min_cohort, sums=1, today=TODAY)
     assert set(policy.columns) == set(columns_read(program.schema))
-    assert policy.max_sums == Disclosure.of(program, TERMS).sums
+    assert policy.max_sums == 2 * Disclosure.of(program, TERMS).sums
     for narrower, error in (
         (replace(policy, algorithms=policy.algorithms[:-1]), AlgorithmForbidden),
         (replace(policy, columns=policy.columns[1:]), ColumnForbidden),
-        (replace(policy, max_sums=policy.max_sums - 1), TooManySums),
+        (replace(policy, max_sums=policy.max_sums // 2 - 1), TooManySums),
         (replace(policy, without_differential_privacy=False), PrivacyRequired),
     ):
         with pytest.raises(error):
@@ -93,13 +93,13 @@ def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Prog
         ),
         (
             {"least_rows_held_out": 5},
-            TableSummary(200_000, 1234, {}, {Part.STOPPING: 4}),
+            TableSummary(200_000, 934, {}, {Part.STOPPING: 4}),
             TooFewRowsHeldOut,
             "policy.rows_held_out",
         ),
         (
             {"least_level_rows": 10},
-            TableSummary(200_000, 1234, {"ward": {"surgical": 9}}),
+            TableSummary(200_000, 934, {"ward": {"surgical": 9}}),
             RareLevel,
             "policy.level_rows",
         ),
@@ -128,14 +128,10 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
 
 def test_terms_are_the_sites_to_accept_not_only_the_sessions_to_set(program: Program) -> None:
     policy = permissive(program, least_cohort=5)
-    shrinking, naive = replace(TERMS, allow_shrinking=True), replace(TERMS, max_colluders=0)
-    for terms, error, line in (
-        (shrinking, ShrinkingForbidden, {"allow_shrinking": True}),
-        (naive, TooFewColluders, {"least_colluders": 0}),
-    ):
-        with pytest.raises(error):
-            policy.check_session(program, terms, today=TODAY)
-        replace(policy, **line).check_session(program, terms, today=TODAY)
+    naive = replace(TERMS, max_colluders=0)
+    with pytest.raises(TooFewColluders):
+        policy.check_session(program, naive, today=TODAY)
+    replace(policy, least_colluders=0).check_session(program, naive, today=TODAY)
     with pytest.raises(TooFewColluders):
         check(replace(policy, least_colluders=2), program)
     with pytest.raises(TooFewColluders):
@@ -145,38 +141,35 @@ def test_terms_are_the_sites_to_accept_not_only_the_sessions_to_set(program: Pro
 
 def test_the_disclosure_says_what_a_session_gives_up(program: Program) -> None:
     shown = [
-        str(Disclosure.of(program, terms))
-        for terms in (TERMS, replace(TERMS, allow_shrinking=True), replace(TERMS, max_colluders=0))
+        str(Disclosure.of(program, terms)) for terms in (TERMS, replace(TERMS, max_colluders=0))
     ]
-    assert len(set(shown)) == 3
-    assert "CONTINUES WITHOUT" in shown[1]
-    assert "same members" not in shown[1]
+    assert len(set(shown)) == 2
 
 
 def test_a_share_that_holds_one_patient_out_is_refused_by_the_standard_policy() -> None:
     """Otherwise their exact squared error would leave if no other member holds out rows."""
     made = program_with(exact.Spec(steps=1, penalties=(3.0,)), held_out=0.004)
     policy = permissive(made, least_rows_held_out=Policy().least_rows_held_out)
-    own = site_of(made, table(800, seed=3), 7)
+    own = site_of(made, table(800, seed=3), dealing_of(7))
     assert 0 < own.site.count(Part.STOPPING) < 5
     with pytest.raises(TooFewRowsHeldOut):
         policy.check_table(made, own.summary)
     # If no stage scores them, or there are none, nothing about them leaves.
     policy.check_table(program_with(held_out=0.004), own.summary)
-    policy.check_table(made, site_of(replace(made, held_out=0.0), table(800, seed=3), 7).summary)
+    policy.check_table(
+        made, site_of(replace(made, held_out=0.0), table(800, seed=3), dealing_of(7)).summary
+    )
     # The usual share of an ordinary table is enough.
     usual = replace(made, held_out=0.2)
-    policy.check_table(usual, site_of(usual, table(160, seed=3), 7).summary)
+    policy.check_table(usual, site_of(usual, table(160, seed=3), dealing_of(7)).summary)
 
 
 def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
-    policy = permissive(program, max_sums=3, max_runs=2, least_cohort=5)
-    task = {"confirmed": 5, "sums": 3, "runs": 2, "today": TODAY}
+    policy = permissive(program, max_sums=3, least_cohort=5)
+    task = {"confirmed": 5, "sums": 3, "today": TODAY}
     policy.check_task(program, 1, **task)
     with pytest.raises(TooManySums):
         policy.check_task(program, 1, **{**task, "sums": 4})
-    with pytest.raises(TooManyRuns):
-        policy.check_task(program, 1, **{**task, "runs": 3})
     with pytest.raises(CohortTooSmall) as refused:
         policy.check_task(program, 1, **{**task, "confirmed": 4})
     assert "at least 5 members" in public_detail(refused.value)
@@ -244,7 +237,7 @@ DISTILLATION = distillation.Spec(
 def test_no_run_asks_for_more_than_was_disclosed(stages: tuple[object, ...]) -> None:
     program = program_with(*stages)
     told = Disclosure.of(program, TERMS)
-    simulated = simulate(program, tables(3), 7, secure=False)
+    simulated = simulate(program, tables(3), dealing_of(7), secure=False)
     assert simulated.sums <= told.sums
     assert simulated.released <= told.numbers
     assert told.sums <= simulated.sums + 2, "a bound that says something"
@@ -263,7 +256,7 @@ def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Prog
     own = table(40)
     back = {name: column[::-1] for name, column in own.items()}
     fewer = {name: column[1:] for name, column in own.items()}
-    digests = [site_of(program, data, 7).digest for data in (own, back, fewer)]
+    digests = [site_of(program, data, dealing_of(7)).digest for data in (own, back, fewer)]
     assert digests[0] == digests[1] != digests[2]
     assert len(digests[0]) == 32
 
@@ -271,9 +264,9 @@ def test_the_digest_of_a_table_is_of_its_rows_whatever_their_order(program: Prog
 def test_a_table_whose_rows_are_dealt_otherwise_is_another_table(program: Program) -> None:
     """The sums of two splits differ by the patients that moved: here by one of 800."""
     data = table(800, seed=1)
-    own = site_of(program, data, 7)
+    own = site_of(program, data, dealing_of(7))
     others = (
-        site_of(replace(program, held_out=program.held_out + step * 2e-4), data, 7)
+        site_of(replace(program, held_out=program.held_out + step * 2e-4), data, dealing_of(7))
         for step in range(1, 100)
     )
     moved = next(
@@ -283,8 +276,8 @@ def test_a_table_whose_rows_are_dealt_otherwise_is_another_table(program: Progra
     )
     assert own.site.digest == moved.site.digest
     assert own.digest != moved.digest
-    assert own.digest != site_of(program, data, 8).digest
-    assert own.digest == site_of(program, data, 7).digest
+    assert own.digest != site_of(program, data, dealing_of(8)).digest
+    assert own.digest == site_of(program, data, dealing_of(7)).digest
 
 
 def test_rows_to_add_and_remove_need_consent_and_are_in_the_journal(program: Program) -> None:
@@ -296,7 +289,7 @@ def test_rows_to_add_and_remove_need_consent_and_are_in_the_journal(program: Pro
     replace(policy, consents=("update",)).check_changes(updating)
 
     tables = [
-        site_of(program, table(40), 7, changes=changes)
+        site_of(program, table(40), dealing_of(7), changes=changes)
         for changes in (
             None,
             Changes(added=table(5, seed=1)),
@@ -313,7 +306,10 @@ def test_names_from_the_session_cannot_rewrite_a_screen_or_a_policy(program: Pro
     age, *others = program.schema.features
     schema = replace(program.schema, features=(replace(age, name=evil), *others))
     crafted = replace(program, schema=schema)
-    shown = [str(Disclosure.of(crafted, TERMS)), draft := policy_draft.draft(crafted, TERMS)]
+    shown = [
+        str(Disclosure.of(crafted, TERMS)),
+        draft := policy_draft.draft(crafted, TERMS, dictionary=Dictionary.containing(schema)),
+    ]
     with pytest.raises(ColumnForbidden) as refused:
         check(permissive(program), crafted)
     shown.append(str(refused.value))

@@ -28,8 +28,7 @@ from client_sdk.home.home import Home
 from client_sdk.home.remembered import UnmaskedSamples
 from client_sdk.network.exchange import Call, Lost, Reply
 from client_sdk.network.transport import run
-from client_sdk.simulation import simulate
-from client_sdk.tables.hospital_table import site_of
+from client_sdk.simulation import simulate, site_of_home
 from client_sdk.terminal.command import application
 from client_sdk.withdrawal import withdraw
 from kernels.model.noise_plan import NoisePlan
@@ -41,7 +40,7 @@ from kernels.rounds.program import Program
 from privacy.securesum.records import Step
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.coordinator import ORIGIN, SmallCoordinator
-from tests.client_sdk.hospitals import Hospital, Killed, drive, permissive
+from tests.client_sdk.hospitals import Hospital, Killed, drafted, drive, permissive
 from tests.client_sdk.test_joining import over_http
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.ensemble.test_predictive import SPEC
@@ -104,10 +103,12 @@ def test_samples_leave_where_the_policy_says_so_and_every_hospital_is_in_the_sum
     assert not kept(hospitals[2])
     assert not events(hospitals[2], UnmaskedSamplesLeft)
     # They are those with which the hospital contributed, journaled as they were sent.
-    simulated = simulate(PROGRAM, tables.tables(3), coordinator.seed, secure=False)
+    simulated = simulate(
+        PROGRAM, [site_of_home(PROGRAM, each.data, each.path) for each in hospitals], secure=False
+    )
     state = predictive.State(replace(simulated.model, distilled=None), PROGRAM.stages[1])
     for hospital in hospitals[:2]:
-        site = site_of(PROGRAM, hospital.data, coordinator.seed).site
+        site = site_of_home(PROGRAM, hospital.data, hospital.path)
         body = coordinator.samples[key(hospital)]
         read = OpenSamples.from_bytes(body, PROGRAM)
         expected = samples_of(state, site)
@@ -344,7 +345,7 @@ def test_the_disclosure_and_the_draft_say_what_it_gives_away_and_leave_it_off() 
     assert "open_ensemble = true" in told
     draft = policy_draft.draft(PROGRAM, terms)
     assert "\nopen_ensemble = false\n" in draft
-    assert not Policy.from_toml(draft).open_ensemble
+    assert not drafted(PROGRAM, terms).open_ensemble
     silent = Program(PROGRAM.schema, PROGRAM.kernel, (moments.Spec(), linear.Spec()))
     assert "open_ensemble" not in policy_draft.draft(silent, terms)
     assert "NOT MASKED" not in str(Disclosure.of(silent, terms))

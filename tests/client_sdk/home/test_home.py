@@ -33,7 +33,7 @@ def test_an_identity_is_made_once_and_only_its_owner_can_read_it(tmp_path: Path)
     home = Home(tmp_path / "home")
     first = home.identity()
     assert home.identity().key == first.key
-    for name in ("identity.key", "journal.sqlite"):
+    for name in ("identity.key", "dealing.key", "journal.sqlite"):
         assert (tmp_path / "home" / name).stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
     with home.open() as opened:
@@ -149,10 +149,23 @@ def test_key_and_journal_need_each_other(tmp_path: Path) -> None:
         pass
 
 
-def test_a_crash_while_the_identity_is_made_leaves_nothing_in_the_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("files_written", range(4))
+def test_a_crash_while_the_home_is_made_leaves_nothing_in_the_way(
+    files_written: int, tmp_path: Path
+) -> None:
     Home(tmp_path).identity()
-    (tmp_path / "identity.key").rename(tmp_path / "identity.new")  # as before the rename
+    # Before each rename, and before the journal.
+    (tmp_path / "identity.key").rename(tmp_path / "identity.new")
+    if files_written < 3:
+        (tmp_path / "identity.new").unlink()
+    if files_written < 2:
+        (tmp_path / "dealing.key").rename(tmp_path / "dealing.new")
+        (tmp_path / "dealing.new").write_bytes(b"half")
+    if files_written < 1:
+        (tmp_path / "journal.sqlite").unlink()
     joined(tmp_path, 1)
+    assert len(Home(tmp_path).dealing().secret) == 32
+    assert not [*tmp_path.glob("*.new")]
 
 
 def test_files_that_are_no_journal_are_refused_by_name(tmp_path: Path) -> None:
@@ -220,6 +233,6 @@ def test_a_journal_of_an_earlier_version_is_refused_by_name(tmp_path: Path, vers
 
 def test_a_journal_of_a_newer_version_says_what_to_upgrade(tmp_path: Path) -> None:
     Home(tmp_path).identity()
-    spoiled(tmp_path, "PRAGMA user_version=9")
+    spoiled(tmp_path, "PRAGMA user_version=99")
     with pytest.raises(HomeDamaged, match="upgrade veilgp"):
         Store.open(tmp_path / "journal.sqlite")

@@ -1,11 +1,11 @@
 """With differential privacy nothing leaves a hospital without a charge in its own ledger."""
 
-import base64
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -37,8 +37,8 @@ from client_sdk.terminal.command import application
 from kernels.errors import TableRefused
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
-from kernels.rounds.plan import dealing, release_plan
-from privacy.accounting.cost import cost
+from kernels.rounds.plan import release_plan, site_dealing
+from privacy.accounting.filters import Filter
 from privacy.accounting.promises import promised
 from privacy.encoding import Encoding
 from privacy.ledger import Budget
@@ -47,7 +47,7 @@ from privacy.securesum.records import Uploaded
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.conversation.test_hostile_coordinator import meddling, with_message
 from tests.client_sdk.coordinator import SmallCoordinator
-from tests.client_sdk.hospitals import Hospital, Killed, drive
+from tests.client_sdk.hospitals import Hospital, Killed, drafted, drive
 from tests.client_sdk.private import DELTA, PROGRAM, private_session
 from tests.kernels.rounds.tables import tables
 
@@ -85,7 +85,8 @@ def test_everything_that_left_was_charged_before_and_as_much_as_the_run_said(mak
     drive(hospitals, coordinator)
     assert coordinator.terms is not None
     honest = coordinator.terms.honest
-    most = cost(promised(release_plan(PROGRAM, 7), honest=honest), delta=DELTA).epsilon
+    plan = promised(release_plan(PROGRAM), honest=honest)
+    most = Filter(1.0, DELTA).spent(plan).epsilon
     for hospital in hospitals:
         assert hospital.error is None
         store = opened(hospital)
@@ -202,10 +203,10 @@ def test_a_task_with_less_noise_than_the_program_says_is_refused(make: Make) -> 
     coordinator, hospitals = make()
 
     def quieter(plain: dict[str, Any]) -> None:
-        task = Task.decode(base64.b64decode(plain["message"]))
-        encoding = Encoding.from_bytes(task.encoding)
+        task = Task.decode(plain["message"])
+        encoding = coordinator.encoding
         less = tuple(max(1, share // 2) for share in encoding.share_deviations)
-        changed = replace(encoding, share_deviations=less).to_bytes()
+        changed = replace(encoding, share_deviations=less).digest()
         with_message(plain, replace(task, encoding=changed).encode())
 
     meddling(coordinator, "task", quieter)
@@ -265,7 +266,7 @@ def test_a_hospital_hears_beforehand_what_a_run_costs(make: Make) -> None:
 @pytest.mark.parametrize("delta", [None, 1e-7])
 def test_a_draft_allows_exactly_one_run_at_the_sessions_delta(delta: float | None) -> None:
     terms = default_terms(bytes(16), 5, differential_privacy=True)
-    policy = Policy.from_toml(draft(PROGRAM, terms, delta=delta))
+    policy = drafted(PROGRAM, terms, delta=delta)
     asked = Disclosure.of(PROGRAM, terms, delta=delta)
     assert asked.cost is not None
     assert policy.epsilon is not None
@@ -322,7 +323,8 @@ def test_the_plot_shows_what_was_spent_after_each_sum_under_the_sites_limit(
     store.close()
     axes = ledger_plot.draw({"$a$": ledger}, limited=True, ax=Figure().subplots())
     curve, _, limit = axes.lines
-    after = [cost([e.release for e in ledger.entries[:i]], delta=DELTA).epsilon for i in range(3)]
+    spent = Filter(2.0, DELTA).spent
+    after = [spent([e.release for e in ledger.entries[:i]]).epsilon for i in range(3)]
     assert list(curve.get_ydata()) == after
     assert set(limit.get_ydata()) == {2.0}
     unlimited = ledger_plot.draw({"table": ledger}, limited=False, ax=Figure().subplots())
@@ -369,8 +371,8 @@ def test_the_site_says_what_a_patient_is_not_the_session(make: Make) -> None:
 def test_a_draft_names_the_patient_that_the_session_names() -> None:
     terms = default_terms(bytes(16), 5, differential_privacy=True)
     named = replace(PROGRAM, schema=replace(PROGRAM.schema, patient="who"))
-    assert Policy.from_toml(draft(named, terms)).patient == "who"
-    assert Policy.from_toml(draft(PROGRAM, terms)).patient is None
+    assert drafted(named, terms).patient == "who"
+    assert drafted(PROGRAM, terms).patient is None
     assert "EACH ROW" in draft(PROGRAM, terms)
 
 
@@ -379,11 +381,16 @@ def test_a_stage_that_was_said_to_be_free_is_not_charged_for() -> None:
     encoding = Encoding.noisy(
         moments.layout_of_moments(free.start()), multiplier=8.0, honest=3, max_clients=3
     )
-    run = RunInHand(UUID(int=1), UUID(int=2), "train", free.to_json(), free, 7)
+    run = RunInHand(UUID(int=1), UUID(int=2), "train", free.to_json(), free, None)
     nothing: Any = None
-    door = Door(nothing, nothing, nothing, nothing, run, nothing)
+    home = SimpleNamespace(
+        store=nothing,
+        client=SimpleNamespace(journal=SimpleNamespace(entry=lambda _: (nothing, nothing))),
+    )
+    task = SimpleNamespace(epoch_id=bytes(32))
+    door = Door(cast("Any", home), nothing, nothing, nothing, run, nothing)
     with pytest.raises(WrongTask, match="plans none"):
-        door._charge(encoding, nothing, nothing, nothing, 0)
+        door._charge(encoding, nothing, cast("Any", task), 0)
 
 
 def test_a_row_that_was_corrected_may_pay_in_two_parts_so_another_table_is_another_dealing(
@@ -408,8 +415,9 @@ def test_a_row_that_was_corrected_may_pay_in_two_parts_so_another_table_is_anoth
 
 def test_a_patient_stays_in_its_part_whatever_else_is_in_the_table() -> None:
     named = replace(PROGRAM, schema=replace(PROGRAM.schema, patient="who"))
-    assert dealing(named, 7, table=b"one") == dealing(named, 7, table=b"other")
-    assert dealing(PROGRAM, 7, table=b"one") != dealing(PROGRAM, 7, table=b"other")
+    one, other = ({"commitment": bytes(32), "table": table} for table in (b"one", b"other"))
+    assert site_dealing(named, **one) == site_dealing(named, **other)
+    assert site_dealing(PROGRAM, **one) != site_dealing(PROGRAM, **other)
 
 
 def test_no_cell_keeps_a_hospital_from_a_private_session_and_only_its_operator_hears(

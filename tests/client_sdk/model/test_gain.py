@@ -15,16 +15,17 @@ from kernels.rounds.judging import recalibration
 from kernels.rounds.layer import linear
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.metrics import Scores
+from tests.dealing import DEALING
 from tests.kernels.rounds import noisy, tables
 
 
 def test_a_small_site_gains_from_many_others() -> None:
-    small = Site.of_table(noisy.SCHEMA, noisy.table(600, seed=1), held_out=0.98, seed=1)
+    small = Site.of_table(noisy.SCHEMA, noisy.table(600, seed=1), held_out=0.98, dealing=DEALING)
     others = [
-        Site.of_table(noisy.SCHEMA, noisy.table(400, seed=seed), held_out=0.2, seed=1)
+        Site.of_table(noisy.SCHEMA, noisy.table(400, seed=seed), held_out=0.2, dealing=DEALING)
         for seed in range(2, 7)
     ]
-    model = simulate(noisy.program(), [small, *others], 1, secure=False).model
+    model = simulate(noisy.program(), [small, *others], DEALING, secure=False).model
     own = gain(model, small)
     assert own.rows == sum(len(small.records[p]) for p in (Part.STOPPING, Part.CALIBRATION))
     assert bool((own.rmse > 0).all())

@@ -36,6 +36,7 @@ from kernels.model.artifact import Artifact
 from kernels.model.card import Card
 from kernels.model.methods import METHODS
 from kernels.rounds.judging import recalibration
+from tests.dealing import DEALING
 from tests.kernels.rounds import noisy, tables
 from tests.kernels.rounds.artifacts import CREATED, PLAIN, PRIVACY, STUDENTS, artifact
 
@@ -145,7 +146,7 @@ def test_intervals_cover_new_rows() -> None:
 def _simulated(program: Any, parts: list[Any]) -> GlobalModel:
     from client_sdk import simulate
 
-    outcome = simulate(program, parts, 1, secure=False)
+    outcome = simulate(program, parts, DEALING, secure=False)
     made = Artifact.of(
         outcome.model,
         program=program,

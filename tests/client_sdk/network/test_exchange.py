@@ -140,11 +140,11 @@ def test_a_proxys_page_is_not_mistaken_for_a_coordinator(reply: Reply) -> None:
 
 
 def test_another_protocol_says_which_side_to_upgrade() -> None:
-    newer = {**PROTOCOL, "veilgp-protocol": "2"}
+    newer = {**PROTOCOL, "veilgp-protocol": "3"}
     world = World(Reply(200, newer, b"{}"))
-    with pytest.raises(ProtocolMismatch, match="protocol 2"):
+    with pytest.raises(ProtocolMismatch, match=r"protocol 3.*upgrade veilgp here"):
         world.run(world.exchange.get_json("/x"))
-    world = World(problem(426, "protocol.mismatch", "upgrade the hospital's veilgp", newest=2))
+    world = World(problem(426, "protocol.mismatch", "upgrade the hospital's veilgp", newest=3))
     with pytest.raises(ProtocolMismatch, match="upgrade the hospital"):
         world.run(world.exchange.get_json("/x"))
 

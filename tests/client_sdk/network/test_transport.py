@@ -24,7 +24,7 @@ from client_sdk.network.transport import run, run_async
 from privacy.identity import Identity
 
 ORIGIN = "https://veil.example"
-PROTOCOL = {"Veilgp-Protocol": "1"}
+PROTOCOL = {"Veilgp-Protocol": "2"}
 
 
 def exchange(**patience: Any) -> Exchange:
@@ -183,7 +183,7 @@ def certificate(folder: Path) -> Path:
 class Answering(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
-        self.send_header("Veilgp-Protocol", "1")
+        self.send_header("Veilgp-Protocol", "2")
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")

@@ -31,6 +31,7 @@ from kernels.errors import KernelsError, NotALabel, NotNumeric, TableRefused
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from tests.dealing import DEALING
 
 SCHEMA = Schema(
     (
@@ -59,7 +60,7 @@ with a line"
 
 
 def records(data: object, schema: Schema = SCHEMA) -> Records:
-    site = read_site(data, schema, held_out=0.0, seed=1)
+    site = read_site(data, schema, held_out=0.0, dealing=DEALING)
     return site.records[Part.TRAINING]
 
 
@@ -147,12 +148,12 @@ KINDS: dict[str, Callable[[], object]] = {
 
 @pytest.fixture(scope="module")
 def expected() -> Site:
-    return Site.of_table(SCHEMA, COLUMNS, held_out=0.0, seed=1)
+    return Site.of_table(SCHEMA, COLUMNS, held_out=0.0, dealing=DEALING)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_of_table_is_read_alike(kind: str, expected: Site) -> None:
-    read = read_site(KINDS[kind](), SCHEMA, held_out=0.0, seed=1)
+    read = read_site(KINDS[kind](), SCHEMA, held_out=0.0, dealing=DEALING)
     assert read.digest == expected.digest
     assert read.records[Part.TRAINING].patients == ("a", "b", "a", "c")
 
@@ -165,7 +166,7 @@ def test_tables_in_memory_are_read_in_pieces(
     for module in ("arrays", "frames"):
         monkeypatch.setattr(f"client_sdk.tables.{module}.BATCH_ROWS", rows)
     pieces: list[int] = []
-    read = read_site(KINDS[kind](), SCHEMA, held_out=0.0, seed=1, watch=pieces.append)
+    read = read_site(KINDS[kind](), SCHEMA, held_out=0.0, dealing=DEALING, watch=pieces.append)
     assert read.digest == expected.digest
     assert len(pieces) == math.ceil(4 / rows)
 
@@ -196,7 +197,9 @@ def written(folder: Path) -> dict[str, Path]:
 def test_files_and_folders_are_read_like_tables_in_memory(tmp_path: Path, expected: Site) -> None:
     for path in written(tmp_path).values():
         for data in (path, str(path)):
-            assert read_site(data, SCHEMA, held_out=0.0, seed=1).digest == expected.digest, path
+            assert (
+                read_site(data, SCHEMA, held_out=0.0, dealing=DEALING).digest == expected.digest
+            ), path
 
 
 def test_codes_in_csv_keep_their_zeros(tmp_path: Path) -> None:
@@ -401,11 +404,11 @@ def test_a_summary_has_the_counts_that_a_policy_asks_for() -> None:
         "stay": [1.0] * n,
         "id": [f"p{i}" for i in range(n)],
     }
-    whole = summarise(read_site(table, SCHEMA, held_out=0.0, seed=1))
+    whole = summarise(read_site(table, SCHEMA, held_out=0.0, dealing=DEALING))
     assert (whole.rows, whole.training_rows) == (n, n)
     assert whole.level_rows == {"ward": {"1": 190}, "smokes": {"true": 40, "false": 160}}
     assert whole.fewest_level_rows == 40
-    dealt = summarise(read_site(table, SCHEMA, held_out=0.5, seed=1))
+    dealt = summarise(read_site(table, SCHEMA, held_out=0.5, dealing=DEALING))
     assert dealt.rows == n
     assert 70 < dealt.training_rows < 130
     assert sum(dealt.level_rows["smokes"].values()) == dealt.training_rows

@@ -19,7 +19,7 @@ NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)
 
 
 def coordinator(
-    *, date_s: float = 0.0, protocol: str | None = "1", status: int = 200
+    *, date_s: float = 0.0, protocol: str | None = "2", status: int = 200
 ) -> httpx.MockTransport:
     def answer(request: httpx.Request) -> httpx.Response:
         assert "very-secret" not in str(request.url)
@@ -27,7 +27,7 @@ def coordinator(
         headers = {"Date": format_datetime(NOW + timedelta(seconds=date_s), usegmt=True)}
         if protocol is not None:
             headers["Veilgp-Protocol"] = protocol
-        plain = b'{"protocol": 1, "oldest": 1, "version": "9.8.7"}'
+        plain = b'{"protocol": 2, "oldest": 2, "version": "9.8.7"}'
         return httpx.Response(status, headers=headers, stream=httpx.ByteStream(plain))
 
     return httpx.MockTransport(answer)
@@ -61,7 +61,7 @@ def test_a_clock_that_is_off_is_named(date_s: float) -> None:
 
 @pytest.mark.parametrize(
     "transport",
-    [coordinator(protocol=None), coordinator(protocol="2"), coordinator(protocol="1", status=426)],
+    [coordinator(protocol=None), coordinator(protocol="1"), coordinator(protocol="2", status=426)],
 )
 def test_something_else_than_our_coordinator_is_named(transport: httpx.BaseTransport) -> None:
     assert failing(checked(transport)) == {"coordinator"}
@@ -100,6 +100,10 @@ def test_the_home_is_checked_and_nothing_is_made(homes: Path) -> None:
     (homes / "A").chmod(0o700)
     with Home(homes / "A").open():
         assert "in use" in lines(homes / "A")["journal"].said
+    (homes / "A" / "dealing.key").rename(homes / "dealing.key")
+    assert failing(lines(homes / "A")) == {"dealing"}
+    assert not (homes / "A" / "dealing.key").exists()
+    (homes / "dealing.key").rename(homes / "A" / "dealing.key")
     (homes / "A" / "journal.sqlite").write_bytes(b"no journal at all" * 100)
     assert failing(lines(homes / "A")) == {"journal"}
     (homes / "A" / "identity.key").unlink()

@@ -1,0 +1,373 @@
+"""A hospital's own replay of a run, so that the coordinator chooses no state.
+
+    start(program, parent)       the position before the first sum
+    after(position, T)           T: the verified total of the newest closed sum, and no other
+    a state of other members     only where this hospital could not replay, and only if m + 1 of
+                                 them have answered the very task: an honest one has replayed
+
+A task names the state to answer from by its digest. This hospital answers only from a position that
+it holds, or that follows from the newest one in this way. It holds its newest position and the one
+before it, which a new epoch may repeat; it never goes further back. A sum's total is applied to the
+position from which the sum was answered, and only if that sum is the newest closed one: once this
+hospital has answered a later task, the total of an earlier sum, which was then lost, is not used.
+
+Two machines may differ by a step of a grid here and there (`kernels.rounds.agreement`). If the
+digest differs, the coordinator's state is downloaded and compared; what differs otherwise, or too
+often in a run, is refused.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from client_sdk.conversation.answers import Item
+from client_sdk.errors import ModelDiffers, OldState, WrongSum
+from client_sdk.gate.run_in_hand import RunInHand
+from client_sdk.home.home import OpenHome
+from client_sdk.home.remembered import Holding
+from client_sdk.network.exchange import Effects
+from kernels.errors import KernelsError, StateDiffers
+from kernels.model.artifact import published
+from kernels.model.card import Card, digest
+from kernels.model.model import Model
+from kernels.rounds import position as positions
+from kernels.rounds.agreement import agreement
+from kernels.rounds.broadcast import checked, received
+from kernels.rounds.position import Position
+from kernels.rounds.registry import restore
+from kernels.rounds.task import noise_multiplier
+from kernels.storage import encode
+from privacy.encoding import Encoding
+from privacy.securesum.certificates import decode_proof
+from privacy.securesum.epoch import Epoch
+from privacy.securesum.errors import TooFewWitnesses
+from privacy.securesum.journal import EpochEntry, Journal
+from privacy.securesum.messages import Certificate, Task, Total, Witnesses
+from privacy.securesum.records import Step
+
+SumName = tuple[int, int]
+"""The number of an epoch, and a slot: later sums have larger names."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a task says about the position to answer it from."""
+
+    state: bytes
+    stage: int
+    sum_index: int
+
+    def fits(self, position: Position) -> bool:
+        """Whether a position is the claimed one."""
+        place = position.stage, position.sum_index
+        return (self.stage, self.sum_index) == place and self.state == position.digest
+
+
+@dataclass(frozen=True)
+class ClosedSum:
+    """The newest closed sum, as an item describes it: nothing in it is trusted.
+
+    body: the total's integers, or None if they must be downloaded.
+    """
+
+    task: Task
+    certificate: Certificate
+    total: Total
+    body: bytes | None
+
+    @classmethod
+    def read(cls, item: Item) -> "ClosedSum | None":
+        """Read the sum from an item; None before the first sum of a run."""
+        task, certificate = item.part("last_task"), item.part("last_certificate")
+        total = item.part("total")
+        if task is None or certificate is None or total is None:
+            return None
+        return cls(
+            Task.decode(task),
+            Certificate.decode(certificate),
+            Total.decode(total),
+            item.part("total_body"),
+        )
+
+
+@dataclass(frozen=True)
+class Downloads:
+    """What a replay may have to download.
+
+    state: by its digest. total: by its epoch's number and its slot. model: by its id, checked.
+    """
+
+    state: Callable[[bytes], Effects[bytes]]
+    total: Callable[[int, int], Effects[bytes]]
+    model: Callable[[str], Effects[Model]]
+
+
+class Replay:
+    """A hospital's replay of one run; positions stay in memory, and are written by the door."""
+
+    def __init__(self, home: OpenHome, run: RunInHand, downloads: Downloads) -> None:
+        self._home = home
+        self._client = home.client
+        self._run = run
+        self._downloads = downloads
+        self._held: Holding | None = None
+
+    @property
+    def run(self) -> str:
+        """The run's id."""
+        return str(self._run.run)
+
+    def flush(self) -> None:
+        """Write what was verified: another step of the protocol may erase what it rests on."""
+        if self._held is not None and self._held.vault:
+            self._home.store.commit(Step(None), holding=self._held)
+            self._held = replace(self._held, vault={})
+
+    def written(self) -> None:
+        """Note that the door has written the newest position, and what was verified for it."""
+        if self._held is not None:
+            self._held = replace(self._held, vault={})
+
+    def answering(self, task: Task, item: Item) -> Effects[Holding | None]:
+        """Return what to answer a task from; None if others must have answered it first."""
+        stage, sum_index = self._run.place(task)
+        claim = Claim(task.state, stage, sum_index)
+        entry, _ = self._client.journal.entry(task.epoch_id)
+        holding = yield from self._holding()
+        known = held(holding, claim, epoch=entry.name[2])
+        if known is not None:
+            return self._hold(known)
+        check_not_older(holding, claim)
+        if claim.sum_index == holding.newest.sum_index:
+            return (yield from self._compared(holding, claim))
+        closed = ClosedSum.read(item)
+        if closed is not None and self._follows(holding, closed, task):
+            holding = yield from self._after(holding, closed)
+            if claim.fits(holding.newest):
+                return holding
+            return (yield from self._compared(holding, claim))
+        witnesses = item.part("witnesses")
+        if witnesses is None:
+            return None
+        try:
+            self._client.check_witnesses(task, Witnesses.decode(witnesses).uploads)
+        except TooFewWitnesses:
+            return None
+        theirs = yield from self._downloaded(claim)
+        return self._hold(Holding(self.run, theirs, deviations=holding.deviations))
+
+    def finishing(self, item: Item) -> Effects[Holding | None]:
+        """Return the holding at the end of a run that is done; None if it cannot be replayed.
+
+        Without differential privacy this hospital is in every sum, so it can.
+        """
+        holding = yield from self._holding()
+        if not holding.newest.finished:
+            closed = ClosedSum.read(item)
+            if closed is None or not self._follows(holding, closed, None):
+                if self._run.program.privacy is None:
+                    raise WrongSum(
+                        "the coordinator ended the run without the total of the sum that this "
+                        "hospital answered last, so nobody can check the model"
+                    )
+                return None
+            holding = yield from self._after(holding, closed)
+        if not holding.newest.finished:
+            raise WrongSum("the coordinator ended the run before its program was finished")
+        return holding
+
+    # -- the steps
+
+    def _holding(self) -> Effects[Holding]:
+        if self._held is None:
+            self._held = self._home.store.holding(self.run, self._run.program)
+        if self._held is None:
+            model = None
+            if self._run.parent is not None:
+                model = yield from self._downloads.model(self._run.parent)
+            self._held = Holding(self.run, positions.start(self._run.program, model))
+        return self._held
+
+    def _hold(self, holding: Holding) -> Holding:
+        self._held = holding
+        return holding
+
+    def _follows(self, holding: Holding, closed: ClosedSum, task: Task | None) -> bool:
+        """Whether a closed sum is the newest one, and was answered from the newest position."""
+        journal, name = self._client.journal, self._name
+        summed = journal.agreed.get(closed.certificate.epoch_id)
+        if summed is None or summed.name[:2] != name or closed.task.epoch_id not in journal.agreed:
+            return False
+        stage, sum_index = self._run.place(closed.task)
+        if not Claim(closed.task.state, stage, sum_index).fits(holding.newest):
+            return False
+        if not is_newest(journal, summed, closed.certificate, task):
+            return False
+        return self._client.context_of(closed.task) == closed.certificate.context
+
+    @property
+    def _name(self) -> tuple[bytes, bytes]:
+        return self._run.session.bytes, self._run.run.bytes
+
+    def _after(self, holding: Holding, closed: ClosedSum) -> Effects[Holding]:
+        """Verify a total and replay its update."""
+        entry, epoch = self._client.journal.entry(closed.certificate.epoch_id)
+        place = entry.name[2], closed.certificate.slot
+        body = closed.body
+        if body is None:
+            body = yield from self._downloads.total(*place)
+        encoding = encoding_at(holding.newest, epoch)
+        if encoding.digest() != closed.task.encoding:
+            raise WrongSum("the closed sum's encoding does not follow from this hospital's state")
+        step = self._client.verify_total(closed.total, body, closed.certificate)
+        position, _ = positions.after(holding.newest, step.message.decoded(encoding))
+        return self._hold(
+            Holding(
+                self.run,
+                position,
+                before=holding.newest,
+                made_by=place,
+                deviations=holding.deviations,
+                vault={**holding.vault, **step.vault},
+            )
+        )
+
+    def _compared(self, holding: Holding, claim: Claim) -> Effects[Holding]:
+        """Accept the coordinator's state if it differs from this hospital's own by rounding."""
+        own = holding.newest
+        if claim.stage != own.stage:
+            raise StateDiffers("the task is for another stage than the one that the totals lead to")
+        theirs = yield from self._downloaded(claim)
+        so_far = replace(agreement(self._run.program), spent=holding.deviations)
+        spent = so_far.including(own, theirs).spent
+        return self._hold(replace(holding, newest=theirs, deviations=spent))
+
+    def _downloaded(self, claim: Claim) -> Effects[Position]:
+        program = self._run.program
+        data = yield from self._downloads.state(claim.state)
+        state = received(data, program, claim.stage)
+        theirs = Position(program, claim.stage, claim.sum_index, state)
+        if not claim.fits(theirs):
+            raise StateDiffers("the state that was sent does not have the digest in the task")
+        return theirs
+
+
+def held(holding: Holding, claim: Claim, *, epoch: int) -> Holding | None:
+    """Return the holding to answer a claim from, if the position is held.
+
+    A new epoch may repeat the sum that led to the newest position: then that sum was lost.
+    """
+    if claim.fits(holding.newest):
+        return holding
+    before, made_by = holding.before, holding.made_by
+    if before is not None and made_by is not None and epoch > made_by[0] and claim.fits(before):
+        return replace(holding, newest=before, before=None, made_by=None)
+    return None
+
+
+def check_not_older(holding: Holding, claim: Claim) -> None:
+    """Refuse a position before this hospital's newest one that it does not hold."""
+    if claim.sum_index < holding.newest.sum_index:
+        raise OldState(
+            f"the task goes back to sum {claim.sum_index} of the run, and this hospital is at sum "
+            f"{holding.newest.sum_index}"
+        )
+
+
+def is_newest(
+    journal: Journal, summed: EpochEntry, certificate: Certificate, task: Task | None
+) -> bool:
+    """Whether a sum is the newest closed one, before a task or at the end of the run (None).
+
+    Every slot after it must be proved to be abandoned, and this hospital must have answered none of
+    them: a sum that was answered later, and a sum that was lost, have no say any more.
+    """
+    slot = certificate.slot
+    if newest_answer(journal, summed) > (summed.name[2], slot):
+        return False
+    here = None if task is None else journal.entry(task.epoch_id)[0]
+    later = [
+        entry
+        for entry in epochs_of(journal, summed)
+        if entry.name[2] > summed.name[2] and (here is None or entry.name[2] < here.name[2])
+    ]
+    if not all(slot.abandoned for entry in later for slot in entry.slots.values()):
+        return False
+    if task is None or here is None:
+        return True
+    if here.name != summed.name:
+        return here.name[2] > summed.name[2] and all_abandoned(here, 0, task)
+    if slot == task.slot - 1:
+        proof = decode_proof(task.proof)
+        return isinstance(proof, Certificate) and said(proof) == said(certificate)
+    return slot < task.slot and all_abandoned(here, slot + 1, task)
+
+
+def newest_answer(journal: Journal, entry: EpochEntry) -> SumName:
+    """Return the newest sum of an epoch's run that this hospital has answered."""
+    answered = (
+        (each.name[2], number)
+        for each in epochs_of(journal, entry)
+        for number, slot in each.slots.items()
+        if slot.uploaded is not None and not slot.abandoned
+    )
+    return max(answered, default=(-1, -1))
+
+
+def epochs_of(journal: Journal, entry: EpochEntry) -> list[EpochEntry]:
+    """Return the epochs of an epoch's run whose members this hospital has agreed to."""
+    return [each for each in journal.agreed.values() if each.name[:2] == entry.name[:2]]
+
+
+def all_abandoned(entry: EpochEntry, first: int, task: Task) -> bool:
+    """Whether the slots from `first` to a task's are proved to be abandoned."""
+    return all(
+        number in entry.slots and entry.slots[number].abandoned
+        for number in range(first, task.slot)
+    )
+
+
+def said(certificate: Certificate) -> tuple[object, ...]:
+    """Return what a certificate's signers have signed."""
+    return (
+        certificate.epoch_id,
+        certificate.slot,
+        certificate.context,
+        certificate.active,
+        certificate.survivors,
+    )
+
+
+def encoding_at(position: Position, epoch: Epoch) -> Encoding:
+    """Return the encoding of the sum at a position, as every member of an epoch derives it."""
+    return Encoding.of_sum(
+        position.algorithm.layout(position.state),
+        multiplier=noise_multiplier(position.program, position.stage),
+        honest=epoch.terms.honest,
+        members=epoch.size,
+    )
+
+
+def check_model(holding: Holding, artifact: bytes) -> None:
+    """Refuse a model other than the one that this hospital has computed, but for rounding."""
+    position = holding.newest
+    state = replace(position.state, model=published(position.state.model))
+    if encode(state.model) == artifact:
+        return
+    so_far = replace(agreement(position.program), spent=holding.deviations)
+    try:
+        theirs = checked(replace(state, model=restore(artifact)), position.program, position.stage)
+        so_far.including(replace(position, state=state), replace(position, state=theirs))
+    except (KernelsError, AttributeError, TypeError) as error:
+        raise ModelDiffers(
+            "the coordinator serves another model than the one that this hospital has computed "
+            f"from the verified totals: {error}"
+        ) from error
+
+
+def is_named(model: str | None, artifact: bytes, card: Mapping[str, object]) -> bool:
+    """Whether a model's id is that of these bytes: only then does the id stand for them later."""
+    try:
+        read = Card.from_plain(card)
+    except KernelsError:
+        return False
+    return read.id == model and read.artifact == digest(artifact)

@@ -1,0 +1,213 @@
+"""The site's data dictionary: what each column of its data source is, in the site's own words.
+
+    [dictionary.age]          [dictionary.ward]                      [dictionary.patient_id]
+    unit = "a"                levels = ["medical", "surgical"]       patient = true
+    lower = 0
+    upper = 120
+
+A session's schema must contain it: bounds that are absent or at least as wide, the same unit, at
+least the same levels. Otherwise a session could set narrow bounds around values that it knows, or
+merge all levels but one, and so put one patient apart from all others. `veilgp dictionary draft`
+writes it once per data source. It is never sent, and because it comes from the table, a refusal
+because of it is not reported to the coordinator.
+"""
+
+import math
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from client_sdk.errors import DictionaryMismatch, PolicyFileError
+from client_sdk.gate import refusals
+from client_sdk.readable import quoted
+from client_sdk.tables.draft import UNKNOWN
+from kernels.rounds.plan import columns_read
+from kernels.tables.schema import Categorical, Numeric, Schema, Target
+
+_FIELDS = ("unit", "lower", "upper", "levels", "patient")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One column: a number with a unit and bounds, a category with levels, or the patient."""
+
+    unit: str | None = None
+    lower: float | None = None
+    upper: float | None = None
+    levels: tuple[str, ...] | None = None
+    patient: bool = False
+
+    def lines(self) -> list[str]:
+        """Return the lines of its TOML table."""
+        if self.patient:
+            return ["patient = true"]
+        if self.levels is not None:
+            return [f"levels = [{', '.join(map(quoted, self.levels))}]"]
+        ends = {"lower": self.lower, "upper": self.upper}
+        bounds = [f"{name} = {end!r}" for name, end in ends.items() if end is not None]
+        return [f"unit = {quoted(self.unit or UNKNOWN)}", *bounds]
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column holds numbers."""
+        return self.unit is not None
+
+
+@dataclass(frozen=True)
+class Dictionary:
+    """The entries by column; an empty dictionary allows no column."""
+
+    entries: Mapping[str, Entry]
+
+    @classmethod
+    def of(cls, plain: object) -> "Dictionary":
+        """Read the tables of a TOML file; an unknown or contradictory field is an error."""
+        if not isinstance(plain, dict):
+            raise PolicyFileError(
+                "dictionary must be tables such as [dictionary.age], or the path of a file with "
+                "tables such as [age]"
+            )
+        return cls({name: _entry(name, own) for name, own in plain.items()})
+
+    @classmethod
+    def containing(cls, schema: Schema) -> "Dictionary":
+        """Return the dictionary that this schema, and any wider one, contains."""
+        columns: tuple[Numeric | Categorical | Target, ...] = (*schema.features, *schema.targets)
+        entries = {
+            column.name: Entry(levels=column.levels)
+            if isinstance(column, Categorical)
+            else Entry(unit=column.unit, lower=column.lower, upper=column.upper)
+            for column in columns
+        }
+        if schema.patient is not None:
+            entries[schema.patient] = Entry(patient=True)
+        return cls(entries)
+
+    @classmethod
+    def read(cls, path: Path) -> "Dictionary":
+        """Read a file that has one table per column."""
+        try:
+            plain = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise PolicyFileError(f"cannot read the data dictionary {str(path)!r}: {error}") from (
+                error
+            )
+        except tomllib.TOMLDecodeError as error:
+            raise PolicyFileError(
+                f"the data dictionary {str(path)!r} is not valid TOML: {error}"
+            ) from error
+        return cls.of(plain)
+
+    def to_toml(self, under: str = "") -> str:
+        """Return one table per column, each named under a prefix such as "dictionary."."""
+        return "\n".join(
+            "\n".join([f"[{under}{quoted(name)}]", *own.lines(), ""])
+            for name, own in self.entries.items()
+        )
+
+    @property
+    def patient(self) -> str | None:
+        """The column that identifies patients, if there is one."""
+        return next((name for name, own in self.entries.items() if own.patient), None)
+
+    def problems(self, schema: Schema) -> Iterator[DictionaryMismatch]:
+        """Yield a refusal for each column of a session's schema that does not contain its entry."""
+        columns = {column.name: column for column in (*schema.features, *schema.targets)}
+        for name in columns_read(schema):
+            entry = self.entries.get(name)
+            if entry is None:
+                yield refusals.not_in_dictionary(name)
+            elif name == schema.patient:
+                if not entry.patient:
+                    yield refusals.not_the_patient(name)
+            else:
+                yield from _column_problems(columns[name], entry)
+
+    def outside(self, ranges: Mapping[str, tuple[float, float]]) -> Iterator[DictionaryMismatch]:
+        """Yield a refusal for each column of the table with values outside the dictionary."""
+        for name, (least, most) in ranges.items():
+            entry = self.entries.get(name, Entry())
+            lower = -math.inf if entry.lower is None else entry.lower
+            upper = math.inf if entry.upper is None else entry.upper
+            if least < lower or most > upper:
+                yield refusals.table_outside_dictionary(name)
+
+
+def _column_problems(
+    column: Numeric | Categorical | Target, entry: Entry
+) -> Iterator[DictionaryMismatch]:
+    name = column.name
+    if isinstance(column, Categorical):
+        if entry.levels is None:
+            yield refusals.other_kind(name, "categorical")
+        elif missing := [level for level in entry.levels if level not in column.levels]:
+            yield refusals.levels_missing(name, missing)
+        return
+    if not entry.numeric:
+        yield refusals.other_kind(name, "numeric")
+        return
+    if column.unit != entry.unit:
+        yield refusals.other_unit(name, column.unit, own=entry.unit or "")
+    narrow = (
+        column.lower is not None and (entry.lower is None or column.lower > entry.lower),
+        column.upper is not None and (entry.upper is None or column.upper < entry.upper),
+    )
+    if any(narrow):
+        yield refusals.bounds_too_narrow(
+            name, (column.lower, column.upper), own=(entry.lower, entry.upper)
+        )
+
+
+def _entry(name: str, plain: object) -> Entry:
+    where = f"dictionary.{name}"
+    if not isinstance(plain, dict):
+        raise PolicyFileError(f"{where} must be a table with a unit, levels or patient = true")
+    if unknown := [each for each in plain if each not in _FIELDS]:
+        raise PolicyFileError(
+            f"{where} has unknown lines: {', '.join(map(repr, unknown))}; known lines are "
+            f"{', '.join(_FIELDS)}"
+        )
+    kinds = [each for each in ("unit", "levels", "patient") if each in plain]
+    bounds = [each for each in ("lower", "upper") if each in plain]
+    if len(kinds) != 1 or (bounds and kinds != ["unit"]):
+        raise PolicyFileError(
+            f"{where} must have exactly one of unit (with lower and upper, for a number), levels "
+            "(for a category) and patient = true"
+        )
+    match kinds[0]:
+        case "unit":
+            _check_unit(where, plain["unit"])
+            lower, upper = (
+                _number(f"{where}.{each}", plain[each]) if each in plain else None
+                for each in ("lower", "upper")
+            )
+            if lower is not None and upper is not None and not lower < upper:
+                raise PolicyFileError(f"{where}: lower must be below upper")
+            return Entry(unit=plain["unit"], lower=lower, upper=upper)
+        case "levels":
+            levels = plain["levels"]
+            if not isinstance(levels, list) or not levels:
+                raise PolicyFileError(f"{where}.levels must be a list of at least one text")
+            if not all(isinstance(level, str) and level.strip() for level in levels):
+                raise PolicyFileError(f"every level in {where}.levels must be text, not blank")
+            return Entry(levels=tuple(levels))
+        case _:
+            if plain["patient"] is not True:
+                raise PolicyFileError(f"{where}.patient must be true, or left out")
+            return Entry(patient=True)
+
+
+def _check_unit(where: str, unit: object) -> None:
+    if not isinstance(unit, str) or not unit.strip():
+        raise PolicyFileError(f'{where}.unit must be text; use "1" if the column has no unit')
+    if unit.strip() == UNKNOWN:
+        raise PolicyFileError(
+            f'{where}.unit is still "{UNKNOWN}": write the unit, or "1" if the column has none'
+        )
+
+
+def _number(where: str, value: object) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
+        raise PolicyFileError(f"{where} must be a finite number, not {value!r:.40}")
+    return float(value)  # type: ignore[arg-type]

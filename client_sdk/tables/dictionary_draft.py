@@ -1,0 +1,132 @@
+"""A draft data dictionary for a table: kinds, levels and rounded bounds, for a person to check.
+
+Bounds contain every value of the table, so that no session can make the table's extreme rows decide
+whether it fits. They do not carry these values: each bound is rounded outward to a multiple of a
+step, the first of 1, 2 or 5 times a power of ten that is at least a quarter of the distance between
+the 5th and the 95th percentile. A level of a category that fewer than FEW_ROWS rows have is not
+listed.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from client_sdk.errors import DraftError
+from client_sdk.tables.draft import FEW_ROWS, UNKNOWN, ColumnSeen
+from client_sdk.tables.opening import open_table
+from kernels.tables.arrow_cells import as_numbers
+from kernels.tables.cells import read_numbers
+
+_SAMPLE = 50_000
+"""Maximum number of values per column from which percentiles are computed."""
+
+
+@dataclass(frozen=True)
+class DraftedColumn:
+    """One column: a number with bounds, a category with levels, or the patient column.
+
+    rare: how many levels are not listed because too few rows have them.
+    """
+
+    name: str
+    lower: float | None = None
+    upper: float | None = None
+    levels: tuple[str, ...] | None = None
+    rare: int = 0
+    patient: bool = False
+
+
+@dataclass(frozen=True)
+class DictionaryDraft:
+    """The columns that can be used, and a sentence for each one that was left out."""
+
+    columns: tuple[DraftedColumn, ...]
+    advice: tuple[str, ...]
+    units: Mapping[str, str] = field(default_factory=dict)
+
+    def unit(self, column: str) -> str:
+        """Return a column's unit, or UNKNOWN."""
+        return self.units.get(column, UNKNOWN)
+
+
+def draft_dictionary(
+    data: object, *, patient: str | None = None, units: Mapping[str, str] | None = None
+) -> DictionaryDraft:
+    """Read all rows of a table, and return a draft; units are known only if they are given."""
+    source = open_table(data)
+    if patient is not None and patient not in source.columns:
+        raise DraftError(f"{source.name} has no column {patient!r}: correct the name")
+    names = [name for name in source.columns if name != patient]
+    seen = {name: ColumnSeen() for name in names}
+    values = {name: _Values() for name in names}
+    for batch in source.batches(names):
+        for name, column in batch.items():
+            seen[name].look(column, text=source.numbers_are_text)
+            if seen[name].numeric:
+                numbers, _ = read_numbers(as_numbers(column, text=source.numbers_are_text))
+                values[name].look(numbers)
+    drafted = [] if patient is None else [DraftedColumn(patient, patient=True)]
+    advice: list[str] = []
+    for name in names:
+        column = _drafted(name, seen[name], values[name])
+        if column is None:
+            advice.append(f"column {name!r}: left out, it has neither numbers nor common levels")
+        else:
+            drafted.append(column)
+    return DictionaryDraft(tuple(drafted), tuple(advice), dict(units or {}))
+
+
+def _drafted(name: str, seen: ColumnSeen, values: "_Values") -> DraftedColumn | None:
+    if seen.dates or seen.missing == seen.rows:
+        return None
+    if seen.numeric:
+        lower, upper = values.bounds()
+        return DraftedColumn(name, lower=lower, upper=upper)
+    labels: Mapping[str, int] = seen.labels or {}
+    common = tuple(sorted(label for label, rows in labels.items() if rows >= FEW_ROWS))
+    if not common:
+        return None
+    return DraftedColumn(name, levels=common, rare=len(labels) - len(common))
+
+
+@dataclass
+class _Values:
+    """The range of a column's numbers so far, and some of them."""
+
+    least: float = math.inf
+    most: float = -math.inf
+    kept: list[NDArray[np.float64]] = field(default_factory=list)
+    count: int = 0
+
+    def look(self, values: NDArray[np.float64]) -> None:
+        finite = values[np.isfinite(values)]
+        if not len(finite):
+            return
+        self.least = min(self.least, float(finite.min()))
+        self.most = max(self.most, float(finite.max()))
+        if self.count < _SAMPLE:
+            self.kept.append(finite[: _SAMPLE - self.count])
+            self.count += len(self.kept[-1])
+
+    def bounds(self) -> tuple[float, float]:
+        """Return bounds that contain every value, rounded outward to multiples of a step."""
+        low, high = np.percentile(np.concatenate(self.kept), [5, 95])
+        spread = float(high - low) or self.most - self.least or abs(self.most) or 1.0
+        step = _round_step(spread / 4)
+        lower, upper = math.floor(self.least / step) * step, math.ceil(self.most / step) * step
+        # A constant that is a multiple of the step would give an empty interval.
+        return _plain(lower), _plain(upper if upper > lower else lower + step)
+
+
+def _round_step(least: float) -> float:
+    """Return the first of 1, 2 or 5 times a power of ten that is at least `least`."""
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(times * power for times in (1.0, 2.0, 5.0, 10.0) if times * power >= least)
+
+
+def _plain(value: float) -> float:
+    """Return a number without the rounding of its last digits, such as 0.30000000000000004."""
+    return float(f"{value:.12g}")

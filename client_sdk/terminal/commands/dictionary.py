@@ -1,0 +1,57 @@
+"""`veilgp dictionary draft TABLE`: a data dictionary of the site's own, once per data source."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from client_sdk.terminal.commands.failures import reported
+from client_sdk.terminal.commands.tables import TablePath
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    dictionaries = typer.Typer(help="The site's own data dictionary.", no_args_is_help=True)
+    # A callback keeps `dictionary` a command group while it has only one command.
+    dictionaries.callback()(lambda: None)
+    dictionaries.command("draft")(draft_command)
+    app.add_typer(dictionaries, name="dictionary")
+
+
+def draft_command(
+    table: TablePath,
+    *,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            help="A schema's JSON file that you have checked: units and patient column are taken "
+            "from it, bounds and levels are not."
+        ),
+    ] = None,
+    patient: Annotated[
+        str | None, typer.Option(help="The column that identifies the patient.")
+    ] = None,
+) -> None:
+    """Print a data dictionary of TABLE as TOML, for you to check; nothing is sent.
+
+    Bounds are rounded outward, so that they are not the values of single patients.
+    """
+    with reported():
+        from client_sdk.errors import DraftError
+        from client_sdk.gate.dictionary_draft import text_of
+        from client_sdk.tables.dictionary_draft import draft_dictionary
+        from kernels.tables.schema import Schema
+
+        units: dict[str, str] = {}
+        if schema is not None:
+            try:
+                agreed = Schema.from_json(schema.read_text(encoding="utf-8"))
+            except (OSError, UnicodeDecodeError) as error:
+                raise DraftError(f"cannot read a schema from {schema}: correct the path") from error
+            units = {own.name: own.unit for own in agreed.numeric}
+            units |= {own.name: own.unit for own in agreed.targets}
+            patient = patient or agreed.patient
+        drafted = draft_dictionary(table, patient=patient, units=units)
+        typer.echo(text_of(drafted), nl=False)
+        for sentence in drafted.advice:
+            typer.echo(f"- {sentence}", err=True)
