@@ -17,8 +17,10 @@ from service.database.notices import NoticeListener
 from service.http.every_request import Envelope
 from service.http.metrics import Metrics, RequestMeter
 from service.http.problems import add_problem_handlers
+from service.http.shared_check import SharedCheck
 from service.http.wakeups import Wakeups
 from service.prediction.prediction import Predictor
+from service.readiness import readiness
 from service.routes import (
     callers,
     console,
@@ -94,6 +96,10 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.runs = Runs(database, settings, Wakeups(), clock)
         app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)
+        app.state.readiness = SharedCheck(
+            lambda: list(readiness(settings, database, engine_alive=engine.is_alive)), clock
+        )
+        app.state.database_check = SharedCheck(database.check, clock)
         wakeups, predictor = app.state.runs.wakeups, app.state.predictor
 
         def on_notice(session_id: str) -> None:

@@ -1,6 +1,8 @@
 """The shell commands `veilgp serve`, `veilgp token` and `veilgp doctor coordinator`."""
 
+import logging
 import os
+import resource
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
@@ -17,12 +19,17 @@ from service.database import data_directory
 from service.database.database import Database
 from service.errors import ServiceError, SettingsError
 from service.http import logs, tokens
-from service.http.connections import Prompt
+from service.http.connections import BACKLOG, KEEP_ALIVE_S, guarded
 from service.sample import seed as seed_sample
 from service.settings import Settings, load
 
 _DataDir = Annotated[Path | None, typer.Option(help="Directory of all the coordinator's data.")]
 _Config = Annotated[Path | None, typer.Option(help="TOML file with settings.")]
+
+_log = logging.getLogger(__name__)
+
+_OTHER_FILES = 512
+"""Open files besides connections: the database's, spooled uploads, logs."""
 
 
 def serve(arguments: Sequence[str]) -> None:
@@ -57,16 +64,31 @@ def server(settings: Settings) -> uvicorn.Server:
         # It would log who sends requests when, by IP address. At log level debug, `service` logs
         # requests without addresses.
         access_log=False,
-        http=Prompt,
-        limit_concurrency=settings.max_connections,
+        # Limits connections and starts TLS; uvicorn's own limit counts silent connections too.
+        http=guarded(settings),
+        ws="none",
+        timeout_keep_alive=KEEP_ALIVE_S,
+        backlog=BACKLOG,
         server_header=False,
         # The host that counts is the signed one, not the one in a proxy's header.
         proxy_headers=False,
-        ssl_certfile=settings.tls_certificate,
-        ssl_keyfile=settings.tls_key,
         timeout_graceful_shutdown=settings.shutdown_s,
     )
-    return uvicorn.Server(config)
+    return _Server(config, settings)
+
+
+class _Server(uvicorn.Server):
+    """Announces the scheme that is spoken: uvicorn does not know that connections start TLS."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+        super().__init__(config)
+        self._scheme = "http" if settings.tls_certificate is None else "https"
+
+    def _log_started_message(self, listeners: Any) -> None:
+        host, port = listeners[0].getsockname()[:2]
+        _log.info(
+            "listening on %s://%s:%d", self._scheme, f"[{host}]" if ":" in host else host, port
+        )
 
 
 def _serve(
@@ -103,10 +125,26 @@ def _serve(
         _announce_first(settings)
         if sample:
             _seed(settings)
+        _allow_open_files(settings)
         running = server(settings)
         running.run()
     if not running.started:
         raise typer.Exit(1)
+
+
+def _allow_open_files(settings: Settings) -> None:
+    """Raise this process's limit of open files, often 1024, to what its connections need."""
+    needed = settings.max_connections + BACKLOG + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise SettingsError(
+            f"max_connections = {settings.max_connections} needs {needed} open files, and this "
+            f"process may have {hard}: raise its limit (LimitNOFILE in systemd, ulimit -n) or "
+            "lower max_connections."
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _about_tokens() -> None:

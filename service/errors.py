@@ -31,6 +31,7 @@
     │   └── SpoolFull             upload.spool_full
     ├── NotReady                  not_ready                 503
     ├── TableTooLong              table.too_long            413
+    ├── ArrowRefused              arrow.refused             422
     ├── AliasInvalid              alias.invalid             422
     ├── ModelDamaged              model.damaged             500
     ├── SessionRefused            session.refused           422, with all `problems`
@@ -251,6 +252,13 @@ class TableTooLong(ServiceError):
 
     code = "table.too_long"
     status = 413
+
+
+class ArrowRefused(ServiceError):
+    """The body is not an Arrow stream, or one that could expand beyond its own bytes."""
+
+    code = "arrow.refused"
+    status = 422
 
 
 class AliasInvalid(ServiceError):

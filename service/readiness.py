@@ -152,13 +152,7 @@ def of_public_url(settings: Settings) -> Check:
     """Check that join links will work at the hospitals."""
     url = settings.public_url
     if url is None:
-        if settings.behind_tls_proxy:
-            return Check(
-                "public URL",
-                "not set: join links would start with http, because the proxy handles TLS",
-                "set public_url to the https address that hospitals use",
-            )
-        return Check("public URL", "not set: join links use the URL of the admin's request")
+        return Check("public URL", "not set: only this machine can connect")
     if url.startswith("http://"):
         return Check("public URL", f"{url} is not https", "set an https URL: hospitals refuse http")
     return Check("public URL", url)

@@ -21,12 +21,14 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection, insert, select, update
 
-from kernels import storage
 from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
+from kernels.rounds import position as positions
 from kernels.rounds.broadcast import received
+from kernels.rounds.position import Metrics, Position
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind
+from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from privacy.encoding import Encoding
 from privacy.identity import Identity
@@ -39,9 +41,7 @@ from service.http import tokens
 from service.http.access import APPROVED, PENDING, ModelAccess
 from service.http.tokens import Role
 from service.runs import saving, starting
-from service.runs.machine import stages
 from service.runs.machine.plan import Status
-from service.runs.machine.stages import Metrics, Position
 from service.sessions import public_sets, sessions
 from service.sessions.sessions import NewSession, Session
 
@@ -85,7 +85,6 @@ STATED: Mapping[str, Any] = {
     ],
     "max_rows": 10000,
     "held_out": 0.2,
-    "seed": 7,
     "members": 5,
     "privacy": {"differential_privacy": False},
 }
@@ -121,6 +120,8 @@ PATIENTS: Sequence[Mapping[str, Any]] = [
 ]
 """Rows for prediction requests."""
 
+_DEALING = Dealing(bytes(32))
+"""The tables are synthetic: there is nothing to hide."""
 _ROWS = 600
 """Rows of each hospital: together enough for callers to get variances."""
 _DAY_S = 86_400.0
@@ -226,7 +227,7 @@ def _train(connection: Connection, session: Session, now: float) -> None:
     """Store a finished run and its models, as if its members had trained them."""
     program = Program.from_json(session.program)
     _start(connection, session.id, RUN, now)
-    position, sums, told = _trained(program, session.seed)
+    position, told = _trained(program)
     privacy = Privacy.of(
         program.schema,
         min_cohort=session.terms.min_cohort,
@@ -237,7 +238,7 @@ def _train(connection: Connection, session: Session, now: float) -> None:
             position.state.model,
             program=program,
             members=len(HOSPITALS),
-            sums=sums,
+            sums=position.sum_index,
             privacy=privacy,
             created=datetime.fromtimestamp(made_at, UTC),
         )
@@ -254,31 +255,30 @@ def _train(connection: Connection, session: Session, now: float) -> None:
             ended_at=now,
             state=None,
             stage=position.stage,
-            sums=sums,
+            sums=position.sum_index,
             model_id=model_id,
         )
     )
     saving.add_metrics(connection, RUN, told)
 
 
-def _trained(program: Program, dealt: int) -> tuple[Position, int, list[Metrics]]:
+def _trained(program: Program) -> tuple[Position, list[Metrics]]:
     """Run a program over synthetic tables: the encoded integers are added without masks."""
     sites = [
-        Site.of_table(program.schema, _table(number), held_out=program.held_out, seed=dealt)
+        Site.of_table(program.schema, _table(number), held_out=program.held_out, dealing=_DEALING)
         for number in range(len(HOSPITALS))
     ]
-    position, sums, metrics = stages.start(program, None), 0, list[Metrics]()
+    position, metrics = positions.start(program, None), list[Metrics]()
     while not position.finished:
         algorithm, state = position.algorithm, position.state
         encoding = Encoding.finest(algorithm.layout(state), max_clients=len(sites))
-        seen = received(storage.encode(state, broadcast=True), program, position.stage)
+        seen = received(position.encoded, program, position.stage)
         total = np.zeros(encoding.layout.length, dtype="<u8")
         for site in sites:
             total += encoding.encode(algorithm.contribute(seen, site))
-        position, told = stages.after(position, encoding.decode(total, contributors=len(sites)))
-        sums += 1
+        position, told = positions.after(position, encoding.decode(total, contributors=len(sites)))
         metrics += told
-    return position, sums, metrics
+    return position, metrics
 
 
 def _table(number: int) -> Mapping[str, Sequence[Any]]:

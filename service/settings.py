@@ -46,16 +46,24 @@ class Settings(BaseSettings):
     port: int = Field(default=8000, ge=0, le=65535)
     """0 for any free port."""
     public_url: str | None = None
-    """The URL that hospitals use; join links start with it. By default the URL of the admin's
-    request."""
+    """The URL that hospitals use; join links start with it, and requests must be signed for its
+    host. Required unless only this machine can connect; then by default the URL of the request."""
     tls_certificate: Path | None = None
     """PEM file with the certificate chain; needs `tls_key`."""
     tls_key: Path | None = None
     behind_tls_proxy: bool = False
     """A proxy in front of this coordinator handles TLS, so it may listen without TLS itself."""
     max_connections: Positive = 1000
-    """Further connections are answered with 503. Each member that waits for its next item has one
-    connection open."""
+    """Most open connections. Each member that waits for its next item has one."""
+    max_unauthenticated: Positive = 500
+    """Most of them whose current request has not been authenticated (yet). When there are more, the
+    oldest of the address with most of them is closed; the rest is kept for members, admins and
+    callers."""
+    max_unauthenticated_per_address: Positive = 200
+    """The same for one IP address (for IPv6 one network of 64 bits). Not applied if
+    `behind_tls_proxy` is on: then every connection has the proxy's address."""
+    header_deadline_s: Annotated[float, Field(gt=0)] = 10
+    """Seconds within which the TLS handshake and the headers of a request must arrive."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["text", "json"] = "text"
     open_metrics: bool = False
@@ -154,6 +162,26 @@ class Settings(BaseSettings):
         raise ValueError(
             f"listening on {self.host} without TLS would expose tokens to the network: set "
             "tls_certificate and tls_key, or behind_tls_proxy if a proxy handles TLS"
+        )
+
+    @model_validator(mode="after")
+    def _knows_its_name(self) -> Self:
+        if self.public_url or (is_loopback(self.host) and not self.behind_tls_proxy):
+            return self
+        raise ValueError(
+            "public_url must be set when other machines can connect (host = "
+            f"{self.host}, behind_tls_proxy = {str(self.behind_tls_proxy).lower()}): set it to the "
+            "https URL that hospitals use. Without it the Host header of a request would decide "
+            "for which coordinator it must be signed"
+        )
+
+    @model_validator(mode="after")
+    def _room_for_the_known(self) -> Self:
+        if self.max_unauthenticated < self.max_connections:
+            return self
+        raise ValueError(
+            f"max_unauthenticated = {self.max_unauthenticated} must be less than max_connections = "
+            f"{self.max_connections}: the difference is kept for members, admins and callers"
         )
 
     @model_validator(mode="after")

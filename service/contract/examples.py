@@ -33,14 +33,12 @@ EXAMPLES: Mapping[str, Example] = {
             {
                 "id": sample.SESSION,
                 "name": "Sample",
-                "seed": 7,
                 "members": 5,
                 "enrolled": {"approved": 5},
                 "privacy": {
                     "differential_privacy": False,
                     "max_colluders": 1,
                     "min_cohort": 5,
-                    "allow_shrinking": False,
                 },
                 "created_at": _TIME,
             }
@@ -151,7 +149,8 @@ EXAMPLES: Mapping[str, Example] = {
         },
     ),
     "getNextItem": Example({**_OF_SAMPLE, "wait": 5, "run": sample.RUN}),
-    "downloadBroadcast": Example({**_IN_RUN, "address": "0" * 64}),
+    "downloadTotal": Example({**_IN_RUN, "epoch": 0, "slot": 0}),
+    "downloadState": Example({**_IN_RUN, "digest": "0" * 64}),
     "sendMessage": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "uploadVector": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "uploadUnmaskedSamples": Example(
@@ -159,7 +158,7 @@ EXAMPLES: Mapping[str, Example] = {
     ),
     "withdrawUnmaskedSamples": Example(_OF_SAMPLE),
     "listUnmaskedSamples": Example({"run_id": sample.RUN}),
-    "getProtocol": Example(answer={"protocol": 1, "oldest": 1, "version": "0.1.0"}),
+    "getProtocol": Example(answer={"protocol": 2, "oldest": 2, "version": "0.1.0"}),
     "checkHealth": Example(answer={"status": "ok"}),
     "checkReadiness": Example(
         answer={

@@ -102,14 +102,8 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         Link("withdrawUnmaskedSamples", _SAME_SESSION),
     ),
     "getNextItem": (
-        Link(
-            "downloadBroadcast",
-            {
-                **_SAME_SESSION,
-                "run_id": "$response.body#/run",
-                "address": "$response.body#/broadcast",
-            },
-        ),
+        Link("downloadTotal", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("downloadState", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("sendMessage", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("uploadVector", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("uploadUnmaskedSamples", {**_SAME_SESSION, "run_id": "$response.body#/run"}),

@@ -92,6 +92,11 @@ class Database:
             with self._writing, self.engine.connect() as connection:
                 _tell(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
 
+    def check(self) -> None:
+        """Raise an error if the database does not answer."""
+        with self.reading() as connection:
+            connection.exec_driver_sql("SELECT 1")
+
     @property
     def is_sqlite(self) -> bool:
         """Whether the database is an SQLite file."""

@@ -10,7 +10,7 @@
                        ├─ run_messages      members' messages in the current epoch and slot
                        ├─ slots             the current sum: its task and its progress
                        │   └─ slot_totals   its running total, masked, in pieces
-                       └─ broadcasts        the broadcast of the current task
+                       └─ totals            the newest closed sum, which members verify
     models ── aliases            tokens (admins and callers) ── token_models
     public_sets                  nonces of members' requests
 
@@ -57,7 +57,6 @@ sessions = Table(
     Column("id", _ID, primary_key=True),
     Column("name", String(200), nullable=False, unique=True),
     Column("program", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
     Column("terms", LargeBinary, nullable=False),
     Column("planned_members", Integer, nullable=False),
     Column("created_at", Float, nullable=False),
@@ -113,7 +112,6 @@ runs = Table(
     Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False),
     Column("kind", String(20), nullable=False),
     Column("program", Text, nullable=False),
-    Column("seed", Integer, nullable=False),
     Column("base_model", String(64)),
     Column("status", String(20), nullable=False),
     Column("code", String(100)),
@@ -199,6 +197,7 @@ slots = Table(
     Column("epoch", Integer, primary_key=True),
     Column("slot", Integer, primary_key=True),
     Column("task", LargeBinary, nullable=False),
+    Column("commitments", LargeBinary(32), nullable=False),
     # The survivors are fixed; the slot is being abandoned; shares are requested.
     Column("frozen", Boolean, nullable=False),
     Column("abandoning", Boolean, nullable=False),
@@ -220,11 +219,15 @@ slot_totals = Table(
     ),
 )
 
-broadcasts = Table(
-    "broadcasts",
+totals = Table(
+    "totals",
     metadata,
     Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
-    Column("digest", String(64), primary_key=True),
+    Column("epoch", Integer, nullable=False),
+    Column("slot", Integer, nullable=False),
+    Column("task", LargeBinary, nullable=False),
+    Column("certificate", LargeBinary, nullable=False),
+    Column("total", LargeBinary, nullable=False),
     Column("body", LargeBinary, nullable=False),
 )
 

@@ -30,6 +30,7 @@ from service.context import Context, Here
 from service.database.tables import members
 from service.errors import MemberPending, MemberSuspended, NotAllowed, NotAuthenticated, NotFound
 from service.http import sign_in, tokens
+from service.http.connections import authenticated
 from service.http.declarations import ADMIN, CALLER, MEMBER, declares
 from service.http.nonces import remember
 from service.http.problems import UNBELIEVED
@@ -93,6 +94,7 @@ def _watcher(request: Request, here: Here) -> Token:
         token = sign_in.find(connection, request.cookies, now=here.clock())
     if token is None:
         raise _unknown()
+    authenticated(request)
     return token
 
 
@@ -118,7 +120,7 @@ def _reader(request: Request, here: Here) -> ModelAccess:
         sessions = frozenset(rows.scalars())
     if not sessions:
         raise NotFound("The model does not exist, or you have no access to it.")
-    _once(signed, here)
+    _once(request, signed, here)
     return ModelAccess(sessions=sessions)
 
 
@@ -129,14 +131,14 @@ def _enrolled_member(request: Request, session_id: str, here: Here) -> MemberAcc
         raise MemberSuspended(
             f"The member {member.name!r} is suspended; ask the session's admin for the reason."
         )
-    _once(signed, here)
+    _once(request, signed, here)
     return member
 
 
 @declares(*UNBELIEVED, NotFound, security=(MEMBER,))
 def _any_member(request: Request, session_id: str, here: Here) -> MemberAccess:
     signed, member = _on_roster(request, session_id, here)
-    _once(signed, here)
+    _once(request, signed, here)
     return member
 
 
@@ -176,6 +178,7 @@ def _token(request: Request, here: Context) -> Token:
     # A browser's page token is only valid in its cookie.
     if token is None or scheme.lower() != "bearer" or token.role is Role.PAGE:
         raise _unknown()
+    authenticated(request)
     return token
 
 
@@ -229,9 +232,11 @@ def _own_hosts(request: Request, here: Context) -> list[str]:
     return [*([host] if local and is_loopback(local) else []), host_of(public)]
 
 
-def _once(signed: SignedRequest, here: Context) -> None:
+def _once(request: Request, signed: SignedRequest, here: Context) -> None:
+    """Refuse a member's request that was sent before; the connection is known from now on."""
     with here.database.changing(lasting=False, alone=False) as connection:
         remember(connection, signed, now_ms=_now_ms(here))
+    authenticated(request)
 
 
 def _target(request: Request) -> str:

@@ -16,9 +16,9 @@ from service.http.logs import about_request
 from service.http.metrics import route_of
 from service.http.problems import problem
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The newest protocol that this coordinator supports."""
-OLDEST = 1
+OLDEST = 2
 
 _log = logging.getLogger(__name__)
 

@@ -20,6 +20,12 @@ COOKIE = "veilgp_page"
 LASTS_S = 8 * 3600
 
 
+def is_admin(connection: Connection, secret: str, *, now: float) -> bool:
+    """Whether a secret is an admin's; reads only."""
+    token = tokens.find(connection, secret, now=now)
+    return token is not None and token.role is Role.ADMIN
+
+
 def sign_in(connection: Connection, secret: str, *, now: float) -> Issued | None:
     """Return a page token in exchange for an admin's secret; None for any other secret."""
     token = tokens.find(connection, secret, now=now)

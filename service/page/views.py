@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from kernels.model.card import Card
 from kernels.model.card_sections import Quality
 from kernels.model.methods import FEDBNR
+from kernels.rounds.known import known, numbers_known
 from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
@@ -167,6 +168,8 @@ class View:
     models: tuple[ShownModel, ...]
     columns: tuple[str, ...]
     disclosed: tuple[StageDisclosure, ...]
+    became_known: str | None
+    """How many exact numbers a run makes known to whom; None with differential privacy."""
     privacy: PrivacyReport
 
     @property
@@ -226,6 +229,9 @@ def view(
         models=tuple(m for m in shown_models(connection) if m.session_id == session_id),
         columns=columns_read(program.schema),
         disclosed=stages_disclosed(program),
+        became_known=None
+        if program.privacy is not None
+        else numbers_known(known(program, members=session.terms.min_cohort)),
         privacy=privacy_report.report(connection, session_id),
     )
 

@@ -1,8 +1,9 @@
 """Predictions as Arrow streams, for tables with many rows.
 
 Request: a column for each feature, of numbers, text or categories, with null for a missing cell;
-other columns are ignored. Model, method and intervals are in the query, with the names of the JSON
-fields.
+other columns are ignored, but must not be nested. The stream has no compression and no custom
+metadata (`service.prediction.arrow_messages`). Model, method and intervals are in the query, with
+the names of the JSON fields.
 
 Response: for each target `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`, and
 `.lower.<level>` and `.upper.<level>` for each interval, infinite for an unbounded end; and for each
@@ -68,7 +69,7 @@ class ArrowPredictRequest:
         return columns
 
 
-def read(body: bytes, query: QueryParams) -> ArrowPredictRequest:
+def read(body: bytes, query: QueryParams, *, most_rows: int) -> ArrowPredictRequest:
     """Read a request; neither its body nor its query is trusted."""
     plain: dict[str, object] = {}
     for name in query:
@@ -85,7 +86,7 @@ def read(body: bytes, query: QueryParams) -> ArrowPredictRequest:
         raise RequestValidationError(
             [{**each, "loc": ("query", *each["loc"])} for each in found]
         ) from None
-    return ArrowPredictRequest(read_table(body), options)
+    return ArrowPredictRequest(read_table(body, most_rows=most_rows), options)
 
 
 def _number(text: str) -> float | str:

@@ -28,12 +28,13 @@ from kernels.tables.schema import Schema
 from service import models
 from service.context import Clock
 from service.database.database import Database
-from service.errors import NotFound, TableTooLong, VarianceWithheld
+from service.errors import NotFound, VarianceWithheld
 from service.http.access import ModelAccess
 from service.http.rate_limits import RateLimits
 from service.prediction import methods
 from service.prediction.loaded_models import LoadedModels
 from service.prediction.open_ensembles import OpenEnsembles
+from service.prediction.row_limit import check_rows
 from service.settings import Settings
 
 
@@ -119,12 +120,8 @@ class Predictor:
         version: str | None = None,
     ) -> Answer:
         """Predict a table with the model that an id or alias refers to now."""
-        rows, most = wanted.rows, self._settings.max_predict_rows
-        if rows > most:
-            raise TableTooLong(
-                f"The table must have at most {most} rows in one request, not {rows}: send it in "
-                "parts."
-            )
+        rows = wanted.rows
+        check_rows(rows, self._settings.max_predict_rows)
         model_id, model = self.find(access, name, version=version)
         self._charge(access, rows - 1)
         serving = self._open.get(model_id, model) if wanted.ensemble == methods.OPEN else None

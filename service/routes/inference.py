@@ -9,7 +9,6 @@ from importlib.metadata import version as installed
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
-from sqlalchemy import text
 
 from service.context import Here
 from service.errors import ModelDamaged, NotFound, VarianceWithheld
@@ -23,7 +22,7 @@ from service.prediction.open_inference import (
     read,
     write,
 )
-from service.routes.parts import PredictorHere
+from service.routes.parts import DatabaseCheckHere, PredictorHere
 from service.routes.predict import ERRORS, admitted_body, computed
 
 router = APIRouter(prefix="/v2", tags=["callers"])
@@ -72,10 +71,9 @@ async def live() -> LiveOut:
 @router.get(
     "/health/ready", operation_id="checkServerReady", summary="Check that the server is ready"
 )
-def ready(here: Here) -> ReadyOut:
-    """Check that the coordinator and its database answer."""
-    with here.database.reading() as connection:
-        connection.execute(text("SELECT 1"))
+async def ready(database: DatabaseCheckHere) -> ReadyOut:
+    """Check that the coordinator and its database answer; a result is kept for one second."""
+    await database.result()
     return ReadyOut(ready=True)
 
 

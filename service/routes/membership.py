@@ -55,7 +55,6 @@ class JoinedSession:
     id: str
     name: str
     program: str
-    seed: int
     terms: str
     differential_privacy: bool
     delta: float | None
@@ -88,6 +87,9 @@ def enrol(
     response: Response,
 ) -> OwnMembership:
     """Enrol the signer's key with an invitation; repeating the request is harmless."""
+    # A stranger's attempt must not wait for those who write, nor make them wait.
+    with here.database.reading() as connection:
+        invitations.check_known(connection, session_id, new.invitation, now=here.clock())
     with here.database.changing() as connection:
         enrolment = invitations.accept(
             connection, session_id, new.invitation, signed, now=here.clock()
@@ -126,7 +128,6 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
             id=session.id,
             name=session.name,
             program=session.program,
-            seed=session.seed,
             terms=session.terms.encode().hex(),
             differential_privacy=session.terms.differential_privacy,
             delta=session.delta,

@@ -5,14 +5,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
-from sqlalchemy import select
 
-from service import readiness
 from service.context import Here
 from service.errors import NotAllowed, NotAuthenticated, NotReady
 from service.http.access import require_admin
 from service.http.declarations import ADMIN, declares
-from service.routes.parts import EngineHere, MetricsHere, PredictorHere, RunsHere
+from service.routes.parts import (
+    DatabaseCheckHere,
+    EngineHere,
+    MetricsHere,
+    PredictorHere,
+    ReadinessCheckHere,
+    RunsHere,
+)
 from service.runs import figures
 
 router = APIRouter(tags=["operators"])
@@ -41,10 +46,9 @@ def _scraper(request: Request, here: Here) -> None:
 
 
 @router.get("/healthz", operation_id="checkHealth", summary="Check that the coordinator is alive")
-def healthz(here: Here) -> Health:
-    """Check that the coordinator and its database answer."""
-    with here.database.reading() as connection:
-        connection.execute(select(1))
+async def healthz(database: DatabaseCheckHere) -> Health:
+    """Check that the coordinator and its database answer; a result is kept for one second."""
+    await database.result()
     return Health("ok")
 
 
@@ -52,9 +56,12 @@ def healthz(here: Here) -> Health:
     "/readyz", operation_id="checkReadiness", summary="Check that the coordinator is ready for work"
 )
 @declares(NotReady)
-def readyz(here: Here, engine: EngineHere) -> Readiness:
-    """Check database, migrations, disk and engine; a 503 answer names the failing checks."""
-    found = list(readiness.readiness(here.settings, here.database, engine_alive=engine.is_alive))
+async def readyz(ready: ReadinessCheckHere) -> Readiness:
+    """Check database, migrations, disk and engine; a result is kept for one second.
+
+    A 503 answer names the failing checks.
+    """
+    found = await ready.result()
     if failing := [check.name for check in found if not check.is_well]:
         raise NotReady(
             f"Failing checks: {', '.join(failing)}. Run `veilgp doctor coordinator` on the "

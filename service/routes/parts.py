@@ -4,7 +4,9 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from privacy.health_check import Check
 from service.http.metrics import Metrics
+from service.http.shared_check import SharedCheck
 from service.prediction.prediction import Predictor
 from service.runs.engine import Engine
 from service.runs.runs import Runs
@@ -36,8 +38,20 @@ async def _metrics(request: Request) -> Metrics:
     return metrics
 
 
+async def _readiness(request: Request) -> SharedCheck[list[Check]]:
+    check: SharedCheck[list[Check]] = request.app.state.readiness
+    return check
+
+
+async def _database_check(request: Request) -> SharedCheck[None]:
+    check: SharedCheck[None] = request.app.state.database_check
+    return check
+
+
 RunsHere = Annotated[Runs, Depends(_runs)]
 EngineHere = Annotated[Engine, Depends(_engine)]
 SpoolHere = Annotated[Spool, Depends(_spool)]
 PredictorHere = Annotated[Predictor, Depends(_predictor)]
 MetricsHere = Annotated[Metrics, Depends(_metrics)]
+ReadinessCheckHere = Annotated[SharedCheck[list[Check]], Depends(_readiness)]
+DatabaseCheckHere = Annotated[SharedCheck[None], Depends(_database_check)]

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request, Response
 from kernels.errors import NotFitted, PredictionError, TableError
 from service.context import Context, Here
 from service.errors import (
+    ArrowRefused,
     BodyTooLarge,
     BodyTooSlow,
     ModelDamaged,
@@ -47,7 +48,7 @@ ERRORS = (
     responses={200: {"model": PredictResponse, "content": {ARROW: {"schema": BINARY}}}},
     response_class=Response,
 )
-@declares(*ERRORS, body=PredictRequest)
+@declares(*ERRORS, ArrowRefused, body=PredictRequest)
 async def predict(
     caller: Caller, request: Request, here: Here, predictor: PredictorHere
 ) -> Response:
@@ -66,7 +67,11 @@ async def predict(
     to_arrow = _names(request, "Accept", ARROW) or (is_arrow and not accepts_json)
 
     def answer() -> bytes:
-        wanted = as_arrow.read(body, request.query_params) if is_arrow else as_json.read(body)
+        wanted = (
+            as_arrow.read(body, request.query_params, most_rows=here.settings.max_predict_rows)
+            if is_arrow
+            else as_json.read(body)
+        )
         found = predictor.answer(caller, wanted.model, wanted)
         write = as_arrow.write if to_arrow else as_json.write
         return write(found, intervals=wanted.intervals, kind=wanted.interval_kind)

@@ -1,18 +1,19 @@
-"""A member's part in a run: get the next item, fetch its broadcast, answer, upload.
+"""A member's part in a run: get the next item, answer, upload.
 
 Members pull, and the server derives what each has not answered yet; every request may be repeated.
 The response to an answer can itself wait for the next item, which halves the requests of a sum.
 """
 
-import base64
-from typing import IO, Any
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Request, Response
-from pydantic import BaseModel, ConfigDict
+from fastapi import APIRouter, Path, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse
+from starlette.responses import StreamingResponse
 
+from privacy import frames
 from privacy.securesum.errors import SecureSumError
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.masking import body_bytes, check_body
@@ -29,12 +30,13 @@ from service.errors import (
 )
 from service.http.access import ApprovedMember
 from service.http.bodies import BodyStream, announced_size, in_time, read_body
-from service.http.declarations import BINARY_CONTENT, declares
+from service.http.declarations import BINARY, BINARY_CONTENT, declares
 from service.http.long_poll import Wait, held_back
 from service.http.times import iso_time
 from service.routes.parts import RunsHere, SpoolHere
-from service.routes.runs import ProgressOut
 from service.runs import rows
+from service.runs.machine.closed_sum import ClosedSum
+from service.runs.machine.items import about_last
 from service.runs.progress import Progress
 from service.runs.runs import NextItem
 from service.settings import MAX_UPLOAD_HEADER
@@ -48,30 +50,49 @@ _MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
 _OCTETS_IN = {"requestBody": {"required": True, "content": dict(BINARY_CONTENT)}}
 
 
-class ItemOut(BaseModel):
-    """One item to work on; further fields depend on its kind."""
-
-    model_config = ConfigDict(extra="allow")
-
-    kind: ItemKind
-    run: str
-    number: int
-    message: str | None
-    deadline: str
-    progress: ProgressOut
-
-
 _NEXT: dict[int | str, dict[str, Any]] = {
-    200: {"model": ItemOut, "description": "The next item."},
+    200: {
+        "description": (
+            "The next item, as a frame: the length of its head (4 bytes, big-endian), the head, "
+            "and the parts that the head lists, one after the other. The head is canonical JSON "
+            '(RFC 8785): {"content": {…}, "parts": [{"bytes": …, "name": …}, …]}. The content has '
+            f"`kind` ({', '.join(ItemKind)}), `run`, `number`, `deadline`, `progress` and further "
+            "fields that depend on the kind. Every item but `ended` has the part `message`, an "
+            "encoded protocol message; a task may have the part `delivery`. Readers check names "
+            "and sizes before they read a part."
+        ),
+        "content": {frames.MEDIA_TYPE: {"schema": dict(BINARY)}},
+    },
     204: {"description": "There is no next item yet."},
 }
+
+
+@dataclass(frozen=True)
+class _ItemFrame:
+    """An item as it is sent."""
+
+    content: Mapping[str, object]
+    parts: Mapping[str, bytes] = field(default_factory=dict)
+
+    def response(self) -> Response:
+        """Return a response that copies no part."""
+        pieces = frames.pieces(self.content, self.parts)
+
+        async def sent() -> AsyncIterator[bytes | memoryview]:
+            for piece in pieces:
+                yield piece
+
+        size = sum(map(len, pieces))
+        return StreamingResponse(
+            sent(), media_type=frames.MEDIA_TYPE, headers={"Content-Length": str(size)}
+        )
 
 
 @router.get(
     "/next",
     operation_id="getNextItem",
     summary="Wait for the next item",
-    response_model=None,
+    response_class=Response,
     responses=_NEXT,
 )
 @declares(NotFound)
@@ -82,12 +103,16 @@ async def next_item(
     runs: RunsHere,
     wait: Wait = 0.0,
     run: UUID | None = None,
+    *,
+    witnesses: bool = False,
 ) -> Response:
     """Return one item, or 204 after `wait` seconds without one.
 
     `run` is the run that the member last took part in: if that run has ended, the item says so.
+    With `witnesses`, a task is returned once enough other members have answered it, with their
+    signed headers: for a member that cannot compute the task's state itself.
     """
-    return await _awaited(request, here, runs, member, wait, run)
+    return await _awaited(request, here, runs, member, wait, run, witnesses=witnesses)
 
 
 async def _awaited(
@@ -97,32 +122,55 @@ async def _awaited(
     member: ApprovedMember,
     wait: float,
     run: UUID | None,
+    *,
+    witnesses: bool = False,
 ) -> Response:
     item = await held_back(
         request,
         runs.wakeups,
         member.session_id,
         wait,
-        look=lambda: _look(here, runs, member.session_id, member.key, run),
+        look=lambda: _look(here, runs, member.session_id, member.key, run, witnesses=witnesses),
         said=lambda item: item is not None,
     )
-    return Response(status_code=204) if item is None else JSONResponse(item)
+    return Response(status_code=204) if item is None else item.response()
 
 
 @router.get(
-    "/runs/{run_id}/broadcasts/{address}",
-    operation_id="downloadBroadcast",
-    summary="Download the broadcast of the current sum",
+    "/runs/{run_id}/states/{digest}",
+    operation_id="downloadState",
+    summary="Download the state of the current sum",
     responses={200: {"content": dict(BINARY_CONTENT)}},
     response_class=Response,
 )
 @declares(NotFound, RunEnded)
-def broadcast(member: ApprovedMember, run_id: UUID, address: str, runs: RunsHere) -> Response:
-    """Return the broadcast with this SHA-256 while its sum is running.
+def state(member: ApprovedMember, run_id: UUID, digest: str, runs: RunsHere) -> Response:
+    """Return the state with this digest, in hexadecimal, while the sum from it is running."""
+    data = runs.state(member.session_id, str(run_id), digest)
+    return Response(data, media_type="application/octet-stream")
 
-    A broadcast of up to 1 MiB is also included in the task, as `broadcast_octets`.
+
+@router.get(
+    "/runs/{run_id}/totals/{epoch}/{slot}",
+    operation_id="downloadTotal",
+    summary="Download the total of the newest closed sum",
+    responses={200: {"content": dict(BINARY_CONTENT)}},
+    response_class=Response,
+)
+@declares(NotFound)
+def total(
+    member: ApprovedMember,
+    run_id: UUID,
+    epoch: Annotated[int, Path(ge=0)],
+    slot: Annotated[int, Path(ge=0)],
+    runs: RunsHere,
+) -> Response:
+    """Return a total's integers: signed, 64 bits, little-endian.
+
+    A total of up to 1 MiB is also included in an item, as `total_body`.
     """
-    data = runs.broadcast(member.session_id, str(run_id), address)
+    where = member.session_id, str(run_id), member.key
+    data = runs.total(*where, epoch=epoch, slot=slot)
     return Response(data, media_type="application/octet-stream")
 
 
@@ -239,14 +287,21 @@ async def _arrived(
 
 
 def _look(
-    here: Here, runs: RunsHere, session_id: str, key: bytes, run: UUID | None
-) -> dict[str, object] | None:
-    found = runs.next_item(session_id, key)
+    here: Here,
+    runs: RunsHere,
+    session_id: str,
+    key: bytes,
+    run: UUID | None,
+    *,
+    witnesses: bool,
+) -> _ItemFrame | None:
+    found = runs.next_item(session_id, key, witnesses=witnesses)
     if run is not None and (found is None or found.run_id != str(run)):
         with here.database.reading() as connection:
             ended = rows.ended_for(connection, session_id, str(run), key)
+            last = None if ended is None else rows.last_sum(connection, str(run))
         if ended is not None:
-            return _ended(ended)
+            return _ended(ended, last)
     return None if found is None else _item(found)
 
 
@@ -259,31 +314,33 @@ def _progress(shown: Progress | rows.RunRow) -> dict[str, object]:
     }
 
 
-def _item(found: NextItem) -> dict[str, object]:
+def _item(found: NextItem) -> _ItemFrame:
     progress = found.progress
-    return {
+    content = {
         "kind": found.item.kind,
         "run": found.run_id,
         "number": progress.number,
-        "message": base64.b64encode(found.item.message.encode()).decode(),
         "deadline": iso_time(progress.deadline_at),
         "progress": _progress(progress),
         **found.item.more,
     }
+    return _ItemFrame(content, {"message": found.item.message.encode(), **found.item.parts})
 
 
-def _ended(run: rows.RunRow) -> dict[str, object]:
-    return {
-        "kind": ItemKind.ENDED,
-        "run": run.id,
-        "number": run.epoch,
-        "message": None,
-        "deadline": iso_time(run.deadline_at),
-        "progress": _progress(run),
-        "outcome": {
-            "status": run.status,
-            "code": run.code,
-            "detail": run.detail,
-            "model": run.model_id,
+def _ended(run: rows.RunRow, last: ClosedSum | None) -> _ItemFrame:
+    return _ItemFrame(
+        {
+            "kind": ItemKind.ENDED,
+            "run": run.id,
+            "number": run.epoch,
+            "deadline": iso_time(run.deadline_at),
+            "progress": _progress(run),
+            "outcome": {
+                "status": run.status,
+                "code": run.code,
+                "detail": run.detail,
+                "model": run.model_id,
+            },
         },
-    }
+        about_last(last),
+    )

@@ -29,7 +29,6 @@ class SessionPrivacy:
     differential_privacy: bool
     max_colluders: int
     min_cohort: int
-    allow_shrinking: bool
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,6 @@ class ShownSession:
 
     id: str
     name: str
-    seed: int
     members: int
     """The planned number of members."""
     enrolled: dict[str, int]
@@ -140,14 +138,12 @@ def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:
     return {
         "id": session.id,
         "name": session.name,
-        "seed": session.seed,
         "members": session.planned_members,
         "enrolled": enrolled,
         "privacy": SessionPrivacy(
             terms.differential_privacy,
             terms.max_colluders,
             terms.min_cohort,
-            terms.allow_shrinking,
         ),
         "created_at": iso_time(session.created_at),
     }

@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, Table, and_, or_, select
 from sqlalchemy.sql.elements import ColumnElement
 
+from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from privacy.securesum.coordinator import Coordinator, CoordinatorState, MemberState
@@ -27,7 +28,6 @@ from privacy.securesum.summation import SummationState
 from privacy.securesum.terms import Terms
 from service.database.tables import (
     WHOLE_EPOCH,
-    broadcasts,
     run_members,
     run_messages,
     runs,
@@ -36,10 +36,10 @@ from service.database.tables import (
     slots,
 )
 from service.errors import RunEnded
+from service.runs import rows
 from service.runs.machine.attendance import Attendance
 from service.runs.machine.plan import OPEN, Plan
 from service.runs.machine.run import Run
-from service.runs.machine.stages import Broadcast, Position
 from service.sessions import ledgers
 from service.settings import Settings
 
@@ -58,7 +58,6 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         kind=row.kind,
         program=program,
         text=row.program,
-        seed=row.seed,
         base_model=row.base_model,
         deadline_at=row.deadline_at,
         repair_after_s=settings.repair_after_s,
@@ -71,10 +70,9 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
     run = Run(
         plan,
         Coordinator.restored(_load_epoch(connection, row, summation)),
-        Position(program, row.stage, restore(row.state)),
+        Position(program, row.stage, row.sums, restore(row.state)),
         since=row.since,
-        sums=row.sums,
-        broadcast=_load_broadcast(connection, run_id),
+        last=rows.last_sum(connection, run_id),
         repairing=repairing,
         attendance=_load_attendance(connection, run_id),
         ledger=ledgers.load(connection, row.session_id),
@@ -122,6 +120,7 @@ def _load_summation(
     ).scalars()
     state = SummationState(
         task=task,
+        commitments=row.commitments,
         uploads=tuple(Upload.decode(body) for body in said.get(Upload.kind, ())),
         total=b"".join(pieces) or bytes(body_bytes(task.length)),
         frozen=row.frozen,
@@ -169,13 +168,6 @@ def _load_attendance(connection: Connection, run_id: str) -> Attendance:
         refused=frozenset(row.key for row in found if row.refused),
         returned=frozenset(row.key for row in found if row.returned),
     )
-
-
-def _load_broadcast(connection: Connection, run_id: str) -> Broadcast | None:
-    body = connection.execute(
-        select(broadcasts.c.body).where(broadcasts.c.run_id == run_id)
-    ).scalar_one_or_none()
-    return None if body is None else Broadcast(body)
 
 
 def _same_slot(table: Table, run_id: str, epoch: int, slot: int) -> ColumnElement[bool]:

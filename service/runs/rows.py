@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, select
 
-from service.database.tables import run_members, run_metrics, runs
+from service.database.tables import run_members, run_metrics, runs, totals
 from service.errors import NotFound
+from service.runs.machine.closed_sum import ClosedSum
 from service.runs.machine.plan import OPEN
 
 _COLUMNS = [column for column in runs.c if column.name != "state"]
@@ -21,6 +22,9 @@ _OF_MEMBER = (
         runs.c.session_id == bindparam("session_id"),
         run_members.c.key == bindparam("key"),
     )
+)
+_LAST_SUM = select(*[column for column in totals.c if column.name != "run_id"]).where(
+    totals.c.run_id == bindparam("run_id")
 )
 
 
@@ -86,6 +90,12 @@ def ended_for(connection: Connection, session_id: str, run_id: str, key: bytes) 
     if row is None:
         raise NotFound("The session has no run with this id in which your hospital took part.")
     return None if row.status in OPEN else _run(row)
+
+
+def last_sum(connection: Connection, run_id: str) -> ClosedSum | None:
+    """Return the newest closed sum of a run, open or done, while it is kept."""
+    row = connection.execute(_LAST_SUM, {"run_id": run_id}).one_or_none()
+    return None if row is None else ClosedSum(**row._mapping)
 
 
 def metrics(connection: Connection, run_id: str) -> list[dict[str, Any]]:

@@ -26,7 +26,7 @@ from service.database.database import Database
 from service.database.tables import runs
 from service.errors import NotFound, RunEnded
 from service.http.wakeups import Wakeups
-from service.runs import saving
+from service.runs import rows, saving
 from service.runs.leases import Leases
 from service.runs.live_runs import LiveRuns, Transaction
 from service.runs.machine.items import Item, item_for
@@ -121,15 +121,15 @@ class Runs:
             saving.add_message(change.connection, change.run, header)
             change.advance(self._clock())
 
-    def next_item(self, session_id: str, key: bytes) -> NextItem | None:
-        """Return the item that the session's open run has for a member, if any."""
+    def next_item(self, session_id: str, key: bytes, *, witnesses: bool = False) -> NextItem | None:
+        """Return the item that the session's open run has for a member, if any (`item_for`)."""
         with self._database.reading() as connection:
             row = connection.execute(_OPEN_RUN, {"session_id": session_id}).one_or_none()
         if row is None:
             return None
         try:
             with self.live.looking_at(row.id, row.version) as (run, _):
-                item = item_for(run, key)
+                item = item_for(run, key, witnesses=witnesses)
                 returns = run.returns(key)
                 found = None if item is None else NextItem(row.id, item, Progress.of(run))
             if returns:
@@ -143,12 +143,21 @@ class Runs:
             if change.run.returns(key):
                 change.keep([change.run.note_return(key)], self._clock())
 
-    def broadcast(self, session_id: str, run_id: str, address: str) -> bytes:
-        """Return the broadcast of the current sum, by its SHA-256."""
+    def state(self, session_id: str, run_id: str, digest: str) -> bytes:
+        """Return the state of the current sum, by its digest."""
         with self.live.looking(run_id, session_id) as (run, _):
-            if run.broadcast.address != address:
-                raise NotFound("The run has moved on; this broadcast is no longer needed.")
-            return run.broadcast.data
+            if run.slot is None or run.slot.task.state.hex() != digest:
+                raise NotFound("The run has moved on; this state is no longer needed.")
+            return run.position.encoded
+
+    def total(self, session_id: str, run_id: str, key: bytes, *, epoch: int, slot: int) -> bytes:
+        """Return the integers of the newest closed sum's total, of an open or a done run."""
+        with self._database.reading() as connection:
+            rows.ended_for(connection, session_id, run_id, key)
+            last = rows.last_sum(connection, run_id)
+        if last is None or (last.epoch, last.slot) != (epoch, slot):
+            raise NotFound("The run has moved on; this total is no longer kept.")
+        return last.body
 
     def refused(self, session_id: str, run_id: str, key: bytes, code: str, detail: str) -> None:
         """Continue without a member that refuses, or end the run; an ended run is unchanged."""

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, and_, bindparam, delete, insert, select, update
 
-from kernels import storage
+from kernels.rounds.position import Metrics
 from kernels.strict_json import encode_json
 from privacy.securesum.messages import Advert, Boxes, Upload
 from service import models
 from service.database.tables import (
     WHOLE_EPOCH,
-    broadcasts,
     run_members,
     run_messages,
     run_metrics,
     runs,
     slot_totals,
     slots,
+    totals,
 )
 from service.runs.machine.changes import (
     Began,
@@ -33,9 +33,9 @@ from service.runs.machine.changes import (
     Restarted,
     Returned,
 )
+from service.runs.machine.closed_sum import ClosedSum
 from service.runs.machine.plan import Status
 from service.runs.machine.run import MemberMessage, Prepared, Run
-from service.runs.machine.stages import Metrics
 from service.sessions import ledgers
 
 PIECE_BYTES = 1 << 20
@@ -139,11 +139,11 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
 
 
 def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: float) -> None:
-    """Store the state after a sum and its metrics; at the end, the model."""
+    """Store the state after a sum, the sum's total and its metrics; at the end, the model."""
     position, artifact = prepared.position, prepared.artifact
     values = {"sums": run.sums, "stage": position.stage}
     if artifact is None:
-        _update_run(connection, run, state=storage.encode(position.state), **values)
+        _update_run(connection, run, state=position.encoded, **values)
     else:
         model_id = models.store(
             connection,
@@ -153,7 +153,15 @@ def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: fl
             now=now,
         )
         _update_run(connection, run, model_id=model_id, **values)
+    if prepared.last is not None:
+        _write_last(connection, run.plan.id, prepared.last)
     add_metrics(connection, run.plan.id, prepared.metrics)
+
+
+def _write_last(connection: Connection, run_id: str, last: ClosedSum) -> None:
+    """Replace a run's newest closed sum."""
+    connection.execute(delete(totals).where(totals.c.run_id == run_id))
+    connection.execute(insert(totals).values(run_id=run_id, **vars(last)))
 
 
 def add_metrics(connection: Connection, run_id: str, metrics: Sequence[Metrics]) -> None:
@@ -181,18 +189,13 @@ def _begin(connection: Connection, run: Run) -> None:
                 run_messages.c.run_id == run_id, run_messages.c.kind == Boxes.kind
             )
         )
-    connection.execute(delete(broadcasts).where(broadcasts.c.run_id == run_id))
-    connection.execute(
-        insert(broadcasts).values(
-            run_id=run_id, digest=run.broadcast.address, body=run.broadcast.data
-        )
-    )
     connection.execute(
         insert(slots).values(
             run_id=run_id,
             epoch=run.epoch.number,
             slot=task.slot,
             task=task.encode(),
+            commitments=run.epoch.slot.commitments,
             frozen=False,
             abandoning=False,
             repairing=False,
@@ -205,12 +208,14 @@ def _end(connection: Connection, run: Run, now: float) -> None:
     if ending is None:
         raise RuntimeError("an ended run must have an ending")
     _delete_said(connection, run.plan.id)
+    _delete_totals(connection, run.plan.id, kept=ending.status is Status.DONE)
     _update_run(connection, run, code=ending.code, detail=ending.detail, ended_at=now, state=None)
 
 
 def give_up(connection: Connection, run_id: str, *, code: str, detail: str, now: float) -> str:
     """End a run as failed, whatever its rows contain; return its session's id."""
     _delete_said(connection, run_id)
+    _delete_totals(connection, run_id, kept=False)
     connection.execute(
         update(runs)
         .where(runs.c.id == run_id)
@@ -228,9 +233,21 @@ def give_up(connection: Connection, run_id: str, *, code: str, detail: str, now:
     return session_id
 
 
+def _delete_totals(connection: Connection, run_id: str, *, kept: bool) -> None:
+    """Delete the totals of a session's runs, but keep that of a run whose members still need it.
+
+    They do until the next run has ended.
+    """
+    session = select(runs.c.session_id).where(runs.c.id == run_id).scalar_subquery()
+    others = select(runs.c.id).where(runs.c.session_id == session)
+    if kept:
+        others = others.where(runs.c.id != run_id)
+    connection.execute(delete(totals).where(totals.c.run_id.in_(others)))
+
+
 def _delete_said(connection: Connection, run_id: str) -> None:
-    """Delete the rows of the epoch: its messages, its sum and the broadcast."""
-    for table in (run_messages, slots, broadcasts):
+    """Delete the rows of the epoch: its messages and its sum."""
+    for table in (run_messages, slots):
         connection.execute(delete(table).where(table.c.run_id == run_id))
 
 

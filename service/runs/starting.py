@@ -6,33 +6,29 @@ A model's student networks describe the rows of its training: runs of kind `line
 after which the rows may differ, produce a model without them, and `evaluate` scores them again.
 
 With differential privacy, a run whose sums would exceed the session's remaining budget does not
-start. Its stages have the noise that they have in the session's program; a stage that is not in it
-has the noise it would have if the whole budget were spent on it in the planned number of runs.
+start.
 
 Everything is checked before the first row is written, including the start of the first stage.
 """
 
-from dataclasses import replace
 from uuid import uuid4
 
 from sqlalchemy import Connection, insert, select
 
-from kernels import storage
 from kernels.errors import ProgramError
 from kernels.model.model import Model
-from kernels.rounds.plan import planned, release_plan
+from kernels.rounds import position as positions
+from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
-from kernels.rounds.run_kinds import Kind, RunProgram, program_of
-from privacy.accounting.promises import planned_noise, promised
+from kernels.rounds.run_kinds import Kind, program_of
+from privacy.accounting.promises import promised
 from privacy.identity import Member, Roster
-from privacy.ledger import Ledger
 from privacy.securesum.terms import Terms
 from service import models
 from service.database import notices
 from service.database.tables import leases, members, run_members, runs, sessions
 from service.errors import NotFound, RunNotEnded, RunOpen, RunRefused, TooFewMembers
 from service.http.access import APPROVED, ModelAccess
-from service.runs.machine import stages
 from service.runs.machine.plan import OPEN, Status
 from service.sessions import ledgers
 
@@ -58,14 +54,12 @@ def start(
     _check_none_open(connection, session_id)
     terms = Terms.decode(session.terms)
     roster = _roster(connection, session_id, terms)
-    run = _program_of(kind, Program.from_json(session.program))
-    program = run.program
+    program = _program_of(kind, Program.from_json(session.program))
     ledger = ledgers.load(connection, session_id)
     if ledger is not None:
-        program = _with_noise(run, ledger, runs=session.planned_runs)
-        ledger.affords(promised(release_plan(program, session.seed), honest=terms.honest))
+        ledger.affords(promised(release_plan(program), honest=terms.honest))
     base_model, base = _base(connection, session_id, kind, model)
-    position = stages.start(program, base)
+    position = positions.start(program, base)
     run_id = run_id or str(uuid4())
     connection.execute(
         insert(runs).values(
@@ -73,7 +67,6 @@ def start(
             session_id=session_id,
             kind=kind.value,
             program=program.to_json(),
-            seed=session.seed,
             base_model=base_model,
             status=Status.WAITING.value,
             created_at=now,
@@ -84,7 +77,7 @@ def start(
             epoch_closed=False,
             stage=position.stage,
             sums=0,
-            state=storage.encode(position.state),
+            state=position.encoded,
         )
     )
     connection.execute(insert(leases).values(run_id=run_id, owner="", until=0.0))
@@ -113,31 +106,11 @@ def start_again(connection: Connection, run_id: str, *, now: float) -> str:
     )
 
 
-def _program_of(kind: Kind, session: Program) -> RunProgram:
+def _program_of(kind: Kind, session: Program) -> Program:
     try:
         return program_of(kind, session)
     except ProgramError as problem:
         raise RunRefused(f'A run of kind "{kind}" cannot start: {problem}.') from problem
-
-
-def _with_noise(run: RunProgram, ledger: Ledger, *, runs: int) -> Program:
-    """Return a run's program with the noise of each stage, as the module describes."""
-    program, privacy = run.program, run.program.privacy
-    if privacy is None:
-        raise RunRefused(
-            "The session promises differential privacy, but its program has no noise; create a new "
-            "session."
-        )
-    noise = list(privacy.multipliers)
-    for index, (origin, stage) in enumerate(zip(run.origins, planned(program), strict=True)):
-        if origin is None:
-            (noise[index],) = planned_noise(
-                [stage],
-                epsilon=ledger.budget.epsilon,
-                delta=ledger.budget.delta,
-                runs=runs,
-            )
-    return replace(program, privacy=replace(privacy, multipliers=tuple(noise)))
 
 
 def _check_none_open(connection: Connection, session_id: str) -> None:

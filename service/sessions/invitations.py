@@ -125,6 +125,18 @@ def revoke(connection: Connection, session_id: str, invitation_id: str, *, now: 
     connection.execute(update(invitations).where(here).values(revoked_at=now))
 
 
+def check_known(
+    connection: Connection, session_id: str, secret: str, *, now: float
+) -> Row[tuple[object, ...]]:
+    """Return the invitation of a secret if it is open or used; reads only."""
+    row = _of_secret(connection, session_id, secret)
+    if row is None or (row.used_by is None and _status(row, now) != "open"):
+        raise InvitationInvalid(
+            "The invitation is unknown, expired or revoked; ask the admin for a new one."
+        )
+    return row
+
+
 def accept(
     connection: Connection, session_id: str, secret: str, signed: SignedRequest, *, now: float
 ) -> Enrolment:
@@ -132,11 +144,7 @@ def accept(
 
     An unknown session and an unknown secret get the same answer, so that strangers learn nothing.
     """
-    row = _of_secret(connection, session_id, secret)
-    if row is None or (row.used_by is None and _status(row, now) != "open"):
-        raise InvitationInvalid(
-            "The invitation is unknown, expired or revoked; ask the admin for a new one."
-        )
+    row = check_known(connection, session_id, secret, now=now)
     remember(connection, signed, now_ms=int(now * 1000))
     if row.used_by is not None:
         return _again(connection, row, signed.key)

@@ -8,7 +8,6 @@ import json
 
 from sqlalchemy import Connection, insert, select
 
-from kernels.strict_json import encode_json
 from privacy.accounting.events import Release
 from privacy.ledger import Budget, Entry, Ledger
 from service.database.tables import charges, sessions
@@ -47,6 +46,6 @@ def add(connection: Connection, entry: Entry) -> None:
             at=entry.at,
             epoch=entry.epoch,
             slot=entry.slot,
-            release=encode_json(entry.release.to_json()),
+            release=json.dumps(entry.release.to_json()),
         )
     )

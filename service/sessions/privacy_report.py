@@ -12,8 +12,8 @@ from sqlalchemy import Connection
 from kernels.model.card_sections import explained
 from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
-from privacy.accounting.cost import cost
 from privacy.accounting.events import MECHANISM
+from privacy.accounting.filters import Filter
 from privacy.accounting.promises import promised
 from privacy.ledger import Ledger
 from service.http.times import iso_time
@@ -80,7 +80,7 @@ class PrivacyReport:
     budget: Budget | None
     spent: float | None
     accountant: str | None
-    """The accounting method that yields the smallest ε."""
+    """Which of the budget's two accountants allows more."""
     after_another_run: float | None
     """The total ε if the session's program ran once more."""
     over_time: list[Spent]
@@ -92,12 +92,12 @@ def budget_of(session: Session) -> Budget | None:
     if session.epsilon is None or session.delta is None:
         return None
     program = Program.from_json(session.program)
-    once = promised(release_plan(program, session.seed), honest=session.terms.honest)
+    once = promised(release_plan(program), honest=session.terms.honest)
     return Budget(
         epsilon=session.epsilon,
         delta=session.delta,
         runs=session.planned_runs or 1,
-        run_costs=cost(once, delta=session.delta).epsilon,
+        run_costs=Filter(session.epsilon, session.delta).spent(once).epsilon,
     )
 
 
@@ -126,9 +126,7 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
         accountant=None if ledger is None else ledger.spent.accountant,
         after_another_run=None
         if ledger is None
-        else ledger.after(
-            promised(release_plan(program, session.seed), honest=terms.honest)
-        ).epsilon,
+        else ledger.after(promised(release_plan(program), honest=terms.honest)).epsilon,
         over_time=[] if ledger is None else over_time(ledger),
         releases=[
             Charged(

@@ -5,7 +5,7 @@ one does not hide another.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -24,11 +24,12 @@ from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.plan import declared, planned
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, installed
+from kernels.rounds.run_kinds import Kind, adds_stage, program_of
 from kernels.rounds.shared.public_set import columns_of, public_records
 from kernels.strict_json import decode_object
 from kernels.tables.records import Records
 from kernels.tables.schema import Schema
-from privacy.accounting.promises import planned_noise
+from privacy.accounting.promises import Planned, planned_noise
 from privacy.errors import PrivacyError
 from privacy.identity import MAX_MEMBERS
 from privacy.securesum.errors import TermsError
@@ -60,7 +61,6 @@ class NewPrivacy(RequestModel):
     differential_privacy: bool
     max_colluders: int | None = Field(default=None, ge=0, le=MAX_MEMBERS)
     min_cohort: int | None = Field(default=None, ge=LEAST_COHORT, le=MAX_MEMBERS)
-    allow_shrinking: bool = False
     epsilon: float | None = Field(default=None, ge=1e-3, le=100)
     delta: float | None = Field(default=None, ge=1e-12, le=1e-2)
     runs: int | None = Field(default=None, ge=1, le=1000)
@@ -86,7 +86,7 @@ class NewSession(RequestModel):
     stages: list[NewStage] = Field(min_length=1, max_length=50)
     max_rows: int = Program.max_rows
     held_out: float = Program.held_out
-    seed: int = Field(ge=0, lt=2**31)
+    least_rows: int = Program.least_rows
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
     privacy: NewPrivacy
 
@@ -99,7 +99,6 @@ class Session:
     name: str
     program: str
     """The canonical JSON of its `Program`."""
-    seed: int
     terms: Terms
     planned_members: int
     created_at: float
@@ -137,7 +136,6 @@ def create(
         str(identifier),
         new.name,
         program.to_json(),
-        new.seed,
         terms,
         new.members,
         now,
@@ -190,7 +188,6 @@ def _terms(identifier: UUID, new: NewSession) -> Terms:
     terms = default_terms(
         identifier.bytes,
         new.members,
-        allow_shrinking=wanted.allow_shrinking,
         differential_privacy=wanted.differential_privacy,
     )
     if wanted.max_colluders is not None:
@@ -221,7 +218,9 @@ def _program(
     if schema is None or kernel is None or None in stages:
         attempt(lambda: stage_order.check_names([stage.algorithm for stage in new.stages]))
         return None
-    program = Program(schema, kernel, tuple(stages), new.max_rows, new.held_out)
+    program = Program(
+        schema, kernel, tuple(stages), new.max_rows, new.held_out, least_rows=new.least_rows
+    )
     attempt(lambda: stage_order.check(program))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
@@ -280,14 +279,38 @@ def private(program: Program, wanted: NewPrivacy) -> Program:
         max_rows_per_patient=wanted.max_rows_per_patient or 1,
         target_clip=wanted.target_clip or NoisePlan.target_clip,
     )
-    noise = planned_noise(
-        planned(replace(program, privacy=privacy)),
-        epsilon=wanted.epsilon,
-        delta=wanted.delta,
-        runs=wanted.runs or 1,
-        shares=wanted.shares,
+    noise = partial(
+        planned_noise, epsilon=wanted.epsilon, delta=wanted.delta, runs=wanted.runs or 1
     )
-    return replace(program, privacy=replace(privacy, multipliers=noise))
+    stages = planned(replace(program, privacy=privacy))
+    privacy = replace(privacy, multipliers=noise(stages, shares=wanted.shares))
+    return replace(program, privacy=_with_added_stages(program, privacy, noise))
+
+
+def _with_added_stages(
+    program: Program,
+    privacy: NoisePlan,
+    noise: Callable[[Sequence[Planned]], tuple[float, ...]],
+) -> NoisePlan:
+    """Return the noise plan with the noise of stages that only later runs have.
+
+    Such a stage has the noise it would have if the whole budget were spent on it in the planned
+    number of runs. Without a private form there is no such run.
+    """
+    draft = replace(program, privacy=replace(privacy, evaluate=1.0, update=1.0))
+    for kind in (Kind.EVALUATE, Kind.UPDATE):
+        if not adds_stage(kind, draft):
+            continue
+        try:
+            first, *_ = planned(program_of(kind, draft))
+        except ProgramError:
+            continue
+        (multiplier,) = noise([first])
+        if kind is Kind.EVALUATE:
+            privacy = replace(privacy, evaluate=multiplier)
+        else:
+            privacy = replace(privacy, update=multiplier)
+    return privacy
 
 
 def _stage(connection: Connection, stage: NewStage, where: str) -> object:

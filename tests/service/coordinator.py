@@ -34,7 +34,6 @@ SESSION: Json = {
     "stages": [{"algorithm": "moments"}, {"algorithm": "linear"}],
     "max_rows": 1000,
     "held_out": 0.2,
-    "seed": 7,
     "members": 5,
     "privacy": {"differential_privacy": False},
 }

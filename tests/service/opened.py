@@ -84,7 +84,6 @@ def opened(coordinator: Coordinator, *, program: Program = PROGRAM, status: str 
                 session_id=session,
                 kind="train",
                 program=program.to_json(),
-                seed=1,
                 status=status,
                 created_at=0.0,
                 deadline_at=1.0,

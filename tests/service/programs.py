@@ -10,6 +10,7 @@ from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 
 TABLES = tables.tables(3, rows=20)
@@ -55,7 +56,7 @@ PRIVATE = Program.from_json(
 
 def simulated(program: Program, *, model: Model | None = None) -> Model:
     """Return the model that a run of the program over the tables must produce."""
-    return simulate(program, TABLES, 1, secure=False, model=model).model
+    return simulate(program, TABLES, DEALING, secure=False, model=model).model
 
 
 def model_bytes(model: Model) -> bytes:

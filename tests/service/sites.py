@@ -4,7 +4,6 @@ Each is a real client of the secure sum with its journal, and computes with the 
 requests are signed and sent as bytes.
 """
 
-import base64
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +16,14 @@ from sqlalchemy import insert
 
 from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
+from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
 from kernels.rounds.site.site import Site as Rows
+from kernels.rounds.task import place_in
 from kernels.strict_json import encode_json
 from privacy.encoding import Encoding
+from privacy.frames import MEDIA_TYPE, Frame, Limits
 from privacy.identity import Identity, Member, Pins, Roster
 from privacy.noise import draw
 from privacy.securesum.client import Client
@@ -45,6 +47,7 @@ from service.runs import loading
 from service.runs.machine.run import Run
 from service.runs.runs import Runs
 from service.sessions.sessions import NewPrivacy, private
+from tests.dealing import DEALING
 from tests.service.coordinator import Coordinator, Hospital
 from tests.service.programs import TABLES, TINY
 
@@ -87,8 +90,7 @@ class Site(Hospital):
         query = f"?wait={wait}" + (f"&run={self.run}" if self.run else "")
         response = self.send("GET", f"/sessions/{self.session}/next{query}")
         assert response.status_code in (200, 204), response.text
-        item: dict[str, Any] | None = response.json() if response.status_code == 200 else None
-        return item
+        return item_of(response) if response.status_code == 200 else None
 
     def work(self, wait: float = 0) -> bool:
         """Work on the next item, if there is one."""
@@ -112,7 +114,8 @@ class Site(Hospital):
         assert response.status_code == 204, response.text
 
     def fetch(self, item: Mapping[str, Any]) -> bytes:
-        target = f"/sessions/{self.session}/runs/{item['run']}/broadcasts/{item['broadcast']}"
+        state = Task.decode(item["message"]).state.hex()
+        target = f"/sessions/{self.session}/runs/{item['run']}/states/{state}"
         response = self.send("GET", target)
         assert response.status_code == 200, response.text
         return response.content
@@ -120,7 +123,7 @@ class Site(Hospital):
     # -- items
 
     def _ask(self, item: Mapping[str, Any], kind: type[Message], method: str) -> Message | None:
-        step: Step[Any] = getattr(self.client, method)(kind.decode(_octets(item["message"])))
+        step: Step[Any] = getattr(self.client, method)(kind.decode(item["message"]))
         message: Message | None = step.message
         return message
 
@@ -132,7 +135,7 @@ class Site(Hospital):
     def _advertise(self, item: Mapping[str, Any]) -> None:
         self.run, self.opened = item["run"], dict(item)
         self.program = Program.from_json(item["program"])
-        opening = Opening.decode(_octets(item["message"]))
+        opening = Opening.decode(item["message"])
         assert opening.run == UUID(item["run"]).bytes
         self.client.join(opening.terms)
         self._say(item, self.client.advertise(opening, "table").message)
@@ -142,7 +145,7 @@ class Site(Hospital):
             tuple(Member(each["name"], bytes.fromhex(each["key"])) for each in item["roster"])
         )
         pins = Pins({member.name: member.key for member in roster.members})
-        adverts = Adverts.decode(_octets(item["message"]))
+        adverts = Adverts.decode(item["message"])
         self._say(item, self.client.agree(adverts, roster, pins).message)
 
     def _upload(self, item: Mapping[str, Any]) -> None:
@@ -152,14 +155,13 @@ class Site(Hospital):
     def vector(self, item: Mapping[str, Any]) -> bytes:
         """Compute the vector of a task, after the checks that the protocol requires."""
         assert self.program is not None
-        if item["delivery"] is not None:
-            self.client.receive(Delivery.decode(_octets(item["delivery"])))
-        task = Task.decode(_octets(item["message"]))
-        broadcast = self.fetch(item)
-        assert hashlib.sha256(broadcast).hexdigest() == item["broadcast"]
-        assert _octets(item["broadcast_octets"]) == broadcast
-        algorithm = algorithm_of(self.program.stages[item["stage"]])
-        state = received(broadcast, self.program, item["stage"])
+        if "delivery" in item:
+            self.client.receive(Delivery.decode(item["delivery"]))
+        task = Task.decode(item["message"])
+        stage, sum_index = place_in(task.parameters)
+        algorithm = algorithm_of(self.program.stages[stage])
+        state = received(self.fetch(item), self.program, stage)
+        assert Position(self.program, stage, sum_index, state).digest == task.state
         _, epoch = self.client.journal.entry(task.epoch_id)
         layout, privacy, noise = algorithm.layout(state), self.program.privacy, None
         if privacy is None:
@@ -167,18 +169,19 @@ class Site(Hospital):
         else:
             encoding = Encoding.noisy(
                 layout,
-                multiplier=privacy.multipliers[item["stage"]],
+                multiplier=privacy.multipliers[stage],
                 honest=epoch.terms.honest,
                 max_clients=epoch.size,
             )
             noise = draw(encoding)
         assert task.statistic == f"{algorithm.NAME}/{algorithm.VERSION}"
-        assert task.encoding == encoding.to_bytes()
+        assert task.encoding == encoding.digest()
         expected = {
             "program": hashlib.sha256(self.opened["program"].encode()).hexdigest(),
             "run_kind": self.opened["run_kind"],
-            "seed": self.opened["seed"],
-            "stage": item["stage"],
+            "parent": self.opened["parent"],
+            "stage": stage,
+            "sum_index": sum_index,
         }
         assert task.parameters == encode_json(expected).encode()
         step = self.client.upload(
@@ -188,7 +191,8 @@ class Site(Hospital):
                 noise=None if noise is None else noise.once(),
             ),
             table=hashlib.sha256(self.name.encode()).digest(),
-            broadcast=broadcast,
+            state=task.state,
+            encoding=encoding,
             noise=b"" if noise is None else noise.name,
         )
         header = step.message.encode()
@@ -201,7 +205,7 @@ class Site(Hospital):
             self.program.schema,
             self.table,
             held_out=self.program.held_out,
-            seed=self.opened["seed"],
+            dealing=DEALING,
         )
 
     def _end(self, item: Mapping[str, Any]) -> None:
@@ -216,7 +220,6 @@ def session_of(
     program: Program = TINY,
     tables: Sequence[Table] = TABLES,
     *,
-    seed: int = 1,
     site: type["Site"] = Site,
     epsilon: float | None = None,
     runs: int = 1,
@@ -230,7 +233,6 @@ def session_of(
     fixed = {
         "max_colluders": 0,
         "min_cohort": 3,
-        "allow_shrinking": False,
         "differential_privacy": epsilon is not None,
     }
     if epsilon is not None:
@@ -246,7 +248,6 @@ def session_of(
                 id=str(session),
                 name=str(session),
                 program=program.to_json(),
-                seed=seed,
                 terms=Terms(session=session.bytes, **{**fixed, **terms}).encode(),
                 planned_members=len(sites),
                 created_at=coordinator.clock(),
@@ -347,5 +348,10 @@ def stored_model(coordinator: Coordinator, site: Site) -> bytes:
         return models.artifact(connection, site.outcome["model"])
 
 
-def _octets(text: str) -> bytes:
-    return base64.b64decode(text, validate=True)
+def item_of(response: Response) -> dict[str, Any]:
+    """Return the fields and the parts of an item in one dictionary."""
+    assert response.headers["content-type"] == MEDIA_TYPE
+    closed = ("last_task", "last_certificate", "total", "total_body", "witnesses")
+    most = dict.fromkeys(("message", "delivery", *closed), 1 << 20)
+    frame = Frame.read(response.content, Limits(1 << 20, most))
+    return {**frame.content, **{name: bytes(part) for name, part in frame.parts.items()}}

@@ -25,7 +25,6 @@ def add_session(coordinator: Coordinator) -> str:
                 id=session_id,
                 name=session_id,
                 program="",
-                seed=1,
                 terms=b"",
                 planned_members=3,
                 created_at=0.0,

@@ -110,6 +110,20 @@ def test_what_is_kept_is_its_owners_alone(
     assert {file.stat().st_mode & 0o077 for file in files} == {0}
 
 
+def test_a_limit_of_open_files_that_is_too_low_is_named(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: (1024, 1024))
+    code, _, err = run(capsys, command.serve, "--data-dir", str(tmp_path))
+    assert code == 1
+    assert "LimitNOFILE" in err
+    raised: list[tuple[int, int]] = []
+    monkeypatch.setattr(command.resource, "getrlimit", lambda _: (1024, 4096))
+    monkeypatch.setattr(command.resource, "setrlimit", lambda _, limits: raised.append(limits))
+    assert run(capsys, command.serve, "--data-dir", str(tmp_path))[0] == 0
+    assert raised == [(1768, 4096)]
+
+
 def test_a_wrong_setting_is_a_sentence(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = run(capsys, command.serve, "--host", "gp.example")
     assert code == 1

@@ -10,11 +10,12 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 
 from service import readiness
 from service.http.logs import JsonLines, TextLines, about_request, configuration
 from service.http.metrics import Metrics
+from service.http.shared_check import KEPT_S
 from service.http.tokens import Role, issue
 from tests.service.coordinator import Coordinator
 from tests.service.programs import WHOLE
@@ -49,6 +50,7 @@ def test_what_is_missing_makes_it_unready(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing() -> set[str]:
+        coordinator.clock.now += KEPT_S
         answer = coordinator.request("GET", "/readyz")
         assert answer.status_code == 503
         assert answer.json()["code"] == "not_ready"
@@ -63,6 +65,33 @@ def test_what_is_missing_makes_it_unready(
     stop_engine(coordinator)
     assert failing() == {"migrations", "disk", "engine"}
     assert coordinator.request("GET", "/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/readyz", "/healthz", "/v2/health/ready"])
+def test_however_many_ask_the_database_is_asked_once_a_second(
+    coordinator: Coordinator, path: str
+) -> None:
+    asked = 0
+
+    def count(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+
+    event.listen(coordinator.context.database.engine, "engine_connect", count)
+
+    def ask_many() -> int:
+        nonlocal asked
+        asked = 0
+        together = [coordinator.begin("GET", path) for _ in range(20)]
+        assert {coordinator.finish(each).status_code for each in together} == {200}
+        assert coordinator.request("GET", path).status_code == 200
+        return asked
+
+    coordinator.clock.now += KEPT_S  # other tests' requests
+    assert ask_many() == 1
+    assert ask_many() == 0
+    coordinator.clock.now += KEPT_S
+    assert ask_many() == 1
 
 
 # -- metrics
@@ -129,7 +158,8 @@ def test_no_request_to_a_route_that_members_call_is_timed(coordinator: Coordinat
         "getMembership",
         "reportRefusal",
         "getNextItem",
-        "downloadBroadcast",
+        "downloadState",
+        "downloadTotal",
         "sendMessage",
         "uploadVector",
         "uploadUnmaskedSamples",

@@ -6,7 +6,7 @@ from pathlib import Path
 from privacy.securesum.masking import body_bytes
 from service import readiness
 from service.database import database
-from service.http import long_poll
+from service.http import connections, long_poll
 from service.http.logs import IDS
 from service.http.metrics import Metrics
 from service.runs import engine
@@ -51,16 +51,28 @@ def test_a_line_of_the_log_has_the_ids_that_it_names() -> None:
 
 
 def test_its_numbers_are_those_of_the_code() -> None:
-    connections = database._CONNECTIONS + database._MORE_CONNECTIONS
+    to_database = database._CONNECTIONS + database._MORE_CONNECTIONS
     octets = body_bytes(DEFAULTS["max_vector"].default)
     for said in (
         f"`lease_s` ({DEFAULTS['lease_s'].default} s)",
         f"within {engine.LOOK_AGAIN_S:.0f} s more",
         f"members look every {long_poll.LOOK_AGAIN_S:.0f} s",
-        f"up to {connections} connections",
+        f"up to {to_database} connections",
         f"{readiness.LEAST_FREE >> 20} MiB free for uploads",
         f"let an answer take {long_poll.MAX_WAIT_S} s",
         f"up to {octets >> 20} MiB with the default `max_vector`",
+        *(
+            f"`{name}` ({DEFAULTS[name].default})"
+            for name in (
+                "max_connections",
+                "max_unauthenticated",
+                "max_unauthenticated_per_address",
+            )
+        ),
+        f"`header_deadline_s` ({DEFAULTS['header_deadline_s'].default} s)",
+        f"`body_deadline_s` ({DEFAULTS['body_deadline_s'].default} s)",
+        f"closed after {connections.KEEP_ALIVE_S} s",
+        f"does not read its answer after {connections.STALL_S:.0f} s",
     ):
         assert said in PAGE, said
 

@@ -66,6 +66,7 @@ def test_unknown_keys_are_errors_that_list_the_known(
         ({"log_level": "loud"}, "log_level"),
         ({"max_body": 0}, "max_body"),
         ({"max_spool": 1000}, "max_spool"),
+        ({"max_connections": 500}, "max_unauthenticated = 500 must be less"),
     ],
 )
 def test_what_is_impossible_is_named(flags: dict[str, object], says: str) -> None:
@@ -95,5 +96,17 @@ def test_certificate_and_key_belong_together(tmp_path: Path) -> None:
     pem.touch()
     with pytest.raises(SettingsError, match="must be set together"):
         load({"tls_key": pem})
-    assert load({"tls_key": pem, "tls_certificate": pem, "host": "gp.example"}).tls_key == pem
-    assert load({"behind_tls_proxy": True, "host": "gp.example"}).host == "gp.example"
+    open_to_all = {"host": "gp.example", "public_url": "https://gp.example"}
+    assert load({"tls_key": pem, "tls_certificate": pem, **open_to_all}).tls_key == pem
+    assert load({"behind_tls_proxy": True, **open_to_all}).host == "gp.example"
+
+
+def test_a_coordinator_that_others_can_reach_knows_its_own_name(tmp_path: Path) -> None:
+    pem = tmp_path / "a.pem"
+    pem.touch()
+    tls = {"tls_key": pem, "tls_certificate": pem}
+    for flags in ({**tls, "host": "0.0.0.0"}, {"behind_tls_proxy": True}):  # noqa: S104
+        with pytest.raises(SettingsError, match="public_url must be set"):
+            load(flags)
+        assert load({**flags, "public_url": "https://gp.example"})
+    assert load({"host": "::1", **tls}).public_url is None

@@ -3,27 +3,36 @@
 A member that has lost a response, or its record of having answered, simply repeats the request.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from privacy.securesum.item_kinds import ItemKind
+from privacy.securesum.messages import Witnesses
 from privacy.securesum.summation import Summation
 from privacy.securesum.wire import Message
+from service.runs.machine.closed_sum import ClosedSum
 from service.runs.machine.state import RunState
+
+MOST_WITH_AN_ITEM = 1 << 20
+"""Most bytes of a total that is sent with an item, which saves each member a request."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """One item for a member, with its protocol message."""
+    """One item for a member, with its protocol message; `more` fields and `parts` of bytes."""
 
     kind: ItemKind
     message: Message
     more: Mapping[str, object] = field(default_factory=dict)
+    parts: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def item_for(run: RunState, key: bytes) -> Item | None:
-    """Return the item that an open run has for a member, if any."""
+def item_for(run: RunState, key: bytes, *, witnesses: bool = False) -> Item | None:
+    """Return the item that an open run has for a member, if any.
+
+    witnesses: the member could not replay the current sum's state. Its task waits until enough
+        others have answered it, and then comes with their signed headers.
+    """
     if run.ending is not None or key not in run.attendance.expected(run.epoch):
         return None
     epoch = run.epoch.epoch
@@ -36,10 +45,10 @@ def item_for(run: RunState, key: bytes) -> Item | None:
         return _adverts(run) if rank in run.epoch.missing_boxes else None
     if run.slot is None or run.work_due:
         return None
-    return _of_slot(run, run.slot, rank)
+    return _of_slot(run, run.slot, rank, witnesses=witnesses)
 
 
-def _of_slot(run: RunState, slot: Summation, rank: int) -> Item | None:
+def _of_slot(run: RunState, slot: Summation, rank: int, *, witnesses: bool) -> Item | None:
     proof, proposal, certificate = slot.abandon_proof, slot.proposal, slot.certificate
     if proof is not None:
         return Item(ItemKind.ABANDONED, proof)
@@ -47,7 +56,9 @@ def _of_slot(run: RunState, slot: Summation, rank: int) -> Item | None:
         asked = rank not in slot.abandoned_by
         return Item(ItemKind.ABANDON, slot.abandon_request()) if asked else None
     if proposal is None:
-        return _task(run, slot, rank) if rank in slot.dropped else None
+        if rank not in slot.dropped or (witnesses and not run.has_witnesses(slot)):
+            return None
+        return _task(run, slot, rank, witnesses=witnesses)
     if rank not in proposal.survivors:
         return None
     if certificate is None:
@@ -61,7 +72,7 @@ def _of_slot(run: RunState, slot: Summation, rank: int) -> Item | None:
 
 def _opening(run: RunState) -> Item:
     plan = run.plan
-    more = {"program": plan.text, "run_kind": plan.kind, "seed": plan.seed}
+    more = {"program": plan.text, "run_kind": plan.kind, "parent": plan.base_model}
     return Item(ItemKind.OPENING, run.epoch.opening(), more)
 
 
@@ -70,14 +81,23 @@ def _adverts(run: RunState) -> Item:
     return Item(ItemKind.ADVERTS, run.epoch.close_adverts(), {"roster": roster})
 
 
-def _task(run: RunState, slot: Summation, rank: int) -> Item:
-    delivery = None
+def _task(run: RunState, slot: Summation, rank: int, *, witnesses: bool) -> Item:
+    parts = dict(about_last(run.last))
     if run.epoch.holds_boxes_for(rank):
-        delivery = base64.b64encode(run.epoch.delivery(rank).encode()).decode()
-    more = {
-        "broadcast": run.broadcast.address,
-        "broadcast_octets": run.broadcast.text,
-        "delivery": delivery,
-        "stage": run.position.stage,
+        parts["delivery"] = run.epoch.delivery(rank).encode()
+    if witnesses:
+        enough = slot.headers[: run.epoch.terms.max_colluders + 1]
+        parts["witnesses"] = Witnesses(enough).encode()
+    return Item(ItemKind.TASK, slot.task, parts=parts)
+
+
+def about_last(last: ClosedSum | None) -> Mapping[str, bytes]:
+    """Return an item's parts about the newest closed sum, if any; a long total is downloaded."""
+    if last is None:
+        return {}
+    parts = {
+        "last_task": last.task,
+        "last_certificate": last.certificate,
+        "total": last.total,
     }
-    return Item(ItemKind.TASK, slot.task, more)
+    return parts if len(last.body) > MOST_WITH_AN_ITEM else {**parts, "total_body": last.body}

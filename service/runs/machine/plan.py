@@ -31,7 +31,6 @@ class Plan:
     program: Program
     text: str
     """The program's JSON, as every member receives it."""
-    seed: int
     base_model: str | None
     """The id of the model that the run starts from."""
     deadline_at: float

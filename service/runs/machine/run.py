@@ -22,6 +22,8 @@ from datetime import UTC, datetime
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
+from kernels.rounds import position as positions
+from kernels.rounds.position import Metrics, Position
 from privacy.accounting.events import MECHANISM
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.ledger import Entry
@@ -48,8 +50,9 @@ from service.runs.machine.changes import (
     Restarted,
     Returned,
 )
+from service.runs.machine.closed_sum import ClosedSum
 from service.runs.machine.plan import Ending, Status
-from service.runs.machine.stages import Broadcast, Metrics, Position, SumPlan
+from service.runs.machine.stages import SumPlan
 from service.runs.machine.state import RunState
 
 MemberMessage = Advert | Boxes | Certification | Reveal | Repair | Abandonment
@@ -62,6 +65,7 @@ class Prepared:
 
     position: Position
     metrics: tuple[Metrics, ...]
+    last: ClosedSum | None = None
     sum: SumPlan | None = None
     artifact: Artifact | None = None
 
@@ -156,7 +160,7 @@ class Run(RunState):
     def _restart(self, now: float) -> Restarted:
         """Start a new epoch; the current sum, if any, counts as released."""
         self.epoch, self.since, self.repairing = self.epoch.restart(), now, False
-        self.broadcast, self.attendance = Broadcast(), self.attendance.afresh()
+        self.attendance = self.attendance.afresh()
         return Restarted()
 
     def prepare(self, now: float) -> Prepared:
@@ -165,16 +169,22 @@ class Run(RunState):
         if epoch is None or not self.work_due:
             raise OutOfOrder("The run still waits for its members.")
         metrics: tuple[Metrics, ...] = ()
+        last = self.last
         if self.slot is not None:
-            position, metrics = stages.after(position, self.slot.total())
+            encoding = stages.encoding_of(
+                position, members=epoch.size, honest=self.epoch.terms.honest
+            )
+            position, metrics = positions.after(position, self.slot.total(encoding))
+            last = ClosedSum.of(self.slot)
         if position.finished:
-            return Prepared(position, metrics, artifact=self._artifact(position, epoch.size, now))
+            artifact = self._artifact(position, epoch.size, now)
+            return Prepared(position, metrics, last, artifact=artifact)
         plan = self.plan
         following = stages.sum_plan(
             position,
             program=plan.digest,
             run_kind=plan.kind,
-            seed=plan.seed,
+            parent=plan.base_model,
             members=epoch.size,
             honest=self.epoch.terms.honest,
         )
@@ -184,7 +194,7 @@ class Run(RunState):
                 f"coordinator accepts at most {plan.max_vector}: raise its setting max_vector, or "
                 "use a kernel with fewer features."
             )
-        return Prepared(position, metrics, sum=following)
+        return Prepared(position, metrics, last, sum=following)
 
     def _artifact(self, position: Position, members: int, now: float) -> Artifact:
         terms, ledger = self.epoch.terms, self.ledger
@@ -192,7 +202,7 @@ class Run(RunState):
             position.state.model,
             program=self.plan.program,
             members=members,
-            sums=self.sums + (self.slot is not None),
+            sums=position.sum_index,
             privacy=Privacy.of(
                 self.plan.program.schema,
                 min_cohort=terms.min_cohort,
@@ -216,9 +226,8 @@ class Run(RunState):
         epoch, last = self.epoch.epoch, self.slot
         if epoch is None:
             raise OutOfOrder("The run still waits for its members.")
-        if last is not None:
-            self.sums += 1
         self.position, self.since, self.repairing = prepared.position, now, False
+        self.last = prepared.last
         if prepared.sum is None:
             self.ending = Ending(Status.DONE)
             return Ended()
@@ -228,14 +237,13 @@ class Run(RunState):
             self._charge(prepared.sum, now)
         except BudgetExceeded as error:
             return self.fail_by(error)
-        self.broadcast = prepared.sum.broadcast
         active = self.attendance.active(epoch, last) if self.is_private else epoch.everyone
         self.attendance = self.attendance.afresh()
         self.epoch.begin(
             statistic=prepared.sum.statistic,
             length=prepared.sum.length,
-            broadcast=prepared.sum.broadcast.data,
             parameters=prepared.sum.parameters,
+            state=prepared.sum.state,
             encoding=prepared.sum.encoding,
             active=active,
         )

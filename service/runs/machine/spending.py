@@ -29,7 +29,6 @@ class Spending:
     run: str
     program: Program
     terms: Terms
-    seed: int
     stage: int
 
     def charged(self, entry: Entry, *, stage: int) -> "Spending":
@@ -52,7 +51,7 @@ class Spending:
     @property
     def _rest(self) -> Sequence[Release]:
         """The releases of the run that are not charged yet."""
-        plan = release_plan(self.program, self.seed)
+        plan = release_plan(self.program)
         here, *later = plan.stages[self.stage :]
         done = sum(
             entry.run == self.run and entry.release.statistic == here.algorithm

@@ -15,15 +15,16 @@ Without differential privacy only restart and repair depend on time.
 import math
 from collections.abc import Iterable
 
+from kernels.rounds.position import Position
 from privacy.identity import Member, Roster
 from privacy.ledger import Ledger
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.summation import Summation
 from service.runs.machine import attendance as attending
 from service.runs.machine.attendance import Attendance
+from service.runs.machine.closed_sum import ClosedSum
 from service.runs.machine.plan import Ending, Plan, Status
 from service.runs.machine.spending import Spending
-from service.runs.machine.stages import Broadcast, Position
 
 
 class RunState:
@@ -36,8 +37,7 @@ class RunState:
         position: Position,
         *,
         since: float,
-        sums: int = 0,
-        broadcast: Broadcast | None = None,
+        last: ClosedSum | None = None,
         repairing: bool = False,
         attendance: Attendance | None = None,
         ledger: Ledger | None = None,
@@ -45,20 +45,24 @@ class RunState:
         self.plan = plan
         self.epoch = epoch
         self.position = position
-        self.sums = sums
         self.since = since
         """When the current wait began."""
-        self.broadcast = broadcast or Broadcast()
-        """The broadcast of the current sum."""
+        self.last = last
+        """The sum whose total led to the present position."""
         self.repairing = repairing
         self.attendance = attendance or Attendance()
         self.spending = (
             None
             if ledger is None
-            else Spending(ledger, plan.id, plan.program, epoch.terms, plan.seed, position.stage)
+            else Spending(ledger, plan.id, plan.program, epoch.terms, position.stage)
         )
         """The spending of the session's budget; None without differential privacy."""
         self.ending: Ending | None = None
+
+    @property
+    def sums(self) -> int:
+        """The number of sums so far whose totals were used."""
+        return self.position.sum_index
 
     @property
     def roster(self) -> Roster:
@@ -96,6 +100,7 @@ class RunState:
             self.epoch.number,
             settled and not self.epoch.missing_boxes,
             None if slot is None else slot.task.slot,
+            slot is not None and self.is_private and self.has_witnesses(slot),
             slot is not None and slot.proposal is not None,
             slot is not None and slot.certificate is not None,
             slot is not None and slot.abandoning,
@@ -109,6 +114,10 @@ class RunState:
         if self.ending is not None or self.epoch.epoch is None or self.epoch.missing_boxes:
             return False
         return self.slot is None or self.slot.has_all_keys
+
+    def has_witnesses(self, slot: Summation) -> bool:
+        """Whether a member that could not replay may take the word of those that have uploaded."""
+        return len(slot.uploaded) > self.epoch.terms.max_colluders
 
     def named(self, keys: Iterable[bytes]) -> tuple[Member, ...]:
         """Return the members with these keys, in the roster's order."""

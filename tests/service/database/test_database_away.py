@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from service.http.shared_check import KEPT_S
 from tests.postgres import Postgres
 from tests.service.coordinator import Coordinator
 from tests.service.programs import TINY, model_bytes, simulated
@@ -33,4 +34,5 @@ def test_requests_fail_while_it_is_away_and_the_run_goes_on(
             assert unready.json()["detail"].startswith("Failing checks: database. ")
         work(sites)
         assert stored_model(coordinator, sites[0]) == model_bytes(simulated(TINY))
+        coordinator.clock.now += KEPT_S
         assert coordinator.request("GET", "/readyz").status_code == 200

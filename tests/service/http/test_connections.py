@@ -7,8 +7,7 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from service.command import server
-from service.http.connections import Prompt
+from service.http.connections import guarded
 from service.settings import Settings
 
 
@@ -21,11 +20,13 @@ async def application(_scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body"})
 
 
-async def talk(*pieces: bytes) -> bytes:
+async def talk(protocol: Any, *pieces: bytes) -> bytes:
     """Send pieces and return everything received until the server closes the connection."""
     config = uvicorn.Config(application, log_config=None, timeout_keep_alive=1)
     loop = asyncio.get_running_loop()
-    listening = await loop.create_server(lambda: Prompt(config, ServerState(), {}), "127.0.0.1", 0)
+    listening = await loop.create_server(
+        lambda: protocol(config, ServerState(), {}), "127.0.0.1", 0
+    )
     reader, writer = await asyncio.open_connection(*listening.sockets[0].getsockname())
     for piece in pieces:
         writer.write(piece)
@@ -51,13 +52,8 @@ REQUEST = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
     ],
 )
 def test_a_header_that_does_not_end_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch, pieces: tuple[bytes, ...], answers: int
+    pieces: tuple[bytes, ...], answers: int
 ) -> None:
     # Shorter than the answer takes: the deadline is for headers, not for answers.
-    monkeypatch.setattr(Prompt, "header_deadline_s", 0.3)
-    assert asyncio.run(talk(*pieces)).count(b"204 No Content") == answers
-
-
-def test_the_server_bounds_its_connections(tmp_path: Any) -> None:
-    config = server(Settings(data_dir=tmp_path, max_connections=7)).config
-    assert (config.http, config.limit_concurrency) == (Prompt, 7)
+    protocol = guarded(Settings(header_deadline_s=0.3))
+    assert asyncio.run(talk(protocol, *pieces)).count(b"204 No Content") == answers

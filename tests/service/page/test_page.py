@@ -180,7 +180,8 @@ def test_signing_in_ends(coordinator: Coordinator, end: str) -> None:
 
 
 def test_over_tls_the_cookie_is_never_sent_without(tmp_path: Any) -> None:
-    with Coordinator(tmp_path, behind_tls_proxy=True) as coordinator:
+    url = "https://gp.example"
+    with Coordinator(tmp_path, behind_tls_proxy=True, public_url=url) as coordinator:
         assert "; Secure" in attempt(coordinator, coordinator.token).headers["Set-Cookie"]
 
 

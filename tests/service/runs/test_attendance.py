@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privacy.encoding import Encoding
+from kernels.rounds import position as positions
 from privacy.errors import LayoutError
 from privacy.identity import Identity, Member, Pins, Roster
 from privacy.ledger import Budget, Ledger
@@ -20,17 +20,17 @@ from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import BadDealer, OutOfOrder
 from privacy.securesum.messages import Delivery, Task
 from privacy.securesum.terms import Terms
-from service.runs.machine import stages
 from service.runs.machine.attendance import least
 from service.runs.machine.items import item_for
 from service.runs.machine.plan import Plan, Status
 from service.runs.machine.run import Run
+from service.runs.machine.stages import encoding_of
 from service.sessions.sessions import NewPrivacy, private
 from tests.service.programs import PRIVATE
 
 MEMBERS = 5
 SESSION = UUID(int=1)
-TERMS = Terms(SESSION.bytes, 1, 3, allow_shrinking=False, differential_privacy=True)
+TERMS = Terms(SESSION.bytes, 1, 3, differential_privacy=True)
 PROGRAM = private(PRIVATE, NewPrivacy(differential_privacy=True, epsilon=50.0, delta=1e-5, runs=50))
 IDENTITIES = [Identity.generate() for _ in range(MEMBERS)]
 ROSTER = Roster(tuple(Member(f"site-{i}", each.key) for i, each in enumerate(IDENTITIES)))
@@ -45,7 +45,6 @@ def opened(number: int) -> Run:
         kind="train",
         program=PROGRAM,
         text=PROGRAM.to_json(),
-        seed=1,
         base_model=None,
         deadline_at=5000.0,
         repair_after_s=20.0,
@@ -56,7 +55,7 @@ def opened(number: int) -> Run:
     )
     epoch = Coordinator(TERMS, run=run_id.bytes, number=0, roster=ROSTER)
     ledger = Ledger(Budget(50.0, 1e-5))
-    return Run(plan, epoch, stages.start(PROGRAM, None), since=0.0, ledger=ledger)
+    return Run(plan, epoch, positions.start(PROGRAM, None), since=0.0, ledger=ledger)
 
 
 class Hospital:
@@ -80,7 +79,7 @@ class Hospital:
             case "adverts":
                 said = self.client.agree(message, ROSTER, PINS).message
             case "task":
-                self._upload(run, message, item.more["delivery"])
+                self._upload(run, message, item.parts.get("delivery"))
                 return
             case "proposal":
                 said = self.client.certify(message).message
@@ -95,14 +94,17 @@ class Hospital:
         rank = run.epoch.epoch.rank(self.key) if run.epoch.epoch else 0
         if delivered is not None:
             self.client.receive(Delivery.decode(run.epoch.delivery(rank).encode()))
-        encoding = Encoding.from_bytes(task.encoding)
+        assert run.epoch.epoch is not None
+        honest = run.epoch.terms.honest
+        encoding = encoding_of(run.position, members=run.epoch.epoch.size, honest=honest)
         zeros = {block.name: np.zeros(block.shape) for block in encoding.layout.blocks}
         noise = draw(encoding)
         step = self.client.upload(
             task,
             encoding.encode(zeros, noise=noise.once()),
             table=bytes(32),
-            broadcast=run.broadcast.data,
+            state=task.state,
+            encoding=encoding,
             noise=noise.name,
         )
         run.epoch.slot.add_upload(step.message, step.body)

@@ -7,10 +7,10 @@ import pytest
 
 from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind, program_of
 from privacy.accounting.cost import cost
 from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
-from service.runs import starting
 from service.sessions import ledgers, sessions
 from tests.kernels.rounds import tables
 from tests.service.coordinator import Coordinator
@@ -223,15 +223,10 @@ def test_a_second_run_does_not_start_where_the_first_has_spent_all(quiet: Coordi
 def test_every_kind_of_run_has_noise_and_a_price(quiet: Coordinator, kind: str) -> None:
     sites = session_of(quiet, PRIVATE, TABLES, epsilon=1.0)
     with quiet.context.database.reading() as connection:
-        ledger = ledgers.load(connection, sites[0].session)
         whole = Program.from_json(sessions.find(connection, sites[0].session).program)
-    assert ledger is not None
-    chosen = starting.program_of(starting.Kind(kind), whole)
-    program = starting._with_noise(chosen, ledger, runs=1)
-    terms = Terms(bytes(16), 0, 3, allow_shrinking=False, differential_privacy=True)
-    assert (
-        0 < cost(promised(release_plan(program, 1), honest=terms.honest), delta=1e-5).epsilon <= 1.5
-    )
+    program = program_of(Kind(kind), whole)
+    terms = Terms(bytes(16), 0, 3, differential_privacy=True)
+    assert 0 < cost(promised(release_plan(program), honest=terms.honest), delta=1e-5).epsilon <= 1.5
     assert program.privacy is not None
     assert whole.privacy is not None
     assert program.privacy.target_clip == whole.privacy.target_clip

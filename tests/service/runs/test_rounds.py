@@ -59,7 +59,7 @@ def test_a_run_goes_on_from_an_earlier_ones_model(coordinator: Coordinator, kind
     for site in sites:
         site.__dict__.pop("rows", None)
     work(sites)
-    expected = simulated(program_of(kind, TINY).program, model=restore(first))
+    expected = simulated(program_of(kind, TINY), model=restore(first))
     assert stored_model(coordinator, sites[0]) == model_bytes(expected)
 
 
@@ -198,8 +198,8 @@ def test_a_member_sees_no_run_of_another_session(coordinator: Coordinator) -> No
     assert site.next() is None
     assert site.send("GET", f"/sessions/{other.session}/next").status_code == 404
     assert site.send("GET", f"/sessions/{site.session}/next?run={run}").status_code == 404
-    address = "0" * 64
-    for where in (f"runs/{run}/broadcasts/{address}", f"next?run={run}"):
+    digest = "0" * 64
+    for where in (f"runs/{run}/states/{digest}", f"next?run={run}"):
         assert site.send("GET", f"/sessions/{site.session}/{where}").status_code == 404
     assert site.post(f"/sessions/{site.session}/runs/{run}/messages", b"\1\3").status_code == 422
 
@@ -221,7 +221,7 @@ def test_storage_does_not_grow_with_the_sums(coordinator: Coordinator) -> None:
     sites = session_of(coordinator)
     run = start(coordinator, sites[0].session)
     most: dict[str, int] = {}
-    of_run = ("run_messages", "slots", "slot_totals", "broadcasts")
+    of_run = ("run_messages", "slots", "slot_totals", "totals")
     while any(site.outcome is None for site in sites):
         for site in sites:
             site.work()
@@ -229,15 +229,15 @@ def test_storage_does_not_grow_with_the_sums(coordinator: Coordinator) -> None:
             most |= {name: max(most.get(name, 0), len(found[name])) for name in of_run}
         advance(coordinator, run)
     # Three adverts, boxes (in the first slot), headers and keys; signatures of a quorum of two.
-    assert most == {"run_messages": 4 * 3 + 2, "slots": 1, "slot_totals": 1, "broadcasts": 1}
+    assert most == {"run_messages": 4 * 3 + 2, "slots": 1, "slot_totals": 1, "totals": 1}
     left = rows(coordinator)
-    assert [len(left[name]) for name in of_run] == [0, 0, 0, 0]
+    assert [len(left[name]) for name in of_run] == [0, 0, 0, 1]
     assert left["runs"][0].state is None
 
 
 def test_programs_of_kinds_are_parts_of_the_sessions(coordinator: Coordinator) -> None:
     def names(kind: Kind, program: Program) -> list[str]:
-        return [algorithm.NAME for algorithm, _ in program_of(kind, program).program.algorithms()]
+        return [algorithm.NAME for algorithm, _ in program_of(kind, program).algorithms()]
 
     assert names(Kind.TRAIN, WHOLE) == [a.NAME for a, _ in WHOLE.algorithms()]
     assert names(Kind.LINEAR, WHOLE) == ["linear", "recalibration", "evaluation"]

@@ -8,7 +8,6 @@ import pytest
 from httpx import Response
 from sqlalchemy import event
 
-from kernels import storage
 from service.runs.machine.run import Run
 from tests.service.coordinator import Coordinator
 from tests.service.programs import TINY, model_bytes, simulated
@@ -40,10 +39,9 @@ def told(run: Run) -> tuple[object, ...]:
     return (
         run.epoch.state(),
         run.position.stage,
-        storage.encode(run.position.state),
+        run.position.encoded,
         run.sums,
         run.since,
-        run.broadcast,
         run.repairing,
         run.status,
         run.plan.text,

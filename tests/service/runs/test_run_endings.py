@@ -140,7 +140,13 @@ def test_a_sum_that_no_upload_may_carry_ends_the_run(tmp_path: Path) -> None:
         assert "max_vector" in ended["detail"]
 
 
-def test_an_error_of_the_sum_ends_the_run_with_its_code_and_names(quiet: Coordinator) -> None:
+@pytest.mark.parametrize(
+    ("from_the_end", "code"), [(17, "collection.inconsistent"), (18, "run.site_failed")]
+)
+def test_an_error_of_the_sum_ends_the_run_with_its_code(
+    quiet: Coordinator, from_the_end: int, code: str
+) -> None:
+    """One hospital's constant is changed, or its coordinate `failed`."""
     sites = session_of(quiet)
     run = start(quiet, sites[0].session)
     rounds(sites, run, 2)
@@ -148,13 +154,16 @@ def test_an_error_of_the_sum_ends_the_run_with_its_code_and_names(quiet: Coordin
     for site, item in zip(sites, items, strict=True):
         assert item is not None
         body = site.vector(item)
-        # The last number of one hospital's vector, the constant, is changed.
-        wrong = body[:-8] + bytes(8) if site is sites[0] else body
+        at = len(body) - 8 * from_the_end
+        wrong = body[:at] + bytes(8) + body[at + 8 :] if site is sites[0] else body
         target = f"/sessions/{site.session}/runs/{run}/vectors"
         assert site.post(target, wrong).status_code == 204
     rounds(sites, run, 2)
     ended = shown(quiet, run)
-    assert (ended["status"], ended["code"]) == ("failed", "collection.inconsistent")
+    assert (ended["status"], ended["code"]) == ("failed", code)
+    if code == "run.site_failed":
+        assert "One site could not compute" in ended["detail"]
+        assert not any(site.name in ended["detail"] for site in sites)
 
 
 def test_a_survivor_that_falls_silent_is_done_without(quiet: Coordinator) -> None:

@@ -39,7 +39,7 @@ def test_from_the_link_to_the_roster(coordinator: Coordinator, session: str) -> 
     approved = coordinator.admin("PATCH", f"{path}/members/Kiel", {"status": "approved"}).json()
     assert (approved["fingerprint"], approved["status"]) == (own["fingerprint"], "approved")
     seen = hospital.membership(session).json()
-    assert seen["protocol"] == 1
+    assert seen["protocol"] == 2
     assert seen["member"] == {**own, "status": "approved"}
     assert seen["roster"] == [own]
     assert coordinator.admin("GET", f"{path}/roster").json() == {

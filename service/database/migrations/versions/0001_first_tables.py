@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 # Not a number: databases from before the first release have numbers and are refused.
-revision = "first_tables"
+revision = "verified_rounds"
 down_revision = None
 branch_labels = None
 depends_on = None
@@ -33,7 +33,6 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("name", sa.String(length=200), nullable=False),
         sa.Column("program", sa.Text(), nullable=False),
-        sa.Column("seed", sa.Integer(), nullable=False),
         sa.Column("terms", sa.LargeBinary(), nullable=False),
         sa.Column("planned_members", sa.Integer(), nullable=False),
         sa.Column("created_at", sa.Float(), nullable=False),
@@ -136,7 +135,6 @@ def upgrade() -> None:
         sa.Column("session_id", sa.String(length=36), nullable=False),
         sa.Column("kind", sa.String(length=20), nullable=False),
         sa.Column("program", sa.Text(), nullable=False),
-        sa.Column("seed", sa.Integer(), nullable=False),
         sa.Column("base_model", sa.String(length=64), nullable=True),
         sa.Column("status", sa.String(length=20), nullable=False),
         sa.Column("code", sa.String(length=100), nullable=True),
@@ -180,16 +178,6 @@ def upgrade() -> None:
             ["model_id"], ["models.id"], name=op.f("fk_aliases_model_id"), ondelete="CASCADE"
         ),
         sa.PrimaryKeyConstraint("alias", name=op.f("pk_aliases")),
-    )
-    op.create_table(
-        "broadcasts",
-        sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("digest", sa.String(length=64), nullable=False),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["run_id"], ["runs.id"], name=op.f("fk_broadcasts_run_id"), ondelete="CASCADE"
-        ),
-        sa.PrimaryKeyConstraint("run_id", "digest", name=op.f("pk_broadcasts")),
     )
     op.create_table(
         "leases",
@@ -278,6 +266,7 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer(), nullable=False),
         sa.Column("slot", sa.Integer(), nullable=False),
         sa.Column("task", sa.LargeBinary(), nullable=False),
+        sa.Column("commitments", sa.LargeBinary(length=32), nullable=False),
         sa.Column("frozen", sa.Boolean(), nullable=False),
         sa.Column("abandoning", sa.Boolean(), nullable=False),
         sa.Column("repairing", sa.Boolean(), nullable=False),
@@ -300,4 +289,18 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("run_id", "epoch", "slot", "piece", name=op.f("pk_slot_totals")),
+    )
+    op.create_table(
+        "totals",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("epoch", sa.Integer(), nullable=False),
+        sa.Column("slot", sa.Integer(), nullable=False),
+        sa.Column("task", sa.LargeBinary(), nullable=False),
+        sa.Column("certificate", sa.LargeBinary(), nullable=False),
+        sa.Column("total", sa.LargeBinary(), nullable=False),
+        sa.Column("body", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_totals_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("pk_totals")),
     )
