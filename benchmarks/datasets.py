@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.dealing import dealing_of
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema, Target
@@ -83,7 +84,8 @@ class Dataset:
                     ),
                     Part.STOPPING: self.records(held_out[2 * i]),
                     Part.CALIBRATION: self.records(held_out[2 * i + 1]),
-                }
+                },
+                dealing=dealing_of(seed),
             )
             for i in range(clients)
         )
@@ -125,9 +127,4 @@ class Split:
 
     def pooled(self) -> Site:
         """Return one site that contains all rows, part by part."""
-        return Site(
-            {
-                part: Records.concatenate([site.records[part] for site in self.sites])
-                for part in (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
-            }
-        )
+        return Site.joined(self.sites)

@@ -17,8 +17,9 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 import httpx
@@ -33,14 +34,24 @@ from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
 from client_sdk.tables import draft
+from client_sdk.tables.draft import UNKNOWN
 from kernels.model.prediction import predict
+from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program
+from kernels.rounds.site.site import Site
 from kernels.scores.metrics import TEN_LEVELS
 
 FOLDER = Path("demo-output")
 ROWS, TEST_ROWS = 800, 400
 SEED = 7
-KERNEL = {"hidden": [32, 32], "samples": 100, "seed": 1}
+_VERIFIED = (
+    "Every hospital verified every total, and computed every state and the model itself; a "
+    "coordinator that colludes with one of them could forge totals."
+)
+KERNEL = {"hidden": [32, 32], "samples": 40, "seed": 1}
+"""80 features: the final model has less than half as many numbers as the others' rows have cells,
+which is a policy's standard limit. All totals together have far more, and today the coordinator
+reads them: the drafted policies accept that, and say so."""
 STAGES: list[Mapping[str, object]] = [
     {"algorithm": "moments"},
     {"algorithm": "exact", "parameters": {"steps": 40, "penalties": [3.0]}},
@@ -48,18 +59,6 @@ STAGES: list[Mapping[str, object]] = [
     {"algorithm": "recalibration"},
     {"algorithm": "evaluation"},
 ]
-POLICY = """\
-# What this hospital allows; everything else is denied.
-least_cohort = 5
-least_rows = 50
-rows_per_feature = 3
-least_level_rows = 10
-algorithms = ["moments", "exact", "linear", "recalibration", "evaluation"]
-columns = {columns}
-max_sums = 100
-without_differential_privacy = true
-"""
-
 Table = dict[str, NDArray[np.generic]]
 
 
@@ -128,7 +127,7 @@ def of_folder(folder: Path) -> Study:
     own = folder / "schema.json"
     target = next(iter(read.values())).column_names[-1]
     drafted = own.read_text() if own.exists() else draft(folder, targets=[target]).to_json()
-    schema = json.loads(drafted)
+    schema = json.loads(drafted.replace(f'"unit": "{UNKNOWN}"', '"unit": "1"'))
     tables, tests = {}, []
     for place, (name, table) in enumerate(read.items()):
         columns = {c: table.column(c).to_numpy(zero_copy_only=False) for c in table.column_names}
@@ -139,6 +138,11 @@ def of_folder(folder: Path) -> Study:
 
 
 # -- the federation
+
+
+def least_rows(study: Study) -> int:
+    """Return the number of training rows that the program states: a little below the expected."""
+    return sum(len(table[study.target]) for table in study.tables.values()) * 3 // 4
 
 
 def train_together(
@@ -160,7 +164,7 @@ def train_together(
             "stages": STAGES,
             "max_rows": 10_000,
             "held_out": 0.2,
-            "seed": SEED,
+            "least_rows": least_rows(study),
             "members": len(study.tables),
             "privacy": {"differential_privacy": False},
         },
@@ -168,9 +172,9 @@ def train_together(
     files = {name: federation.folder / f"{name}.csv" for name in study.tables}
     for name, table in study.tables.items():
         pyarrow.csv.write_csv(pa.table(dict(table)), files[name])
-    columns = [column["name"] for column in (*study.schema["features"], *study.schema["targets"])]
-    federation.enrol(session["id"], files, POLICY.format(columns=json.dumps(columns)))
-    say(f"{len(files)} hospitals start: each has its own process, home, policy and roster file")
+    federation.enrol(session["id"], files, policy=None)
+    say(f"{len(files)} hospitals start: each has its own process, home and roster file, and the")
+    say("policy and data dictionary that it drafted itself, without edits")
     federation.approve(session["id"])
     say("all hospitals are enrolled; their keys match the roster, so the admin approves them")
     run = federation.admin("POST", f"/sessions/{session['id']}/runs", {"kind": "train"})["id"]
@@ -206,21 +210,24 @@ def train_together(
 
 
 def compare(federation: Federation, study: Study, model: str, session: Mapping[str, Any]) -> None:
-    """Print the scores alone, federated and pooled; plot; print what left each hospital."""
+    """Print the scores alone, federated and pooled; plot; print what left and became known."""
     federated = _asked(federation, study, model)
     print("\ntraining on each hospital alone and on all rows pooled, for comparison …", flush=True)
-    program = Program.from_json(json.dumps(session["program"]))
+    agreed = Program.from_json(json.dumps(session["program"]))
+    program = replace(agreed, least_rows=1)  # one hospital alone has fewer than all together
 
-    def of(tables: list[Table]) -> Mapping[str, NDArray[np.float64]]:
-        predicted = predict(simulate(program, tables, SEED, secure=False).model, study.test)
+    def of(site: Site) -> Mapping[str, NDArray[np.float64]]:
+        predicted = predict(simulate(program, [site], secure=False).model, study.test)
         return {
             "mean": predicted.mean[:, 0].numpy(),
             "variance": predicted.variance[:, 0].numpy(),
         }
 
-    tables = {name: dict(table) for name, table in study.tables.items()}
-    everything = of([hospitals.pooled(list(tables.values()))])
-    rows = {f"{name} alone": of([table]) for name, table in tables.items()}
+    # Each row in the part that it has at its hospital: only the hospital's home knows which.
+    sites = federation.sites(program)
+    everything = of(Site.joined(sites))
+    names = [hospital.name for hospital in federation.hospitals]
+    rows = {f"{name} alone": of(site) for name, site in zip(names, sites, strict=True)}
     rows |= {"federated": federated, "pooled": everything}
     answers = study.test[study.target].astype(np.float64)
     print(f"\n{'':20} {'RMSE':>8} {'NLL':>8} {'ECE':>8}   on {len(answers)} rows of all hospitals")
@@ -238,6 +245,17 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     print("\nwhat left each hospital, according to its own journal:")
     for hospital in federation.hospitals:
         print(f"  {hospital.name:12} {federation.departures(hospital)}")
+    print("\nwhat became known, without differential privacy:")
+    members = len(federation.hospitals)
+    print(
+        fill(
+            numbers_known(known(agreed, members=members)),
+            98,
+            initial_indent="  ",
+            subsequent_indent="  ",
+        )
+    )
+    print(fill(_VERIFIED, 98, initial_indent="  ", subsequent_indent="  "))
 
 
 def _asked(federation: Federation, study: Study, model: str) -> Mapping[str, NDArray[np.float64]]:
@@ -318,9 +336,9 @@ def draw(
         axis.plot(shown[order], each["mean"][order], ".", color=MEAN, ms=3)
         axis.plot([low, high], [low, high], color=TRUTH, lw=1.5)
         unit = study.schema["targets"][0]["unit"]
-        known = "observed" if study.truth is None else "true"
+        kind = "observed" if study.truth is None else "true"
         axis.set(
-            xlabel=f"{known} {study.target} ({unit})",
+            xlabel=f"{kind} {study.target} ({unit})",
             ylabel=f"predicted {study.target} ({unit}), 90 % band",
             title=name,
             ylim=(low - 4, high + 4),

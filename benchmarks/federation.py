@@ -20,7 +20,13 @@ from typing import Any, Protocol, Self
 
 import httpx
 
+from client_sdk import site_of_home
+from client_sdk.gate import dictionary_draft, policy_draft
 from client_sdk.home.home import Home
+from client_sdk.joining import offered
+from client_sdk.tables.dictionary_draft import draft_dictionary
+from kernels.rounds.program import Program
+from kernels.rounds.site.site import Site
 
 VEILGP = (sys.executable, "-m", "client_sdk")
 _PATIENCE_S = 120.0
@@ -250,9 +256,12 @@ class Federation:
         return shown.stdout.strip()
 
     def enrol(
-        self, session: str, tables: Mapping[str, Path], policy: str, *, start: bool = True
+        self, session: str, tables: Mapping[str, Path], policy: str | None, *, start: bool = True
     ) -> list[Hospital]:
-        """Create homes, identities and a common roster file, and start `veilgp join`."""
+        """Create homes, identities and a common roster file, and start `veilgp join`.
+
+        policy: of all hospitals; None drafts each hospital's own, and its data dictionary.
+        """
         for name, table in tables.items():
             home = self.folder / name / "home"
             key = Home(home).identity().key.hex()
@@ -260,12 +269,15 @@ class Federation:
         roster = self.folder / "roster.json"
         members = [{"name": hospital.name, "key": hospital.key} for hospital in self.hospitals]
         roster.write_text(json.dumps({"members": members}, indent=2))
-        rules = self.folder / "policy.toml"
-        rules.write_text(policy)
         for hospital in self.hospitals:
+            rules = self.folder / hospital.name / "policy.toml"
             invitation = self.admin(
                 "POST", f"/sessions/{session}/invitations", {"name": hospital.name}
             )
+            if policy is None:
+                self._draft(hospital, invitation["link"], rules)
+            else:
+                rules.write_text(policy)
             hospital.process = Process(
                 hospital.name,
                 [
@@ -288,6 +300,21 @@ class Federation:
             if start:
                 hospital.process.start()
         return self.hospitals
+
+    def sites(self, program: Program) -> list[Site]:
+        """Return the hospitals' tables, dealt as the secrets in their homes deal them."""
+        return [site_of_home(program, each.table, each.home) for each in self.hospitals]
+
+    def _draft(self, hospital: Hospital, link: str, rules: Path) -> None:
+        """Write the policy and dictionary that a hospital's own drafts give, without edits."""
+        offer = offered(link, home=hospital.home, progress="silent", allow_http=True)
+        schema = offer.program.schema
+        units = {column.name: column.unit for column in schema.numeric}
+        units |= {column.name: column.unit for column in schema.targets}
+        drafted = draft_dictionary(hospital.table, patient=schema.patient, units=units)
+        (rules.parent / policy_draft.DICTIONARY).write_text(dictionary_draft.text_of(drafted))
+        text = policy_draft.draft(offer.program, offer.terms, delta=offer.membership.delta)
+        rules.write_text(text)
 
     def approve(self, session: str) -> None:
         """Wait until all hospitals have enrolled; approve those whose keys are known here."""

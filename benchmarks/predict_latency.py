@@ -29,6 +29,7 @@ from fastapi import Request, Response
 from sqlalchemy import insert
 
 from benchmarks import hospitals
+from benchmarks.dealing import dealing_of
 from benchmarks.federation import Process, free_port, wait_until
 from client_sdk import simulate
 from kernels.features.spec import KernelSpec
@@ -145,7 +146,7 @@ def _trained() -> Artifact:
     program = Program(schema, kernel, (moments.Spec(), linear.Spec()), max_rows=2000, held_out=0.0)
     drawn = [hospitals.patients(mix, 1000, 3) for mix in hospitals.MIXES[:3]]
     return Artifact.of(
-        simulate(program, drawn, 1, secure=False).model,
+        simulate(program, drawn, dealing_of(1), secure=False).model,
         program=program,
         members=3,
         sums=3,
@@ -158,7 +159,7 @@ def _stored(folder: Path, artifact: Artifact) -> str:
     database = Database(_settings(folder).url)
     database.migrate()
     session_id = str(uuid4())
-    session = {"id": session_id, "name": "study", "program": "", "seed": 1, "terms": b""}
+    session = {"id": session_id, "name": "study", "program": "", "terms": b""}
     with database.changing() as connection:
         connection.execute(
             insert(tables.sessions).values(**session, planned_members=3, created_at=0.0)

@@ -74,7 +74,8 @@ def run(options: Namespace) -> Figures:
 
     def in_chunks() -> object:
         return Statistics.of_chunks(
-            (features[rows], targets[rows]) for rows in chunks(len(y), 8192)
+            ((features[rows], targets[rows]) for rows in chunks(len(y), 8192)),
+            features=features.shape[1],
         )
 
     kernel = URK(KernelSpec(inputs=INPUTS, samples=FEATURES // 2, hidden=(128, 128, 128)))

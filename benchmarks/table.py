@@ -86,6 +86,7 @@ def write(path: Path, rows: int) -> None:
 
 def measure(path: Path) -> dict[str, float]:
     """Take part with the table at `path`, and return the time and memory used."""
+    from benchmarks.dealing import dealing_of
     from client_sdk.simulation import simulate
     from client_sdk.tables import read_site, summarise
     from kernels.rounds.columns import moments
@@ -96,11 +97,11 @@ def measure(path: Path) -> dict[str, float]:
     kernel = KernelSpec(
         inputs=len(SCHEMA.feature_names), samples=64, hidden=(16,), latent=8, seed=1
     )
-    site, reading = _timed(lambda: read_site(path, SCHEMA, held_out=0.2, seed=1))
+    site, reading = _timed(lambda: read_site(path, SCHEMA, held_out=0.2, dealing=dealing_of(1)))
     _, summarising = _timed(lambda: summarise(site))
     stages = (moments.Spec(), linear.Spec())
     program = Program(SCHEMA, kernel, stages, max_rows=10**7, held_out=0.2)
-    _, sums = _timed(lambda: simulate(program, [site], 1, secure=False))
+    _, sums = _timed(lambda: simulate(program, [site], secure=False))
     peak = _peak_mb()
     return {
         "start_mb": start_mb,

@@ -120,7 +120,6 @@ def _scores(cell: Cell, folder: Path) -> Score:
     model = simulate(
         program(data, route, cell.epsilon),
         data.sites,
-        cell.seed,
         secure=False,
         honest=1 if local else cell.clients - max(cell.colluders, cell.dropouts),
         dropouts=dict.fromkeys(range(10000), missing) if cell.dropouts else {},

@@ -36,7 +36,7 @@ class Pooled:
         """Standardise by the noisy moments of the routes."""
         source = approximate(np.random.default_rng([seed, 3]))
         asked = scales_alone(program(data, public_kernel, epsilon))
-        model = simulate(asked, data.sites, seed, secure=False, source=source).model
+        model = simulate(asked, data.sites, secure=False, source=source).model
         standardiser = known(model.standardiser, "moments")
 
         def standardised(records: Records) -> Parts:

@@ -90,7 +90,7 @@ def _of_route(method: str, setting: Any, data: Private, epsilon: float, seed: in
     route = routes.stochastic if method == "elbo" else routes.exact_steps
     private = routes.uncalibrated(routes.program(data, partial(route, tuned=setting), epsilon))
     source = approximate(np.random.default_rng([seed, 7]))
-    model = simulate(private, data.sites, seed, secure=False, source=source).model
+    model = simulate(private, data.sites, secure=False, source=source).model
     standardiser = known(model.standardiser, "moments")
     rows = standardiser.apply(data.pooled(Part.CALIBRATION))
     predicted = model.urk.features(rows.features).detach() @ model.posterior.weights

@@ -35,7 +35,7 @@ def gap_between_clients(data: Path, *, steps: int = 100) -> dict[str, float]:
     tens = [_merged(split, first, first + 10) for first in range(0, 100, 10)]
     test = split.dataset.table(split.test)
     outcomes = [
-        predict(simulate(program, sites, 0, secure=False).model, test)
+        predict(simulate(program, sites, secure=False).model, test)
         for sites in ([split.pooled()], tens, split.sites)
     ]
     pooled = outcomes[0]
@@ -56,7 +56,7 @@ def cost_of_clients(data: Path, *, steps: int = 15) -> dict[str, float]:
         split = Dataset.load("ccpp", data).split(clients=clients, seed=0)
         program = program_of(split, kernel_of(split), _phase_1(steps))
         standardise = replace(program, stages=(moments.Spec(),))
-        model = simulate(standardise, split.sites, 0, secure=False).model
+        model = simulate(standardise, split.sites, secure=False).model
         ratios = []
         for _ in range(3 if clients < 1000 else 1):
             federated = _cpu_of_federated_steps(program, split, steps)
@@ -76,7 +76,7 @@ def _cpu_of_federated_steps(program: Program, split: Split, steps: int) -> float
         if name == moments.NAME:
             begun[:] = [time.process_time()]
 
-    simulate(only, split.sites, 0, secure=False, watch=watch)
+    simulate(only, split.sites, secure=False, watch=watch)
     return time.process_time() - begun[0]
 
 

@@ -20,10 +20,10 @@ from kernels.model.model import Model, known
 from kernels.model.prediction import predict, predict_standardised
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import recalibration
-from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of
+from kernels.rounds.shared.pooled import posterior_weights
 from kernels.rounds.shared.sufficient import statistics_blocks
 from kernels.rounds.site.site import Site
 from privacy.layout import Layout
@@ -78,11 +78,8 @@ class Trail:
 
 
 def _posterior_weights(state: Any) -> Tensor | None:
-    """Return w̄ where the state has just been given it."""
-    if isinstance(state, exact.State):
-        return None if state.pooled is None else state.pooled.posterior_weights
-    weights: Tensor | None = state.posterior_weights
-    return weights
+    """Return w̄ where the state has just been given the sums that it follows from."""
+    return None if state.pooled is None else posterior_weights(state.pooled, state.model)
 
 
 def program_of(split: Split, kernel: KernelSpec, phase_1: Any) -> Program:
@@ -98,7 +95,7 @@ def follow_program(
     """Run a program over a split's sites; return its scores, and where it came along."""
     tables = Tables.of(split)
     trail = Trail(algorithm_of(program.stages[1]).NAME, tables)
-    model = simulate(program, sites, column.seed, secure=False, watch=trail).model
+    model = simulate(program, sites, secure=False, watch=trail).model
     found: dict[str, Any] = {
         **score_model(model, tables),
         **_coverage(model, split),

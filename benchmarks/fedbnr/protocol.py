@@ -67,7 +67,7 @@ class Tables:
         schema = split.dataset.schema
         kernel = KernelSpec(inputs=len(schema.feature_names))
         program = Program(schema, kernel, (moments.Spec(),), max_rows=20_000)
-        model = simulate(program, split.sites, 0, secure=False).model
+        model = simulate(program, split.sites, secure=False).model
 
         def table(site: Site, part: Part) -> Table:
             return Table(*site.table(part, model))

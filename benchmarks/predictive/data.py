@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from benchmarks.dealing import dealing_of
 from kernels.features.spec import KernelSpec
 from kernels.model.model import Model, known
 from kernels.rounds.program import Program
@@ -94,7 +95,8 @@ def honest(name: str, data: Path, *, split: str, seed: int) -> Honest:
     blocks = np.array_split(pool, CLIENTS)
     found = Honest(schema, (), public, rows[training:])
     sites = tuple(
-        Site.of_table(schema, found.table(block), held_out=0.2, seed=seed) for block in blocks
+        Site.of_table(schema, found.table(block), held_out=0.2, dealing=dealing_of(seed))
+        for block in blocks
     )
     return Honest(schema, sites, public, rows[training:])
 

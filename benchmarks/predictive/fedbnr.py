@@ -23,14 +23,14 @@ from kernels.rounds.layer import linear
 RECIPE = exact.Spec(steps=40, learning_rate=0.1, warm_up=5, penalties=(0.0,))
 
 
-def fedbnr(rows: Honest, seed: int) -> dict[str, float]:
+def fedbnr(rows: Honest) -> dict[str, float]:
     """Return its NLL and MSE."""
     inputs = len(rows.schema.feature_names)
     kernel = KernelSpec(
         architecture=Architecture.MATERN52, inputs=inputs, lengthscale=math.sqrt(inputs), seed=1
     )
     stages = (moments.Spec(), RECIPE, linear.Spec(), recalibration.Spec())
-    model = simulate(rows.program(*stages, kernel=kernel), rows.sites, seed, secure=False).model
+    model = simulate(rows.program(*stages, kernel=kernel), rows.sites, secure=False).model
     x, y = rows.standardised_test(model)
     predicted = predict_standardised(model, x)
     (law,) = (each.law for each in known(model.recalibration, "recalibration"))

@@ -39,7 +39,7 @@ def measure(name: str, data: Path, split: str, seed: int) -> Cell:
     public = columns_of(rows.table(rows.public))
     spec = predictive.Spec(public=public, seed=seed)
     program = rows.program(moments.Spec(), spec, beta.Spec())
-    model = simulate(program, rows.sites, seed, secure=False).model
+    model = simulate(program, rows.sites, secure=False).model
     x, y = rows.standardised_test(model)
     distilled = known(model.distilled, "predictive")
     posteriors = [sample_at(site, model, spec, spec.start(model)) for site in rows.sites]
@@ -51,7 +51,7 @@ def measure(name: str, data: Path, split: str, seed: int) -> Cell:
     for method, prediction in found.items():
         cell[f"nll_{method}"] = float(-prediction.log_density(y).mean())
         cell[f"mse_{method}"] = float((prediction.mean - y).square().mean())
-    cell |= fedbnr(rows, seed)
+    cell |= fedbnr(rows)
     cell["beta"] = float(known(distilled.beta, "beta").mean())
     summed = known(distilled.opinion, "predictive")
     here = _open(rows, model, spec, posteriors, summed.inputs)
@@ -93,7 +93,7 @@ def _others(
 
     def ended(spec: Any) -> Any:
         program = rows.program(moments.Spec(), spec)
-        return simulate(program, rows.sites, seed, secure=False).states[1]
+        return simulate(program, rows.sites, secure=False).states[1]
 
     found: dict[str, Gaussian] = {}
     for name, spec in {

@@ -98,8 +98,9 @@ def _run(*, quick: bool) -> Figures:
                 if length == LONG
             ),
             "steady_sums": int(steady["sums"]),
-            "steady_sum_ms": 1e3 * steady["client_sum_s"],
-            "steady_sum_over_masking": steady["client_sum_s"] / steady["masking_s"],
+            "steady_sum_ms": 1e3 * _without_tags(steady, "client"),
+            "steady_sum_with_tags_ms": 1e3 * _with_tags_s(steady),
+            "steady_sum_over_masking": _without_tags(steady, "client") / steady["masking_s"],
         }
         | growth_figures(growth)
     )
@@ -154,14 +155,27 @@ def _limit_figures(ours: dict[Key, Cell]) -> dict[str, float]:
             ("client", limit.client(members)),
             ("coordinator", limit.coordinator(members, dropped)),
         ):
-            one, epoch = cell[f"{party}_sum_s"], cell[f"{party}_epoch_s"]
+            one, epoch = _without_tags(cell, party), cell[f"{party}_epoch_s"]
             figures[f"{party}_over_limit_{members}_{fault}"] = one / floor
             for name, ratio in (
                 (f"{party}_over_limit", one / floor),
                 (f"{party}_over_limit_with_epoch", (one + epoch) / floor),
             ):
                 figures[name] = max(figures.get(name, 0.0), ratio)
+        if (members, fault) == (100, "none"):
+            figures["client_with_tags_over_limit_100"] = _with_tags_s(cell) / limit.client(members)
+            figures[f"tag_ms_{LONG}"] = 1e3 * cell["client_data_tags_s"]
     return figures
+
+
+def _without_tags(cell: Cell, party: str) -> float:
+    """Return the CPU seconds of a party's sum without what a client does for tags."""
+    return cell[f"{party}_sum_s"] - (cell["client_tags_s"] if party == "client" else 0.0)
+
+
+def _with_tags_s(cell: Cell) -> float:
+    """Return a client's CPU seconds of a sum with tags, from encoding to the verified total."""
+    return cell["client_sum_s"] + cell["client_verify_s"]
 
 
 def _flwr_figures(

@@ -3,9 +3,13 @@
 Messages are passed as their canonical bytes: the sender is charged for encoding, the receiver for
 decoding and checking. A client's sum begins with encoding its numbers; the coordinator's sum ends
 with decoding the total. The limit is sampled in between, so that both see the same machine.
+
+What tags cost is charged to phases of its own: making them is measured again beside each upload,
+which contains it, and verifying the total is a further step.
 """
 
 import math
+import os
 import time
 import tracemalloc
 from collections.abc import Iterator, Mapping
@@ -23,6 +27,7 @@ from privacy.identity import Identity, Member, Pins, Roster
 from privacy.layout import Block, Layout, SecureTotal
 from privacy.securesum.client import Client
 from privacy.securesum.coordinator import Coordinator
+from privacy.securesum.masking import tag_mask_key
 from privacy.securesum.messages import (
     Adverts,
     Boxes,
@@ -32,8 +37,10 @@ from privacy.securesum.messages import (
     Proposal,
     RepairRequest,
     Task,
+    Total,
 )
 from privacy.securesum.terms import default_terms
+from privacy.tags import RESIDUE_PRIMES, data_tags, failed_tags, residue_masks
 
 Answer = TypeVar("Answer")
 
@@ -101,8 +108,9 @@ class Cohort:
         named = tuple(Member(f"h{rank}", one.key) for rank, one in enumerate(identities))
         self.roster = Roster(named)
         self.pins = Pins(confirmed={member.name: member.key for member in named})
-        # Dropouts require terms that allow them; nothing else depends on this choice.
-        terms = default_terms(SESSION, members, allow_shrinking=True)
+        # Dropouts require terms that allow them; nothing else depends on this choice. Tasks carry
+        # no encoding, because noise is not measured here.
+        terms = default_terms(SESSION, members, differential_privacy=True)
         self.clients = []
         for identity in identities:
             client, _ = Client.begin(identity)
@@ -165,24 +173,24 @@ class Cohort:
             task = self.coordinator.begin(
                 statistic="benchmark",
                 parameters=b"",
-                encoding=self.encoding.to_bytes(),
-                noise=b"",
                 length=self.encoding.layout.length,
-                broadcast=b"",
             ).encode()
             slot = self.coordinator.slot
         for rank in uploading:
+            draw = os.urandom(16)  # noise itself is not part of what is measured
             with self.spent[rank].pays(phase) as account:
                 vector = self.encoding.encode({"x": values[rank]})
-                step = self.clients[rank].upload(
-                    Task.decode(task), vector, table=TABLE, broadcast=b""
-                )
+                step = self.clients[rank].upload(Task.decode(task), vector, table=TABLE, noise=draw)
                 header, body = step.message, step.body
                 sent = header.encode()
                 account.bytes_down += len(task)
                 account.bytes_up += len(sent) + len(body)
             with self.coordinating(phase):
                 slot.add_upload(type(header).decode(sent), body)
+            with self.spent[rank].pays(f"{phase}, tags"):
+                _tags_of(vector, others=len(self.clients) - 1)
+            with self.spent[rank].pays(f"{phase}, data tags"):
+                data_tags(TABLE, vector.view("<i8"), 1)
             self.probe.sample()
         with self.coordinating(phase):
             proposal = slot.propose().encode()
@@ -215,7 +223,26 @@ class Cohort:
             with self.coordinating(phase):
                 slot.add_repair(type(repair).decode(sent))
         with self.coordinating(phase):
-            return slot.total()
+            total = slot.ring_total()
+            decoded = self.encoding.decode(total, contributors=len(uploading))
+            message, numbers = slot.total_message()
+            sent = message.encode()
+        for rank in uploading:
+            with self.spent[rank].pays(f"{phase}, verify") as account:
+                self.clients[rank].verify_total(
+                    Total.decode(sent), numbers, Certificate.decode(certificate)
+                )
+                account.bytes_down += len(sent) + len(numbers) + len(certificate)
+        return decoded
+
+
+def _tags_of(vector: NDArray[np.uint64], *, others: int) -> None:
+    """Do once more what an upload does for its tags: all residues and their pair masks."""
+    data_tags(TABLE, vector.view("<i8"), 1)
+    failed_tags(TABLE, 0, 1)
+    residues = np.zeros(len(RESIDUE_PRIMES), dtype=np.int64)
+    for _ in range(others):
+        residues += residue_masks(tag_mask_key(TABLE))
 
 
 def _present(message: Answer | None) -> Answer:
@@ -258,6 +285,9 @@ def measure_cohort(
         for name, phases in (("epoch", ["epoch"]), ("sum", cohort.phases[first:])):
             cell |= _typical(f"coordinator_{name}", [cohort.coordinator_spent], phases)
             cell |= _typical(f"client_{name}", staying, phases)
+        for name in ("tags", "data tags", "verify"):
+            phases = [f"{phase}, {name}" for phase in cohort.phases[first:]]
+            cell |= _typical(f"client_{name.replace(' ', '_')}", staying, phases)
         cells[fault] = cell
     if memory:
         cohort.memory.on = True

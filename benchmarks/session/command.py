@@ -13,6 +13,7 @@ from benchmarks.registry import Figures
 from benchmarks.secure_sum.ours import quorum
 from benchmarks.session.ours import (
     MEMBERS,
+    dealt_here,
     draw_tables,
     program_of,
     train_here,
@@ -44,9 +45,9 @@ def _exact(steps: int) -> dict[str, float | bool]:
     tables = draw_tables(ROWS)
     # Numbers of sums: one for the moments, two for each step. The first step is left out.
     first, last = 3, 1 + 2 * steps
-    before, _ = train_here(program, tables)
+    before, _ = train_here(program, dealt_here(program, tables))
     session = train_in_session(program, tables)
-    after, model = train_here(program, tables)
+    after, model = train_here(program, session.sites)
     session_s = session.watched.seconds_per_sum(first, last)
     simulate_s = sum(each.seconds_per_sum(first, last) for each in (before, after)) / 2
     return {
@@ -68,7 +69,7 @@ def _fedavg(rounds: int) -> dict[str, float | bool]:
     tables = draw_tables(FEW_ROWS)
     session = train_in_session(program, tables)
     after = _flwr(rounds, length)
-    _, model = train_here(program, tables)
+    _, model = train_here(program, session.sites)
     ours_s = session.watched.ended - session.watched.came
     flwr_s = (before["session_s"] + after["session_s"]) / 2
     return {

@@ -15,17 +15,20 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from benchmarks import hospitals
+from benchmarks.dealing import dealing_of
 from benchmarks.federation import Federation, FederationFailed
 from client_sdk import simulate
+from client_sdk.gate.dictionary import Dictionary
 from kernels import KernelSpec, Schema
 from kernels.features.urk import weight_count
 from kernels.model.model import Model
 from kernels.rounds.program import Program
+from kernels.rounds.site.site import Site
+from kernels.rounds.task import program_digest
 from kernels.strict_json import encode_json
 
 MEMBERS = 10
 FEATURES, PARAMETERS = 200, 20_000
-SEED = 7
 LOOK_S = 0.2
 HIDDEN = (132, 132)
 POLICY = """\
@@ -37,7 +40,13 @@ least_level_rows = 0
 algorithms = ["moments", "exact", "fedavg", "linear"]
 columns = {columns}
 max_sums = 1000
+programs = [{program}]
+coordinator_ratio = 1e9
+hospital_ratio = 1e9
 without_differential_privacy = true
+least_answer_s = 0  # what is measured is the computation, without the wait
+
+{dictionary}
 """
 
 Table = dict[str, NDArray[np.generic]]
@@ -77,6 +86,8 @@ class Trained:
     watched: Watched
     start_s: float
     """The seconds from the start until ten hospitals are approved."""
+    sites: list[Site]
+    """The tables as its hospitals dealt them."""
 
 
 def program_of(*stages: object) -> Program:
@@ -96,13 +107,18 @@ def draw_tables(rows: int) -> list[Table]:
     return [hospitals.patients(mixes[i % len(mixes)], rows, i) for i in range(MEMBERS)]
 
 
-def train_here(program: Program, tables: list[Table]) -> tuple[Watched, Model]:
+def dealt_here(program: Program, tables: list[Table]) -> list[Site]:
+    how: Any = {"held_out": program.held_out, "dealing": dealing_of(7)}
+    return [Site.of_table(program.schema, table, **how) for table in tables]
+
+
+def train_here(program: Program, sites: list[Site]) -> tuple[Watched, Model]:
     watched = Watched()
 
     def seen(_: str, __: object) -> None:
         watched.sums[len(watched.sums) + 1] = time.time()
 
-    return watched, simulate(program, tables, SEED, secure=False, watch=seen).model
+    return watched, simulate(program, sites, secure=False, watch=seen).model
 
 
 def train_in_session(program: Program, tables: list[Table]) -> Trained:
@@ -117,14 +133,21 @@ def train_in_session(program: Program, tables: list[Table]) -> Trained:
             session = _created(federation, program)
             schema = program.schema
             columns = [column.name for column in (*schema.features, *schema.targets)]
-            federation.enrol(session, files, POLICY.format(columns=json.dumps(columns)))
+            dictionary = Dictionary.containing(schema).to_toml("dictionary.")
+            rules = POLICY.format(
+                columns=json.dumps(columns),
+                dictionary=dictionary,
+                program=json.dumps(program_digest(program.to_json())),
+            )
+            federation.enrol(session, files, rules)
             federation.approve(session)
             start_s, watched = time.time() - began, Watched()
             run = federation.admin("POST", f"/sessions/{session}/runs", {"kind": "train"})
             ended = federation.follow(run["id"], seen=watched.look, wait_s=1800, every_s=LOOK_S)
             if ended["status"] != "done":
                 raise FederationFailed(f"the run {ended['status']}: {ended['detail']}")
-            return Trained(federation.artifact(ended["model"]), watched, start_s)
+            artifact = federation.artifact(ended["model"])
+            return Trained(artifact, watched, start_s, federation.sites(program))
 
 
 def _created(federation: Federation, program: Program) -> str:
@@ -141,7 +164,6 @@ def _created(federation: Federation, program: Program) -> str:
             ],
             "max_rows": program.max_rows,
             "held_out": program.held_out,
-            "seed": SEED,
             "members": MEMBERS,
             "privacy": {"differential_privacy": False},
         },
