@@ -18,6 +18,7 @@ from kernels.rounds.plan import StageDisclosure, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from tests.dealing import DEALING
 
 correlations: Any = import_module("kernels.rounds.columns.correlations")
 
@@ -43,7 +44,7 @@ def table(seed: int) -> dict[str, Any]:
 
 def test_its_result_is_that_of_all_rows_in_one_place() -> None:
     tables = [table(seed) for seed in range(3)]
-    outcome = simulate(PROGRAM, tables, 1, secure=True)
+    outcome = simulate(PROGRAM, tables, DEALING, secure=True)
     pooled = {name: np.concatenate([each[name] for each in tables]) for name in tables[0]}
     columns = [
         pooled["age"],

@@ -32,6 +32,7 @@ TEXTS = [
 ]
 MADE_ELSEWHERE = {
     "site.toml",  # a hospital's policy
+    "dictionary.toml",
     "roster.json",
     "schema.json",
     "veilgp.toml",  # an operator's settings

@@ -16,13 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privacy.errors import SharingError
-from privacy.framing import Label, digest
 from privacy.identity import Identity, Member, Pins, Randomness, Roster
 from privacy.masks import apply_masks
 from privacy.securesum.client import Client
 from privacy.securesum.epoch import Epoch, PairSecrets, epoch_from
-from privacy.securesum.masking import check_commitment, open_share, pair_key, share_point
+from privacy.securesum.group import commitments_hash
+from privacy.securesum.masking import (
+    EXTRA,
+    check_commitment,
+    mask_key,
+    open_share,
+    pair_key,
+    share_point,
+)
 from privacy.securesum.messages import (
+    UNNAMED,
     AbandonProof,
     AbandonRequest,
     Adverts,
@@ -112,7 +120,6 @@ class Attacker:
         *,
         colluders: int = 1,
         least: int = 3,
-        shrinking: bool = False,
         private: bool = False,
         told: Mapping[int, Terms] | None = None,
         seed: int = 0,
@@ -120,7 +127,7 @@ class Attacker:
         self.random = random.Random(seed).randbytes
         identities = sorted((Identity.generate(self.random) for _ in range(n)), key=lambda i: i.key)
         self.hospitals = [Hospital(i, who, self.random) for i, who in enumerate(identities)]
-        self.terms = Terms(SESSION, colluders, least, shrinking, private)
+        self.terms = Terms(SESSION, colluders, least, private)
         self.roster = roster_of(self.hospitals)
         self.pins = Pins({member.name: member.key for member in self.roster.members})
         for hospital in self.hospitals:
@@ -231,14 +238,18 @@ class Lair:
             slot=slot,
             statistic="moments",
             parameters=b"",
-            encoding=b"",
-            noise=b"",
+            state=UNNAMED,
+            encoding=UNNAMED,
             length=LENGTH,
             active=self.everyone,
-            broadcast=digest(Label.BROADCAST, b""),
             proof=b"",
         )
         return replace(task, **changes)
+
+    def context(self, task: Task) -> bytes:
+        """Return the context that honest members derive for a task."""
+        committed = [self.boxes[rank].boxes[0].commitment for rank in self.everyone]
+        return task.context(commitments_hash(committed))
 
     def upload(self, task: Task, rank: int, **changes: Any) -> UploadStep:
         """Send one hospital a task, and keep what it uploads."""
@@ -247,7 +258,6 @@ class Lair:
         given: dict[str, Any] = {
             "vector": hospital.vector,
             "table": TABLE,
-            "broadcast": b"",
             "noise": self.attacker.random(16) if private else b"",
         }
         step = hospital.client.upload(task, **{**given, **changes})
@@ -265,7 +275,7 @@ class Lair:
     def proposal(self, task: Task, survivors: Iterable[int] | None = None) -> Proposal:
         """Return a claim that these are the survivors."""
         claimed = task.active if survivors is None else tuple(sorted(survivors))
-        return Proposal(self.epoch.epoch_id, task.slot, task.context(), task.active, claimed)
+        return Proposal(self.epoch.epoch_id, task.slot, self.context(task), task.active, claimed)
 
     def certify(self, proposal: Proposal, rank: int) -> Certification:
         """Ask one hospital to sign a proposal."""
@@ -288,12 +298,12 @@ class Lair:
 
     def repair_request(self, task: Task, holder: int, silent: int) -> RepairRequest:
         """Return the request to `holder` to open its share of a member's self key."""
-        header = self.headers[task.context(), silent]
+        header = self.headers[self.context(task), silent]
         place = header.receivers.index(holder)
         return RepairRequest(
             self.epoch.epoch_id,
             task.slot,
-            task.context(),
+            self.context(task),
             (silent,),
             (header.sealed_shares[place],),
             (header.share_hashes[place],),
@@ -362,9 +372,9 @@ class Lair:
 
     def unmask(self, task: Task, ranks: Iterable[int]) -> Vector:
         """Return the sum of these members' vectors without the masks whose keys are known."""
-        context, chosen = task.context(), tuple(ranks)
+        context, chosen = self.context(task), tuple(ranks)
         self._use_corruption(task)
-        total = np.zeros(LENGTH + 1, dtype="<u8")
+        total = np.zeros(LENGTH + EXTRA, dtype="<u8")
         add, subtract = [], []
         for rank in chosen:
             total += self.bodies[context, rank]
@@ -372,12 +382,12 @@ class Lair:
             for other in task.active:
                 key = self.pair_keys.get((context, min(rank, other), max(rank, other)))
                 if key is not None and other not in chosen:
-                    (subtract if rank < other else add).append(key)
+                    (subtract if rank < other else add).append(mask_key(key))
         apply_masks(total, add=add, subtract=subtract)
-        return total[:-1]
+        return total[:LENGTH]
 
     def _use_corruption(self, task: Task) -> None:
-        context = task.context()
+        context = self.context(task)
         for rank, pairs in self.corrupted.items():
             for other, pair in pairs.items():
                 self._learn_pair(context, rank, other, pair_key(pair, context))

@@ -34,6 +34,7 @@ from privacy.accounting.planning import Stage, multipliers
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
 from privacy.noise import approximate, draw
+from tests.dealing import DEALING
 
 EPSILON, DELTA = 1.0, 1e-5
 MU = gaussian.most_mu(EPSILON, DELTA)
@@ -89,7 +90,7 @@ def scaled(own: Program) -> Model:
 def contributions(own: Program, tables: Sequence[Table]) -> list[Contribution]:
     """Return each hospital's contribution, before noise is added."""
     state = linear.initial(linear.Spec(), scaled(own))
-    sites = [Site.of_table(SCHEMA, table, held_out=0.0, seed=1) for table in tables]
+    sites = [Site.of_table(SCHEMA, table, held_out=0.0, dealing=DEALING) for table in tables]
     return [dict(linear.contribute(state, site)) for site in sites]
 
 
@@ -119,7 +120,7 @@ def total(
 def records(own: Program, table: Table) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return φ, (rows, M), and the scaled y, (rows,), of patients that the attacker knows."""
     model = scaled(own)
-    x, y = Site.of_table(SCHEMA, table, held_out=0.0, seed=1).table(Part.TRAINING, model)
+    x, y = Site.of_table(SCHEMA, table, held_out=0.0, dealing=DEALING).table(Part.TRAINING, model)
     return model.features(x).numpy(), y[:, 0].numpy()
 
 

@@ -3,7 +3,7 @@
     python -m tests.adversary.mutations            all of them, takes some minutes
     python -m tests.adversary.mutations steady     those with this word in description or file name
 
-mutations.toml is the list. The package is copied, changed and tested in a temporary directory. A
+mutations.toml is the list. The packages are copied, changed and tested in a temporary directory. A
 mutation whose test still passes has survived: a test is missing, or the check is redundant.
 """
 
@@ -89,8 +89,8 @@ def _changed(source: str, name: str, call: str) -> str:
 def _copied(to: Path) -> Path:
     """Copy the files that the attacks need."""
     ignored = ignore_patterns("__pycache__")
-    copytree(ROOT / "privacy", to / "privacy", ignore=ignored)
-    copytree(ROOT / HERE, to / HERE, ignore=ignored)
+    for package in ("privacy", "kernels", "client_sdk", "service", "tests"):
+        copytree(ROOT / package, to / package, ignore=ignored)
     copy(ROOT / "pyproject.toml", to)
     return to
 

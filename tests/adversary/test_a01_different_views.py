@@ -5,21 +5,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privacy.framing import Label, digest
 from privacy.identity import Member, Pins, Roster
 from privacy.securesum.errors import (
     DifferentTask,
     ForgedBox,
     SecondTask,
     TermsChanged,
-    WrongBroadcast,
+    WrongState,
 )
-from privacy.securesum.messages import Adverts
+from privacy.securesum.messages import UNNAMED, Adverts
 from privacy.securesum.terms import Terms
 
 from .coordinator import SESSION, Attacker, Lair, is_noise
 
-CRAFTED = digest(Label.BROADCAST, b"crafted")
+CRAFTED = b"crafted " * 4
 
 
 @pytest.fixture
@@ -32,8 +31,7 @@ def lair() -> Lair:
     [
         {"statistic": "moments/2"},
         {"parameters": b"weights that only the victim's rows survive"},
-        {"noise": b"none"},
-        {"broadcast": CRAFTED},
+        {"state": CRAFTED},
     ],
     ids=lambda change: next(iter(change)),
 )
@@ -41,12 +39,12 @@ def test_a_task_crafted_for_all_but_the_victim_leaves_noise(lair, change):
     """The attacker of [Pasquini22]: everyone except the victim contributes a known vector."""
     task, crafted = lair.task(), lair.task(**change)
     lair.upload(task, 0)
-    seen = b"crafted" if "broadcast" in change else b""
+    seen = change.get("state", UNNAMED)
     nothing = np.zeros_like(lair.members[0].vector)
     for rank in (1, 2, 3, 4):
-        lair.upload(crafted, rank, vector=nothing, broadcast=seen)
-        lair.self_keys[crafted.context(), rank] = lair.stolen_self_key(rank)
-    lair.self_keys[task.context(), 0] = lair.stolen_self_key(0)
+        lair.upload(crafted, rank, vector=nothing, state=seen)
+        lair.self_keys[lair.context(crafted), rank] = lair.stolen_self_key(rank)
+    lair.self_keys[lair.context(task), 0] = lair.stolen_self_key(0)
     # Even with every self key, as after a certificate, the pair masks remain.
     assert is_noise(lair.unmask(task, [0]))
     assert is_noise(lair.unmask(task, [0]) + lair.unmask(crafted, (1, 2, 3, 4)))
@@ -63,7 +61,7 @@ def test_the_honest_task_gives_the_sum_with_the_same_keys(lair):
     nothing = np.zeros_like(lair.members[0].vector)
     for rank in lair.everyone:
         lair.upload(task, rank, **({} if rank == 0 else {"vector": nothing}))
-        lair.self_keys[task.context(), rank] = lair.stolen_self_key(rank)
+        lair.self_keys[lair.context(task), rank] = lair.stolen_self_key(rank)
     np.testing.assert_array_equal(lair.unmask(task, lair.everyone), lair.members[0].vector)
 
 
@@ -74,13 +72,13 @@ def test_active_members_that_differ_by_client_leave_noise():
     lair.upload(five, 0)
     lair.uploads(four)
     for rank in four.active:
-        lair.self_keys[four.context(), rank] = lair.stolen_self_key(rank)
-    lair.self_keys[five.context(), 0] = lair.stolen_self_key(0)
+        lair.self_keys[lair.context(four), rank] = lair.stolen_self_key(rank)
+    lair.self_keys[lair.context(five), 0] = lair.stolen_self_key(0)
     lair.corrupt(4)
     assert is_noise(lair.unmask(five, [0]))
     with pytest.raises(DifferentTask):
         lair.certify(lair.proposal(five), 1)
-    forged = replace(lair.proposal(five), context=four.context())
+    forged = replace(lair.proposal(five), context=lair.context(four))
     with pytest.raises(DifferentTask):
         lair.certify(forged, 1)
 
@@ -92,16 +90,15 @@ def test_active_members_that_differ_by_client_leave_noise():
         {"slot": 1},
         {"statistic": "moments/2"},
         {"parameters": b"1"},
-        {"encoding": b"1"},
-        {"noise": b"1"},
+        {"encoding": CRAFTED},
         {"length": 255},
         {"active": (0, 1, 2, 3)},
-        {"broadcast": CRAFTED},
+        {"state": CRAFTED},
     ],
     ids=lambda change: next(iter(change)),
 )
 def test_every_part_of_a_task_is_in_its_context(lair, change):
-    assert lair.task(**change).context() != lair.task().context()
+    assert lair.context(lair.task(**change)) != lair.context(lair.task())
 
 
 def test_one_context_with_other_active_members_is_another_task():
@@ -116,14 +113,14 @@ def test_one_context_with_other_active_members_is_another_task():
 
 def test_a_slot_is_answered_for_one_task_only(lair):
     lair.uploads(lair.task())
-    for change in ({"statistic": "other"}, {"broadcast": CRAFTED}, {"length": 255}):
+    for change in ({"statistic": "other"}, {"state": CRAFTED}, {"length": 255}):
         with pytest.raises(SecondTask):
-            lair.upload(lair.task(**change), 0, broadcast=b"crafted")
+            lair.upload(lair.task(**change), 0, state=CRAFTED)
 
 
-def test_a_broadcast_that_the_task_does_not_name_is_not_answered(lair):
-    with pytest.raises(WrongBroadcast):
-        lair.upload(lair.task(), 0, broadcast=b"crafted")
+def test_a_state_that_the_task_does_not_name_is_not_answered(lair):
+    with pytest.raises(WrongState):
+        lair.upload(lair.task(), 0, state=CRAFTED)
 
 
 # -- the session's own views
@@ -134,7 +131,6 @@ def test_a_broadcast_that_the_task_does_not_name_is_not_answered(lair):
     [
         {"max_colluders": 0},
         {"min_cohort": 4},
-        {"allow_shrinking": True},
         {"differential_privacy": True},
     ],
     ids=lambda change: next(iter(change)),
@@ -150,8 +146,8 @@ def test_terms_cannot_be_lowered_after_a_session_was_joined(change):
 
 
 def test_members_that_joined_under_different_terms_share_no_epoch():
-    """Four hospitals were told that the session allows shrinking, the victim was not."""
-    weaker = Terms(SESSION, 1, 3, True, False)
+    """Four hospitals were told that nobody colludes, the victim was not."""
+    weaker = Terms(SESSION, 0, 3, False)
     attacker = Attacker(told=dict.fromkeys((1, 2, 3, 4), weaker))
     adverts = [
         *attacker.adverts(attacker.opening(), attacker.hospitals[:1]).adverts,

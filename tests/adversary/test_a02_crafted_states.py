@@ -17,7 +17,7 @@ from kernels.errors import StateError
 from kernels.features.rounding import feature_rounding
 from kernels.features.urk import URK, starting_weights, weight_count
 from kernels.layer.posterior import Hyperparameters
-from kernels.layer.statistics import Statistics
+from kernels.layer.statistics import Noise, Statistics
 from kernels.model.model import known
 from kernels.noisy.evaluation import Clips
 from kernels.rounds.algorithm import contributed
@@ -29,6 +29,7 @@ from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
 from kernels.rounds.shared.clipped import row_gradients
+from kernels.rounds.shared.pooled import Pooled
 from kernels.scores.student_t import StudentT
 from privacy.encoding import Encoding
 from tests.kernels.rounds import private
@@ -97,13 +98,14 @@ def test_a_units_gradient_is_never_made_of_rounding() -> None:
     spec = private_exact.Spec(steps=2, penalty=1.0)
     whole = private.program(_BOUNDS, spec)
     features = whole.kernel.features
-    same_for_all = private_exact.PooledGradient(
-        1e20 * torch.eye(features, dtype=torch.float64),
-        torch.zeros(features, 2, dtype=torch.float64),
-        100,
-    )
+    noise = Noise(scatter=1.0, cross=1.0, target_squares=1.0, count=1.0)
+    nothing = replace(Statistics.zero(features=features, targets=2), count=100, noise=noise)
+    scales = Hyperparameters.of(noise_variance=1e-20, prior_variance=1.0, targets=2)
+    state = _state(whole)
+    model = replace(state.model, hyperparameters=scales)
+    same_for_all = replace(state, model=model, pooled=Pooled(nothing))
     with pytest.raises(StateError, match="rounding"):
-        replace(_state(whole), pooled=same_for_all)
+        private_exact.contribute(same_for_all, private.site(private.table(1, seed=1)))
 
 
 @pytest.mark.parametrize("rows", range(1, 9))

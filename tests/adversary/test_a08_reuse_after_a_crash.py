@@ -9,6 +9,7 @@ from privacy.securesum.errors import (
     AlreadySigned,
     JournalError,
     JournalLost,
+    JournalOfAnotherVersion,
     JournalRolledBack,
     NoiseMissing,
     NoiseReused,
@@ -146,7 +147,7 @@ def test_an_empty_a_foreign_and_a_damaged_journal_are_refused(lair):
 def test_a_journal_that_was_rewritten_is_refused(lair):
     """The journal has the length of the real one and is consistent, but its terms are weaker."""
     victim = lair.members[0]
-    weaker = Joined(replace(lair.epoch.terms, allow_shrinking=True)).encode()
+    weaker = Joined(replace(lair.epoch.terms, max_colluders=0)).encode()
     rewritten = [victim.records[0], weaker, *victim.records[2:]]
     with pytest.raises(JournalRolledBack):
         restored(victim, rewritten, victim.vault)
@@ -256,6 +257,8 @@ def test_secrets_go_when_they_are_no_longer_needed():
     lair.reveal(certificate, 0)
     assert not [name for name in victim.vault if name.startswith("body/")]
     lair.end()
+    assert {name.partition("/")[0] for name in victim.vault} == {"head", "group"}
+    victim.does(victim.client.forget_group(lair.epoch.run))
     assert set(victim.vault) == {"head"}
     assert set(victim.client._memory.entries()) == {"head"}
     journal = b"".join(victim.records)
@@ -277,3 +280,15 @@ def test_a_new_epoch_of_the_run_erases_the_old_ones_secrets():
     for hospital in attacker.hospitals:
         (name,) = [name for name in hospital.vault if name.startswith("epoch/")]
         assert name.endswith("/1")
+
+
+def test_a_journal_of_another_version_is_refused_by_name(lair):
+    """Version 1 had other contexts and no group key: none of its slots can be continued."""
+    victim = lair.members[0]
+    older = [b"\1" + record[1:] for record in victim.records]
+    for records, vault in (
+        (older, victim.vault),
+        (victim.records, {**victim.vault, "head": b"\1" + bytes(victim.vault["head"])[1:]}),
+    ):
+        with pytest.raises(JournalOfAnotherVersion, match="version 1"):
+            restored(victim, records, vault)

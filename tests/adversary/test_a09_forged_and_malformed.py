@@ -11,6 +11,7 @@ from privacy.errors import PrivacyError
 from privacy.framing import Label, frame
 from privacy.identity import Identity
 from privacy.securesum.errors import BadKemKey, ForgedBox, MissingBox, UnreadableBox
+from privacy.securesum.group import group_commitment
 from privacy.securesum.messages import Adverts, Box
 from privacy.securesum.records import SealSecrets, Step
 from privacy.securesum.sealing import seal
@@ -55,16 +56,16 @@ def instead(lair: Lair, receiver: int, box: Box) -> None:
 
 def test_a_box_sealed_in_another_members_name_is_refused(agreed):
     """With a seed of its choice the attacker would know the mask of the victim and member 3."""
-    sealed = sealed_by_attacker(agreed, bytes(32), 3, 0)
+    sealed = sealed_by_attacker(agreed, bytes(64), 3, 0)
     puppet = Identity.generate()
     colluder = agreed.members[4].identity
     for signer in (puppet, colluder):
-        draft = Box(3, 0, sealed, bytes(64))
+        draft = Box(3, 0, sealed, bytes(32), bytes(64))
         signature = signer.sign(Label.BOX, *draft.statement(agreed.epoch.epoch_id))
         with pytest.raises(ForgedBox):
             instead(agreed, 0, replace(draft, signature=signature))
     with pytest.raises(ForgedBox):
-        instead(agreed, 0, Box(3, 0, sealed, agreed.delivery(0).boxes[2].signature))
+        instead(agreed, 0, Box(3, 0, sealed, bytes(32), agreed.delivery(0).boxes[2].signature))
 
 
 def test_a_delivery_has_one_box_from_every_other_member(agreed):
@@ -81,11 +82,12 @@ def test_a_colluders_box_that_does_not_open_is_its_own_fault(agreed):
     epoch_id, colluder = agreed.epoch.epoch_id, agreed.members[3].identity
 
     def signed(sealed: bytes) -> Box:
-        draft = Box(3, 0, sealed, bytes(64))
+        committed = group_commitment(epoch_id, 3, bytes(32))
+        draft = Box(3, 0, sealed, committed, bytes(64))
         return replace(draft, signature=colluder.sign(Label.BOX, *draft.statement(epoch_id)))
 
-    to_another = sealed_by_attacker(agreed, bytes(32), 3, 1)
-    honest = sealed_by_attacker(agreed, bytes(32), 3, 0)
+    to_another = sealed_by_attacker(agreed, bytes(64), 3, 1)
+    honest = sealed_by_attacker(agreed, bytes(64), 3, 0)
     low_order = [honest[:1088] + point + honest[1120:] for point in LOW_ORDER_X25519]
     for sealed in (to_another, bytes(len(honest)), *low_order):
         with pytest.raises(UnreadableBox, match="Rank 3"):
@@ -160,7 +162,7 @@ def test_fewer_shares_than_the_threshold_say_nothing():
     lair.corrupt(5)
     lair.corrupt(6)
     assert is_noise(lair.unmask(task, lair.everyone))
-    assert len(lair.shares[task.context(), 0]) == 4
+    assert len(lair.shares[lair.context(task), 0]) == 4
 
 
 # -- malformed messages
@@ -205,7 +207,7 @@ def test_truncated_and_lengthened_messages_are_refused():
     for message, _ in conversation(Attacker().open()):
         data = message.encode()
         assert type(message).decode(data) == message
-        for wrong in (b"", data[:1], data[:-1], data + b"\0", b"\2" + data[1:]):
+        for wrong in (b"", data[:1], data[:-1], data + b"\0", b"\1" + data[1:]):
             with pytest.raises(PrivacyError):
                 type(message).decode(wrong)
 

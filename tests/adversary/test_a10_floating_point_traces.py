@@ -167,13 +167,13 @@ def test_float_sums_over_many_rows_stay_within_what_the_sensitivity_allows_them(
 
 def test_a_session_with_differential_privacy_takes_no_task_without_noise() -> None:
     layout = Layout((Block("rows", (LENGTH,), 1e4, 1.0, sensitivity=1.0),))
-    silent = Encoding.finest(layout, max_clients=5).to_bytes()
-    noisy = Encoding.noisy(layout, multiplier=4.0, honest=2, max_clients=5).to_bytes()
+    silent = Encoding.finest(layout, max_clients=5)
+    noisy = Encoding.noisy(layout, multiplier=4.0, honest=2, max_clients=5)
     for private, good, bad in ((True, noisy, silent), (False, silent, noisy)):
         lair = Attacker(private=private).open()
         with pytest.raises(WrongEncoding, match="noise"):
-            lair.upload(lair.task(encoding=bad), 0)
-        lair.upload(lair.task(encoding=good), 0)
+            lair.upload(lair.task(encoding=bad.digest()), 0, encoding=bad)
+        lair.upload(lair.task(encoding=good.digest()), 0, encoding=good)
 
 
 def test_noisy_sums_run_through_the_whole_protocol() -> None:

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import replace
+from hashlib import sha256
 
 import numpy as np
 import pytest
@@ -20,20 +21,20 @@ def test_an_encoding_for_fewer_clients_than_are_active_is_refused():
     """The encoding is valid for four clients, but the sum is over five."""
     lair = Attacker().open()
     for clients, fits in ((4, False), (5, True)):
-        encoding = Encoding.finest(LAYOUT, max_clients=clients).to_bytes()
-        task = lair.task(encoding=encoding)
+        encoding = Encoding.finest(LAYOUT, max_clients=clients)
+        task = lair.task(encoding=encoding.digest())
         if fits:
-            lair.upload(task, 0)
+            lair.upload(task, 0, encoding=encoding)
         else:
             with pytest.raises(WrongEncoding):
-                lair.upload(task, 0)
+                lair.upload(task, 0, encoding=encoding)
 
 
 def test_an_encoding_of_another_length_than_the_task_is_refused():
     lair = Attacker().open()
-    encoding = Encoding.finest(LAYOUT, max_clients=5).to_bytes()
+    encoding = Encoding.finest(LAYOUT, max_clients=5)
     with pytest.raises(WrongEncoding):
-        lair.upload(lair.task(encoding=encoding, length=LENGTH - 1), 0)
+        lair.upload(lair.task(encoding=encoding.digest(), length=LENGTH - 1), 0, encoding=encoding)
 
 
 def test_an_encoding_that_overflows_by_construction_does_not_exist():
@@ -46,9 +47,11 @@ def test_an_encoding_that_overflows_by_construction_does_not_exist():
     data = encoding.to_bytes()
     at = data.index(struct.pack(">IHHh", 5, 1, 0, bits))
     crafted = data[:at] + struct.pack(">IHHh", 5, 1, 0, bits + 1) + data[at + 10 :]
-    lair = Attacker().open()
     with pytest.raises(EncodingError, match="overflow"):
-        lair.upload(lair.task(encoding=crafted), 0)
+        Encoding.from_bytes(crafted)
+    lair = Attacker().open()
+    with pytest.raises(WrongEncoding):  # every hospital derives it, and none takes the task's word
+        lair.upload(lair.task(encoding=sha256(crafted).digest()), 0, encoding=encoding)
 
 
 @pytest.mark.parametrize(

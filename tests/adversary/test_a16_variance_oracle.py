@@ -13,6 +13,7 @@ from client_sdk.simulation import simulate
 from kernels.model.prediction import predict
 from kernels.rounds.program import Program
 from privacy.noise import approximate
+from tests.dealing import DEALING
 
 from .membership import TOLD_WITHIN_A_RELEASE, auc, dealt, patients, program
 
@@ -27,7 +28,7 @@ def ranked(own: Program, *, models: int) -> float:
     found = []
     for _ in range(models):
         members, strangers = patients(ROWS, random), patients(STRANGERS, random)
-        run = simulate(own, dealt(members), 1, secure=False, source=approximate(random))
+        run = simulate(own, dealt(members), DEALING, secure=False, source=approximate(random))
         inside, outside = (-predict(run.model, who).variance[:, 0] for who in (members, strangers))
         found.append(auc(inside.numpy(), outside.numpy()))
     return float(np.mean(found))

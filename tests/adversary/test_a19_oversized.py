@@ -4,6 +4,8 @@ import struct
 
 import pytest
 
+from privacy.errors import FrameError
+from privacy.frames import Frame, Head, Limits
 from privacy.securesum.errors import BadField, MalformedMessage, NotAscending, Truncated
 from privacy.securesum.messages import Adverts, Proposal, Task
 from privacy.securesum.wire import VERSION
@@ -45,3 +47,25 @@ def test_a_rank_is_a_plain_number(wrong):
     lair = Attacker().open()
     with pytest.raises(MalformedMessage):
         lair.task(active=(wrong,))
+
+
+def test_a_frame_announces_its_head_and_parts_and_neither_is_read_if_too_long():
+    limits = Limits(head=100, parts={"message": 8})
+    with pytest.raises(FrameError, match="at most 100"):
+        Head.length(struct.pack(">I", 2**32 - 1), limits)
+    for size in (9, 2**50):
+        head = b'{"content":{},"parts":[{"bytes":%d,"name":"message"}]}' % size
+        with pytest.raises(FrameError, match="at most 8"):
+            Head.read(head, limits)
+        with pytest.raises(FrameError, match="at most 8"):
+            Frame.read(struct.pack(">I", len(head)) + head + bytes(min(size, 9)), limits)
+
+
+def test_a_frame_has_each_part_once_and_nothing_after_the_last():
+    limits = Limits(head=200, parts={"message": 8})
+    part = b'{"bytes":1,"name":"message"}'
+    twice = part + b"," + part
+    for listed, after in ((twice, b"ab"), (twice, b"a"), (part, b"ab"), (part, b"")):
+        head = b'{"content":{},"parts":[' + listed + b"]}"
+        with pytest.raises(FrameError):
+            Frame.read(struct.pack(">I", len(head)) + head + after, limits)

@@ -127,7 +127,7 @@ def test_a_slot_is_certified_once_or_abandoned(schemers):
 def test_a_random_coordinator_never_unmasks_one_member_or_two(schemers):
     for schemer in schemers:
         for task in schemer.tasks.values():
-            there = [r for r in HONEST if (task.context(), r) in schemer.lair.bodies]
+            there = [r for r in HONEST if (schemer.lair.context(task), r) in schemer.lair.bodies]
             for few in (*combinations(there, 1), *combinations(there, 2)):
                 assert is_noise(schemer.lair.unmask(task, few))
 

@@ -7,11 +7,20 @@ from dataclasses import replace
 import pytest
 
 from privacy.securesum.errors import SecureSumError
-from privacy.securesum.records import AdvertSecrets, PairsSecrets, SealSecrets, SlotSecrets
+from privacy.securesum.records import (
+    AdvertSecrets,
+    GroupSecrets,
+    PairsSecrets,
+    SealSecrets,
+    SlotSecrets,
+)
 
 from .coordinator import Attacker, Lair
 
-KINDS = {kind.kind: kind for kind in (AdvertSecrets, SealSecrets, PairsSecrets, SlotSecrets)}
+KINDS = {
+    kind.kind: kind
+    for kind in (AdvertSecrets, SealSecrets, PairsSecrets, SlotSecrets, GroupSecrets)
+}
 
 
 @pytest.fixture

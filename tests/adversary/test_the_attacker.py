@@ -17,7 +17,7 @@ def test_an_upload_alone_is_noise_and_its_keys_are_all_that_is_missing():
     assert is_noise(lair.unmask(task, [2]))
     assert is_noise(lair.unmask(task, lair.everyone))
     for rank in lair.everyone:
-        lair.self_keys[task.context(), rank] = lair.stolen_self_key(rank)
+        lair.self_keys[lair.context(task), rank] = lair.stolen_self_key(rank)
     total = lair.unmask(task, lair.everyone)
     np.testing.assert_array_equal(total, sum(marker(i) for i in range(5)))
     for rank in (0, 1, 3, 4):

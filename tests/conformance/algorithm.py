@@ -21,14 +21,17 @@ from kernels.errors import StateError, StatisticsError
 from kernels.layer.posterior import Spectrum
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
-from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.algorithm import Algorithm, rehearsed
+from kernels.rounds.declaration import Before
 from kernels.rounds.registry import installed, restore
 from kernels.rounds.shared.held_out import TOLERANCE
 from kernels.rounds.shared.judged import MARGIN
 from kernels.rounds.site.site import Part, Site
+from kernels.tables.made_up import made_up_rows
 from kernels.tables.records import Records
 from privacy.encoding import Encoding
 from privacy.layout import Block, Layout, SecureTotal
+from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.sums import add_plainly
 
@@ -157,10 +160,27 @@ class AlgorithmConformance:
 
     def test_a_site_without_rows_can_take_part(self) -> None:
         sites = self.sites()
-        nothing = Site({part: _without_rows(own) for part, own in sites[0].records.items()})
+        nothing = Site(
+            {part: _without_rows(own) for part, own in sites[0].records.items()}, dealing=DEALING
+        )
         for state in self.states():
             encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
             encoding.encode(self.algorithm.contribute(state, nothing))
+
+    def test_parts_of_no_one_and_many_rows_are_answered_alike(self) -> None:
+        sites = self.sites()
+        for state in self.states():
+            ready = rehearsed(self.algorithm, state)
+            encoding = Encoding.finest(self.algorithm.layout(state), max_clients=3)
+            for rows in (0, 1, 30):
+                own = made_up_rows(state.model.schema, rows, state.model.standardiser)
+                for part in self._reads(sites):
+                    parts = {**sites[0].parts, part: own}
+                    encoding.encode(ready.contributed(Site(parts, dealing=DEALING)))
+
+    def _reads(self, sites: list[Site]) -> frozenset[Part]:
+        before = Before(model=self.model(sites), students=frozenset())
+        return self.algorithm.declare(self.spec(), before).reads
 
     def test_damaged_states_are_refused_by_name(self) -> None:
         sites = self.sites()
@@ -315,7 +335,8 @@ def _reversed(site: Site) -> Site:
             None if records.patients is None else records.patients[::-1],
         )
 
-    return Site({part: turned(part) for part in site.records}, consents=site.consents)
+    parts = {part: turned(part) for part in site.records}
+    return Site(parts, dealing=DEALING)
 
 
 @cache

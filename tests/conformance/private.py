@@ -26,9 +26,12 @@ from kernels.model.model import Model
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.columns import moments
 from kernels.rounds.registry import restore
-from kernels.rounds.site.site import Site
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.records import Records
 from kernels.tables.schema import Schema
 from privacy.encoding import Encoding
+from privacy.scales import integer_sensitivity
+from tests.dealing import DEALING
 from tests.kernels.rounds import private
 
 FLOAT_ERROR = 1e-9
@@ -156,6 +159,42 @@ class PrivateConformance:
             for block in layout.blocks:
                 assert np.isfinite(contributed(self.algorithm, wild, site)[block.name]).all()
             self._check_move(wild, site, self.site(fewer, private.ROWS))
+
+    @pytest.mark.parametrize("size", [1.0, 1e3, 1e300])
+    @pytest.mark.parametrize("others", [0, 30])
+    def test_one_poisonous_patient_moves_the_vector_by_at_most_its_sensitivity(
+        self, size: float, others: int
+    ) -> None:
+        """Values at the bounds and states that overflow for some rows, alone and among others."""
+        schema = private.PATIENTS
+        poison = {
+            "age": [120.0, 0.0, 120.0, 0.0],
+            "lactate": [1000.0, 0.0, np.nan, 1000.0],
+            "ward": [None, "surgical", "medical", None],
+            "stay": [400.0, -50.0, 400.0, -50.0],
+            "cost": [1e6, 0.0, 1e6, 1e6],
+            "who": ["poison"] * 4,
+        }
+        rest = private.table(max(others, 1), seed=5)
+        whole = {name: [*rest[name][:others], *cells] for name, cells in poison.items()}
+        more = self.site(whole, schema)
+        none = Site({part: Records.none(schema) for part in Part}, dealing=DEALING)
+        less = self.site(rest, schema) if others else none
+        for state in self.all_states(schema)[:-1]:
+            wild = hostile(state, size) if size > 1 else state
+            layout = self.algorithm.layout(wild)
+            encoding = Encoding.noisy(layout, multiplier=1.0, honest=3, max_clients=3)
+            zero = np.zeros(layout.length, dtype="<i8")
+            one, other = (
+                encoding.encode(contributed(self.algorithm, wild, site), noise=zero).view("<i8")
+                for site in (more, less)
+            )
+            start = 0
+            for block, bits in zip(layout.blocks, encoding.fractional_bits, strict=True):
+                ours = slice(start, start + block.length)
+                start += block.length
+                moved = np.linalg.norm((one[ours] - other[ours]).astype(np.float64))
+                assert moved <= integer_sensitivity(block, bits), block.name
 
     def test_no_table_is_refused_for_what_is_in_it(self) -> None:
         schema = private.PATIENTS

@@ -6,23 +6,25 @@ that it needs and leaves in the model.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from kernels import storage
 from kernels.ensembles.distilled import Method
-from kernels.errors import NotFitted
+from kernels.errors import ComputationFailed, NotFitted
+from kernels.features.spec import KernelSpec
 from kernels.model.model import Model
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.columns import moments
 from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
-from kernels.rounds.declaration import Declaration, Made
+from kernels.rounds.declaration import Declaration, Made, PublicRows
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
@@ -30,8 +32,11 @@ from kernels.rounds.layer import linear, linear_two_sums, refinement, update
 from kernels.rounds.plan import declared, planned
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of, restore
-from kernels.rounds.shared.public_set import columns_of
+from kernels.rounds.shared.public_set import columns_of, digest_of
 from kernels.rounds.site.site import Part, Site
+from kernels.storage import PRIVATE
+from kernels.tables.schema import Schema
+from tests.dealing import DEALING
 from tests.kernels.rounds import private, sums, tables
 
 _FEATURES = ("age", "lactate", "ward")
@@ -172,7 +177,7 @@ def _site(case: Case, seed: int) -> Site:
     few = {Part.ADDED: records.between(slice(0, 3))}
     if not case.private:
         few[Part.REMOVED] = own.records[Part.TRAINING].between(slice(0, 2))
-    site = Site({**own.parts, **few}, consents=["update"], digest=bytes([seed]) * 32, seed=1)
+    site = Site({**own.parts, **few}, digest=bytes([seed]) * 32, dealing=DEALING)
     site.parts = Watched(site.parts)
     return site
 
@@ -215,8 +220,11 @@ def hold_to_its_declaration(name: str, spec: Any, algorithm: Algorithm, own: Dec
     assert len(states) - 1 <= own.sums
     lengths = [algorithm.layout(state).length for state in states[:-1]]
     assert max(lengths, default=0) <= own.numbers
+    assert sum(lengths) <= own.numbers_in_all
     if lengths:
         assert set().union(*(site.parts.read for site in sites)) == own.reads
+    if not case.private:
+        _check_row_count(algorithm, own, states, sites)
     for state in states:
         assert storage.encode(restore(storage.encode(state))) == storage.encode(state)
     after = states[-1].model
@@ -225,12 +233,63 @@ def hold_to_its_declaration(name: str, spec: Any, algorithm: Algorithm, own: Dec
     assert all(_has(after, each) for each in own.makes)
     if not own.makes:
         assert storage.encode(after) == storage.encode(model)
+    stored = max(0, _numbers(after) - _numbers(model))
+    assert min(stored, sum(lengths)) <= own.leaves
     taught = [] if after.distilled is None else after.distilled.students
     assert {each.method for each in taught} == own.students
     assert own.sampling_rate == getattr(spec, "sampling_rate", 1.0)
+    assert own.public_set == (digest_of(spec.public) if hasattr(spec, "public") else None)
+    assert (own.public_set is None) == (own.public_rows is PublicRows.NONE)
+    assert own.local_passes == _passes(spec)
+    assert own.rate_times_steps == pytest.approx(_rate_times_steps(spec))
     for missing in own.needs:
-        with pytest.raises(NotFitted):
+        with pytest.raises((NotFitted, ComputationFailed)):
             _states(case, algorithm, spec, _without(model, missing), sites)
+
+
+def _check_row_count(
+    algorithm: Algorithm, own: Declaration, states: Sequence[Any], sites: Sequence[Site]
+) -> None:
+    """Compare the declared block with the number of training rows of all sites."""
+    true, counted = sum(site.count(Part.TRAINING) for site in sites), set()
+    for state in states[:-1]:
+        blocks = [algorithm.contribute(state, site) for site in sites]
+        totals = {name: sum(each[name].sum() for each in blocks) for name in blocks[0]}
+        counted |= {name for name, total in totals.items() if name == "rows" and total == true}
+    assert counted == ({own.row_count} if own.row_count else set())
+
+
+def _numbers(part: object) -> int:
+    """Count the numbers that a model stores; of a symmetric matrix, each pair once."""
+    if isinstance(part, torch.Tensor):
+        square = part.ndim == 2 and part.shape[0] == part.shape[1]
+        if square and torch.equal(part, part.T):
+            return len(part) * (len(part) + 1) // 2
+        return part.numel()
+    if isinstance(part, KernelSpec | Schema):
+        return 0
+    if is_dataclass(part):
+        own = (getattr(part, each.name) for each in fields(part) if each.metadata != PRIVATE)
+        return sum(map(_numbers, own))
+    if isinstance(part, tuple):
+        return sum(map(_numbers, part))
+    return int(isinstance(part, float))
+
+
+def _passes(spec: Any) -> int:
+    """Return how often a site trains on its rows between two sums, by the parameters' names."""
+    if getattr(spec, "expert", None) is predictive.Expert.LINEAR:
+        return 0
+    sampled = getattr(spec, "cycles", 0) * getattr(spec, "cycle_epochs", 0)
+    return int(getattr(spec, "local_steps", 0) or getattr(spec, "epochs", 0) or sampled)
+
+
+def _rate_times_steps(spec: Any) -> float:
+    rate = getattr(spec, "learning_rate", getattr(spec, "step_size", 0.0))
+    times = len(getattr(spec, "penalties", ())) or len(getattr(spec, "alphas", ())) or 1
+    if hasattr(spec, "steps"):
+        return float(rate * spec.steps * times)
+    return float(rate * _passes(spec) * getattr(spec, "rounds", 1) * times)
 
 
 _PARTS_MADE = {
@@ -286,6 +345,12 @@ def _example(specs: st.SearchStrategy[Any]) -> Any:
     [
         {"sums": 3},
         {"numbers": 10},
+        {"numbers_in_all": 100},
+        {"leaves": 3},
+        {"row_count": "target_squares"},
+        {"local_passes": 1},
+        {"rate_times_steps": 0.0},
+        {"public_set": "0" * 64},
         {"reads": frozenset({Part.TRAINING})},
         {"makes": frozenset({Made.KERNEL, Made.LAYER})},
         {"needs": frozenset({Made.STANDARDISER, Made.SCORES})},

@@ -59,8 +59,8 @@ class Study:
     def policy(self, epsilon: float) -> Policy:
         return Policy.from_toml(
             sessions.policy(
+                self.session,
                 algorithms=[stage["algorithm"] for stage in self.new["stages"]],
-                columns=[*next(iter(self.tables.values()))],
                 without_differential_privacy=False,
                 epsilon=epsilon,
                 delta=self.delta,

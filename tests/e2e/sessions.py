@@ -11,13 +11,16 @@ import pyarrow.csv
 
 from benchmarks import hospitals
 from benchmarks.federation import Federation
-from client_sdk import simulate
+from client_sdk import simulate, site_of_home
+from client_sdk.gate.dictionary import Dictionary
 from kernels.model.model import Model
+from kernels.rounds.plan import columns_read, declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
+from kernels.rounds.site.site import Site
+from kernels.rounds.task import program_digest
 from kernels.storage import encode
 
-SEED = 11
 ROWS = 160
 STAGES = [
     {"algorithm": "moments"},
@@ -31,19 +34,32 @@ ALGORITHMS = [stage["algorithm"] for stage in STAGES]
 TABLES = {mix.name: hospitals.patients(mix, ROWS, 3) for mix in hospitals.MIXES[:3]}
 
 
-def policy(**changed: object) -> str:
+def policy(session: Mapping[str, Any], **changed: object) -> str:
+    """Return a policy for a session as the coordinator describes it."""
+    program = Program.from_json(program_text(session))
     lines: dict[str, object] = {
         "least_cohort": 3,
         "least_rows": 50,
-        "rows_per_feature": 3,
+        "rows_per_feature": 2,
         "least_level_rows": 0,
         "algorithms": ALGORITHMS,
-        "columns": [*next(iter(TABLES.values()))],
-        "max_sums": 50,
+        "columns": columns_read(program.schema),
+        "max_sums": 200,
+        "programs": [program_digest(program.to_json())],
+        "coordinator_ratio": 1e6,
+        "hospital_ratio": 1e6,
         "without_differential_privacy": True,
+        "least_answer_s": 0.0,
         **changed,
     }
-    return "".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items())
+    sets = [stage.public_set for stage in declared(program) if stage.public_set is not None]
+    return "\n".join(
+        [
+            *(f"{name} = {json.dumps(value)}" for name, value in lines.items()),
+            f"[recipes]\npublic_sets = {json.dumps(sets)}",
+            Dictionary.containing(program.schema).to_toml("dictionary."),
+        ]
+    )
 
 
 NEW: Mapping[str, Any] = {
@@ -53,7 +69,6 @@ NEW: Mapping[str, Any] = {
     "stages": STAGES,
     "max_rows": 1000,
     "held_out": 0.2,
-    "seed": SEED,
     "members": len(TABLES),
     "privacy": {"differential_privacy": False},
 }
@@ -76,10 +91,19 @@ def files(folder: Path) -> dict[str, Path]:
     return written
 
 
-def simulated(session: Mapping[str, Any]) -> Model:
+def dealt(session: Mapping[str, Any], homes: Mapping[str, Path]) -> list[Site]:
+    """Return the hospitals' tables, dealt as the secrets in their homes deal them."""
     program = Program.from_json(program_text(session))
-    tables = [dict(table) for table in TABLES.values()]
-    return simulate(program, tables, SEED, secure=False).model
+    return [site_of_home(program, TABLES[name], home) for name, home in homes.items()]
+
+
+def simulated(session: Mapping[str, Any], homes: Mapping[str, Path]) -> Model:
+    program = Program.from_json(program_text(session))
+    return simulate(program, dealt(session, homes), secure=False).model
+
+
+def homes_of(federation: Federation) -> Mapping[str, Path]:
+    return {hospital.name: hospital.home for hospital in federation.hospitals}
 
 
 def trained(federation: Federation, run: Mapping[str, Any]) -> Model:
@@ -92,10 +116,6 @@ def trained(federation: Federation, run: Mapping[str, Any]) -> Model:
 def assert_same(one: Model, other: Model) -> None:
     """Assert that all numbers of both are exactly equal."""
     assert encode(one) == encode(other)
-
-
-def pooled_table() -> dict[str, np.ndarray[Any, Any]]:
-    return hospitals.pooled([dict(table) for table in TABLES.values()])
 
 
 def more_patients() -> dict[str, np.ndarray[Any, Any]]:

@@ -74,7 +74,7 @@ async def joined(study: Study, name: str, seen: Counter[str]) -> GlobalModel:
             return await join_async(
                 study.links[name],
                 sessions.TABLES[name],
-                Policy.from_toml(sessions.policy()),
+                Policy.from_toml(sessions.policy(study.session)),
                 home=study.folder / name,
                 roster=study.roster,
                 progress="silent",
@@ -103,8 +103,8 @@ async def whole_run(folder: Path, store: Store) -> None:
         assert min(each[kind] for kind in POINTS_OF_A_SUM) >= 5
     assert len({model.id for model in models}) == 1
     model = models[0].artifact.model
-    sessions.assert_same(model, sessions.simulated(study.session))
-    whole = Site.of_table(model.schema, sessions.pooled_table(), held_out=0.2, seed=sessions.SEED)
+    sessions.assert_same(model, sessions.simulated(study.session, study.homes))
+    whole = Site.joined(sessions.dealt(study.session, study.homes))
     pooled = Statistics.of_table(model.urk, *whole.table(Part.TRAINING, model))
     assert model.statistics is not None
     for ours, theirs in (

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks import hospitals
-from client_sdk import simulate
+from client_sdk import simulate, site_of_home
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 from kernels.storage import encode
@@ -91,10 +91,8 @@ async def trained(folder: Path, route: Mapping[str, Any], sums: int) -> None:
     assert card.epsilon == pytest.approx(report["spent"])
 
     program = Program.from_json(sessions.program_text(study.session))
-    tables = [dict(table) for table in TABLES.values()]
-    expected = simulate(
-        program, tables, sessions.SEED, secure=False, honest=report["honest"], source=fixed_noise
-    )
+    sites = [site_of_home(program, table, folder / name) for name, table in TABLES.items()]
+    expected = simulate(program, sites, secure=False, honest=report["honest"], source=fixed_noise)
     assert encode(models[0].artifact.model) == encode(expected.model)
 
 

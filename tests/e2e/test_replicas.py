@@ -37,7 +37,7 @@ def test_two_replicas_that_are_each_killed_once_give_the_same_model(
 ) -> None:
     session = sessions.create(federation)
     members = federation.enrol(
-        session["id"], sessions.files(tmp_path), sessions.policy(), start=False
+        session["id"], sessions.files(tmp_path), sessions.policy(session), start=False
     )
     for hospital in members:
         hospital.process = _roaming((federation.port, second.port), hospital)
@@ -67,7 +67,9 @@ def test_two_replicas_that_are_each_killed_once_give_the_same_model(
     federation.coordinator.kill()
     ended = second.follow(run["id"], wait_s=280)
     assert ended["progress"]["sums"] > before
-    sessions.assert_same(sessions.trained(second, ended), sessions.simulated(session))
+    sessions.assert_same(
+        sessions.trained(second, ended), sessions.simulated(session, sessions.homes_of(federation))
+    )
     for own in ("coordinator", "replica"):
         assert list((federation.folder / own).iterdir()) == [], "all is in the database"
 

@@ -44,7 +44,7 @@ def test_a_hospital_killed_after_its_vector_has_left_goes_on_to_the_same_model(
 ) -> None:
     session = sessions.create(federation)
     mortal, *others = federation.enrol(
-        session["id"], sessions.files(tmp_path), sessions.policy(), start=False
+        session["id"], sessions.files(tmp_path), sessions.policy(session), start=False
     )
     life_after = mortal.process
     assert life_after is not None
@@ -63,7 +63,10 @@ def test_a_hospital_killed_after_its_vector_has_left_goes_on_to_the_same_model(
 
     ended = federation.follow(run, seen=restart_the_dead, wait_s=280)
     assert mortal.process is life_after, "it was killed"
-    sessions.assert_same(sessions.trained(federation, ended), sessions.simulated(session))
+    sessions.assert_same(
+        sessions.trained(federation, ended),
+        sessions.simulated(session, sessions.homes_of(federation)),
+    )
 
 
 # On PostgreSQL it is killed in test_replicas.py.
@@ -71,7 +74,7 @@ def test_a_coordinator_killed_in_the_middle_of_a_run_gives_the_same_model(
     federation: Federation, tmp_path: Path
 ) -> None:
     session = sessions.create(federation)
-    federation.enrol(session["id"], sessions.files(tmp_path), sessions.policy())
+    federation.enrol(session["id"], sessions.files(tmp_path), sessions.policy(session))
     federation.approve(session["id"])
     run = start(federation, session["id"], deadline_s=300)
     killed = False
@@ -86,14 +89,17 @@ def test_a_coordinator_killed_in_the_middle_of_a_run_gives_the_same_model(
 
     ended = federation.follow(run, seen=kill, wait_s=280, every_s=0.02)
     assert killed
-    sessions.assert_same(sessions.trained(federation, ended), sessions.simulated(session))
+    sessions.assert_same(
+        sessions.trained(federation, ended),
+        sessions.simulated(session, sessions.homes_of(federation)),
+    )
 
 
 def test_a_member_that_never_returns_ends_the_run_at_its_deadline(
     federation: Federation, tmp_path: Path
 ) -> None:
     session = sessions.create(federation)
-    members = federation.enrol(session["id"], sessions.files(tmp_path), sessions.policy())
+    members = federation.enrol(session["id"], sessions.files(tmp_path), sessions.policy(session))
     federation.approve(session["id"])
     gone, *others = members
     assert gone.process is not None
@@ -117,7 +123,7 @@ def test_a_policy_that_forbids_an_algorithm_is_seen_by_the_admin(
     federation: Federation, tmp_path: Path
 ) -> None:
     session = sessions.create(federation)
-    rules = sessions.policy(algorithms=["moments", "linear"])
+    rules = sessions.policy(session, algorithms=["moments", "linear"])
     hospital, *_ = federation.enrol(session["id"], sessions.files(tmp_path), rules, start=False)
     process = hospital.process
     assert process is not None

@@ -129,7 +129,7 @@ def _weights() -> Tensor:
 
 def terms() -> Terms:
     """Return a session's terms."""
-    return default_terms(bytes(range(16)), SITES, allow_shrinking=True)
+    return default_terms(bytes(range(16)), SITES)
 
 
 def task() -> Task:
@@ -140,11 +140,10 @@ def task() -> Task:
         slot=2,
         statistic="exact/2",
         parameters=b"{}",
-        encoding=Encoding.finest(layout, max_clients=SITES).to_bytes(),
-        noise=b"",
+        state=_bytes("state", 32),
+        encoding=Encoding.finest(layout, max_clients=SITES).digest(),
         length=layout.length,
         active=(0, 1, 3),
-        broadcast=_bytes("broadcast", 32),
         proof=b"",
     )
 
