@@ -40,6 +40,7 @@ PY
 names="childrens geriatric trauma"
 for name in $names; do
     "$veilgp" check "$work/$name.csv" --schema "$work/schema.json"
+    "$veilgp" dictionary draft "$work/$name.csv" --schema "$work/schema.json" > "$work/$name.dictionary.toml"
     key=$("$veilgp" identity --home "$work/$name" | grep -o '[0-9a-f]\{64\}')
     echo "{\"name\": \"$name\", \"key\": \"$key\"}"
 done | tee "$work/keys" | grep -v name || true
@@ -47,10 +48,10 @@ grep name "$work/keys" | jq -s '{members: .}' > "$work/roster.json"
 
 session=$(ask $url/sessions --json "{\"name\": \"length of stay\", \"schema\": $(cat "$work/schema.json"), \"kernel\": {\"hidden\": [16], \"samples\": 50, \"seed\": 1},
  \"stages\": [{\"algorithm\": \"moments\"}, {\"algorithm\": \"exact\", \"parameters\": {\"steps\": 5, \"penalties\": [3.0]}}, {\"algorithm\": \"linear\"}, {\"algorithm\": \"recalibration\"}, {\"algorithm\": \"evaluation\"}],
- \"max_rows\": 10000, \"held_out\": 0.2, \"seed\": 7, \"members\": 3, \"privacy\": {\"differential_privacy\": false}}" | jq -r .id)
+ \"max_rows\": 10000, \"held_out\": 0.2, \"least_rows\": 2200, \"members\": 3, \"privacy\": {\"differential_privacy\": false}}" | jq -r .id)
 for name in $names; do
     link=$(ask $url/sessions/$session/invitations --json "{\"name\": \"$name\"}" | jq -r .link)
-    hospital "$veilgp" policy draft "$link" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.toml"
+    hospital "$veilgp" policy draft "$link" --dictionary "$name.dictionary.toml" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.toml"
     hospital "$veilgp" join "$link" "$work/$name.csv" --policy "$work/$name.toml" --roster "$work/roster.json" \
         --ca "$work/cert.pem" --home "$work/$name" --save "$work/models-$name" --once > "$work/$name.log" 2>&1 &
 done
