@@ -13,7 +13,6 @@ import torch
 
 from client_sdk.errors import RunFailed, WrongRun, WrongSum
 from client_sdk.gate.policy import Policy
-from client_sdk.home.home import Home
 from client_sdk.network.exchange import Call, Lost, Reply
 from kernels.ensembles.distilled import Method
 from kernels.ensembles.local_posterior import LocalPosterior
@@ -27,6 +26,7 @@ from kernels.scores.gaussians import Gaussian
 from privacy.securesum.coordinator import Coordinator as Sums
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, drive, permissive
+from tests.dealing import home_keys
 from tests.kernels.rounds import sums, tables
 from tests.kernels.rounds.ensemble.test_open_ensemble import PROGRAM as OPENED
 from tests.kernels.rounds.ensemble.test_open_ensemble import finished, rows
@@ -62,7 +62,7 @@ def test_whoever_has_the_samples_tells_patients_from_strangers() -> None:
 @pytest.fixture
 def hospitals(tmp_path: Path) -> tuple[SmallCoordinator, list[Hospital]]:
     coordinator = SmallCoordinator(PROGRAM, NAMES)
-    keys = {name: Home(tmp_path / name).identity().key for name in NAMES}
+    keys = home_keys(tmp_path, NAMES)
     coordinator.members.update(keys)
     coordinator.start()
     return coordinator, [

@@ -17,7 +17,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from client_sdk.home.home import Home
 from kernels.ensembles.distilled import Distilled, Lesson, Method, Student
 from kernels.ensembles.student_network import StudentSpec
 from kernels.errors import StateDiffers
@@ -37,7 +36,7 @@ from privacy.encoding import Encoding
 from tests.client_sdk.conftest import homes as homes
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, drive, permissive
-from tests.dealing import DEALING, put_dealing
+from tests.dealing import DEALING, home_keys
 
 NAMES = ("A", "B", "C")
 SCHEMA = Schema(
@@ -178,9 +177,7 @@ def test_believed_students_read_a_held_out_outcome() -> None:
 
 def session(folder: Path) -> tuple[SmallCoordinator, list[Hospital]]:
     coordinator = SmallCoordinator(PROGRAM, NAMES)
-    for name in NAMES:
-        put_dealing(folder / name)
-    keys = {name: Home(folder / name).identity().key for name in NAMES}
+    keys = home_keys(folder, NAMES)
     coordinator.members.update(keys)
     coordinator.start()
     policy = permissive(PROGRAM)

@@ -25,6 +25,7 @@ from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.conftest import homes as homes
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, drive, permissive
+from tests.dealing import home_keys
 from tests.kernels.rounds.tables import program as program_with
 from tests.kernels.rounds.tables import tables
 
@@ -36,7 +37,7 @@ NOBODY = "one site could not compute; each site's log says whether it was it"
 def make(homes: Path) -> Callable[..., tuple[SmallCoordinator, list[Hospital]]]:
     def made(program: Program = PROGRAM) -> tuple[SmallCoordinator, list[Hospital]]:
         coordinator = SmallCoordinator(program, NAMES)
-        keys = {name: Home(homes / name).identity().key for name in NAMES}
+        keys = home_keys(homes, NAMES)
         coordinator.members.update(keys)
         coordinator.start()
         hospitals = [

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from client_sdk.gate.policy import Policy
-from client_sdk.home.home import Home
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import exact
 from kernels.rounds.program import Program
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive
-from tests.dealing import put_dealing
+from tests.dealing import home_keys
 from tests.kernels.rounds.tables import program as program_with
 from tests.kernels.rounds.tables import tables
 
@@ -49,9 +48,7 @@ def make(homes: Path, program: Program) -> Make:
         policy: Policy | None = None, *, pinned: bool = True, names: tuple[str, ...] = NAMES
     ) -> tuple[SmallCoordinator, list[Hospital]]:
         coordinator = SmallCoordinator(program, names)
-        for name in names:
-            put_dealing(homes / name)
-        keys = {name: Home(homes / name).identity().key for name in names}
+        keys = home_keys(homes, names)
         coordinator.members.update(keys)
         coordinator.start()
         hospitals = [

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from client_sdk.home.home import Home
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
@@ -14,6 +13,7 @@ from kernels.tables.schema import Categorical, Numeric, Schema, Target
 from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive
+from tests.dealing import home_keys
 from tests.kernels.rounds.tables import Table, tables
 
 DELTA = 1e-5
@@ -45,7 +45,7 @@ def private_session(
     coordinator = SmallCoordinator(program, NAMES)
     assert coordinator.terms is not None
     coordinator.terms = replace(coordinator.terms, differential_privacy=True)
-    keys = {name: Home(homes / name).identity().key for name in NAMES}
+    keys = home_keys(homes, NAMES)
     coordinator.members.update(keys)
     coordinator.start()
     spending = {} if epsilon is None else {"epsilon": epsilon, "delta": DELTA}

@@ -18,6 +18,7 @@ from privacy.securesum.terms import default_terms
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, drive, permissive
 from tests.client_sdk.private import PROGRAM
+from tests.dealing import home_keys
 from tests.kernels.rounds.tables import tables
 
 
@@ -79,7 +80,7 @@ def four(homes: Path) -> tuple[SmallCoordinator, list[Hospital]]:
     coordinator = SmallCoordinator(PRIVATE, names)
     terms = default_terms(coordinator.session.bytes, 4, differential_privacy=True)
     coordinator.terms = replace(terms, max_colluders=1, min_cohort=3)
-    keys = {name: Home(homes / name).identity().key for name in names}
+    keys = home_keys(homes, names)
     coordinator.members.update(keys)
     coordinator.start()
     policy = permissive(

@@ -15,6 +15,7 @@ from privacy.ledger import Budget
 from service.app import create_app
 from service.http import tokens
 from service.settings import Settings
+from tests.dealing import home_keys
 from tests.e2e import sessions
 
 Json = Mapping[str, Any]
@@ -52,7 +53,7 @@ class Study:
         self.session = await self.admin("POST", "/sessions", self.new)
         self.path = f"/sessions/{self.session['id']}"
         for name in self.tables:
-            self.roster[name] = Home(self.folder / name).identity().key
+            self.roster |= home_keys(self.folder, [name])
             invited = await self.admin("POST", f"{self.path}/invitations", {"name": name})
             self.links[name] = invited["link"]
 

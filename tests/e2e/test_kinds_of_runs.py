@@ -12,7 +12,6 @@ import numpy as np
 
 from client_sdk import GlobalModel, Policy, join_async, simulate
 from client_sdk.errors import PolicyError, RunFailed
-from client_sdk.home.home import Home
 from kernels.model.methods import METHODS
 from kernels.model.model import Model
 from kernels.model.prediction import predict
@@ -24,7 +23,7 @@ from kernels.tables.schema import Schema
 from service.app import create_app
 from service.http import tokens
 from service.settings import Settings
-from tests.dealing import DEALING
+from tests.dealing import DEALING, home_keys
 from tests.e2e import sessions
 from tests.kernels.rounds.tables import updated as updated_site
 
@@ -59,7 +58,7 @@ class Study:
         self.session = await self.admin("POST", "/sessions", {**sessions.NEW, **changed})
         self.path = f"/sessions/{self.session['id']}"
         for name in NAMES:
-            self.roster[name] = Home(self.folder / name).identity().key
+            self.roster |= home_keys(self.folder, [name])
             invited = await self.admin("POST", f"{self.path}/invitations", {"name": name})
             self.links[name] = invited["link"]
 

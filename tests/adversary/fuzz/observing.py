@@ -46,7 +46,7 @@ from privacy.securesum.terms import default_terms
 from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.coordinator import HOST, PROTOCOL, SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive
-from tests.dealing import DEALING
+from tests.dealing import DEALING, home_keys
 from tests.kernels.rounds import private, tables
 
 MEMBERS = 3
@@ -257,7 +257,7 @@ def _entered(homes: Path, *, noisy: bool) -> Entrance:
     assert coordinator.terms is not None
     coordinator.terms = replace(coordinator.terms, differential_privacy=noisy)
     policy = _policy(program)
-    coordinator.members.update({name: Home(homes / name).identity().key for name in NAMES})
+    coordinator.members.update(home_keys(homes, NAMES))
     hospitals = [
         Hospital(coordinator.link(i), homes / name, table, policy, roster=dict(coordinator.members))
         for i, (name, table) in enumerate(zip(NAMES, data, strict=True))

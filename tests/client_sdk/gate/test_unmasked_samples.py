@@ -42,6 +42,7 @@ from privacy.securesum.terms import default_terms
 from tests.client_sdk.coordinator import ORIGIN, SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, Killed, drafted, drive, permissive
 from tests.client_sdk.test_joining import over_http
+from tests.dealing import home_keys
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.ensemble.test_predictive import SPEC
 from tests.service.programs import PRIVATE
@@ -60,7 +61,7 @@ def made(homes: Path) -> Callable[..., Made]:
 
     def make(*policies: Policy) -> Made:
         coordinator = SmallCoordinator(PROGRAM, NAMES)
-        keys = {name: Home(homes / name).identity().key for name in NAMES}
+        keys = home_keys(homes, NAMES)
         coordinator.members.update(keys)
         coordinator.start()
         given = policies or (OPEN, OPEN, CLOSED)
