@@ -106,7 +106,7 @@ class HomeInUse(HomeError):
 
 
 class HomeExposed(HomeError):
-    """A secret file of the home can be read by other users."""
+    """The home, or a file in it, is open to other users of the machine."""
 
     code = "home.exposed"
 

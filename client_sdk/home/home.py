@@ -13,6 +13,10 @@ sign the opposite. Do not put either in a backup that might be restored.
 same rows are dealt to other parts, and the difference between two sums reveals rows that moved. It
 may be kept in a backup that is as secret as the table, and be put into a home before its identity
 is created: rows are then dealt as before.
+
+All of it is for its owner alone (0700, files 0600): the journal's vault has the keys that mask this
+hospital's numbers. A home of which any other user of the machine can read or write a part, SQLite's
+files beside the journal included, is refused by name until a person has looked at it.
 """
 
 import fcntl
@@ -35,6 +39,19 @@ if TYPE_CHECKING:
 
 VARIABLE = "VEILGP_HOME"
 _DEALING_BYTES = 32
+_EXPOSED = {
+    "": "Others could replace its files, and see which there are",
+    "identity.key": "If another user may have read it, create a new identity and have it confirmed",
+    "dealing.key": "Who has read it can tell which rows a model was trained on: if another user "
+    "may have, move the home away and have a new identity confirmed",
+    "journal.sqlite": "It has the keys that mask this hospital's numbers in runs that are open: if "
+    "another user may have read it, end them first",
+    "journal.sqlite-wal": "It is the newest part of the journal, which has the keys that mask this "
+    "hospital's numbers",
+    "journal.sqlite-shm": "It belongs to the journal: who can change it can damage the journal",
+    "lock": "Who can open it can keep this hospital from its home",
+}
+"""The home and its files, each with what it means if other users can read or change it."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +128,7 @@ class Home:
 
     def read(self) -> Store:
         """Open the journal without the lock: to read it, or to confirm a pin."""
+        self.check_private()
         if not self._journal_path.exists():
             raise HomeDamaged(
                 f"{self.path} has no journal.sqlite. Either no session was ever joined from this "
@@ -142,37 +160,44 @@ class Home:
         finally:
             os.close(handle)
 
+    def check_private(self) -> None:
+        """Refuse a home that other users of this machine can read or change, or any of its files.
+
+        An access control list shows in the mode's group bits, so it is refused too.
+        """
+        for name, meaning in _EXPOSED.items():
+            path = self.path / name
+            try:
+                mode = path.stat().st_mode
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                raise HomeDamaged(f"cannot read {path}: {error.strerror}") from error
+            if mode & 0o077:
+                raise HomeExposed(
+                    f"{path} is open to other users of this machine (mode {mode & 0o777:04o}): run "
+                    f"chmod {'600' if name else '700'} on it. {meaning}"
+                )
+
     def _identity(self) -> Identity | None:
-        found = _read_secret(self._key_path)
-        if found is None:
+        self.check_private()
+        data = _read_secret(self._key_path)
+        if data is None:
             return None
-        data, exposed = found
-        if exposed:
-            raise HomeExposed(
-                f"{self._key_path} can be read by other users of this machine: run chmod 600 on "
-                "it. If another user may have read it, create a new identity and have it confirmed"
-            )
         try:
             return Identity.from_bytes(data)
         except InvalidKey as error:
             raise HomeDamaged(f"{self._key_path} is not a valid identity: {error}") from error
 
     def _dealing_secret(self) -> bytes:
-        found = _read_secret(self._dealing_path)
-        if found is None or len(found[0]) != _DEALING_BYTES:
-            what = "is missing" if found is None else f"does not have {_DEALING_BYTES} bytes"
+        data = _read_secret(self._dealing_path)
+        if data is None or len(data) != _DEALING_BYTES:
+            what = "is missing" if data is None else f"does not have {_DEALING_BYTES} bytes"
             raise DealingLost(
                 f"{self._dealing_path} {what}: it is the secret that deals this hospital's rows to "
                 "parts, and is not created anew, because the rows would be dealt differently. Put "
                 "the file back from a copy. Without a copy, move the home away and have a new "
                 "identity confirmed: the table then counts as another one"
-            )
-        data, exposed = found
-        if exposed:
-            raise HomeExposed(
-                f"{self._dealing_path} can be read by other users of this machine: run chmod 600 "
-                "on it. Who has read it can tell which rows a model was trained on: if another "
-                "user may have, move the home away and have a new identity confirmed"
             )
         return data
 
@@ -219,11 +244,10 @@ def _dealing_by(secret: bytes) -> "Dealing":
     return Dealing(secret)
 
 
-def _read_secret(path: Path) -> tuple[bytes, bool] | None:
-    """Return a file's bytes and whether other users can read it; None if it does not exist."""
+def _read_secret(path: Path) -> bytes | None:
+    """Return a file's bytes; None if it does not exist."""
     try:
-        mode = path.stat().st_mode
-        return path.read_bytes(), bool(mode & 0o077)
+        return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:

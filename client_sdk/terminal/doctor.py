@@ -16,6 +16,7 @@ from client_sdk.errors import (
     CertificateRefused,
     ClientError,
     DealingLost,
+    HomeExposed,
     HomeInUse,
     LinkError,
     MalformedAnswer,
@@ -59,10 +60,13 @@ def of_home(path: str | os.PathLike[str] | None) -> Iterator[Check]:
     if not os.access(directory, os.R_OK | os.W_OK | os.X_OK):
         yield Check("home", f"{directory} cannot be used", "run as the user who owns it")
         return
-    if directory.stat().st_mode & 0o077:
-        yield Check("home", f"other users can access {directory}", f"chmod 700 {directory}")
-    else:
-        yield Check("home", f"only its owner can access {directory}")
+    try:
+        home.check_private()
+    except HomeExposed as error:
+        fix = f"chmod 700 {directory}, and chmod 600 on its files"
+        yield Check("home", f"{error} [{error.code}]", fix)
+        return
+    yield Check("home", f"only its owner can access {directory}")
     if not any((directory / name).exists() for name in ("identity.key", "journal.sqlite")):
         yield Check("journal", "none yet; the first join creates it")
         return

@@ -1,11 +1,20 @@
-"""Key material appears in no repr, error or journal, and cannot be pickled."""
+"""Key material appears in no repr, error or journal, cannot be pickled, and no other user of the
+machine can read it from the home.
+"""
 
+import os
 import pickle
+import sqlite3
 import traceback
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from client_sdk.errors import HomeExposed
+from client_sdk.home.home import Home
+from client_sdk.network.exchange import Call, Lost, Reply
 from privacy.securesum.errors import SecureSumError
 from privacy.securesum.records import (
     AdvertSecrets,
@@ -14,6 +23,11 @@ from privacy.securesum.records import (
     SealSecrets,
     SlotSecrets,
 )
+from tests.client_sdk.conftest import Make
+from tests.client_sdk.conftest import homes as homes
+from tests.client_sdk.conftest import make as make
+from tests.client_sdk.conftest import program as program
+from tests.client_sdk.hospitals import drive
 
 from .coordinator import Attacker, Lair
 
@@ -91,3 +105,97 @@ def test_journals_hold_no_secret(lair):
     lair.reveal(certificate, 0)
     journal = b"".join(lair.members[0].records)
     assert not any(secret in journal for secret in secrets)
+
+
+# -- the files of a home, and other users of its machine
+
+
+def readable_by_others(home: Path) -> dict[str, bytes]:
+    """Return what another user of the machine reads: of an open folder, its open files."""
+    if not home.stat().st_mode & 0o077:
+        return {}
+    return {each.name: each.read_bytes() for each in home.iterdir() if each.stat().st_mode & 0o077}
+
+
+@pytest.fixture
+def careless() -> Iterator[None]:
+    """Run with a umask that keeps nothing from anyone."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def test_while_a_run_is_open_no_file_of_a_home_can_be_read_by_others(
+    make: Make, careless: None
+) -> None:
+    """The vault then has the keys that unmask this hospital's numbers."""
+    coordinator, hospitals = make()
+    home, kept, seen = hospitals[0].path, 0, set()
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        nonlocal kept
+        if i == 0:
+            with sqlite3.connect(f"file:{home / 'journal.sqlite'}?mode=ro", uri=True) as db:
+                kept = max(kept, db.execute("SELECT COUNT(*) FROM vault").fetchone()[0])
+            db.close()
+            seen.update(each.name for each in home.iterdir())
+            home.chmod(0o755)  # as if somebody had opened the folder
+            assert readable_by_others(home) == {}
+            home.chmod(0o700)
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network)
+    assert [hospital.error for hospital in hospitals] == [None] * 3
+    assert kept > 1, "there was something to steal"
+    assert seen >= {"identity.key", "dealing.key", "journal.sqlite", "journal.sqlite-wal"}
+
+
+USES: dict[str, Callable[[Home], object]] = {
+    "take part": lambda home: home.open().__enter__(),
+    "read the journal": lambda home: home.read(),
+    "show the identity": lambda home: home.identity(),
+}
+
+
+@pytest.mark.parametrize("mode", [0o040, 0o004, 0o020, 0o001])
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".",
+        "identity.key",
+        "dealing.key",
+        "journal.sqlite",
+        "journal.sqlite-wal",
+        "journal.sqlite-shm",
+        "lock",
+    ],
+)
+def test_a_home_that_others_can_read_or_change_is_refused_by_name(
+    tmp_path: Path, name: str, use: Callable[[Home], object], mode: int
+) -> None:
+    path = tmp_path / "home"
+    home = Home(path)
+    home.identity()
+    opened = path / name
+    if not opened.exists():
+        opened.touch(mode=0o600)
+    opened.chmod(opened.stat().st_mode | mode)
+    with pytest.raises(HomeExposed) as refused:
+        use(home)
+    assert str(opened) in str(refused.value)
+    assert f"chmod {'700' if name == '.' else '600'}" in str(refused.value)
+
+
+def test_a_hospital_whose_journal_others_can_read_sends_nothing(make: Make) -> None:
+    coordinator, hospitals = make()
+    (hospitals[0].path / "journal.sqlite").chmod(0o644)
+    calls = []
+
+    def network(i: int, call: Call) -> Reply | Lost:
+        calls.append(i)
+        return coordinator.answer(call)
+
+    drive(hospitals, coordinator, network, first_error=True)
+    assert isinstance(hospitals[0].error, HomeExposed)
+    assert 0 not in calls

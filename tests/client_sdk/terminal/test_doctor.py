@@ -98,6 +98,9 @@ def test_the_home_is_checked_and_nothing_is_made(homes: Path) -> None:
     (homes / "A").chmod(0o755)
     assert failing(lines(homes / "A")) == {"home"}
     (homes / "A").chmod(0o700)
+    (homes / "A" / "journal.sqlite").chmod(0o640)
+    assert failing(lines(homes / "A")) == {"home"}
+    (homes / "A" / "journal.sqlite").chmod(0o600)
     with Home(homes / "A").open():
         assert "in use" in lines(homes / "A")["journal"].said
     (homes / "A" / "dealing.key").rename(homes / "dealing.key")
