@@ -53,7 +53,7 @@ RUN, OPEN_RUN, FAILED_RUN = (f"5a3b1e00-0000-4000-8000-0000000000a{n}" for n in 
 INVITATION = "5a3b1e00-0000-4000-8000-0000000000b1"
 CALLER = "5a3b1e00-0000-4000-8000-0000000000c1"
 ALIAS, OTHER_ALIAS, OLD_ALIAS = "sample", "sample-other", "sample-old"
-MODEL, OLD_MODEL = "5a3b1e00000040008000000000000001", "5a3b1e00000040008000000000000002"
+MODEL, OLD_MODEL = (f"5a3b1e0000004000800000000000000{n}" * 2 for n in (1, 2))
 """Placeholders for the models' ids, which are hashes and not known in advance."""
 PUBLIC_SET = "sample"
 HOSPITALS = "Amrum", "Borkum", "Föhr", "Juist", "Sylt"

@@ -100,7 +100,7 @@ class Artifact:
 
     @property
     def id(self) -> str:
-        """The model's id, 32 hexadecimal digits that identify the bytes and the card."""
+        """The model's id, 64 hexadecimal digits that identify the bytes and the card."""
         return self.card.id
 
     def to_bytes(self) -> bytes:
@@ -119,7 +119,7 @@ class Artifact:
             card = Card.from_plain(card)
         if expected_id is not None and card.id != expected_id:
             raise DamagedArtifact(
-                f"the model {expected_id:.40} was requested, but this is the model {card.id}: "
+                f"the model {expected_id:.64} was requested, but this is the model {card.id}: "
                 "fetch it again"
             )
         if digest(data) != card.artifact:

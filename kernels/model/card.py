@@ -21,8 +21,10 @@ from kernels.strict_json import encode_json, parse_json
 from kernels.tables.schema import Schema
 from kernels.tables.standardiser import Standardiser
 
-ID_DIGITS = 32
-"""Hexadecimal digits of a model's id: finding a second model with the same id takes 2¹²⁸ tries."""
+ID_DIGITS = 64
+"""Hexadecimal digits of a model's id: all of the SHA-256. Hospitals compute with the model that an
+id names, so two models must not share one: whoever chooses both needs 2¹²⁸ tries, and with half the
+digits 2⁶⁴."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 

@@ -140,7 +140,7 @@ def session() -> Program:
 
 
 def in_hand(kind: Kind, program: Program) -> RunInHand:
-    parent = None if kind is Kind.TRAIN else "0" * 32
+    parent = None if kind is Kind.TRAIN else "0" * 64
     return RunInHand(UUID(int=1), UUID(int=2), kind.value, program.to_json(), program, parent)
 
 

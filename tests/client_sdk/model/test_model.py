@@ -64,7 +64,7 @@ def test_what_came_over_the_wire_predicts_the_same() -> None:
     again = GlobalModel.from_artifact(own.to_bytes(), card, expected_id=MODEL.id)
     assert np.array_equal(again.predict(ROWS).variance, MODEL.predict(ROWS).variance)
     with pytest.raises(DamagedArtifact):
-        GlobalModel.from_artifact(own.to_bytes(), card, expected_id="f" * 32)
+        GlobalModel.from_artifact(own.to_bytes(), card, expected_id="f" * 64)
     with pytest.raises(DamagedArtifact):
         GlobalModel.from_artifact(own.to_bytes()[:-1], card)
 

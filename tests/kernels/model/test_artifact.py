@@ -62,7 +62,7 @@ def test_reading_gives_the_same_model_to_the_last_bit() -> None:
 
 
 def test_an_id_stands_for_bytes_and_card() -> None:
-    assert len(ARTIFACT.id) == 32
+    assert len(ARTIFACT.id) == 64
     assert replace(ARTIFACT.card, members=4).id != ARTIFACT.id
     assert artifact(rows=251).id != ARTIFACT.id
     model, sums = ARTIFACT.model, ARTIFACT.card.sums
@@ -71,7 +71,7 @@ def test_an_id_stands_for_bytes_and_card() -> None:
     )
     assert same.id == ARTIFACT.id
     with pytest.raises(DamagedArtifact, match="was requested"):
-        Artifact.from_bytes(DATA, json.loads(TEXT), expected_id="0" * 32)
+        Artifact.from_bytes(DATA, json.loads(TEXT), expected_id="0" * 64)
 
 
 def test_the_card_says_what_the_model_is() -> None:

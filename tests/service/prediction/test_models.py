@@ -97,7 +97,7 @@ def test_what_cannot_be_an_alias(coordinator: Coordinator, alias: str) -> None:
 def test_an_alias_of_nothing_is_refused_and_the_old_one_stays(coordinator: Coordinator) -> None:
     model = add_model(coordinator)
     assert point(coordinator, "stay", model) == 200
-    for nothing in ("0" * 32, "stay", "other"):  # an alias points at a model, not at an alias
+    for nothing in ("0" * 64, "stay", "other"):  # an alias points at a model, not at an alias
         assert point(coordinator, "stay", nothing) == 404
     assert served(coordinator, coordinator.token, "stay") == model
 
@@ -132,9 +132,9 @@ def test_a_caller_uses_the_models_of_its_token_by_any_name_and_no_other(
             assert coordinator.bearer(token, "GET", f"/models/{name}").status_code == 200
             assert coordinator.bearer(token, "GET", f"/models/{name}/artifact").status_code == 200
         hidden = coordinator.bearer(token, "GET", f"/models/{other}")
-        absent = coordinator.bearer(token, "GET", f"/models/{'0' * 32}")
+        absent = coordinator.bearer(token, "GET", f"/models/{'0' * 64}")
         assert hidden.status_code == absent.status_code == 404
-        assert hidden.json()["detail"].replace(other, "0" * 32) == absent.json()["detail"]
+        assert hidden.json()["detail"].replace(other, "0" * 64) == absent.json()["detail"]
         assert served(coordinator, token, other) == 404
     # When the alias points at another model, a token that lists the alias may use that model.
     assert point(coordinator, "stay", other) == 200
@@ -164,7 +164,7 @@ def test_a_member_reads_the_models_of_its_sessions_and_no_other(coordinator: Coo
     member = add_member(coordinator, session)
     for path in (own, f"{own}/artifact"):
         assert member.send("GET", f"/models/{path}").status_code == 200
-    for path in (other, f"{other}/artifact", "0" * 32):
+    for path in (other, f"{other}/artifact", "0" * 64):
         assert member.send("GET", f"/models/{path}").status_code == 404
     for status in ("pending", "suspended"):
         stranger = add_member(coordinator, session, status)
