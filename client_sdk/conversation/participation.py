@@ -116,10 +116,10 @@ class Participation:
         """End the run that this hospital has refused to continue, and erase its secrets.
 
         The run is over for this hospital and, without differential privacy, for all members; the
-        next call waits for the next run.
+        next call waits for the next run. A run that was over before stays as it ended.
         """
         known = None if self.at_run is None else self._home.store.run(self.at_run)
-        if known is None or known.session != self._side.session:
+        if known is None or known.session != self._side.session or known.status != "running":
             return
         self._replay = None
         self._end_epochs(lambda other: other == UUID(known.run).bytes)

@@ -15,7 +15,7 @@ import tempfile
 import tomllib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 from shutil import copy, copytree, ignore_patterns
@@ -34,6 +34,13 @@ class Mutation:
     old: str = ""
     new: str = ""
     function: str = ""
+    also: "tuple[Mutation, ...]" = ()
+    """Further checks that are removed with it, each in another file or place."""
+
+    @property
+    def parts(self) -> "tuple[Mutation, ...]":
+        """It and those that are removed with it."""
+        return (self, *self.also)
 
     def applied(self, source: str) -> str:
         """Return the source without the check."""
@@ -60,6 +67,9 @@ def listed() -> tuple[Mutation, ...]:
             Mutation(what, file, test, old, new)
             for what, old, new, test in kinds.get("changed", ())
         ]
+        for what, places, test in kinds.get("together", ()):
+            first, *others = (Mutation(what, *place[:1], test, *place[1:]) for place in places)
+            found.append(replace(first, also=tuple(others)))
     return tuple(found)
 
 
@@ -120,16 +130,17 @@ def _run(at: Path, nodes: Sequence[str]) -> subprocess.CompletedProcess[str]:
 
 def outcome(mutation: Mutation, at: Path) -> str:
     """Apply a mutation to a copy, run its test, and restore the copy."""
-    file = at / mutation.file
-    source = file.read_text()
+    sources = {part.file: (at / part.file).read_text() for part in mutation.parts}
     try:
-        file.write_text(mutation.applied(source))
+        for part in mutation.parts:
+            file = at / part.file
+            file.write_text(part.applied(file.read_text()))
+        done = _run(at, [node_of(mutation.test)])
     except (LookupError, ValueError) as error:
         return f"NOT APPLICABLE {error}"
-    try:
-        done = _run(at, [node_of(mutation.test)])
     finally:
-        file.write_text(source)
+        for name, source in sources.items():
+            (at / name).write_text(source)
     if done.returncode == 1:
         return "killed"
     return "SURVIVED" if done.returncode == 0 else f"BROKEN {done.stdout[-300:]}"

@@ -63,6 +63,7 @@ def test_a_run_that_is_over_is_not_entered_again(make: Make) -> None:
     )
     drive(hospitals, coordinator)
     assert all(isinstance(hospital.error, WrongRun) for hospital in hospitals)
+    assert not coordinator.sums.advertised
     assert [vectors(hospital) for hospital in hospitals] == sent
 
 

@@ -121,12 +121,17 @@ class SmallCoordinator:
     def start(self, kind: str = "train") -> None:
         self.run, self.kind, self.outcome = uuid4(), kind, None
         assert self.terms is not None
-        self.position = self.entered = positions.begin(self.program, self.base)
+        self.position = self.entered = positions.begin(self.computed, self.base)
         self.sums = Coordinator(self.terms, run=self.run.bytes, number=0, roster=self.roster)
         self.certified: set[int] = set()
         self.revealed: set[int] = set()
         self.in_sum = False
         self.last: dict[str, Any] = {}
+
+    @property
+    def computed(self) -> Program:
+        """The program of the run."""
+        return self.opened or self.program
 
     @property
     def roster(self) -> Roster:
@@ -286,7 +291,7 @@ class SmallCoordinator:
             if key in sums.advertised:
                 return None
             more = {
-                "program": (self.opened or self.program).to_json(),
+                "program": self.computed.to_json(),
                 "run_kind": self.kind,
                 "parent": self.parent,
             }
@@ -417,17 +422,18 @@ class SmallCoordinator:
         position, members = self.position, self.sums.epoch.size
         algorithm = position.algorithm
         layout = algorithm.layout(position.state)
-        if self.program.privacy is None:
+        privacy = self.computed.privacy
+        if privacy is None:
             self.encoding = Encoding.finest(layout, max_clients=members)
         else:
             self.encoding = Encoding.noisy(
                 layout,
-                multiplier=self.program.privacy.multipliers[position.stage],
+                multiplier=privacy.multipliers[position.stage],
                 honest=self.sums.terms.honest,
                 max_clients=members,
             )
         parameters = {
-            "program": hashlib.sha256(self.program.to_json().encode()).hexdigest(),
+            "program": hashlib.sha256(self.computed.to_json().encode()).hexdigest(),
             "run_kind": self.kind,
             "parent": self.parent,
             "stage": position.stage,
