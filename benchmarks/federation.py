@@ -22,9 +22,11 @@ import httpx
 
 from client_sdk import site_of_home
 from client_sdk.gate import dictionary_draft, policy_draft
+from client_sdk.gate.row_band import ProposedBand
 from client_sdk.home.home import Home
 from client_sdk.joining import offered
 from client_sdk.tables.dictionary_draft import draft_dictionary
+from client_sdk.tables.reading import count_rows
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 
@@ -313,7 +315,10 @@ class Federation:
         units |= {column.name: column.unit for column in schema.targets}
         drafted = draft_dictionary(hospital.table, patient=schema.patient, units=units)
         (rules.parent / policy_draft.DICTIONARY).write_text(dictionary_draft.text_of(drafted))
-        text = policy_draft.draft(offer.program, offer.terms, delta=offer.membership.delta)
+        band = ProposedBand.for_table(count_rows(hospital.table))
+        text = policy_draft.draft(
+            offer.program, offer.terms, delta=offer.membership.delta, band=band
+        )
         rules.write_text(text)
 
     def approve(self, session: str) -> None:

@@ -30,6 +30,7 @@
     │       ├── RecipeForbidden       policy.recipe
     │       ├── ProgramNotApproved    policy.program
     │       ├── ParentForbidden       policy.parent
+    │       ├── RowBandMissing        policy.row_band
     │       ├── TooManyNumbers        policy.numbers
     │       ├── ExactAndPrivate       policy.exact_and_private
     │       ├── TooManySums           policy.sums
@@ -55,6 +56,7 @@
     │   │   └── ModelDiffers          replay.model_differs
     │   ├── RowsNotRemoved            session.rows_not_removed
     │   ├── OutgrewRowBand            session.row_band
+    │   ├── RowBandChanged            session.row_band_changed
     │   ├── Suspended                 session.suspended
     │   ├── DeadlinePassed            session.deadline
     │   ├── RunFailed                 session.run_failed
@@ -286,6 +288,12 @@ class ParentForbidden(PolicyRefusal):
     code = "policy.parent"
 
 
+class RowBandMissing(PolicyRefusal):
+    """Nobody has chosen the number of rows that answer times are measured for."""
+
+    code = "policy.row_band"
+
+
 class TooManyNumbers(PolicyRefusal):
     """More numbers about this data source would become known than the site's policy allows."""
 
@@ -463,6 +471,12 @@ class OutgrewRowBand(SessionError):
     """The table has more rows than the band for which this site's answer times are fixed."""
 
     code = "session.row_band"
+
+
+class RowBandChanged(SessionError):
+    """The policy has another row band than the one that was chosen for the data source."""
+
+    code = "session.row_band_changed"
 
 
 class Suspended(SessionError):

@@ -51,7 +51,7 @@ session=$(ask $url/sessions --json "{\"name\": \"length of stay\", \"schema\": $
  \"max_rows\": 10000, \"held_out\": 0.2, \"least_rows\": 2200, \"members\": 3, \"privacy\": {\"differential_privacy\": false}}" | jq -r .id)
 for name in $names; do
     link=$(ask $url/sessions/$session/invitations --json "{\"name\": \"$name\"}" | jq -r .link)
-    hospital "$veilgp" policy draft "$link" --dictionary "$name.dictionary.toml" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.toml"
+    hospital "$veilgp" policy draft "$link" --table "$work/$name.csv" --dictionary "$name.dictionary.toml" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.toml"
     hospital "$veilgp" join "$link" "$work/$name.csv" --policy "$work/$name.toml" --roster "$work/roster.json" \
         --ca "$work/cert.pem" --home "$work/$name" --save "$work/models-$name" --once > "$work/$name.log" 2>&1 &
 done

@@ -8,8 +8,10 @@ trial takes as long as one over made-up rows at the top of the site's row band.
 
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.events import Measuring
-from client_sdk.gate.answer_times import answer_times, row_band
+from client_sdk.gate.answer_times import answer_times
 from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.gate.refusals import row_band_missing
+from client_sdk.gate.row_band import row_band
 from client_sdk.gate.trial import tried
 from client_sdk.network.exchange import Effects, Pause
 from client_sdk.tables.hospital_table import HospitalTable
@@ -20,6 +22,10 @@ from kernels.rounds.task import program_digest
 def times_of(side: HospitalSide, program: Program, table: HospitalTable) -> tuple[float, ...]:
     """Return the answer time of each stage, and last that of a trial; empty if nothing waits."""
     policy, store = side.policy, side.home.store
+    if policy.least_answer_s <= 0:
+        return ()
+    if policy.row_band is None:
+        raise row_band_missing()
     with about_own_rows():
         rows = sum(table.counts.values())
         band = row_band(store, side.source, rows, policy.row_band)

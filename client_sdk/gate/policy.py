@@ -111,8 +111,9 @@ class Policy:
     """Minimum time after which an answer leaves, in seconds; the times are measured for each stage
     (`answer_times`). 0 turns waiting off, and then the time of an answer depends on the rows."""
     row_band: int | None = None
-    """A power of two: the number of rows for which answer times are measured. Without this line it
-    is set when the table is first used, at least twice its rows."""
+    """A power of two, at least twice the rows: the number of rows that answer times are measured
+    for, chosen once for a data source (`gate.row_band`). It is required unless nothing waits
+    (`least_answer_s` = 0), because a value computed from the rows would show them."""
     expires: date | None = None
     """The last day on which anything is answered."""
     consents: tuple[str, ...] = ()
@@ -225,6 +226,7 @@ class Policy:
             self._columns(program),
             self._privacy(terms),
             self._unit(program),
+            self._band(),
             self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
             self._sums(sum(stage.sums for stage in declared(program)), "at most"),
             *self.recipes.problems(program),
@@ -399,6 +401,10 @@ class Policy:
         if program.privacy is None or asked is None or asked == own:
             return None
         return refusals.unit_forbidden(own, asked=asked)
+
+    def _band(self) -> PolicyRefusal | None:
+        waits = self.least_answer_s > 0
+        return refusals.row_band_missing() if waits and self.row_band is None else None
 
     def _colluders(self, terms: Terms, members: int) -> PolicyRefusal | None:
         third = (members - 1) // 3

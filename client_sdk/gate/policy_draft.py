@@ -11,6 +11,7 @@ from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy
 from client_sdk.gate.recipes import Recipes
 from client_sdk.gate.refusals import rounded_up
+from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
 from kernels.errors import ProgramError
 from kernels.rounds.known import known
@@ -30,11 +31,13 @@ def draft(
     *,
     delta: float | None = None,
     dictionary: Dictionary | str = DICTIONARY,
+    band: ProposedBand | None = None,
 ) -> str:
     """Return a policy that allows exactly this program and these terms, as TOML for review.
 
     delta: the δ at which the session, and then also this site, counts ε.
     dictionary: the file of the site's data dictionary relative to the policy, or its content.
+    band: the row band to propose; by default the smallest, whatever the table has.
     """
     asked = Disclosure.of(program, terms, delta=delta)
     names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
@@ -90,6 +93,7 @@ trust_first_use = false
 # Answers wait until this many seconds have passed, or longer where a stage takes longer, so that
 # their time says nothing about this table. The times are measured on made-up rows before a run.
 least_answer_s = 0.05
+{_row_band(band or ProposedBand.smallest())}
 # The last day on which anything is answered. Set it to the end of the project.
 # expires = 2030-12-31
 # Algorithms that may reveal this hospital's own numbers: none.
@@ -130,6 +134,18 @@ def _numbers(program: Program, terms: Terms) -> str:
             f"{name} = {rounded_up(numbers / cells):g}",
         ]
     return "\n".join(lines)
+
+
+def _row_band(band: ProposedBand) -> str:
+    return f"""\
+# HOW MANY ROWS the times are measured for: a power of two, at least twice the rows that this table
+# has now, with room to grow. Choose it once for this data source: it is kept in the home, and only
+# `veilgp row-band` changes it. The coordinator can tell it from when answers leave, and so learns
+# that the table had at most half as many rows when this was chosen, and nothing else about them. A
+# larger number says less and makes every answer take longer, in proportion; one number for all
+# members of a study says nothing about any of them.
+# {band.because}
+row_band = {band.rows}"""
 
 
 def _runs_of(program: Program) -> list[Program]:

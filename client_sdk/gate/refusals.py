@@ -25,6 +25,7 @@ from client_sdk.errors import (
     ProgramNotApproved,
     RareLevel,
     RecipeForbidden,
+    RowBandMissing,
     TooFewColluders,
     TooFewRows,
     TooFewRowsHeldOut,
@@ -145,6 +146,17 @@ def program_not_approved(digest: str) -> ProgramNotApproved:
         line=f"programs = [..., {json.dumps(digest)}]",
         because="First read what it computes (`veilgp policy draft` describes it in words).",
         public_detail=f"the site has not approved the program {digest}",
+    )
+
+
+def row_band_missing() -> RowBandMissing:
+    """Return the refusal to answer at times that nobody has chosen a row band for."""
+    return RowBandMissing(
+        "This site's policy does not say how many rows the times of answers are measured for.",
+        line="row_band = a power of two, at least twice the rows of the table, such as 4096",
+        because="The coordinator can tell it from when answers leave, so it must not follow from "
+        "the rows: choose it once for a data source (`veilgp policy draft` proposes one).",
+        public_detail="the site has not chosen a row band for its answer times",
     )
 
 

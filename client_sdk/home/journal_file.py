@@ -9,7 +9,8 @@
     charges     what each noisy vector has spent of a data source's privacy budget
     disclosures the disclosure ledger: each run that was entered, and what it makes known
     failures    sums that this hospital could not compute, with the reason, for people
-    row_bands, answer_times, trials
+    row_bands   the row band of each data source, and who chose it (`gate.row_band`)
+    answer_times, trials
                 how long answers take, and programs that were tried over a table (`answer_times`)
     positions   where this hospital is in its runs: the newest state and the one before
     samples     samples of this hospital's own model that runs requested, and their status
@@ -26,7 +27,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 9
+VERSION = 10
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
@@ -66,7 +67,9 @@ CREATE TABLE failures (
     slot INTEGER NOT NULL, stage INTEGER NOT NULL, algorithm TEXT NOT NULL, reason TEXT NOT NULL,
     rows TEXT NOT NULL, PRIMARY KEY (session, run, epoch, slot)
 ) STRICT;
-CREATE TABLE row_bands (source TEXT PRIMARY KEY, rows INTEGER NOT NULL) STRICT;
+CREATE TABLE row_bands (
+    source TEXT PRIMARY KEY, rows INTEGER NOT NULL, chosen_by TEXT NOT NULL
+) STRICT;
 CREATE TABLE answer_times (
     program TEXT NOT NULL, band INTEGER NOT NULL, stage INTEGER NOT NULL, seconds REAL NOT NULL,
     PRIMARY KEY (program, band, stage)

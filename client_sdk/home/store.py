@@ -225,11 +225,12 @@ class Store:
         row = self._row("SELECT rows FROM row_bands WHERE source = ?", source)
         return None if row is None else int(row["rows"])
 
-    def keep_row_band(self, source: str, rows: int) -> None:
-        """Store the row band of a data source, replacing an earlier one."""
-        if self.row_band(source) != rows:
-            with self._file.writing():
-                self._db.execute("INSERT OR REPLACE INTO row_bands VALUES (?, ?)", (source, rows))
+    def keep_row_band(self, source: str, rows: int, *, by: str) -> None:
+        """Store the row band of a data source, replacing an earlier one, and who chose it."""
+        with self._file.writing():
+            self._db.execute(
+                "INSERT OR REPLACE INTO row_bands VALUES (?, ?, ?)", (source, rows, by)
+            )
 
     def answer_times(self, program: str, band: int) -> tuple[float, ...]:
         """Return what was measured for a program's digest and a row band; empty if nothing was."""

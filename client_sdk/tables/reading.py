@@ -45,6 +45,13 @@ class SchemaStream:
             }
 
 
+def count_rows(data: object) -> int:
+    """Count the rows of a table, of which the first column is read."""
+    source = open_table(data)
+    first = source.columns[:1]
+    return sum(len(batch[first[0]]) for batch in source.batches(first)) if first else 0
+
+
 def read_records(data: object, schema: Schema, *, row_by_row: RowByRow | None = None) -> Records:
     """Read a table that fits in memory, and check all of it against the schema."""
     stream = SchemaStream(open_table(data), schema)

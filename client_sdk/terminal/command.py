@@ -6,7 +6,16 @@ from typing import Annotated
 
 import typer
 
-from client_sdk.terminal.commands import card, dictionary, doctor, ledger, predict, session, tables
+from client_sdk.terminal.commands import (
+    card,
+    dictionary,
+    doctor,
+    ledger,
+    predict,
+    session,
+    sources,
+    tables,
+)
 
 
 def application() -> typer.Typer:
@@ -32,6 +41,7 @@ def application() -> typer.Typer:
     app.command("card")(card.card)
     app.command("ledger")(ledger.ledger_command)
     session.register(app)
+    sources.register(app)
     tables.register(app)
     dictionary.register(app)
     _add_plugins(app, "veilgp.commands")

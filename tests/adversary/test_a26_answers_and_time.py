@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client_sdk.errors import WrongTask
+from client_sdk.errors import OutgrewRowBand, RowBandChanged, RowBandMissing, WrongTask
 from client_sdk.events import AnswerLate, CouldNotCompute, Event
 from client_sdk.gate import answer_times
 from client_sdk.gate.door import Door
+from client_sdk.gate.row_band import ProposedBand, proposed, row_band
 from client_sdk.home.home import Home
 from client_sdk.home.remembered import Charge
 from client_sdk.home.store import Store
@@ -33,6 +34,7 @@ from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
+from kernels.rounds.task import program_digest
 from kernels.tables.records import Records
 from privacy.identity import Identity
 from privacy.ledger import Budget
@@ -41,6 +43,7 @@ from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, Killed, drive
 from tests.client_sdk.private import DELTA, PROGRAM, private_session
 from tests.kernels.rounds import private
+from tests.kernels.rounds.tables import table
 
 Make = Callable[..., tuple[SmallCoordinator, list[Hospital]]]
 STAGES = (*private.LAYER, recalibration.Spec(min_rows=1), evaluation.Spec())
@@ -248,9 +251,7 @@ def store(tmp_path: Path) -> Any:
         yield home.store
 
 
-def test_times_do_not_depend_on_the_rows_below_the_band(store: Store) -> None:
-    bands = {answer_times.row_band(store, f"of {rows}", rows, None) for rows in (1, 30, 2048)}
-    assert bands == {answer_times.LEAST_BAND}
+def test_times_are_measured_once_for_a_program_and_a_band(store: Store) -> None:
     first = answer_times.answer_times(store, PROGRAM, 4096, least_s=0.05)
     assert len(first) == len(PROGRAM.stages) + 1
     assert min(first) >= 0.05
@@ -259,14 +260,74 @@ def test_times_do_not_depend_on_the_rows_below_the_band(store: Store) -> None:
     assert again == first
 
 
-def test_a_band_is_at_least_twice_the_rows_and_does_not_follow_them(store: Store) -> None:
-    assert answer_times.row_band(store, "table", 5000, None) == 16384
-    assert answer_times.row_band(store, "table", 3, None) == 16384
-    assert answer_times.row_band(store, "table", 16384, None) == 16384
-    with pytest.raises(answer_times.OutgrewRowBand, match="row_band = 65536"):
-        answer_times.row_band(store, "table", 16385, None)
-    assert answer_times.row_band(store, "table", 16385, 65536) == 65536
-    assert answer_times.row_band(store, "table", 3, None) == 65536
+def test_a_band_is_chosen_once_and_no_table_and_no_policy_changes_it(store: Store) -> None:
+    assert row_band(store, "table", 8192, 16384) == 16384
+    assert row_band(store, "table", 3, 16384) == 16384
+    assert row_band(store, "table", 16384, 16384) == 16384
+    for rows, chosen in ((3, 4096), (16384, 65536)):
+        with pytest.raises(RowBandChanged, match="veilgp row-band"):
+            row_band(store, "table", rows, chosen)
+    with pytest.raises(OutgrewRowBand, match="veilgp row-band 65536"):
+        row_band(store, "table", 16385, 16384)
+    store.keep_row_band("table", 65536, by="Dr Ada")
+    assert row_band(store, "table", 16385, 65536) == 65536
+
+
+def test_a_band_is_at_least_twice_the_rows_when_it_is_chosen(store: Store) -> None:
+    with pytest.raises(OutgrewRowBand, match="for example 16384"):
+        row_band(store, "table", 2049, 4096)
+    assert store.row_band("table") is None
+    assert row_band(store, "table", 2048, 4096) == 4096
+
+
+def test_what_a_draft_proposes_says_little_about_the_rows(store: Store) -> None:
+    """All tables of 2,049 to 8,192 rows get the same, and without a table all do."""
+    assert {ProposedBand.for_table(rows).rows for rows in (1, 30, 2048)} == {4096}
+    assert {ProposedBand.for_table(rows).rows for rows in (2049, 5000, 8192)} == {16384}
+    assert proposed(store, "table").rows == 4096
+    assert proposed(store, "table", {"age": range(5000)}).rows == 16384
+    store.keep_row_band("table", 1 << 20, by="Dr Ada")
+    assert proposed(store, "table", {"age": range(5000)}).rows == 1 << 20
+
+
+def bands(hospitals: list[Hospital]) -> list[int | None]:
+    found = []
+    for hospital in hospitals:
+        store = opened(hospital)
+        found.append(store.row_band("table"))
+        store.close()
+    return found
+
+
+def test_nobody_joins_with_a_band_that_nobody_has_chosen(make: Make) -> None:
+    """Without the line the band was a power of two from the rows: 8,192 for 2,100 of them."""
+    coordinator, hospitals = make()
+    for hospital in hospitals:
+        hospital.policy = replace(hospital.policy, least_answer_s=0.05)
+        hospital.data = "not-opened.csv"
+    drive(hospitals, coordinator)
+    assert all(isinstance(hospital.error, RowBandMissing) for hospital in hospitals)
+    assert bands(hospitals) == [None] * 3
+    assert not coordinator.sums.advertised
+    told = [each["detail"] for each in coordinator.refusals]
+    assert told == ["the site has not chosen a row band for its answer times"] * 3
+
+
+def test_hospitals_of_very_different_sizes_have_the_band_that_they_chose(homes: Path) -> None:
+    sizes = (30, 700, 2100)
+    data = [table(rows, seed=rows) for rows in sizes]
+    program = replace(PROGRAM, max_rows=10_000)
+    coordinator, hospitals = private_session(homes, program, data=data)
+    for hospital in hospitals:
+        hospital.policy = replace(hospital.policy, least_answer_s=0.001, row_band=8192)
+    drive(hospitals, coordinator)
+    assert [hospital.error for hospital in hospitals] == [None] * 3
+    assert bands(hospitals) == [8192] * 3
+    digest = program_digest(program.to_json())
+    for hospital in hospitals:
+        store = opened(hospital)
+        assert store.answer_times(digest, 8192)
+        store.close()
 
 
 def test_every_answer_of_a_hospital_waits(homes: Path) -> None:
@@ -277,7 +338,7 @@ def test_every_answer_of_a_hospital_waits(homes: Path) -> None:
         coordinator, hospitals = private_session(homes / str(rows), program)
         one = hospitals[0]
         one.data = {name: cells[:rows] for name, cells in one.data.items()}  # type: ignore[attr-defined]
-        one.policy = replace(one.policy, least_answer_s=5.0)
+        one.policy = replace(one.policy, least_answer_s=5.0, row_band=4096)
         pauses: list[float] = []
         talk_of(hospitals, coordinator, pauses)
         waited[rows] = sorted(each for each in pauses if each > 1)

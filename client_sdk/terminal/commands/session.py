@@ -1,4 +1,4 @@
-"""`veilgp join`, `withdraw`, `identity`, `confirm`, `policy draft`, `approve-table` and `log`."""
+"""`veilgp join`, `withdraw`, `identity`, `confirm`, `policy draft` and `log`."""
 
 from collections import Counter
 from pathlib import Path
@@ -30,7 +30,6 @@ def register(app: typer.Typer) -> None:
     app.command("withdraw")(withdraw_command)
     app.command("identity")(identity_command)
     app.command("confirm")(confirm_command)
-    app.command("approve-table")(approve_table_command)
     app.command("log")(log_command)
     policies = typer.Typer(help="The site's own policy.", no_args_is_help=True)
     policies.command("draft")(draft_command)
@@ -151,34 +150,18 @@ def confirm_command(
         typer.echo(f"{name} is confirmed in {len(sessions)} session(s).")
 
 
-def approve_table_command(
-    link: Annotated[str, typer.Argument(help="https://host/sessions/<id>.")],
-    table: Annotated[str, typer.Argument(help="The table as it is now.")],
-    *,
-    by: Annotated[str, typer.Option(help="Your name: you take responsibility for the approval.")],
-    home: HomeOption = None,
-    source: SourceOption = "table",
-    allow_http: HttpOption = False,
-) -> None:
-    """Approve a changed table of a data source.
-
-    Two exact sums over tables that differ by one patient reveal that patient to everyone who sees
-    both. Approve a change only if many rows changed, or if that is acceptable.
-    """
-    with reported():
-        from client_sdk.approval import approve_table
-
-        approve_table(link, table, by=by, home=home, source=source, allow_http=allow_http)
-        typer.echo(f"The current table of {source!r} is approved by {by}.")
-
-
 def draft_command(
     link: LinkArgument,
     *,
     dictionary: Annotated[
         str, typer.Option(help="File of the data dictionary, relative to the policy.")
     ] = "dictionary.toml",
+    table: Annotated[
+        str | None,
+        typer.Option(help="The table, to propose row_band: its rows are counted, nothing is sent."),
+    ] = None,
     home: HomeOption = None,
+    source: SourceOption = "table",
     ca: CaOption = None,
     allow_http: HttpOption = False,
 ) -> None:
@@ -188,11 +171,18 @@ def draft_command(
     """
     with reported():
         from client_sdk.gate.policy_draft import draft
+        from client_sdk.gate.row_band import proposed
+        from client_sdk.home.home import Home
         from client_sdk.joining import offered
 
         offer = offered(link, home=home, ca=ca, allow_http=allow_http)
         delta = offer.membership.delta
-        text = draft(offer.program, offer.terms, delta=delta, dictionary=dictionary)
+        store = Home(home).read()
+        try:
+            band = proposed(store, source, table)
+        finally:
+            store.close()
+        text = draft(offer.program, offer.terms, delta=delta, dictionary=dictionary, band=band)
         typer.echo(text, nl=False)
 
 

@@ -18,6 +18,7 @@ from client_sdk.errors import (
     PolicyRefused,
     PrivacyRequired,
     RareLevel,
+    RowBandMissing,
     TooFewColluders,
     TooFewRows,
     TooFewRowsHeldOut,
@@ -30,6 +31,7 @@ from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.gate.refusal_report import public_detail
+from client_sdk.gate.row_band import ProposedBand
 from client_sdk.progress import PlainLines
 from client_sdk.simulation import simulate
 from client_sdk.tables import TableSummary
@@ -61,7 +63,13 @@ def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: P
     with pytest.raises(PolicyRefused) as refused:
         check(policy_of(None), program)
     kinds = {type(problem) for problem in refused.value.problems}
-    assert kinds == {AlgorithmForbidden, ColumnForbidden, PrivacyRequired, TooManySums}
+    assert kinds == {
+        AlgorithmForbidden,
+        ColumnForbidden,
+        PrivacyRequired,
+        RowBandMissing,
+        TooManySums,
+    }
 
 
 def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Program) -> None:
@@ -75,9 +83,23 @@ def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Prog
         (replace(policy, columns=policy.columns[1:]), ColumnForbidden),
         (replace(policy, max_sums=policy.max_sums // 2 - 1), TooManySums),
         (replace(policy, without_differential_privacy=False), PrivacyRequired),
+        (replace(policy, row_band=None), RowBandMissing),
     ):
         with pytest.raises(error):
             check(narrower, program)
+
+
+def test_a_draft_asks_for_the_row_band_in_words_and_a_table_is_only_a_proposal(
+    program: Program,
+) -> None:
+    text = policy_draft.draft(program, TERMS)
+    assert "row_band = 4096" in text
+    assert "The coordinator can tell it" in text
+    assert "No table was looked at" in text
+    larger = policy_draft.draft(program, TERMS, band=ProposedBand.for_table(3000))
+    assert "row_band = 16384" in larger
+    assert "3000" not in larger
+    assert "3,000" not in larger
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from client_sdk import GlobalModel
+from client_sdk.home.home import Home
 from client_sdk.terminal.command import application
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.artifacts import PLAIN, STUDENTS, artifact
@@ -141,3 +142,16 @@ def test_the_version_is_printed_without_loading_torch() -> None:
     )
     outcome = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
     assert outcome.returncode == 0, outcome.stderr
+
+
+def test_a_row_band_is_chosen_by_somebody_with_a_name(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    chosen = run("row-band", 16384, "--by", "Dr Ada", "--home", home, "--source", "wards")
+    assert chosen.exit_code == 0, chosen.output
+    assert "row_band = 16384" in chosen.output
+    store = Home(home).read()
+    assert (store.row_band("wards"), store.row_band("table")) == (16384, None)
+    store.close()
+    assert run("row-band", 5000, "--by", "Dr Ada", "--home", home).exit_code != 0
+    assert run("row-band", 4096, "--by", " ", "--home", home).exit_code != 0
+    assert run("row-band", 4096, "--home", home).exit_code == 2
