@@ -388,7 +388,7 @@ class Participation:
             return
         with about_own_rows():
             entered = self._home.store.rows_of(known.run)
-            if entered is not None and entered != self._table.journalled.hex():
+            if entered != self._table.journalled.hex():
                 raise TableChanged(
                     "This hospital entered the run with another table, or with other rows to add "
                     "or remove. Join with those again, or wait for the next run."

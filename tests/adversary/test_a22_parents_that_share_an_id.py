@@ -14,47 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from client_sdk.home.home import Home
 from kernels.errors import DamagedArtifact
 from kernels.model import card
 from kernels.model.artifact import Artifact
-from kernels.rounds.run_kinds import Kind, program_of
-from tests.client_sdk.conftest import NAMES
+from kernels.rounds.run_kinds import Kind
 from tests.client_sdk.conftest import homes as homes
-from tests.client_sdk.coordinator import Reply, SmallCoordinator
-from tests.client_sdk.hospitals import Hospital, drive, permissive
+from tests.client_sdk.from_a_parent import from_a_parent
+from tests.client_sdk.hospitals import drive
 from tests.client_sdk.replaying import vectors
-from tests.dealing import put_dealing
 from tests.kernels.rounds.artifacts import CREATED, PLAIN, PRIVACY, artifact
-from tests.kernels.rounds.tables import tables
-
-
-class FromAParent(SmallCoordinator):
-    """A coordinator with a session of the program PLAIN, whose run is `linear`, from a model."""
-
-    def _membership(self, key: bytes) -> Reply:
-        run, self.program = self.program, PLAIN
-        try:
-            return super()._membership(key)
-        finally:
-            self.program = run
-
-
-def begun(homes: Path, approved: str, served: Artifact) -> tuple[SmallCoordinator, list[Hospital]]:
-    """Return a run from a model that is approved by its id, and served as another one."""
-    coordinator = FromAParent(program_of(Kind.LINEAR, PLAIN), NAMES)
-    coordinator.parent, coordinator.base = approved, served.model
-    coordinator.artifact, coordinator.card = served.to_bytes(), served.card.to_plain()
-    for name in NAMES:
-        put_dealing(homes / name)
-    keys = {name: Home(homes / name).identity().key for name in NAMES}
-    coordinator.members.update(keys)
-    coordinator.start("linear")
-    policy = permissive(PLAIN, parents=(approved,))
-    return coordinator, [
-        Hospital(coordinator.link(i), homes / name, table, policy, roster=keys)
-        for i, (name, table) in enumerate(zip(NAMES, tables(3), strict=True))
-    ]
 
 
 def crafted(honest: Artifact) -> Artifact:
@@ -79,7 +47,7 @@ def test_nobody_computes_with_a_parent_whose_id_begins_like_an_approved_one(
     honest = artifact(PLAIN)
     other = crafted(honest)
     assert honest.id[:32] == other.id[:32] == "0" * 32, "what 2⁶⁴ tries would give"
-    coordinator, hospitals = begun(homes, honest.id, other)
+    coordinator, hospitals = from_a_parent(homes, Kind.LINEAR, honest.id, other)
     drive(hospitals, coordinator, first_error=True)
     assert isinstance(hospitals[0].error, DamagedArtifact)
     assert [vectors(hospital) for hospital in hospitals] == [0, 0, 0]
@@ -87,6 +55,6 @@ def test_nobody_computes_with_a_parent_whose_id_begins_like_an_approved_one(
 
 def test_the_approved_parent_is_computed_with(homes: Path) -> None:
     honest = artifact(PLAIN)
-    coordinator, hospitals = begun(homes, honest.id, honest)
+    coordinator, hospitals = from_a_parent(homes, Kind.LINEAR, honest.id, honest)
     drive(hospitals, coordinator, first_error=True)
     assert vectors(hospitals[0]) == 1
