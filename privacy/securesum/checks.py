@@ -34,13 +34,13 @@ from privacy.securesum.errors import (
     TooFewActive,
     TooFewSurvivors,
     TooFewWitnesses,
+    WrongAuthor,
     WrongEncoding,
     WrongState,
     WrongVector,
 )
 from privacy.securesum.journal import EpochEntry, Journal, SlotEntry
 from privacy.securesum.messages import (
-    UNNAMED,
     Certificate,
     Opening,
     Proposal,
@@ -136,6 +136,25 @@ def check_state(task: Task, state: bytes) -> None:
         raise WrongState("The state's digest is not the one in the task.")
 
 
+def check_author(epoch: Epoch, task: Task) -> None:
+    """Refuse a blind task that no member of the epoch has written and signed.
+
+    Whether it is the right one, every member finds out by its own replay.
+    """
+    draft = task.draft
+    if (draft is not None) != epoch.terms.blind:
+        raise WrongAuthor(
+            "With blind sums a member writes the task, and without them the coordinator does."
+        )
+    if draft is None:
+        return
+    epoch.check_ranks(task.authors)
+    try:
+        draft.check_signed_by(epoch.members[draft.rank], ForgedMessage, f"Rank {draft.rank}")
+    except ForgedMessage as error:
+        raise WrongAuthor(f"The task is not signed by the member that it names: {error}") from None
+
+
 def check_active(epoch: Epoch, own: int, task: Task) -> None:
     """Refuse a task with too few active members, or without this client among them."""
     epoch.check_ranks(task.active)
@@ -146,12 +165,12 @@ def check_active(epoch: Epoch, own: int, task: Task) -> None:
         raise TooFewActive(f"{len(task.active)} members are active; at least {least} are required.")
 
 
-def check_encoding(task: Task, encoding: Encoding | None, terms: Terms) -> None:
+def check_encoding(task: Task, encoding: Encoding | None, named: bytes, terms: Terms) -> None:
     """Refuse an encoding other than the task's, of another length, or whose sum can overflow.
 
-    With differential privacy it must have noise, without it must not.
+    named: what the task must say about it. With differential privacy it must have noise, without
+    it must not.
     """
-    named = UNNAMED if encoding is None else encoding.digest()
     if not hmac.compare_digest(named, task.encoding):
         raise WrongEncoding("The encoding's digest is not the one in the task.")
     if encoding is None:

@@ -7,8 +7,11 @@ crash, `Client.restore` continues from what is durable.
 
     begin · join                                      once, by the operator
     advertise → agree → receive                       an epoch
+    draft · seal_state                                its task, if the sums are blind
     upload → certify → reveal → repair                a sum
     verify_total                                      its total
+    object_to · open_state                            a task from another state than one's own
+    endorse · seal_archive                            the finished model
     abandon · close                                   a sum that is abandoned
     consent · change_cohort · approve_table           what an operator may allow
     end · forget_group                                secrets are erased
@@ -21,9 +24,13 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy.blinding import state_value
 from privacy.encoding import Encoding
-from privacy.framing import Label
+from privacy.framing import Label, derive, digest
 from privacy.identity import Identity, Pins, Randomness, Roster
+from privacy.members.archive import Archive, seal_archive
+from privacy.members.endorsement import NO_SALT, Endorsement, statement_of
+from privacy.members.sealed_state import open_state, seal_state
 from privacy.securesum import checks, steady
 from privacy.securesum.certificates import (
     Proof,
@@ -46,6 +53,7 @@ from privacy.securesum.epoch import (
 from privacy.securesum.errors import (
     ClosedOtherwise,
     EpochNotReady,
+    SecondEndorsement,
     SecondEpoch,
     SecretsLost,
     StaleEpoch,
@@ -65,22 +73,28 @@ from privacy.securesum.memory import (
     slot_erased,
 )
 from privacy.securesum.messages import (
+    NO_ARCHIVE,
     UNNAMED,
     Abandonment,
     AbandonProof,
     AbandonRequest,
     Advert,
     Adverts,
+    AuthorRequest,
     Boxes,
     Certificate,
     Certification,
     Consent,
     Delivery,
+    Draft,
+    Objection,
     Opening,
     Proposal,
     Repair,
     RepairRequest,
     Reveal,
+    SealedState,
+    SumName,
     Task,
     Total,
     Upload,
@@ -94,6 +108,7 @@ from privacy.securesum.records import (
     Bound,
     Certified,
     Ended,
+    Endorsed,
     GroupSecrets,
     Joined,
     PairsSecrets,
@@ -161,10 +176,13 @@ class Client:
             )
         return Step(None) if known is not None else self._commit(None, [Joined(terms)])
 
-    def advertise(self, opening: Opening, source: str, software: str = "") -> Step[Advert]:
+    def advertise(
+        self, opening: Opening, source: str, software: str = "", archive_key: bytes = NO_ARCHIVE
+    ) -> Step[Advert]:
         """Enter an epoch with one data source, and a fresh key for other members to seal to.
 
         A newer epoch of a run ends the older ones. `software` is logged by the others.
+        `archive_key` is this member's lasting key, for models that are for members only.
         """
         terms = self._journal.terms(opening.terms.session)
         name: EpochName = (terms.session, opening.run, opening.number)
@@ -186,6 +204,7 @@ class Client:
             number=opening.number,
             identity=self._identity.key,
             kem_key=public_key(secret),
+            archive_key=archive_key,
             software=software,
         )
         records: list[Message] = []
@@ -227,6 +246,7 @@ class Client:
             *name,
             epoch_id=epoch.epoch_id,
             members=epoch.members,
+            roster=epoch.roster,
         )
         return self._commit(boxes, [record], {epoch_entry(name): secrets.encode()})
 
@@ -367,9 +387,11 @@ class Client:
     ) -> Bound | None:
         """Refuse a task that must not be answered; return the record that binds the source."""
         entry, epoch = self._journal.entry(task.epoch_id)
-        checks.check_state(task, state)
+        checks.check_author(epoch, task)
+        named, encoding_named = self.named_in(task.epoch_id, task.slot, state, encoding)
+        checks.check_state(task, named)
         checks.check_active(epoch, epoch.rank(self._identity.key), task)
-        checks.check_encoding(task, encoding, epoch.terms)
+        checks.check_encoding(task, encoding, encoding_named, epoch.terms)
         return steady.bind_for_upload(self._journal, entry, epoch, task.active, table)
 
     def certify(self, proposal: Proposal) -> Step[Certification]:
@@ -473,10 +495,159 @@ class Client:
         name = group_entry(entry.name)
         group = self._memory.secret(name, GroupSecrets)
         checks.check_total_in_order(group, certificate.slot)
-        result = verified(total, body, certificate, group.key)
+        result = verified(total, body, certificate, group.key, blinded=epoch.terms.blind)
         done = replace(group, verified=certificate.slot + 1)
         kept = not entry.ended or entry.awaits_total(done.verified)
         return self._commit(result, [], {name: done.encode() if kept else None})
+
+    # -- blind sums: members write the tasks
+
+    def named_in(
+        self, epoch_id: bytes, slot: int, state: bytes, encoding: Encoding | None
+    ) -> tuple[bytes, bytes]:
+        """Return what a task of a slot must say about the state and the encoding of its vectors.
+
+        state: the digest of the state. With blind sums both are in one keyed value.
+        """
+        entry, epoch = self._journal.entry(epoch_id)
+        hashed = UNNAMED if encoding is None else encoding.digest()
+        if not epoch.terms.blind:
+            return state, hashed
+        key = self._group(entry).key
+        return state_value(key, epoch_id, slot, state=state, encoding=hashed), UNNAMED
+
+    def draft(
+        self,
+        request: AuthorRequest,
+        *,
+        statistic: str,
+        parameters: bytes,
+        length: int,
+        state: bytes,
+        encoding: Encoding | None,
+        applied: SumName | None,
+    ) -> Step[Draft]:
+        """Write the task of the next slot, from this member's own state.
+
+        applied: the sum whose total led to the state; None at the start, or if it was lost.
+        """
+        entry, epoch = self._journal.entry(request.epoch_id)
+        checks.check_open(entry)
+        checks.check_not_behind(entry, request.slot)
+        proof = checks.check_before_closed(entry, epoch, request.slot, request.proof)
+        checks.check_not_given_up(entry.slots.get(request.slot))
+        named, _ = self.named_in(request.epoch_id, request.slot, state, encoding)
+        draft = Draft.signed(
+            self._identity,
+            epoch_id=epoch.epoch_id,
+            slot=request.slot,
+            statistic=statistic,
+            parameters=parameters,
+            state=named,
+            length=length,
+            applied=() if applied is None else (applied,),
+            rank=epoch.rank(self._identity.key),
+        )
+        return self._commit(draft, _closed(proof))
+
+    def object_to(self, task: Task) -> Step[Objection]:
+        """State that this member's own state is not the one that a task was written for."""
+        entry, epoch = self._journal.entry(task.epoch_id)
+        checks.check_open(entry)
+        checks.check_author(epoch, task)
+        objection = Objection.signed(
+            self._identity,
+            epoch_id=epoch.epoch_id,
+            slot=task.slot,
+            context=self.context_of(task),
+            rank=epoch.rank(self._identity.key),
+        )
+        return Step(objection)
+
+    def seal_state(self, epoch_id: bytes, slot: int, data: bytes) -> tuple[SealedState, bytes]:
+        """Return this member's state at a slot, sealed for the other members of the epoch."""
+        entry, epoch = self._journal.entry(epoch_id)
+        key = self._group(entry).key
+        return seal_state(epoch, self._identity, key, slot, data, self._random)
+
+    def open_state(self, header: SealedState, box: bytes) -> bytes:
+        """Return the state that another member has sealed at a slot."""
+        entry, epoch = self._journal.entry(header.epoch_id)
+        return open_state(epoch, self._group(entry).key, header, box)
+
+    # -- the finished model
+
+    def model_salt(self, epoch_id: bytes, context: bytes) -> bytes:
+        """Return the salt of the commitments to a run's model; members alone know it."""
+        entry, _ = self._journal.entry(epoch_id)
+        return derive(self._group(entry).key, Label.MODEL_SALT, context)
+
+    def endorse(
+        self,
+        certificate: Certificate,
+        *,
+        program: bytes,
+        parent: str | None,
+        data: bytes,
+        state: bytes,
+        results: bytes,
+    ) -> Step[Endorsement]:
+        """Sign, once per run, that this is its model, and that these are its results.
+
+        certificate: of the run's last sum. program: the digest of what the run computes. data: the
+        artifact's model section. state: the digest of the final state.
+        """
+        entry, epoch = self._journal.entry(certificate.epoch_id)
+        check_certificate(epoch, certificate)
+        salt = self.model_salt(epoch.epoch_id, certificate.context)
+        statement = statement_of(
+            epoch.terms,
+            run=epoch.run,
+            epoch_id=epoch.epoch_id,
+            members=epoch.size,
+            program=program,
+            roster=epoch.roster,
+            parent=parent,
+            salt=salt,
+            data=data,
+            state=state,
+            context=certificate.context,
+        )
+        endorsement = Endorsement.signed(
+            self._identity,
+            rank=epoch.rank(self._identity.key),
+            statement=statement,
+            salt=NO_SALT if epoch.terms.members_only else salt,
+            results=results,
+        )
+        said = digest(Label.RESULTS, *statement.result_parts(results))
+        before = self._journal.endorsed.get(entry.name[:2])
+        if before is not None and before != said:
+            raise SecondEndorsement(
+                "This client has already signed another statement on the model of this run; it "
+                "signs one."
+            )
+        records = [] if before is not None else [Endorsed(*entry.name[:2], statement=said)]
+        return self._commit(endorsement, records)
+
+    def seal_archive(
+        self, adverts: Adverts, roster: Roster, *, model: bytes, content: bytes
+    ) -> tuple[Archive, bytes]:
+        """Return a model sealed to all members of an epoch that this client has agreed to."""
+        name, entry = self._advertised(adverts)
+        terms = self._journal.terms(name[0])
+        epoch = epoch_from(terms, name[1], name[2], roster, adverts)
+        if entry.epoch != epoch:
+            raise SecondEpoch("These are not the members that this client has agreed to.")
+        return seal_archive(
+            self._identity,
+            adverts,
+            session=name[0],
+            run=name[1],
+            model=model,
+            content=content,
+            random=self._random,
+        )
 
     # -- sums that are abandoned
 

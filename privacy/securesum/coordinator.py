@@ -6,7 +6,7 @@ loses a member before it can sum, `restart` opens another one with a new number 
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from privacy.identity import MAX_MEMBERS, Member, Roster
 from privacy.securesum.epoch import Epoch, check_advert, epoch_from
@@ -24,9 +24,11 @@ from privacy.securesum.messages import (
     UNNAMED,
     Advert,
     Adverts,
+    AuthorRequest,
     Box,
     Boxes,
     Delivery,
+    Draft,
     Opening,
     Task,
 )
@@ -209,30 +211,75 @@ class Coordinator:
         """Begin the next sum, over `active` members (default: all); the last must be closed.
 
         state, encoding: the digests of what every member computes and encodes its vector from.
+        With blind sums a member writes the task (`begin_drafted`).
         """
-        if self.missing_boxes:
-            raise OutOfOrder(f"The boxes of {len(self.missing_boxes)} members are still missing.")
-        epoch = self._need_epoch()
-        self._ready = True
-        slot, proof = 0, b""
-        if self._summation is None:
-            by_rank = [next(iter(self._boxes[rank].values())) for rank in epoch.everyone]
-            commitments = commitments_hash([box.commitment for box in by_rank])
-        else:
-            commitments = self._summation.commitments
-            slot = self._summation.task.slot + 1
-            proof = self._closing_proof(self._summation)
-            self._forget_boxes(self._summation.uploaded)
-        task = Task(
-            epoch_id=epoch.epoch_id,
-            slot=slot,
+        if self.terms.blind:
+            raise OutOfOrder("With blind sums a member writes the task; pass its draft.")
+        return self._begin(
+            slot=self.next_slot,
             statistic=statistic,
             parameters=parameters,
             state=state,
             encoding=encoding,
             length=length,
+            active=active,
+        )
+
+    @property
+    def next_slot(self) -> int:
+        """The number of the next sum."""
+        return 0 if self._summation is None else self._summation.task.slot + 1
+
+    def author_request(self) -> AuthorRequest:
+        """Return the request for the next task, with blind sums; the last sum must be closed."""
+        epoch = self._need_epoch()
+        proof = b"" if self._summation is None else self._closing_proof(self._summation)
+        return AuthorRequest(epoch.epoch_id, self.next_slot, proof)
+
+    def check_draft(self, draft: Draft) -> None:
+        """Refuse a draft that is not for the next sum, or not by the member that it names."""
+        epoch = self._need_epoch(draft.epoch_id)
+        if draft.slot != self.next_slot:
+            raise OutOfOrder(f"The draft is for slot {draft.slot}, and {self.next_slot} is next.")
+        if draft.rank >= epoch.size:
+            raise NotAMember(f"Rank {draft.rank} is not a member of the epoch.")
+        draft.check_signed_by(epoch.members[draft.rank], ForgedMessage, f"Rank {draft.rank}")
+
+    def begin_drafted(self, draft: Draft) -> Task:
+        """Begin the next sum, over all members, as one of them has written it."""
+        self.check_draft(draft)
+        return self._begin(
+            slot=draft.slot,
+            statistic=draft.statistic,
+            parameters=draft.parameters,
+            state=draft.state,
+            encoding=UNNAMED,
+            length=draft.length,
+            active=None,
+            applied=draft.applied,
+            authors=(draft.rank,),
+            authored=(draft.signature,),
+        )
+
+    def _begin(self, *, slot: int, active: tuple[int, ...] | None, **fields: Any) -> Task:
+        if self.missing_boxes:
+            raise OutOfOrder(f"The boxes of {len(self.missing_boxes)} members are still missing.")
+        epoch = self._need_epoch()
+        self._ready = True
+        proof = b""
+        if self._summation is None:
+            by_rank = [next(iter(self._boxes[rank].values())) for rank in epoch.everyone]
+            commitments = commitments_hash([box.commitment for box in by_rank])
+        else:
+            commitments = self._summation.commitments
+            proof = self._closing_proof(self._summation)
+            self._forget_boxes(self._summation.uploaded)
+        task = Task(
+            epoch_id=epoch.epoch_id,
+            slot=slot,
             active=epoch.everyone if active is None else active,
             proof=proof,
+            **fields,
         )
         epoch.check_ranks(task.active)
         self._summation = Summation(epoch, task, commitments)

@@ -43,6 +43,8 @@ class Epoch:
     number: int
     epoch_id: bytes
     members: tuple[bytes, ...]
+    roster: bytes
+    """The digest of the session's roster."""
 
     @property
     def size(self) -> int:
@@ -91,7 +93,7 @@ def epoch_from(terms: Terms, run: bytes, number: int, roster: Roster, adverts: A
         adverts.encode(),
     )
     members = tuple(advert.identity for advert in adverts.adverts)
-    return Epoch(terms, run, number, epoch_id, members)
+    return Epoch(terms, run, number, epoch_id, members, roster.digest())
 
 
 def check_advert(advert: Advert, session: bytes, run: bytes, number: int, roster: Roster) -> None:

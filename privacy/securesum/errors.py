@@ -40,6 +40,8 @@
     │   ├── SlotAbandoned             task.abandoned
     │   ├── SecondTask                task.second
     │   ├── WrongState                task.state
+    │   ├── WrongAuthor               task.author
+    │   ├── UnreadableState           task.sealed_state
     │   ├── TooFewWitnesses           task.witnesses
     │   ├── NotActive                 task.not_active
     │   ├── UnknownRank               task.unknown_rank
@@ -63,6 +65,12 @@
     ├── VerificationError             total.refused
     │   ├── TotalNotVerified          total.not_verified
     │   └── SiteFailed                total.site_failed
+    ├── EndorsementError              model.not_endorsed
+    │   ├── SecondEndorsement         model.second_endorsement
+    │   ├── ForgedEndorsement         model.forged_endorsement
+    │   ├── TooFewEndorsements        model.too_few_endorsements
+    │   ├── NotTheEndorsedModel       model.not_the_endorsed
+    │   └── UnreadableArchive         model.archive
     ├── RepairError                   repair.invalid
     │   ├── NotCertified              repair.not_certified
     │   └── ShareOfOutsider           repair.outsider
@@ -88,7 +96,8 @@
         ├── KeysMissing               collection.keys_missing
         ├── PairKeysOwed              collection.pair_keys
         ├── InconsistentMasks         collection.inconsistent
-        └── SumFailed                 run.site_failed
+        ├── SumFailed                 run.site_failed
+        └── BlindTotal                collection.blind
 
 A message names members by fingerprint or rank, and never carries a key, a share or a value.
 """
@@ -362,6 +371,18 @@ class WrongState(TaskError):
     code = "task.state"
 
 
+class WrongAuthor(TaskError):
+    """A blind task that no member has written, or an open one that a member has."""
+
+    code = "task.author"
+
+
+class UnreadableState(TaskError):
+    """A sealed state that its author has not sealed for this slot and epoch."""
+
+    code = "task.sealed_state"
+
+
 class TooFewWitnesses(TaskError):
     """A task whose state the client cannot compute, answered by too few others."""
 
@@ -500,6 +521,43 @@ class SiteFailed(VerificationError):
     """A verified sum in which a site could not compute its vector: the total is noise."""
 
     code = "total.site_failed"
+
+
+class EndorsementError(SecureSumError):
+    """A model, or a certificate of one, that a member does not accept."""
+
+    code = "model.not_endorsed"
+    public_detail = "the site does not accept this model"
+
+
+class SecondEndorsement(EndorsementError):
+    """A second, different statement about the model of one run."""
+
+    code = "model.second_endorsement"
+
+
+class ForgedEndorsement(EndorsementError):
+    """A signature on a model that is not by the member that it names."""
+
+    code = "model.forged_endorsement"
+
+
+class TooFewEndorsements(EndorsementError):
+    """A model that fewer known members vouch for than are required."""
+
+    code = "model.too_few_endorsements"
+
+
+class NotTheEndorsedModel(EndorsementError):
+    """A model other than the one that a certificate is about."""
+
+    code = "model.not_the_endorsed"
+
+
+class UnreadableArchive(EndorsementError):
+    """A sealed model that cannot be opened with this member's key."""
+
+    code = "model.archive"
 
 
 class RepairError(SecureSumError):
@@ -663,3 +721,9 @@ class SumFailed(CollectionError):
 
     code = "run.site_failed"
     public_detail = "one site could not compute; each site's log says whether it was it"
+
+
+class BlindTotal(CollectionError):
+    """A total that only members can read."""
+
+    code = "collection.blind"

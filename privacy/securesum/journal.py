@@ -21,6 +21,7 @@ from privacy.securesum.records import (
     Certified,
     CohortApproved,
     Ended,
+    Endorsed,
     Head,
     Joined,
     SignedAbandon,
@@ -108,6 +109,8 @@ class Journal:
         self.agreed: dict[bytes, EpochEntry] = {}
         self.sources: dict[str, SourceEntry] = {}
         self.noise: set[bytes] = set()
+        self.endorsed: dict[tuple[bytes, bytes], bytes] = {}
+        """By session and run: the digest of the statement that this client has signed."""
 
     @classmethod
     def replay(cls, records: Iterable[bytes], head: Head) -> "Journal":
@@ -190,11 +193,15 @@ class Journal:
                 self._slot(record.epoch_id, record.slot).certified = record
             case Abandoned():
                 self._slot(record.epoch_id, record.slot).abandoned = True
+            case Endorsed():
+                self.endorsed[record.session, record.run] = record.statement
 
     def _agree(self, record: Agreed) -> None:
         entry = self.epochs[record.session, record.run, record.number]
         terms = self.sessions[record.session]
-        entry.epoch = Epoch(terms, record.run, record.number, record.epoch_id, record.members)
+        entry.epoch = Epoch(
+            terms, record.run, record.number, record.epoch_id, record.members, record.roster
+        )
         self.agreed[record.epoch_id] = entry
 
     def _bind(self, record: Bound) -> None:

@@ -9,8 +9,10 @@ are revealed or recovered from shares. z_i has L + 18 coordinates:
     x_i (L)   failed   1   tags of x_i (8)   tags of failed (8)
 
 The sum of the constant 1 must be the number of survivors. `failed` and the tags are residues, and
-are masked modulo their primes first (privacy/tags.py). A site that could not compute its vector
-sends random numbers and random tags instead, and a random `failed`: the total is then noise.
+are masked modulo their primes first (privacy/tags.py). With blind sums the active member of lowest
+rank adds the sum's pad (privacy/blinding.py) to all of them but the constant. A site that could not
+compute its vector sends random numbers and random tags instead, and a random `failed`: the total is
+then noise.
 """
 
 import hmac
@@ -22,6 +24,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from numpy.typing import NDArray
 
+from privacy.blinding import blind, blind_residues
 from privacy.framing import Label, derive, digest
 from privacy.identity import Identity, Randomness
 from privacy.masks import apply_masks
@@ -90,6 +93,9 @@ def make_upload(
     residues = np.array((failed, *tags), dtype=np.int64)
     for rank, key in keys.items():
         residues += residue_masks(tag_mask_key(key)) * (1 if rank > own else -1)
+    if epoch.terms.blind and own == task.active[0]:
+        blind(masked[: task.length], group_key, context)
+        residues += blind_residues(group_key, context)
     residues %= _MODULI
     masked[task.length] = residues[0]
     masked[task.length + 1] = CONSTANT

@@ -1,9 +1,11 @@
 """The messages between coordinator and clients, in the order in which they are sent.
 
     epoch    Opening →   ← Advert   Adverts →   ← Boxes   Delivery →
-    sum      Task →   ← Upload and its vector   Proposal →   ← Certification   Certificate →
+    sum      (blind: AuthorRequest →   ← Draft)
+             Task →   ← Upload and its vector   Proposal →   ← Certification   Certificate →
              ← Reveal   RepairRequest →   ← Repair
              Total and its vector →
+             (if a member's own state differs: SealedState and its box, or ← Objection)
     instead  AbandonRequest →   ← Abandonment   AbandonProof →
 
 (→ to the clients.) Every message of a member is signed under its own label, except `Reveal`, whose
@@ -46,6 +48,8 @@ from privacy.tags import ROWS
 
 SEALED_SHARE_BYTES = SHARE_BYTES + 16
 MAX_PROOF_BYTES = 1 << 16
+NO_ARCHIVE = bytes(KEM_KEY_BYTES)
+"""In place of the archive key of a member that takes no model that is for members only."""
 UNNAMED = bytes(DIGEST_BYTES)
 """The digest in a task whose vectors come from no state, or are not encoded."""
 
@@ -70,7 +74,9 @@ class Opening(Message):
 class Advert(SignedMessage):
     """A member takes part, with a fresh key to seal to, in this epoch and no other.
 
-    `software` names the versions of its libraries. It is logged, and nothing depends on it.
+    `archive_key` is for the finished model, if that is for members only
+    (privacy/members/archive.py): it lives as long as the member's home. `software` names the
+    versions of its libraries. It is logged, and nothing depends on it.
     """
 
     kind = 3
@@ -81,6 +87,7 @@ class Advert(SignedMessage):
     number: Counter
     identity: Key
     kem_key: Annotated[bytes, Fixed(KEM_KEY_BYTES)]
+    archive_key: Annotated[bytes, Fixed(KEM_KEY_BYTES)]
     software: Annotated[str, Text(200)]
     signature: Signature
 
@@ -151,11 +158,60 @@ class Delivery(Message):
 
 
 @dataclass(frozen=True)
+class SumName(Message):
+    """A sum of a run: the number of its epoch, and its slot."""
+
+    kind = 22
+
+    number: Counter
+    slot: Counter
+
+
+Applied = Annotated[tuple[SumName, ...], Many(SumName, 1)]
+"""The sum whose total led to a state; none at the start of a run, or if that sum was lost."""
+
+
+@dataclass(frozen=True)
+class AuthorRequest(Message):
+    """The coordinator of blind sums requests the next task; the proof closes the previous slot."""
+
+    kind = 23
+
+    epoch_id: Digest
+    slot: Counter
+    proof: Annotated[bytes, Blob(MAX_PROOF_BYTES)]
+
+
+@dataclass(frozen=True)
+class Draft(SignedMessage):
+    """A member's word on what the next sum is: the task without who takes part.
+
+    `state` is a keyed value of the digests of state and encoding (privacy/blinding.py): it tells
+    members whether they hold the same, and the coordinator nothing.
+    """
+
+    kind = 24
+    label = Label.DRAFT
+
+    epoch_id: Digest
+    slot: Counter
+    statistic: Annotated[str, Text(200)]
+    parameters: Annotated[bytes, Blob(1 << 20)]
+    state: Digest
+    length: Annotated[int, Uint(6)]
+    applied: Applied
+    rank: Rank
+    signature: Signature
+
+
+@dataclass(frozen=True)
 class Task(Message):
     """What to sum in slot `slot`, over which members; and the proof that the last slot is closed.
 
     `state` is the digest of the state that every member computes its vector from, and `encoding`
-    that of the encoding: each member derives both itself, and neither is sent.
+    that of the encoding: each member derives both itself, and neither is sent. With blind sums one
+    of the members has written the task, and signed it: `state` is then a keyed value of both
+    digests, and `encoding` is not named.
 
     Everything except the proof is hashed into the context of every mask, so clients that were sent
     different tasks use masks that do not cancel. So do clients that hold different group keys: the
@@ -173,6 +229,31 @@ class Task(Message):
     length: Annotated[int, Uint(6)]
     active: RankSet
     proof: Annotated[bytes, Blob(MAX_PROOF_BYTES)]
+    applied: Applied = ()
+    authors: RankSet = ()
+    authored: Signatures = ()
+
+    def check(self) -> None:
+        """Refuse more than one author, or an author without a signature."""
+        if not len(self.authors) == len(self.authored) <= 1:
+            raise BadField("a task has one author with one signature, or none")
+
+    @property
+    def draft(self) -> Draft | None:
+        """What the task's author has signed, if a member has written it."""
+        for rank, signature in zip(self.authors, self.authored, strict=True):
+            return Draft(
+                epoch_id=self.epoch_id,
+                slot=self.slot,
+                statistic=self.statistic,
+                parameters=self.parameters,
+                state=self.state,
+                length=self.length,
+                applied=self.applied,
+                rank=rank,
+                signature=signature,
+            )
+        return None
 
     def context(self, commitments: bytes) -> bytes:
         """Return the hash to which every mask, share and statement of this sum is bound.
@@ -383,6 +464,38 @@ class Total(Message):
         """The tags as numbers."""
         starts = range(0, len(self.tags), 4)
         return tuple(int.from_bytes(self.tags[at : at + 4], "big") for at in starts)
+
+
+@dataclass(frozen=True)
+class Objection(SignedMessage):
+    """A member's own state is not the one that a task was written for: others are to write it."""
+
+    kind = 25
+    label = Label.OBJECTION
+
+    epoch_id: Digest
+    slot: Counter
+    context: Digest
+    rank: Rank
+    signature: Signature
+
+
+@dataclass(frozen=True)
+class SealedState(SignedMessage):
+    """An author's state, for members whose own differs by rounding; its box is sent next to it.
+
+    The key of the box is derived from the group key and from `salt`, which is fresh.
+    """
+
+    kind = 26
+    label = Label.STATE_BOX
+
+    epoch_id: Digest
+    slot: Counter
+    rank: Rank
+    salt: Annotated[bytes, Fixed(KEY_BYTES)]
+    box_hash: Digest
+    signature: Signature
 
 
 @dataclass(frozen=True)

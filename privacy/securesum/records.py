@@ -101,6 +101,7 @@ class Agreed(Message):
     number: Counter
     epoch_id: Digest
     members: Keys
+    roster: Digest
 
 
 @dataclass(frozen=True)
@@ -210,6 +211,17 @@ class Abandoned(Message):
 
 
 @dataclass(frozen=True)
+class Endorsed(Message):
+    """The client's only statement on the model of a run."""
+
+    kind = 77
+
+    session: Uuid
+    run: Uuid
+    statement: Digest
+
+
+@dataclass(frozen=True)
 class AdvertSecrets(Message):
     """Vault: the secret key of the key that other members seal to."""
 
@@ -294,5 +306,6 @@ RECORDS: Mapping[int, type[Message]] = {
         SignedAbandon,
         Certified,
         Abandoned,
+        Endorsed,
     )
 }

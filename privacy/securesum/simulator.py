@@ -41,6 +41,7 @@ from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.errors import (
     AlreadySigned,
+    InconsistentMasks,
     KeysMissing,
     OutOfOrder,
     PairKeysOwed,
@@ -55,10 +56,12 @@ from privacy.securesum.messages import (
     AbandonRequest,
     Advert,
     Adverts,
+    AuthorRequest,
     Boxes,
     Certificate,
     Certification,
     Delivery,
+    Draft,
     Opening,
     Proposal,
     Repair,
@@ -284,7 +287,7 @@ class Simulation:
         )
         if outcome.total is None:
             raise KeysMissing("The sum did not complete.", ranks=())
-        return self.coordinator.slot.total(encoding)
+        return encoding.decode(outcome.total, contributors=len(outcome.survivors))
 
     def sum(
         self,
@@ -300,14 +303,18 @@ class Simulation:
 
         A site whose vector is None could not compute it.
         """
-        with self._coordinating():
-            task = self.coordinator.begin(
-                statistic=statistic,
-                length=next(len(vector) for vector in vectors if vector is not None),
-                state=state,
-                encoding=UNNAMED if encoding is None else encoding.digest(),
-                active=None if active is None else tuple(sorted(self.rank(s) for s in active)),
-            )
+        length = next(len(vector) for vector in vectors if vector is not None)
+        if self.terms.blind:
+            task = self.draft(statistic=statistic, length=length, encoding=encoding, state=state)
+        else:
+            with self._coordinating():
+                task = self.coordinator.begin(
+                    statistic=statistic,
+                    length=length,
+                    state=state,
+                    encoding=UNNAMED if encoding is None else encoding.digest(),
+                    active=None if active is None else tuple(sorted(self.rank(s) for s in active)),
+                )
         self.upload(task, vectors, encoding=encoding, state=state, noise=noise)
         try:
             with self._coordinating():
@@ -315,6 +322,28 @@ class Simulation:
         except TooFewSurvivors:
             return self.abandon()
         return self.finish(proposal)
+
+    def draft(
+        self, *, statistic: str, length: int, encoding: Encoding | None, state: bytes
+    ) -> Task:
+        """Let the first site that is not silent write the next task, and begin its sum."""
+        with self._coordinating():
+            request = self.coordinator.author_request().encode()
+        author = next(site for site in self._sites(self.epoch.everyone) if site not in self.gone)
+        step = self.sites[author].answer(
+            request,
+            lambda client, data: client.draft(
+                AuthorRequest.decode(data),
+                statistic=statistic,
+                parameters=b"",
+                length=length,
+                state=state,
+                encoding=encoding,
+                applied=None,
+            ),
+        )
+        with self._coordinating():
+            return self.coordinator.begin_drafted(Draft.decode(step.message.encode()))
 
     def upload(
         self,
@@ -368,13 +397,17 @@ class Simulation:
                 total, body = self.coordinator.slot.total_message()
         except (KeysMissing, PairKeysOwed):
             return Outcome(None, survivors, silent)
-        self.verify(total.encode(), body, certificate)
-        if total.failed:
-            return Outcome(None, survivors, silent, failed=True)
-        return Outcome(self.coordinator.slot.ring_total().copy(), survivors, silent)
+        values = self.verify(total.encode(), body, certificate)
+        return Outcome(values, survivors, silent, failed=values is None)
 
-    def verify(self, total: bytes, body: memoryview, certificate: Certificate) -> None:
-        """Let every site that has the group key verify a total."""
+    def verify(
+        self, total: bytes, body: memoryview, certificate: Certificate
+    ) -> NDArray[np.uint64] | None:
+        """Let every site that has the group key verify a total; return it, or None if one failed.
+
+        All sites must find the same.
+        """
+        found: list[NDArray[np.uint64] | None] = []
         for site in self._sites(self.epoch.everyone):
             here = self.sites[site]
             name = (self.terms.session, self.coordinator.run, self.coordinator.number)
@@ -383,10 +416,16 @@ class Simulation:
             here.received_bytes += len(total) + body.nbytes
             message = Total.decode(total)
             try:
-                here.persist(here.client.verify_total(message, body, certificate))
+                step = here.client.verify_total(message, body, certificate)
             except SiteFailed:
-                if not message.failed:
-                    raise
+                found.append(None)
+            else:
+                here.persist(step)
+                found.append(step.message.values.view("<u8"))
+        first = found[0]
+        if any((one is None) != (first is None) for one in found):
+            raise InconsistentMasks("Some sites read that a site has failed, and others do not.")
+        return first
 
     def repair(self) -> None:
         """Collect shares of the silent survivors' self keys."""

@@ -27,6 +27,7 @@ from privacy.securesum.certificates import abandon_parts, certify_parts
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.errors import (
     BadDealer,
+    BlindTotal,
     Conflict,
     DifferentTask,
     ForgedMessage,
@@ -416,6 +417,8 @@ class Summation:
 
     def ring_total(self) -> NDArray[np.uint64]:
         """Return the sum of the survivors' vectors; refuse one in which a site has failed."""
+        if self.epoch.terms.blind:
+            raise BlindTotal("The sums of this session are blind: only members can read a total.")
         if self.failed:
             raise SumFailed(
                 "One site could not compute; each site's log says whether it was it. The total is "
@@ -425,7 +428,10 @@ class Summation:
 
     @property
     def failed(self) -> bool:
-        """Whether a site could not compute its vector, so that the total is noise."""
+        """Whether a site could not compute its vector, so that the total is noise.
+
+        With blind sums only members can tell.
+        """
         return self._residues()[0] != 0
 
     def total_message(self) -> tuple[Total, memoryview]:

@@ -6,15 +6,19 @@ from T under the group key (privacy/tags.py). All checks are always made, and an
 same error at the same time: an error that named the check would answer questions about totals that
 the coordinator may not know.
 
+With blind sums a member first removes the pad that only members know (privacy/blinding.py).
+
 Only then is a verified total decoded, which checks the blocks' bounds.
 """
 
 import hmac
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privacy.blinding import unblind, unblinded_residues
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
 from privacy.securesum.errors import SiteFailed, TotalNotVerified
@@ -36,20 +40,29 @@ class VerifiedTotal:
 
 
 def verified(
-    total: Total, body: bytes | memoryview, certificate: Certificate, group_key: bytes
+    total: Total,
+    body: bytes | memoryview,
+    certificate: Certificate,
+    group_key: bytes,
+    *,
+    blinded: bool,
 ) -> VerifiedTotal:
     """Return a total that passes all checks; `certificate` has been checked by the caller."""
     right = is_about(total, certificate)
     values, whole = _read(body)
     right &= whole
     contributors, context = len(certificate.survivors), certificate.context
-    failed = failed_tags(failed_tag_key(group_key, context), total.failed, contributors)
     right &= total.failed < FAILED_PRIMES[0]
-    right &= _same(failed, total.residues[ROWS:])
+    said, *tags = (total.failed, *total.residues)
+    if blinded:
+        unblind(values.view("<u8"), group_key, context)
+        said, *tags = unblinded_residues((said, *tags), group_key, context)
+    failed = failed_tags(failed_tag_key(group_key, context), said, contributors)
+    right &= _same(failed, tags[ROWS:])
     within = is_within_bound(values)
     data = data_tags(tag_key(group_key, context), values, contributors)
-    data_right = _same(data, total.residues[:ROWS])
-    if right and total.failed:
+    data_right = _same(data, tags[:ROWS])
+    if right and said:
         raise SiteFailed(
             "One site could not compute its vector, so the total is noise; each site's log says "
             "whether it was it."
@@ -80,13 +93,13 @@ def is_within_bound(values: NDArray[np.int64]) -> bool:
 def _read(body: bytes | memoryview) -> tuple[NDArray[np.int64], bool]:
     """Return the integers of a body, and whether it has no bytes left over."""
     whole = memoryview(body).nbytes // 8 * 8
-    values = np.frombuffer(bytes(memoryview(body).cast("B")[:whole]), dtype="<i8")
+    values = np.frombuffer(bytearray(memoryview(body).cast("B")[:whole]), dtype="<i8")
     return values, whole == memoryview(body).nbytes
 
 
-def _same(own: tuple[int, ...], theirs: tuple[int, ...]) -> bool:
+def _same(own: Sequence[int], theirs: Sequence[int]) -> bool:
     return hmac.compare_digest(_bytes(own), _bytes(theirs))
 
 
-def _bytes(residues: tuple[int, ...]) -> bytes:
+def _bytes(residues: Sequence[int]) -> bytes:
     return b"".join(residue.to_bytes(4, "big") for residue in residues)

@@ -151,8 +151,8 @@ def task() -> Task:
 def journal() -> bytes:
     """Return the journal of one of four sites, and the head that its vault keeps: a line each.
 
-    Two sums, the first abandoned; another table and another cohort, both approved; the end of the
-    epoch, after which nothing is left in the vault but its head.
+    Two sums, the first abandoned; another table and another cohort, both approved; an endorsed
+    model; the end of the epoch, after which nothing is left in the vault but its head.
     """
     simulation = Simulation(SITES, terms=terms(), random=_stream())
     simulation.open_epoch()
@@ -168,6 +168,18 @@ def journal() -> bytes:
     consents = [each.client.consent(session, everyone, staying) for each in simulation.sites]
     site.persist(client.change_cohort(SOURCE, session, staying, consents, approved_by="Dr. Grey"))
     epoch = simulation.epoch
+    certificate = simulation.coordinator.slot.certificate
+    assert certificate is not None
+    site.persist(
+        client.endorse(
+            certificate,
+            program=_bytes("program", 32),
+            parent=None,
+            data=_bytes("model", 64),
+            state=_bytes("state", 32),
+            results=b"{}",
+        )
+    )
     site.persist(client.end((session, epoch.run, epoch.number)))
     head = site.vault["head"]
     lines = [*(f"record {record.hex()}" for record in site.records), f"head {head.hex()}"]

@@ -91,7 +91,7 @@ def test_two_hundred_add_up_with_their_pair_secrets_given(markers):
         key=lambda identity: identity.key,
     )
     terms = default_terms(bytes(16), n)
-    epoch = Epoch(terms, bytes(16), 0, bytes(32), tuple(i.key for i in identities))
+    epoch = Epoch(terms, bytes(16), 0, bytes(32), tuple(i.key for i in identities), bytes(32))
     pairs: list[dict[int, PairSecrets]] = [{} for _ in range(n)]
     for i, j in combinations(range(n), 2):
         seed = derive(bytes(32), Label.PAIR_SEED, bytes((i, j)))
