@@ -1,4 +1,4 @@
-"""Run the fuzzer for some minutes, with progress and a final line."""
+"""Run the fuzzer for some minutes of this process's own time, with progress and a final line."""
 
 import argparse
 import secrets
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             campaign.case(asked.case)
             told(campaign)
         else:
-            campaign.run(60 * asked.minutes, told=told)
+            campaign.run(60 * asked.minutes, told=told, clock=time.process_time)
     for counts in (campaign.counts, campaign.reached, campaign.notes):
         for name, count in counts.most_common():
             _say(f"{count:8} {name}")
@@ -56,7 +56,9 @@ def _line(campaign: Campaign) -> str:
     return (
         f"{campaign.counts['cases']} cases, {campaign.counts['vectors']} vectors, "
         f"{campaign.counts['vectors of sites that failed']} failed alike, "
-        f"{len(campaign.reached)} algorithms, {len(campaign.findings)} findings"
+        f"{campaign.counts['vectors in conversation']} in conversations, "
+        f"{len(campaign.reached)} of algorithm, kind of run and noise, "
+        f"{len(campaign.findings)} findings"
     )
 
 

@@ -142,6 +142,10 @@ def damaged_json(text: str, chance: random.Random) -> tuple[str, str]:
     if chance.random() < 0.1:
         return damaged_bytes(text.encode(), chance).decode("utf-8", "replace"), "bytes"
     tree, done = json.loads(text), []
+    inside = [name for name in ("schema", "kernel") if isinstance(tree.get(name), str)]
+    for name in inside:  # their texts are JSON, too
+        with suppress(ValueError):
+            tree[name] = json.loads(tree[name])
     for _ in range(chance.choice((1, 1, 2, 3))):
         nodes = list(_nodes(tree, everywhere=True))
         nodes = [each for each in nodes if "public" not in each[0]] or nodes
@@ -157,6 +161,9 @@ def damaged_json(text: str, chance: random.Random) -> tuple[str, str]:
         if path:
             _put(tree, path, new)
             done.append(f"{'.'.join(map(str, path))}: {how}")
+    for name in inside:
+        if name in tree and not isinstance(tree[name], str):
+            tree[name] = json.dumps(tree[name])
     return json.dumps(tree), "; ".join(done)
 
 

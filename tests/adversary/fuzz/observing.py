@@ -206,6 +206,7 @@ def _allowing(*, noisy: bool) -> Policy:
         _entrance_program(noisy=noisy),
         algorithms=tuple(ALGORITHMS),
         max_sums=10_000,
+        open_ensemble=True,
         without_differential_privacy=not noisy,
         **(BUDGET if noisy else {}),
     )

@@ -1,16 +1,24 @@
-"""Sites that differ only in their rows: none, one and many in each part, and extreme rows."""
+"""Sites and tables that differ only in their rows: none, one and many, and extreme rows.
+
+Sites have rows of the chosen kind in each part, in memory or streamed; tables are what a hospital
+joins with.
+"""
 
 import random
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import torch
 
 from kernels.rounds.site.site import Part, Site
+from kernels.rounds.site.streamed import DEALT, Dealt, Streamed
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema, Target
 from tests.dealing import DEALING
 
 MANY = 24
+IN_MEMORY = 12
+"""Of tables with more rows than this, conversations read every sum anew from the stream."""
 EXTREMES = (1e300, -1e300, 5e-324, 0.0, 1.0, -1.0)
 """Where a column has no bounds, every finite number is valid."""
 
@@ -32,6 +40,8 @@ def sites(schema: Schema, seed: int = 0) -> Mapping[str, Site]:
         ),
         "all missing": _site(dict.fromkeys(Part, rows(schema, 3, chance, missing=1.0))),
     }
+    for streamed, held in (("streamed", many), ("one row, streamed", one)):
+        found[streamed] = _streamed(held)
     for part in Part:
         found[f"no rows in {part}"] = _site({**dict.fromkeys(Part, many), part: none})
         found[f"one row in {part} alone"] = _site({**dict.fromkeys(Part, none), part: one})
@@ -42,6 +52,58 @@ def chosen(every: Mapping[str, Site], chance: random.Random, count: int) -> Iter
     """Yield the names of some sites, always with one that has no rows and one that has many."""
     yield from ("no rows", "many rows")
     yield from chance.sample(sorted(set(every) - {"no rows", "many rows"}), max(count - 2, 0))
+
+
+Table = Mapping[str, list[Any]]
+
+
+def tables(schema: Schema, seed: int = 0) -> Mapping[str, Table]:
+    """Return tables by what is in them; but for the last, all are valid for the schema."""
+    chance = random.Random(seed)
+    one, many = rows(schema, 1, chance), rows(schema, MANY, chance)
+    found = {
+        "no rows": Records.none(schema),
+        "one row": one,
+        "few rows": rows(schema, IN_MEMORY // 2, chance),
+        "many rows": many,
+        "one patient": _of_one_patient(many),
+        "equal rows": Records.concatenate([one] * 5),
+        "extreme rows": rows(schema, MANY, chance, extreme=1.0),
+        "one extreme row": Records.concatenate([many, rows(schema, 1, chance, extreme=1.0)]),
+        "all missing": rows(schema, 3, chance, missing=1.0),
+    }
+    read = {name: table_of(records) for name, records in found.items()}
+    return {**read, "broken cells": _broken(read["many rows"], chance)}
+
+
+def table_of(records: Records) -> Table:
+    """Return the columns of which such records are read."""
+    schema, found = records.schema, {}
+    numeric = records.numeric.masked_fill(records.missing, torch.nan)
+    for column, cells in zip(schema.numeric, numeric.unbind(1), strict=True):
+        found[column.name] = cells.tolist()
+    for labels, codes in zip(schema.categorical, records.levels.unbind(1), strict=True):
+        found[labels.name] = [None if c < 0 else labels.levels[c] for c in codes.tolist()]
+    assert records.targets is not None
+    for target, cells in zip(schema.targets, records.targets.unbind(1), strict=True):
+        found[target.name] = cells.tolist()
+    if schema.patient is not None:
+        found[schema.patient] = list(records.patients or ())
+    return found
+
+
+def _broken(table: Table, chance: random.Random) -> Table:
+    """Return a table with cells that no schema allows: programs with noise read it row by row."""
+    bad = (None, float("nan"), float("inf"), 1e308, -1e308)
+    return {
+        name: [
+            cell
+            if chance.random() < 0.8
+            else chance.choice(bad if isinstance(cell, float) else ("?", None))
+            for cell in cells
+        ]
+        for name, cells in table.items()
+    }
 
 
 def rows(
@@ -120,4 +182,16 @@ def _of_one_patient(records: Records) -> Records:
 
 
 def _site(parts: Mapping[Part, Records]) -> Site:
+    return Site(parts, digest=bytes(32), dealing=DEALING)
+
+
+def _streamed(records: Records) -> Site:
+    """Return a site whose dealt parts all have these rows, read again for every sum."""
+    parts: dict[Part, Records | Streamed] = dict.fromkeys(Part, records)
+    stream = [table_of(records)]
+    for part in [*Part][:DEALT]:
+        dealt = Dealt.of(records.schema, stream, held_out=0.0, dealing=DEALING, rows_in_memory=0)
+        own = dealt.part(0)
+        assert isinstance(own, Streamed)
+        parts[part] = own
     return Site(parts, digest=bytes(32), dealing=DEALING)
