@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.datasets import Dataset, Matrix
+from benchmarks.dealing import dealing_of
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema, Target
@@ -105,7 +106,8 @@ class Private:
         plain = Dataset.load(name, folder)
         dataset = replace(plain, schema=bounded(plain.schema, DICTIONARY[name]))
         split = dataset.split(clients=clients, seed=seed)
-        return cls(dataset, tuple(_two_parts(site) for site in split.sites), split.test)
+        sites = tuple(_two_parts(site, seed) for site in split.sites)
+        return cls(dataset, sites, split.test)
 
     def pooled(self, part: Part) -> Records:
         """Return all sites' rows of a part."""
@@ -120,11 +122,12 @@ def bounded(schema: Schema, bounds: Bounds) -> Schema:
     )
 
 
-def _two_parts(site: Site) -> Site:
+def _two_parts(site: Site, seed: int) -> Site:
     held_out = [site.records[Part.STOPPING], site.records[Part.CALIBRATION]]
     return Site(
         {
             Part.TRAINING: site.records[Part.TRAINING],
             Part.CALIBRATION: Records.concatenate(held_out),
-        }
+        },
+        dealing=dealing_of(seed),
     )

@@ -1,13 +1,17 @@
 """The privacy benchmark: what is measured, and what its figures are of."""
 
+import gzip
 import math
+from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.dp.data import DICTIONARY
+from benchmarks.dp.data import DICTIONARY, Private
 from benchmarks.dp.figures import _against_opacus, _over_central, means_over_seeds
 from benchmarks.dp.plan import BASELINES, CLIENTS, EPSILONS, LOCAL, MAIN, SEEDS, Cell, wanted
-from benchmarks.dp.routes import ROUTES, charged
+from benchmarks.dp.routes import ROUTES, charged, program
+from client_sdk.simulation import simulate
 
 
 def test_every_route_is_measured_at_every_epsilon_and_with_few_and_many_clients() -> None:
@@ -34,6 +38,17 @@ def test_no_figure_is_of_a_seed_that_settings_were_chosen_by() -> None:
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_route_costs_what_it_may_and_nearly_that(route: str) -> None:
     assert 0.97 < charged(route, 1.0).epsilon <= 1.0
+
+
+def test_clients_can_recalibrate_without_noise(tmp_path: Path) -> None:
+    names = DICTIONARY["ccpp"]
+    random = np.random.default_rng(1)
+    rows = np.column_stack([random.uniform(*bounds, 400) for bounds in names.values()])
+    with gzip.open(tmp_path / "ccpp.csv.gz", "wt") as file:
+        np.savetxt(file, rows, delimiter=",", header=",".join(names), comments="")
+    data = Private.load("ccpp", tmp_path, clients=3, seed=SEEDS[0])
+    asked = program(data, ROUTES["public_kernel"], math.inf)
+    assert simulate(asked, data.sites, secure=False).model.recalibration is not None
 
 
 def test_clients_are_compared_with_one_of_the_same_seed() -> None:
