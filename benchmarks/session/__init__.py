@@ -6,12 +6,20 @@ wall-clock seconds. The kernel has 200 features and about 20,000 parameters.
 
     exact_step_over_simulate   one step of exact training (two sums) with 2,000 rows per hospital,
                                in the session, divided by the same steps with
-                               `simulate(secure=False)` in this process, measured before and after
-                               the session
+                               `simulate(secure=False)` in this process. No answer waits for its
+                               answer time. The fastest of three sessions over the fastest of four
+                               simulations, one before and one after each session; …_worst is the
+                               slowest session over the mean of the two around it
+    verified_over_plain        that ratio, divided by the one that the last commit with protocol
+                               version 1 had: what tags, verified totals and replay cost
     ms_per_sum                 milliseconds per sum of those steps in the session
-    equals_simulate            whether the session's model equals that of `simulate`, bit for bit
+    ms_per_sum_with_wait       the same in a session whose hospitals wait for their answer times.
+                               Here ten of them measure those times at once, on two cores
+    equals_simulate            whether every session's model equals that of `simulate`, bit for bit
+    contribute_ms_…, replay_ms_…, answer_ms_…: by algorithm, see `by_algorithm.py`
     flwr_session_over_ours     federated averaging, ten clients, 20 rounds, vectors of the same
-                               length: flwr's simulation engine with SecAgg+ divided by our session
+                               length: flwr's simulation engine with SecAgg+ divided by our session,
+                               the fastest of three and of two, which take turns
     predict_over_empty_route, bulk_over_kernel: see `benchmarks/predict_latency.py`
 
 The session's progress is polled five times a second. Its steps are counted from the second to the
