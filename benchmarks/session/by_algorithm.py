@@ -23,8 +23,8 @@ import numpy as np
 
 from benchmarks import hospitals
 from benchmarks.dp.routes import TARGET_CLIP, exact_steps, stochastic
-from benchmarks.session.ours import DEALING, dealt_here, draw_tables, program_of
-from client_sdk.gate.answer_times import answer_times, row_band
+from benchmarks.session.ours import DEALING, ROW_BAND, dealt_here, draw_tables, program_of
+from client_sdk.gate.answer_times import answer_times
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
 from kernels.features.spec import KernelSpec
@@ -221,11 +221,10 @@ def _encoding(position: Position) -> Encoding:
 
 
 def _answers(program: Program) -> tuple[float, ...]:
-    """Return the answer time of each stage, as a hospital of ROWS rows measures it in a new home.
+    """Return the answer time of each stage, as a hospital measures it in a new home.
 
     Measured in CPU seconds: a hospital takes wall-clock seconds, on a machine of its own.
     """
     with tempfile.TemporaryDirectory() as folder, Home(folder).open() as home:
-        band = row_band(home.store, "table", ROWS, None)
         least_s, clock = Policy().least_answer_s, time.process_time
-        return answer_times(home.store, program, band, least_s=least_s, clock=clock)[:-1]
+        return answer_times(home.store, program, ROW_BAND, least_s=least_s, clock=clock)[:-1]

@@ -30,6 +30,7 @@ from kernels.strict_json import encode_json
 MEMBERS = 10
 FEATURES, PARAMETERS = 200, 20_000
 LOOK_S = 0.2
+ROW_BAND = 4096
 DEALING = dealing_of(7)
 """Deals the rows of the tables that this process trains on."""
 HIDDEN = (132, 132)
@@ -47,6 +48,7 @@ coordinator_ratio = 1e9
 hospital_ratio = 1e9
 without_differential_privacy = true
 least_answer_s = {least_answer_s}
+row_band = {row_band}
 
 {dictionary}
 """
@@ -142,6 +144,7 @@ def train_in_session(
                 columns=json.dumps(columns),
                 dictionary=dictionary,
                 least_answer_s=least_answer_s,
+                row_band=ROW_BAND,
                 program=json.dumps(program_digest(program.to_json())),
             )
             federation.enrol(session, files, rules)
