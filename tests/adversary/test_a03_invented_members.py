@@ -13,7 +13,7 @@ from privacy.securesum.errors import (
     OwnAdvertMissing,
     Unpinned,
 )
-from privacy.securesum.messages import Advert, Adverts
+from privacy.securesum.messages import NO_ARCHIVE, Advert, Adverts
 from privacy.securesum.sealing import public_key
 
 from .coordinator import RUN, SESSION, Attacker, Lair
@@ -25,7 +25,7 @@ def with_invented(attacker: Attacker, real: int, invented: int) -> Lair:
     adverts = [
         Advert.signed(
             puppet, session=SESSION, run=RUN, number=0, identity=puppet.key,
-            kem_key=public_key(attacker.random(96)), software="",
+            kem_key=public_key(attacker.random(96)), archive_key=NO_ARCHIVE, software="",
         )
         for puppet in puppets
     ]  # fmt: skip
@@ -101,7 +101,7 @@ def test_an_advert_in_another_members_name_is_refused():
     puppet = Identity.generate(attacker.random)
     resigned = Advert.signed(
         puppet, session=SESSION, run=RUN, number=0, identity=adverts.adverts[4].identity,
-        kem_key=own, software="",
+        kem_key=own, archive_key=NO_ARCHIVE, software="",
     )  # fmt: skip
     with pytest.raises(ForgedAdvert):
         attacker.lair(Adverts((*adverts.adverts[:4], resigned))).agree(0)
@@ -114,7 +114,7 @@ def test_the_victims_own_advert_must_be_in_the_list_as_it_was_sent():
     victim = attacker.hospitals[0]
     other = Advert.signed(
         victim.identity, session=SESSION, run=RUN, number=0, identity=victim.key,
-        kem_key=public_key(attacker.random(96)), software="",
+        kem_key=public_key(attacker.random(96)), archive_key=NO_ARCHIVE, software="",
     )  # fmt: skip
     for shown in ((other, *adverts.adverts[1:]), adverts.adverts[1:]):
         lair = attacker.lair(adverts)
