@@ -12,6 +12,10 @@ DEMO ?=
 # Small matrices on few cores: one thread a process, or waiting threads spin.
 export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
+# Tests and the demo start many processes, and each imports torch: 1 second with its bytecode, 5
+# without. It is kept with the environment, so no folder of source is written to.
+unexport PYTHONDONTWRITEBYTECODE
+export PYTHONPYCACHEPREFIX ?= $(CURDIR)/$(VENV)/bytecode
 
 .PHONY: demo test-fast test slow mutations lint format contract bench clean
 

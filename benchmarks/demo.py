@@ -167,6 +167,7 @@ def train_together(
             "least_rows": least_rows(study),
             "members": len(study.tables),
             "privacy": {"differential_privacy": False},
+            "model": "served",
         },
     )
     files = {name: federation.folder / f"{name}.csv" for name in study.tables}
@@ -249,7 +250,7 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     members = len(federation.hospitals)
     print(
         fill(
-            numbers_known(known(agreed, members=members)),
+            numbers_known(known(agreed, members=members, blind=True)),
             98,
             initial_indent="  ",
             subsequent_indent="  ",

@@ -72,6 +72,9 @@
     │   └── DraftError                source.draft
     └── ModelError                    global_model.invalid
         ├── ModelNotFound             global_model.not_found
+        ├── ModelNotCertified         model.not_certified
+        │   ├── ModelNotVouched       model.not_vouched
+        │   └── CardNotSigned         model.card_differs
         ├── ModelNotSaved             global_model.not_saved
         ├── UnknownTarget             global_model.unknown_target
         ├── TableNotWritten           global_model.table_not_written
@@ -579,6 +582,24 @@ class ModelNotFound(ModelError):
     """A folder contains no model, or a part of the model is missing."""
 
     code = "global_model.not_found"
+
+
+class ModelNotCertified(ModelError):
+    """No certificate of its members covers a model."""
+
+    code = "model.not_certified"
+
+
+class ModelNotVouched(ModelNotCertified):
+    """Too few members whose keys are known here vouch for a model."""
+
+    code = "model.not_vouched"
+
+
+class CardNotSigned(ModelNotCertified):
+    """A model's card differs from what its members have signed."""
+
+    code = "model.card_differs"
 
 
 class ModelNotSaved(ModelError):

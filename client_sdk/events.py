@@ -212,6 +212,35 @@ class ModelNotVerified(Event):
 
 
 @dataclass(frozen=True)
+class OwnModel(Event):
+    """The archive of a model for members only is unusable: the hospital returns its own model."""
+
+    model: str
+    own: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"The model {self.model} that a member has sealed for this hospital cannot be used "
+            f"({self.reason}). This hospital has computed the model itself and returns that, as "
+            f"{self.own}. Later runs cannot start from either: train again."
+        )
+
+
+@dataclass(frozen=True)
+class ParentNotCertified(Event):
+    """A run starts from a model for which not enough known members vouch."""
+
+    model: str
+    reason: str
+
+    def __str__(self) -> str:
+        return (
+            f"The run starts from the model {self.model}, which is not vouched for: {self.reason}"
+        )
+
+
+@dataclass(frozen=True)
 class UnmaskedSamplesAsked(Event):
     """The session requests samples of this hospital's own model; `allowed`: by the policy."""
 

@@ -11,11 +11,12 @@ from pathlib import Path
 
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.offer import Offer, OfferReview
-from client_sdk.conversation.rosters import read_roster
 from client_sdk.conversation.session import Finished, take_part
 from client_sdk.events import EventWatch, Trouble
 from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.home.home import Home, OpenHome
+from client_sdk.home.roster_file import read_roster
+from client_sdk.model.known_members import members_of_store
 from client_sdk.model.model import GlobalModel
 from client_sdk.network.exchange import Clock, Effects, Exchange, Patience
 from client_sdk.network.links import SessionLink
@@ -143,7 +144,16 @@ class _Plan:
         models: list[GlobalModel] = []
 
         def finished(done: Finished) -> None:
-            model = GlobalModel.from_artifact(done.artifact, done.card, expected_id=done.model)
+            model = GlobalModel.from_artifact(
+                done.artifact,
+                done.card,
+                certificate=done.certificate,
+                expected_id=done.model,
+                names={
+                    **members_of_store(home.store, home.identity.key, str(self.home)).names,
+                    **{key: name for name, key in self.roster.items()},
+                },
+            )
             models[:] = [model]
             if on_model is not None:
                 on_model(model)

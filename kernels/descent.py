@@ -66,11 +66,14 @@ def minimised(
 def dot(one: Vector, other: Vector) -> float:
     """Return the inner product, added in pairs, in the same order everywhere."""
     rest = one * other
-    while len(rest) > 1:
-        half = len(rest) // 2
-        pairs = rest[:half] + rest[half : 2 * half]
-        rest = np.append(pairs, rest[-1]) if len(rest) % 2 else pairs
-    return float(rest[0]) if len(rest) else 0.0
+    left = len(rest)
+    while left > 1:
+        half = left // 2
+        rest[:half] += rest[half : 2 * half]
+        if left % 2:
+            rest[half] = rest[left - 1]
+        left -= half
+    return float(rest[0]) if left else 0.0
 
 
 def _norm(vector: Vector) -> float:

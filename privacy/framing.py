@@ -44,6 +44,7 @@ class Label(StrEnum):
     OBJECTION = "veilgp/2/objection"
     STATE_KEY = "veilgp/2/state-key"
     STATE_BOX = "veilgp/2/state-box"
+    STATE_SALT = "veilgp/2/state-salt"
     MODEL_SALT = "veilgp/2/model-salt"
     MODEL_SECTION = "veilgp/2/model-section"
     FINAL_STATE = "veilgp/2/final-state"

@@ -18,6 +18,8 @@
     │   ├── RunEnded              run.ended
     │   ├── RunNotEnded           run.not_ended
     │   ├── TooFewMembers         run.too_few_members
+    │   ├── MembersOnly           model.members_only
+    │   ├── NotCertified          model.not_certified
     │   ├── SamplesNotAsked       samples.not_asked
     │   ├── SamplesDiffer         samples.differ
     │   └── SamplesWithdrawn      samples.withdrawn
@@ -162,6 +164,18 @@ class TooFewMembers(Conflict):
     """The session has fewer approved members than a sum needs."""
 
     code = "run.too_few_members"
+
+
+class MembersOnly(Conflict):
+    """Only the hospitals of its session have the model; the coordinator never had it."""
+
+    code = "model.members_only"
+
+
+class NotCertified(Conflict):
+    """No quorum of hospitals has signed the model, and no admin has allowed it all the same."""
+
+    code = "model.not_certified"
 
 
 class SamplesNotAsked(Conflict):

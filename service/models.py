@@ -10,14 +10,23 @@ A requester without access to a model gets the same answer as if the model did n
 import re
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, select
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.card import ID_DIGITS, Card
+from privacy.errors import PrivacyError
+from privacy.members.endorsement import ModelCertificate
 from service.database.tables import aliases, models, open_samples
 from service.database.upsert import upsert
-from service.errors import AliasInvalid, ModelDamaged, NotFound
+from service.errors import (
+    AliasInvalid,
+    MembersOnly,
+    ModelDamaged,
+    NotCertified,
+    NotFound,
+    ServiceError,
+)
 from service.http.access import ModelAccess
 
 _ID = re.compile(f"[0-9a-f]{{{ID_DIGITS}}}")
@@ -37,10 +46,21 @@ class ListedModel:
     run_id: str
     created_at: float
     aliases: tuple[str, ...]
+    certified: bool
+    """Whether a quorum of its members has signed it."""
+    members_only: bool
+    """Whether only members have it."""
 
 
 def store(
-    connection: Connection, *, session_id: str, run_id: str, artifact: Artifact, now: float
+    connection: Connection,
+    *,
+    session_id: str,
+    run_id: str,
+    artifact: Artifact,
+    certificate: bytes | None = None,
+    now: float,
+    serve_uncertified: bool = False,
 ) -> str:
     """Store a run's model and return its id; storing the same model again changes nothing."""
     connection.execute(
@@ -51,11 +71,83 @@ def store(
             run_id=run_id,
             card=artifact.card.to_json(),
             artifact=artifact.to_bytes(),
+            certificate=certificate,
             created_at=now,
+            serve_uncertified=serve_uncertified,
         )
         .on_conflict_do_nothing()
     )
     return artifact.id
+
+
+def certificate(connection: Connection, model_id: str) -> bytes | None:
+    """Return a model's certificate, if a quorum of its members has signed it."""
+    query = select(models.c.certificate).where(models.c.id == model_id)
+    found = connection.execute(query).scalar()
+    return None if found is None else bytes(found)
+
+
+def archive(connection: Connection, model_id: str) -> bytes:
+    """Return a model that is for members only, as one of them has sealed it."""
+    query = select(models.c.archive).where(models.c.id == model_id)
+    found = connection.execute(query).scalar()
+    if found is None:
+        raise _unknown(model_id)
+    return bytes(found)
+
+
+def is_members_only(connection: Connection, model_id: str) -> bool:
+    """Whether only members have a model."""
+    query = select(models.c.archive.is_not(None)).where(models.c.id == model_id)
+    return bool(connection.execute(query).scalar())
+
+
+def check_certified(connection: Connection, model_id: str) -> bool:
+    """Refuse a model without a certificate, unless an admin has allowed to use it.
+
+    Return whether it has one.
+    """
+    query = select(models.c.certificate.is_not(None).label("signed"), models.c.serve_uncertified)
+    row = connection.execute(query.where(models.c.id == model_id)).one_or_none()
+    if row is not None and not row.signed and not row.serve_uncertified:
+        raise NotCertified(
+            f"No quorum of hospitals has signed the model {model_id}, so it is not used. Train it "
+            "again with all members present until its end, or allow it all the same: PATCH "
+            "/models/{id} with serve_uncertified = true."
+        )
+    return row is not None and bool(row.signed)
+
+
+def allow_uncertified(connection: Connection, model_id: str, *, allowed: bool) -> None:
+    """Allow to serve a model that no quorum has signed, or no longer."""
+    change = update(models).where(models.c.id == model_id).values(serve_uncertified=allowed)
+    if not connection.execute(change).rowcount:
+        raise _unknown(model_id)
+
+
+def store_sealed(
+    connection: Connection,
+    *,
+    session_id: str,
+    run_id: str,
+    model_id: str,
+    certificate: bytes,
+    archive: bytes,
+    now: float,
+) -> None:
+    """Store a run's model that is for members only: its certificate, and what they can open."""
+    connection.execute(
+        upsert(connection, models)
+        .values(
+            id=model_id,
+            session_id=session_id,
+            run_id=run_id,
+            certificate=certificate,
+            archive=archive,
+            created_at=now,
+        )
+        .on_conflict_do_nothing()
+    )
 
 
 def listed(connection: Connection) -> list[ListedModel]:
@@ -63,7 +155,14 @@ def listed(connection: Connection) -> list[ListedModel]:
     names: dict[str, list[str]] = {}
     for row in connection.execute(select(aliases).order_by(aliases.c.alias)):
         names.setdefault(row.model_id, []).append(row.alias)
-    columns = models.c.id, models.c.session_id, models.c.run_id, models.c.created_at
+    columns = (
+        models.c.id,
+        models.c.session_id,
+        models.c.run_id,
+        models.c.created_at,
+        models.c.certificate.is_not(None).label("certified"),
+        models.c.archive.is_not(None).label("members_only"),
+    )
     query = select(*columns).order_by(models.c.created_at.desc(), models.c.id)
     found = connection.execute(query).mappings()
     return [ListedModel(**row, aliases=tuple(names.get(row["id"], ()))) for row in found]
@@ -90,7 +189,7 @@ def card(connection: Connection, model_id: str) -> str:
     """Return a model's card, as its canonical JSON."""
     found = connection.execute(select(models.c.card).where(models.c.id == model_id)).scalar()
     if found is None:
-        raise _unknown(model_id)
+        raise _absent(connection, model_id)
     return str(found)
 
 
@@ -98,16 +197,19 @@ def artifact(connection: Connection, model_id: str) -> bytes:
     """Return a model's bytes."""
     found = connection.execute(select(models.c.artifact).where(models.c.id == model_id)).scalar()
     if found is None:
-        raise _unknown(model_id)
+        raise _absent(connection, model_id)
     return bytes(found)
 
 
 def load(connection: Connection, model_id: str) -> Artifact:
-    """Read a model and check it against its id: a damaged model must not predict."""
+    """Read a model, check it against its id and its certificate: a damaged one must not predict."""
     text, data = card(connection, model_id), artifact(connection, model_id)
+    signed = certificate(connection, model_id)
     try:
+        if signed is not None:
+            _check_signed(ModelCertificate.decode(signed), data)
         return Artifact.from_bytes(data, Card.from_json(text), expected_id=model_id)
-    except KernelsError as error:
+    except (KernelsError, PrivacyError) as error:
         raise ModelDamaged(
             f"The model {model_id} is damaged in the coordinator's database. Restore the database "
             "from a backup, or delete the model."
@@ -156,6 +258,22 @@ def _find(connection: Connection, name: str) -> str | None:
         return None
     found: str | None = connection.execute(query, {"name": name}).scalar()
     return found
+
+
+def _check_signed(certificate: ModelCertificate, data: bytes) -> None:
+    """Refuse a certificate of another model, one with a wrong signature, and one of too few."""
+    certificate.check_covers(data)
+    certificate.vouched_by(certificate.signers, max_colluders=certificate.statement.max_colluders)
+
+
+def _absent(connection: Connection, model_id: str) -> ServiceError:
+    if is_members_only(connection, model_id):
+        return MembersOnly(
+            f"The model {model_id} is for the hospitals of its session only (`model` is members): "
+            "the coordinator never had it and cannot predict. Ask a hospital, which predicts with "
+            "`veilgp predict`."
+        )
+    return _unknown(model_id)
 
 
 def _unknown(name: str) -> NotFound:

@@ -23,6 +23,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
+from kernels.model.results import released
 from kernels.rounds import position as positions
 from kernels.rounds.broadcast import received
 from kernels.rounds.position import Metrics, Position
@@ -31,7 +32,14 @@ from kernels.rounds.run_kinds import Kind
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from privacy.encoding import Encoding
-from privacy.identity import Identity
+from privacy.identity import Identity, Member, Roster
+from privacy.members.endorsement import (
+    Endorsement,
+    ModelCertificate,
+    ModelStatement,
+    model_commitment,
+    parent_digest,
+)
 from service import models
 from service.database.tables import invitations, members, runs
 from service.database.tables import sessions as session_table
@@ -87,6 +95,7 @@ STATED: Mapping[str, Any] = {
     "held_out": 0.2,
     "members": 5,
     "privacy": {"differential_privacy": False},
+    "model": "served",
 }
 """All sessions' definition except their names; the trained one has the stages `_STUDENTS` too."""
 
@@ -125,6 +134,7 @@ _DEALING = Dealing(bytes(32))
 _ROWS = 600
 """Rows of each hospital: together enough for callers to get variances."""
 _DAY_S = 86_400.0
+_SALT = b"the sample's own salt".ljust(32, b".")
 _YEAR_S = 366 * 86_400.0
 
 
@@ -133,8 +143,9 @@ def seed(connection: Connection, *, now: float) -> None:
     there = select(session_table.c.id).where(session_table.c.id == SESSION)
     if connection.execute(there).first() is not None:
         return
-    trained = _session(connection, SESSION, "Sample", now, stages=_with_students())
-    _train(connection, trained, now)
+    identities = tuple(sorted((Identity.generate() for _ in HOSPITALS), key=lambda own: own.key))
+    trained = _session(connection, SESSION, "Sample", now, keys=identities, stages=_with_students())
+    _train(connection, trained, identities, now)
     _session(connection, RUNNING, "Sample, running", now)
     _start(connection, RUNNING, OPEN_RUN, now)
     _session(connection, FAILED, "Sample, failed", now)
@@ -181,12 +192,14 @@ def _session(
     name: str,
     now: float,
     approved: Sequence[str] = HOSPITALS,
+    keys: Sequence[Identity] = (),
     **changed: Any,
 ) -> Session:
     new = NewSession.model_validate({"name": name, **STATED, **changed})
     session = sessions.create(connection, new, now=now, identifier=UUID(identifier))
-    for hospital in approved:
-        _add_member(connection, identifier, hospital, APPROVED, now)
+    for rank, hospital in enumerate(approved):
+        key = keys[rank].key if keys else None
+        _add_member(connection, identifier, hospital, APPROVED, now, key)
     return session
 
 
@@ -201,9 +214,14 @@ def _with_students() -> list[Mapping[str, Any]]:
 
 
 def _add_member(
-    connection: Connection, session_id: str, name: str, status: str, now: float
+    connection: Connection,
+    session_id: str,
+    name: str,
+    status: str,
+    now: float,
+    key: bytes | None = None,
 ) -> None:
-    key = Identity.generate().key
+    key = key or Identity.generate().key
     connection.execute(
         insert(members).values(
             session_id=session_id, key=key, name=name, status=status, enrolled_at=now
@@ -223,7 +241,9 @@ def _start(connection: Connection, session_id: str, run_id: str, now: float) -> 
     )
 
 
-def _train(connection: Connection, session: Session, now: float) -> None:
+def _train(
+    connection: Connection, session: Session, identities: Sequence[Identity], now: float
+) -> None:
     """Store a finished run and its models, as if its members had trained them."""
     program = Program.from_json(session.program)
     _start(connection, session.id, RUN, now)
@@ -241,9 +261,15 @@ def _train(connection: Connection, session: Session, now: float) -> None:
             sums=position.sum_index,
             privacy=privacy,
             created=datetime.fromtimestamp(made_at, UTC),
+            salt=_SALT.hex(),
         )
         model_id = models.store(
-            connection, session_id=session.id, run_id=RUN, artifact=artifact, now=made_at
+            connection,
+            session_id=session.id,
+            run_id=RUN,
+            artifact=artifact,
+            certificate=_certificate(session, artifact, identities),
+            now=made_at,
         )
         for alias in aliases:
             models.point(connection, alias, model_id, now=now)
@@ -260,6 +286,31 @@ def _train(connection: Connection, session: Session, now: float) -> None:
         )
     )
     saving.add_metrics(connection, RUN, told)
+
+
+def _certificate(session: Session, artifact: Artifact, identities: Sequence[Identity]) -> bytes:
+    """Return the signatures of the sample's hospitals, which exist here only."""
+    keys = tuple(identity.key for identity in identities)
+    names = zip(HOSPITALS, keys, strict=True)
+    statement = ModelStatement(
+        session=session.terms.session,
+        run=UUID(RUN).bytes,
+        epoch_id=bytes(32),
+        members=len(keys),
+        max_colluders=session.terms.max_colluders,
+        program=bytes.fromhex(artifact.card.program_digest),
+        roster=Roster(tuple(Member(name, key) for name, key in names)).digest(),
+        parent=parent_digest(None),
+        model=model_commitment(_SALT, artifact.data),
+        state=bytes(32),
+        context=bytes(32),
+    )
+    results = released(artifact.model)
+    signed = [
+        Endorsement.signed(own, rank=rank, statement=statement, salt=_SALT, results=results)
+        for rank, own in enumerate(identities)
+    ]
+    return ModelCertificate.of(signed, keys).encode()
 
 
 def _trained(program: Program) -> tuple[Position, list[Metrics]]:

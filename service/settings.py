@@ -82,6 +82,9 @@ class Settings(BaseSettings):
     """Seconds a survivor may stay silent before the others open their shares of its key."""
     restart_after_s: Annotated[float, Field(gt=0)] = 300
     """Seconds the keys of a member may be missing before all members start with new keys."""
+    author_after_s: Annotated[float, Field(gt=0)] = 10
+    """With blind sums: seconds a member may take to write the next task, or to send what only
+    members have, before another one is asked as well."""
     gather_s: Annotated[float, Field(gt=0)] = 60
     """With differential privacy: seconds a run waits for all members before it starts with those
     that are present."""

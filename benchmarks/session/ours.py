@@ -174,6 +174,7 @@ def _created(federation: Federation, program: Program) -> str:
             "held_out": program.held_out,
             "members": MEMBERS,
             "privacy": {"differential_privacy": False},
+            "model": "served",
         },
     )
     if encode_json(session["program"]) != program.to_json():

@@ -20,13 +20,12 @@ from client_sdk.events import (
     RunCost,
     UnmaskedSamplesAsked,
 )
-from client_sdk.gate.disclosure import Disclosure
+from client_sdk.gate.disclosure import Disclosure, known_under
 from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import KnownSession
 from client_sdk.network.exchange import Effects
 from client_sdk.tables.hospital_table import HospitalTable, site_of
-from kernels.rounds.known import known
 from kernels.rounds.plan import check_fits, declared, release_plan
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind
@@ -162,7 +161,7 @@ def check_disclosure(
 
     Return the run's entry in the ledger, to be stored when it is entered.
     """
-    made_known = known(program, members=offer.terms.min_cohort)
+    made_known = known_under(offer.terms, program)
     entering = EnteredRun(
         run=str(run),
         session=side.session,

@@ -15,13 +15,43 @@ from uuid import UUID
 
 from client_sdk.conversation.answers import Item, RunOutcome
 from client_sdk.conversation.entry import times_of, try_before_entry
+from client_sdk.conversation.finishing import (
+    FetchedModel,
+    Finishing,
+    check_certified,
+    fetched_model,
+)
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.offer import Offer, check_disclosure, check_spending
 from client_sdk.conversation.polling import Polling
-from client_sdk.conversation.replay import Downloads, Replay, check_model, is_named
+from client_sdk.conversation.replay import (
+    Downloads,
+    Needed,
+    Replay,
+    check_model,
+    encoding_at,
+    is_named,
+)
 from client_sdk.conversation.rosters import confirmed_by
-from client_sdk.errors import AnotherRun, ModelDiffers, WrongRun, WrongTask
-from client_sdk.events import Disclosed, ModelNotVerified, RunOpened, RunOver, Unpinned, Waiting
+from client_sdk.errors import (
+    AnotherRun,
+    ClientError,
+    DeadlinePassed,
+    ModelDiffers,
+    Unreachable,
+    WrongRun,
+    WrongTask,
+)
+from client_sdk.events import (
+    Disclosed,
+    ModelNotVerified,
+    OwnModel,
+    ParentNotCertified,
+    RunOpened,
+    RunOver,
+    Unpinned,
+    Waiting,
+)
 from client_sdk.gate.agreed_run import check_run
 from client_sdk.gate.door import Door
 from client_sdk.gate.refusal_report import about_own_rows
@@ -29,28 +59,34 @@ from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.gate.unmasked_samples import send_unmasked_samples
 from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import Holding, KnownRun
-from client_sdk.network.exchange import MAX_ARTIFACT, MAX_STATE, Effects, SendResult, TooLate
+from client_sdk.network.exchange import MAX_STATE, Effects, Pause, SendResult, TooLate
 from client_sdk.software import software
 from client_sdk.tables.hospital_table import HospitalTable
 from kernels.errors import KernelsError
-from kernels.model.artifact import Artifact
 from kernels.model.model import Model
 from kernels.rounds.plan import check_fits
 from kernels.rounds.program import Program
+from kernels.rounds.task import statistic_of
+from privacy.errors import PrivacyError
+from privacy.members.endorsement import ModelCertificate
+from privacy.securesum.certificates import decode_proof
 from privacy.securesum.errors import AlreadySigned, TableChanged
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.messages import (
     AbandonProof,
     AbandonRequest,
     Adverts,
+    AuthorRequest,
     Certificate,
     Delivery,
     Opening,
     Proposal,
     RepairRequest,
+    SumName,
     Task,
 )
 from privacy.securesum.records import Step
+from privacy.securesum.sealing import public_key
 from privacy.securesum.steady import check_table
 from privacy.securesum.wire import Message
 
@@ -67,6 +103,8 @@ class Participation:
         self._times: dict[str, tuple[float, ...]] = {}
         self._polling = Polling(side.exchange, side.session)
         self._replay: Replay | None = None
+        self._parents: dict[str, Model] = {}
+        """The model that the current run starts from, as it was checked."""
         self._same_rows: str | None = None
         """The run whose rows are known to be those that it was entered with."""
         self.at_run: str | None = None
@@ -150,7 +188,7 @@ class Participation:
         known = self._home.store.run(str(item.run))
         entered = None
         if known is None:
-            entered = self._check_new_run(run)
+            entered = yield from self._check_new_run(run)
             yield from try_before_entry(side, run.program, self._table)
         elif (known.session, known.kind, known.program, known.parent) != (
             side.session,
@@ -163,14 +201,16 @@ class Participation:
             self._check_open(known)
             self._check_same_rows(known)
         self._end_epochs(lambda other: other != item.run.bytes)
-        step = self._client.advertise(opening, side.source, software())
+        step = self._client.advertise(
+            opening, side.source, software(), public_key(side.home.archive_secret)
+        )
         begun = known or KnownRun(
             str(item.run), side.session, run.kind, run.text, parent=run.parent
         )
         self._home.store.commit(step, run=begun, entered=entered)
         yield from self._send(item, step.message)
 
-    def _check_new_run(self, run: RunInHand) -> EnteredRun:
+    def _check_new_run(self, run: RunInHand) -> Effects[EnteredRun]:
         """Check everything about a run that policy and table decide; return its ledger entry."""
         side, offer = self._side, self._offer
         side.watch(RunOpened(str(run.run), run.kind))
@@ -178,8 +218,14 @@ class Participation:
             side.watch(Disclosed(str(offer.disclosure(run.program))))
         side.policy.check_session(run.program, offer.terms, today=side.today)
         check_spending(side, run.program, offer, self._table)
-        if run.parent is not None:
-            side.policy.check_parent(run.parent, obtained=self._home.store.obtained(run.parent))
+        if run.parent is not None and not self._is_known(run.parent):
+            try:
+                self._parents[run.parent] = yield from self._certified(run.parent)
+            except (ClientError, KernelsError, PrivacyError) as error:
+                if isinstance(error, Unreachable | DeadlinePassed):
+                    raise
+                side.watch(ParentNotCertified(run.parent, str(error)))
+                side.policy.check_parent(run.parent, obtained=False)
         with about_own_rows():
             if side.changes:
                 side.policy.check_changes(run.program)
@@ -202,6 +248,14 @@ class Participation:
                 yield from self._keep_and_send(item, self._agree(item))
             case ItemKind.TASK:
                 yield from self._task(item, known)
+            case ItemKind.AUTHOR:
+                yield from self._author(item, known)
+            case ItemKind.SEAL:
+                yield from self._seal(item, known)
+            case ItemKind.ENDORSE:
+                yield from self._endorse(item, known)
+            case ItemKind.HANDOVER:
+                yield from self._hand_over(item, known)
             case ItemKind.PROPOSAL:
                 proposal = self._of_run(item, Proposal.decode(item.message))
                 self._check_survivors(proposal)
@@ -253,9 +307,8 @@ class Participation:
     def _task(self, item: Item, known: KnownRun) -> Effects[None]:
         """Receive the other members' shares, if there are any, and answer through the door."""
         task = self._of_run(item, Task.decode(item.message))
-        if item.delivery is not None:
-            delivery = self._of_run(item, Delivery.decode(item.delivery))
-            self._home.keep(self._client.receive(delivery))
+        self._receive(item)
+        self._close(task.proof)
         self._check_same_rows(known)
         side, run = self._side, self._in_hand(known)
         times = self._answer_times(known)
@@ -263,16 +316,142 @@ class Participation:
         try:
             holding = None
             if not door.has_answered(task):
-                holding = yield from self._replayed(run).answering(task, item)
-                if holding is None:
-                    side.watch(Waiting("others to answer: this hospital missed a sum of this run"))
-                    self._polling.await_witnesses()
+                found = yield from self._replayed(run).answering(task, item)
+                if isinstance(found, Needed):
+                    yield from self._need(item, task, found)
                     return
+                holding = found
             sent = yield from door.send_masked_vector(task, holding)
             self._replayed(run).written()
         except TooLate as late:
             sent = SendResult(conflict=late.error)
         yield from self._polling.sent(sent)
+
+    def _need(self, item: Item, task: Task, needed: Needed) -> Effects[None]:
+        """Say that this hospital does not hold the state of a task, or wait for others' answers."""
+        if needed.objection:
+            self._side.watch(Waiting("the author of the task: this hospital has another state"))
+            objection = self._client.object_to(task).message.encode()
+            sent = yield from self._side.exchange.send(f"{self._at(item)}/messages", objection)
+            # The task as it was, without its author's state, must not be objected to again: a
+            # second objection says that this hospital has seen that state and does not hold it.
+            yield from self._polling.sent(replace(sent, following=None))
+            self._polling.await_state()
+        if needed.witnesses:
+            self._side.watch(Waiting("others to answer: this hospital missed a sum of this run"))
+            self._polling.await_witnesses()
+
+    def _author(self, item: Item, known: KnownRun) -> Effects[None]:
+        """Write the next task of blind sums from this hospital's own replay, or endorse its end."""
+        request = self._of_run(item, AuthorRequest.decode(item.message))
+        self._receive(item)
+        self._close(request.proof)
+        run = self._in_hand(known)
+        try:
+            holding = yield from self._replayed(run).newest(request, item)
+        except TooLate as late:
+            yield from self._polling.sent(SendResult(conflict=late.error))
+            return
+        if holding is None:  # others write it
+            self._side.watch(Waiting("others to go on: this hospital missed a sum of this run"))
+            return
+        if holding.newest.finished:
+            yield from self._endorse(item, known)
+            return
+        position, (_, epoch) = holding.newest, self._client.journal.entry(request.epoch_id)
+        encoding = encoding_at(position, epoch)
+        made_by = holding.made_by
+        step = self._client.draft(
+            request,
+            statistic=statistic_of(position.algorithm),
+            parameters=run.parameters(position.stage, position.sum_index),
+            length=encoding.layout.length,
+            state=position.digest,
+            encoding=encoding,
+            applied=None if made_by is None else SumName(*made_by),
+        )
+        self._home.store.commit(step, holding=holding)
+        self._replayed(run).written()
+        yield from self._send(item, step.message)
+
+    def _seal(self, item: Item, known: KnownRun) -> Effects[None]:
+        """Send the state of a task that this hospital has written, sealed for the others."""
+        task = self._of_run(item, Task.decode(item.message))
+        _, epoch = self._client.journal.entry(task.epoch_id)
+        if task.authors != (epoch.rank(self._home.identity.key),):
+            raise WrongTask("the coordinator requests the state of a task by another member")
+        run = self._in_hand(known)
+        try:
+            found = yield from self._replayed(run).answering(task, item)
+        except TooLate as late:
+            yield from self._polling.sent(SendResult(conflict=late.error))
+            return
+        if isinstance(found, Needed):  # it has lost the state that it wrote the task from
+            return
+        header, box = self._client.seal_state(task.epoch_id, task.slot, found.newest.encoded)
+        head = header.encode()
+        sent = yield from self._side.exchange.send(
+            f"{self._at(item)}/states", len(head).to_bytes(4, "big"), head, box
+        )
+        yield from self._polling.sent(sent)
+
+    def _endorse(self, item: Item, known: KnownRun) -> Effects[None]:
+        """Sign the finished model that this hospital has computed itself."""
+        request = self._of_run(item, AuthorRequest.decode(item.message))
+        self._receive(item)
+        self._close(request.proof)
+        run = self._in_hand(known)
+        try:
+            if self._offer.terms.blind:
+                holding = yield from self._replayed(run).newest(request, item)
+            else:
+                holding = yield from self._finished(item, run, request)
+            if holding is None:  # it missed the last sum
+                self._side.watch(Waiting("the end of the run, which this hospital cannot replay"))
+                yield Pause(1.0)
+                return
+            if not holding.newest.finished:  # whoever endorsed first has lied
+                yield from self._author(item, known)
+                return
+            step = yield from self._finishing(run).endorsed(item, holding)
+        except TooLate as late:
+            yield from self._polling.sent(SendResult(conflict=late.error))
+            return
+        self._home.store.commit(step, holding=holding)
+        self._replayed(run).written()
+        yield from self._send(item, step.message)
+
+    def _hand_over(self, item: Item, known: KnownRun) -> Effects[None]:
+        """Hand over the model that members have endorsed: as it is, or sealed to each member."""
+        run = self._in_hand(known)
+        holding = self._home.store.holding(known.run, run.program)
+        if holding is None or not holding.newest.finished:
+            return
+        made = self._finishing(run).handed_over(item, holding)
+        if made is None:
+            self._side.watch(Waiting("others to hand over the model, which differs by rounding"))
+            return
+        query, parts = made
+        sent = yield from self._side.exchange.send(f"{self._at(item)}/model", *parts, query=query)
+        yield from self._polling.sent(sent)
+
+    def _finishing(self, run: RunInHand) -> Finishing:
+        return Finishing(self._side, self._offer.terms, run)
+
+    def _receive(self, item: Item) -> None:
+        """Open the other members' boxes, if the item has them."""
+        if item.delivery is not None:
+            delivery = self._of_run(item, Delivery.decode(item.delivery))
+            self._home.keep(self._client.receive(delivery))
+
+    def _close(self, proof: bytes) -> None:
+        """Record that the slot before was abandoned, if that is what a request proves."""
+        decoded = decode_proof(proof) if proof else None
+        if isinstance(decoded, AbandonProof):
+            self._home.keep(self._client.close(decoded))
+
+    def _at(self, item: Item) -> str:
+        return f"/sessions/{self._side.session}/runs/{item.run}"
 
     def _replayed(self, run: RunInHand) -> Replay:
         """Return this hospital's replay of a run, which stays in memory."""
@@ -292,14 +471,31 @@ class Participation:
             self._replay = Replay(self._home, run, downloads)
         return self._replay
 
-    def _model(self, model: str) -> Effects[Model]:
-        """Download a model that a run starts from, and check it against its id."""
-        exchange = self._side.exchange
-        card = yield from exchange.get_json(f"/models/{model}")
-        data = yield from exchange.get(
-            f"/models/{model}/artifact", limit=MAX_ARTIFACT, timeout_s=600.0
-        )
-        return Artifact.from_bytes(data, card, expected_id=model).model
+    def _is_known(self, parent: str) -> bool:
+        """Whether a run may start from a model without a certificate of its members."""
+        return parent in self._side.policy.parents or self._home.store.obtained(parent)
+
+    def _certified(self, parent: str) -> Effects[Model]:
+        """Download a model that members known here have signed."""
+        fetched = yield from fetched_model(self._side, self._offer.terms, parent)
+        check_certified(self._side, self._offer.terms, fetched)
+        return fetched.read().model
+
+    def _model(self, parent: str) -> Effects[Model]:
+        """Return the model that a run starts from: a certified one, or one that is known here."""
+        if parent not in self._parents:
+            if self._is_known(parent):
+                fetched = yield from fetched_model(self._side, self._offer.terms, parent)
+                self._parents = {parent: fetched.read().model}
+            else:
+                self._parents = {parent: (yield from self._certified(parent))}
+        return self._parents[parent]
+
+    def check_same(self, run: KnownRun, artifact: bytes) -> None:
+        """Refuse a model other than the one that this hospital has computed, if it has."""
+        holding = self._home.store.holding(run.run, _program(run.program))
+        if holding is not None and holding.newest.finished:
+            check_model(holding, artifact)
 
     def check_model(self, run: KnownRun, artifact: bytes, card: Mapping[str, object]) -> KnownRun:
         """Compare a run's model with the one that this hospital has computed; return the run.
@@ -333,9 +529,10 @@ class Participation:
             raise WrongRun("the coordinator ended a run that this hospital has not entered")
         self._check_open(known)
         if outcome.model is not None:
-            holding = yield from self._finished(item, self._in_hand(known))
+            holding = yield from self._finished(item, self._in_hand(known), None)
             if holding is not None:
                 self._home.store.commit(Step(None), holding=holding)
+            known = self._with_certificate(item, known)
         self._replay = None
         self._end_epochs(lambda other: other == item.run.bytes)
         self._home.keep(self._client.forget_group(item.run.bytes))
@@ -356,10 +553,43 @@ class Participation:
         self._side.watch(RunOver(over.run, over.status, over.code, over.detail))
         return over
 
-    def _finished(self, item: Item, run: RunInHand) -> Effects[Holding | None]:
+    def _with_certificate(self, item: Item, known: KnownRun) -> KnownRun:
+        """Store the certificate of a model for members only, while its salt can be derived.
+
+        It is needed if the archive that a member has sealed turns out to be unusable.
+        """
+        data = item.part("certificate")
+        if data is None or not self._offer.terms.members_only:
+            return known
+        try:
+            certificate = ModelCertificate.decode(data)
+            salted = self._finishing(self._in_hand(known)).with_own_salt(certificate)
+        except PrivacyError:  # it is not about this run, or the key is gone
+            return known
+        known = replace(known, certificate=salted.encode())
+        self._home.store.commit(Step(None), run=known)
+        return known
+
+    def own_model(self, run: KnownRun, reason: str) -> FetchedModel | None:
+        """Return the model that this hospital has computed itself; None if it has not.
+
+        It has a certificate if members have signed this very model.
+        """
+        in_hand = self._in_hand(run)
+        holding = self._home.store.holding(run.run, in_hand.program)
+        if holding is None or not holding.newest.finished:
+            return None
+        signed = None if run.certificate is None else ModelCertificate.decode(run.certificate)
+        own = self._finishing(in_hand).own_model(holding, signed)
+        self._side.watch(OwnModel(run.model or "", own.id, reason))
+        return own
+
+    def _finished(
+        self, item: Item, run: RunInHand, request: AuthorRequest | None
+    ) -> Effects[Holding | None]:
         """Replay a run to its end; None if that is not possible and need not be."""
         try:
-            return (yield from self._replayed(run).finishing(item))
+            return (yield from self._replayed(run).finishing(item, request))
         except TooLate as late:  # the last total is no longer kept
             if run.program.privacy is None:
                 raise late.error from None
@@ -440,9 +670,7 @@ class Participation:
             yield from self._send(item, step.message)
 
     def _send(self, item: Item, message: Message) -> Effects[None]:
-        sent = yield from self._side.exchange.send(
-            f"/sessions/{self._side.session}/runs/{item.run}/messages", message.encode()
-        )
+        sent = yield from self._side.exchange.send(f"{self._at(item)}/messages", message.encode())
         yield from self._polling.sent(sent)
 
 

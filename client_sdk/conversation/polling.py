@@ -30,6 +30,7 @@ class Polling:
         self._following: Frame | None = None
         self._answered: tuple[str, bytes] | None = None
         self._witnesses = False
+        self._objected = False
         self._repeats = 0
         self._empty = 0
         self._conflicts = 0
@@ -38,16 +39,20 @@ class Polling:
         """Wait until others have answered the current task; then it comes with their headers."""
         self._witnesses = True
 
+    def await_state(self) -> None:
+        """Wait until the author of the current task has sealed its state for this hospital."""
+        self._objected = True
+
     def next(self, run: str | None) -> Effects[Item | None]:
         """Return the next item; `run` is this hospital's current run, whose end is reported."""
         frame, self._following = self._following, None
         if frame is None:
             last = "" if run is None else f"&run={run}"
-            last += "&witnesses=true" * self._witnesses
+            last += "&witnesses=true" * self._witnesses + "&objected=true" * self._objected
             frame = yield from self._poll(self._exchange.poll_item, f"next?{_WAIT}{last}")
-        self._witnesses = False if frame is not None else self._witnesses
         if frame is None:
             return None
+        self._witnesses = self._objected = False
         item = Item.read(frame)
         said = (item.kind, item.message)
         self._repeats = self._repeats + 1 if said == self._answered else 0

@@ -14,6 +14,13 @@ hospital has answered a later task, the total of an earlier sum, which was then 
 Two machines may differ by a step of a grid here and there (`kernels.rounds.agreement`). If the
 digest differs, the coordinator's state is downloaded and compared; what differs otherwise, or too
 often in a run, is refused.
+
+With blind sums a member writes the task, and names the state by a keyed value. If that is not the
+value of this hospital's own position, it objects (`Needed`), and its author's state comes in a box
+that members can open. A state that differs by more than rounding is then not refused: the author
+has lied, and if enough members object, another one writes the task. Only a hospital that has missed
+a total (`is_behind`) takes such a state from others, and only with m + 1 witnesses; it writes no
+task and endorses no model before that.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,17 +38,25 @@ from kernels.model.card import Card, digest
 from kernels.model.model import Model
 from kernels.rounds import position as positions
 from kernels.rounds.agreement import agreement
+from kernels.rounds.algorithm import computing
 from kernels.rounds.broadcast import checked, received
 from kernels.rounds.position import Position
 from kernels.rounds.registry import restore
-from kernels.rounds.task import noise_multiplier
+from kernels.rounds.task import noise_multiplier, statistic_of
 from kernels.storage import encode
 from privacy.encoding import Encoding
 from privacy.securesum.certificates import decode_proof
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.errors import TooFewWitnesses
+from privacy.securesum.errors import TooFewWitnesses, UnreadableState
 from privacy.securesum.journal import EpochEntry, Journal
-from privacy.securesum.messages import Certificate, Task, Total, Witnesses
+from privacy.securesum.messages import (
+    AuthorRequest,
+    Certificate,
+    SealedState,
+    Task,
+    Total,
+    Witnesses,
+)
 from privacy.securesum.records import Step
 
 SumName = tuple[int, int]
@@ -49,17 +64,36 @@ SumName = tuple[int, int]
 
 
 @dataclass(frozen=True)
+class Needed:
+    """What this hospital must have before it can answer a task.
+
+    witnesses: the headers of others that have answered it. objection: the author's state.
+    """
+
+    witnesses: bool = False
+    objection: bool = False
+
+
+@dataclass(frozen=True)
 class Claim:
-    """What a task says about the position to answer it from."""
+    """What a task says about the position to answer it from.
+
+    named: returns what a task must say about a position, in this epoch and slot.
+    """
 
     state: bytes
     stage: int
     sum_index: int
+    named: Callable[[Position], bytes]
 
     def fits(self, position: Position) -> bool:
         """Whether a position is the claimed one."""
         place = position.stage, position.sum_index
-        return (self.stage, self.sum_index) == place and self.state == position.digest
+        return (
+            (self.stage, self.sum_index) == place
+            and not position.finished
+            and self.state == self.named(position)
+        )
 
 
 @dataclass(frozen=True)
@@ -127,11 +161,12 @@ class Replay:
         if self._held is not None:
             self._held = replace(self._held, vault={})
 
-    def answering(self, task: Task, item: Item) -> Effects[Holding | None]:
-        """Return what to answer a task from; None if others must have answered it first."""
-        stage, sum_index = self._run.place(task)
-        claim = Claim(task.state, stage, sum_index)
-        entry, _ = self._client.journal.entry(task.epoch_id)
+    def answering(self, task: Task, item: Item) -> Effects[Holding | Needed]:
+        """Return what to answer a task from, or what this hospital needs first."""
+        claim = self._claim(task)
+        entry, epoch = self._client.journal.entry(task.epoch_id)
+        if epoch.terms.blind:
+            return (yield from self._answering_blind(claim, task, item))
         holding = yield from self._holding()
         known = held(holding, claim, epoch=entry.name[2])
         if known is not None:
@@ -145,25 +180,52 @@ class Replay:
             if claim.fits(holding.newest):
                 return holding
             return (yield from self._compared(holding, claim))
-        witnesses = item.part("witnesses")
-        if witnesses is None:
-            return None
-        try:
-            self._client.check_witnesses(task, Witnesses.decode(witnesses).uploads)
-        except TooFewWitnesses:
-            return None
+        if not self._has_witnesses(task, item):
+            return Needed(witnesses=True)
         theirs = yield from self._downloaded(claim)
         return self._hold(Holding(self.run, theirs, deviations=holding.deviations))
 
-    def finishing(self, item: Item) -> Effects[Holding | None]:
+    def _answering_blind(self, claim: Claim, task: Task, item: Item) -> Effects[Holding | Needed]:
+        """Return what to answer a member's task from; objects to whatever its author has made up.
+
+        The newest total comes first: an author must not have a closed sum repeated.
+        """
+        entry, epoch = self._client.journal.entry(task.epoch_id)
+        holding = yield from self._holding()
+        closed = ClosedSum.read(item)
+        if closed is not None and self._follows(holding, closed, task):
+            holding = yield from self._after(holding, closed)
+        found: Holding | Needed | None = held(holding, claim, epoch=entry.name[2])
+        if found is None:
+            behind = is_behind(self._client.journal, holding, closed)
+            found = self._unsealed(holding, claim, task, item, behind=behind)
+        if isinstance(found, Needed):
+            return found
+        if not is_said_truly(task, found.newest, epoch):
+            return Needed(objection=True)
+        return self._hold(found)
+
+    def newest(self, request: AuthorRequest, item: Item) -> Effects[Holding | None]:
+        """Return the newest position, after the total of the newest closed sum, with blind sums.
+
+        None if this hospital has missed that total, so that it does not know the newest position.
+        """
+        holding = yield from self._holding()
+        closed = ClosedSum.read(item)
+        if closed is not None and self._follows(holding, closed, request):
+            holding = yield from self._after(holding, closed)
+        return None if is_behind(self._client.journal, holding, closed) else holding
+
+    def finishing(self, item: Item, request: AuthorRequest | None) -> Effects[Holding | None]:
         """Return the holding at the end of a run that is done; None if it cannot be replayed.
 
-        Without differential privacy this hospital is in every sum, so it can.
+        Without differential privacy this hospital is in every sum, so it can. request: the request
+        to endorse the model; None after the run's end.
         """
         holding = yield from self._holding()
         if not holding.newest.finished:
             closed = ClosedSum.read(item)
-            if closed is None or not self._follows(holding, closed, None):
+            if closed is None or not self._follows(holding, closed, request):
                 if self._run.program.privacy is None:
                     raise WrongSum(
                         "the coordinator ended the run without the total of the sum that this "
@@ -191,14 +253,68 @@ class Replay:
         self._held = holding
         return holding
 
-    def _follows(self, holding: Holding, closed: ClosedSum, task: Task | None) -> bool:
+    def _claim(self, task: Task) -> Claim:
+        stage, sum_index = self._run.place(task)
+        _, epoch = self._client.journal.entry(task.epoch_id)
+
+        def named(position: Position) -> bytes:
+            if not epoch.terms.blind:
+                return position.digest
+            encoding = encoding_at(position, epoch)
+            where = task.epoch_id, task.slot
+            return self._client.named_in(*where, position.digest, encoding)[0]
+
+        return Claim(task.state, stage, sum_index, named)
+
+    def _has_witnesses(self, task: Task, item: Item) -> bool:
+        witnesses = item.part("witnesses")
+        if witnesses is None:
+            return False
+        try:
+            self._client.check_witnesses(task, Witnesses.decode(witnesses).uploads)
+        except TooFewWitnesses:
+            return False
+        return True
+
+    def _unsealed(
+        self, holding: Holding, claim: Claim, task: Task, item: Item, *, behind: bool
+    ) -> Holding | Needed:
+        """Accept the state in its author's box if it differs by rounding, or if it has witnesses.
+
+        Everything else is for others to decide: this hospital only says that it differs. behind: it
+        has missed a total, so that its own state says nothing about the author's.
+        """
+        header, box = item.part("sealed_state"), item.part("state_box")
+        own = holding.newest
+        ahead = behind and claim.sum_index > own.sum_index
+        if header is None or box is None:
+            return Needed(objection=True, witnesses=ahead)
+        sealed = SealedState.decode(header)
+        if (sealed.slot, (sealed.rank,)) != (task.slot, task.authors):
+            return Needed(objection=True)
+        try:
+            theirs = self._read(self._client.open_state(sealed, box), claim)
+            if ahead:
+                if not self._has_witnesses(task, item):
+                    return Needed(witnesses=True)
+                return Holding(self.run, theirs, deviations=holding.deviations)
+            so_far = replace(agreement(self._run.program), spent=holding.deviations)
+            spent = so_far.including(own, theirs).spent
+        except (KernelsError, UnreadableState):
+            return Needed(objection=True)
+        return replace(holding, newest=theirs, deviations=spent)
+
+    def _follows(
+        self, holding: Holding, closed: ClosedSum, task: Task | AuthorRequest | None
+    ) -> bool:
         """Whether a closed sum is the newest one, and was answered from the newest position."""
         journal, name = self._client.journal, self._name
         summed = journal.agreed.get(closed.certificate.epoch_id)
         if summed is None or summed.name[:2] != name or closed.task.epoch_id not in journal.agreed:
             return False
-        stage, sum_index = self._run.place(closed.task)
-        if not Claim(closed.task.state, stage, sum_index).fits(holding.newest):
+        if not self._client.holds_group(closed.task.epoch_id):
+            return False
+        if not self._claim(closed.task).fits(holding.newest):
             return False
         if not is_newest(journal, summed, closed.certificate, task):
             return False
@@ -216,7 +332,7 @@ class Replay:
         if body is None:
             body = yield from self._downloads.total(*place)
         encoding = encoding_at(holding.newest, epoch)
-        if encoding.digest() != closed.task.encoding:
+        if not epoch.terms.blind and encoding.digest() != closed.task.encoding:
             raise WrongSum("the closed sum's encoding does not follow from this hospital's state")
         step = self._client.verify_total(closed.total, body, closed.certificate)
         position, _ = positions.after(holding.newest, step.message.decoded(encoding))
@@ -242,11 +358,17 @@ class Replay:
         return self._hold(replace(holding, newest=theirs, deviations=spent))
 
     def _downloaded(self, claim: Claim) -> Effects[Position]:
-        program = self._run.program
         data = yield from self._downloads.state(claim.state)
+        return self._read(data, claim)
+
+    def _read(self, data: bytes, claim: Claim) -> Position:
+        """Read another's state, which must be the claimed one."""
+        program = self._run.program
         state = received(data, program, claim.stage)
         theirs = Position(program, claim.stage, claim.sum_index, state)
-        if not claim.fits(theirs):
+        with computing("the state that was sent has no encoding"):
+            fits = claim.fits(theirs)
+        if not fits:
             raise StateDiffers("the state that was sent does not have the digest in the task")
         return theirs
 
@@ -264,6 +386,19 @@ def held(holding: Holding, claim: Claim, *, epoch: int) -> Holding | None:
     return None
 
 
+def is_behind(journal: Journal, holding: Holding, closed: ClosedSum | None) -> bool:
+    """Whether a sum was closed after the one that made the newest position, and is not known here.
+
+    A hospital that has lost its positions is at the start of the run.
+    """
+    if closed is None or holding.newest.finished:
+        return False
+    summed = journal.agreed.get(closed.certificate.epoch_id)
+    if summed is None or holding.made_by is None:
+        return summed is None or holding.newest.sum_index == 0
+    return (summed.name[2], closed.certificate.slot) > holding.made_by
+
+
 def check_not_older(holding: Holding, claim: Claim) -> None:
     """Refuse a position before this hospital's newest one that it does not hold."""
     if claim.sum_index < holding.newest.sum_index:
@@ -274,7 +409,10 @@ def check_not_older(holding: Holding, claim: Claim) -> None:
 
 
 def is_newest(
-    journal: Journal, summed: EpochEntry, certificate: Certificate, task: Task | None
+    journal: Journal,
+    summed: EpochEntry,
+    certificate: Certificate,
+    task: Task | AuthorRequest | None,
 ) -> bool:
     """Whether a sum is the newest closed one, before a task or at the end of the run (None).
 
@@ -318,7 +456,7 @@ def epochs_of(journal: Journal, entry: EpochEntry) -> list[EpochEntry]:
     return [each for each in journal.agreed.values() if each.name[:2] == entry.name[:2]]
 
 
-def all_abandoned(entry: EpochEntry, first: int, task: Task) -> bool:
+def all_abandoned(entry: EpochEntry, first: int, task: Task | AuthorRequest) -> bool:
     """Whether the slots from `first` to a task's are proved to be abandoned."""
     return all(
         number in entry.slots and entry.slots[number].abandoned
@@ -337,6 +475,12 @@ def said(certificate: Certificate) -> tuple[object, ...]:
     )
 
 
+def is_said_truly(task: Task, position: Position, epoch: Epoch) -> bool:
+    """Whether the author of a task names the statistic and the length that its state leads to."""
+    length = encoding_at(position, epoch).layout.length
+    return (task.statistic, task.length) == (statistic_of(position.algorithm), length)
+
+
 def encoding_at(position: Position, epoch: Epoch) -> Encoding:
     """Return the encoding of the sum at a position, as every member of an epoch derives it."""
     return Encoding.of_sum(
@@ -347,12 +491,15 @@ def encoding_at(position: Position, epoch: Epoch) -> Encoding:
     )
 
 
-def check_model(holding: Holding, artifact: bytes) -> None:
-    """Refuse a model other than the one that this hospital has computed, but for rounding."""
+def check_model(holding: Holding, artifact: bytes) -> Position:
+    """Refuse a model other than the one that this hospital has computed, but for rounding.
+
+    Return the final position with that model.
+    """
     position = holding.newest
     state = replace(position.state, model=published(position.state.model))
     if encode(state.model) == artifact:
-        return
+        return position
     so_far = replace(agreement(position.program), spent=holding.deviations)
     try:
         theirs = checked(replace(state, model=restore(artifact)), position.program, position.stage)
@@ -362,6 +509,10 @@ def check_model(holding: Holding, artifact: bytes) -> None:
             "the coordinator serves another model than the one that this hospital has computed "
             f"from the verified totals: {error}"
         ) from error
+    # The artifact does not contain all of a distilled model: the rest is this hospital's own.
+    whole = replace(theirs.model, distilled=position.state.model.distilled)
+    model = whole if encode(published(whole)) == artifact else theirs.model
+    return replace(position, state=replace(position.state, model=model))
 
 
 def is_named(model: str | None, artifact: bytes, card: Mapping[str, object]) -> bool:

@@ -12,27 +12,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from client_sdk.conversation.entry import try_before_entry
+from client_sdk.conversation.finishing import FetchedModel, check_certified, fetched_model
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.offer import OfferReview
 from client_sdk.conversation.participation import Participation
 from client_sdk.error_origin import origins_of
-from client_sdk.errors import ClientError, NoModel, RunFailed
+from client_sdk.errors import (
+    ClientError,
+    ModelDiffers,
+    NoModel,
+    RefusedByCoordinator,
+    RunFailed,
+)
 from client_sdk.events import RefusalReported
 from client_sdk.gate.refusal_report import REPORTABLE, Reportable, public_code, public_detail
 from client_sdk.home.remembered import KnownRun
-from client_sdk.network.exchange import MAX_ARTIFACT, Effects, Exchange
+from client_sdk.network.exchange import Effects
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
+from privacy.securesum.terms import Terms
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that produced a model: the model's id, bytes and card."""
+    """A run that produced a model: the model's id, bytes and card, and who vouches for it.
+
+    certificate: encoded, if members have signed the model.
+    """
 
     run: str
     model: str
     artifact: bytes
     card: Mapping[str, Any]
+    certificate: bytes | None
 
 
 def take_part(
@@ -51,8 +63,15 @@ def take_part(
         while True:
             over = yield from part.one_run(once=once)
             if over.model is not None:
-                done = yield from _fetched(side.exchange, over.run, over.model)
-                over = part.check_model(over, done.artifact, done.card)
+                fetched = yield from _fetched(side, offer.terms, part, over, over.model)
+                over = part.check_model(over, fetched.artifact, fetched.card)
+                done = Finished(
+                    over.run,
+                    fetched.id,
+                    fetched.artifact,
+                    fetched.card,
+                    None if fetched.certificate is None else fetched.certificate.encode(),
+                )
                 yield from part.send_unmasked_samples(over)
                 finished(done)
                 part.fetched(over)
@@ -66,12 +85,26 @@ def take_part(
         raise
 
 
-def _fetched(exchange: Exchange, run: str, model: str) -> Effects[Finished]:
-    card = yield from exchange.get_json(f"/models/{model}")
-    artifact = yield from exchange.get(
-        f"/models/{model}/artifact", limit=MAX_ARTIFACT, timeout_s=600.0
-    )
-    return Finished(run, model, artifact, card)
+def _fetched(
+    side: HospitalSide, terms: Terms, part: Participation, run: KnownRun, model: str
+) -> Effects[FetchedModel]:
+    """Download a run's model, and check who has signed it.
+
+    An archive is the word of one member: if it is unusable, this hospital returns its own model.
+    """
+    try:
+        fetched = yield from fetched_model(side, terms, model)
+        if fetched.certificate is not None:
+            check_certified(side, terms, fetched)
+        if terms.members_only:
+            fetched.read()
+            part.check_same(run, fetched.artifact)
+    except (PrivacyError, KernelsError, ModelDiffers, RefusedByCoordinator) as error:
+        own = part.own_model(run, str(error)) if terms.members_only else None
+        if own is None:
+            raise
+        return own
+    return fetched
 
 
 def _report(side: HospitalSide, part: Participation | None, error: Reportable) -> Effects[None]:

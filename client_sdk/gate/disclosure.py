@@ -16,6 +16,16 @@ _DELTA = 1e-5
 """The δ at which a run's cost is reported when the session does not specify one."""
 
 
+def known_under(terms: Terms, program: Program) -> Known:
+    """Return what a run of a program makes known under a session's terms, at most."""
+    return known(
+        program,
+        members=terms.min_cohort,
+        blind=terms.blind,
+        members_only=terms.members_only,
+    )
+
+
 @dataclass(frozen=True)
 class Disclosure:
     """What would leave the hospital, computed from which columns, under which terms."""
@@ -50,7 +60,7 @@ class Disclosure:
             else cost(promised(release_plan(program), honest=terms.honest), delta=delta or _DELTA),
             0 if spec is None else spec.most_samples,
             0 if network is None else network.parameters,
-            known(program, members=terms.min_cohort),
+            known_under(terms, program),
         )
 
     @property
@@ -77,10 +87,11 @@ class Disclosure:
         lines.append(
             f"  in total at most {self.sums} vectors and {self.numbers:,} numbers. Each vector is "
             "masked before it leaves: a single masked vector reveals nothing. Only the sum over "
-            f"all members of the run (at least {self.terms.min_cohort}) becomes known, to the "
-            "coordinator and to every member, even if the coordinator colludes with "
-            f"{self.terms.max_colluders} of them."
+            f"all members of the run (at least {self.terms.min_cohort}) becomes known, to "
+            f"{'every member' if self.terms.blind else 'the coordinator and to every member'}, "
+            f"even if the coordinator colludes with {self.terms.max_colluders} of them."
         )
+        lines.append(self._to_coordinator())
         lines.append(
             "  what is asked: this program and nothing else, from states that this hospital "
             "computes itself from totals that it verifies. A member that gives the group key to "
@@ -134,6 +145,29 @@ class Disclosure:
             "could invent a member that holds it, and forge totals."
         )
         return "\n".join(lines)
+
+    def _to_coordinator(self) -> str:
+        """Say what the coordinator reads of the sums, and who gets the model."""
+        model = (
+            "The finished model is for members only: the coordinator keeps it sealed to each "
+            "member, and reads only the results that the program releases (scores on held-out "
+            "rows, and the number of training rows)."
+            if self.terms.members_only
+            else "The finished model is given to the coordinator, which serves predictions with "
+            "it. The model contains sums over all members."
+        )
+        signed = (
+            "Before that each member signs the model that it has computed itself; so does this "
+            "hospital."
+        )
+        if self.terms.blind:
+            return (
+                "  what the coordinator reads: no sum. Sums are blind: the coordinator adds masked "
+                "vectors up and relays totals that only members can read; members write the tasks. "
+                f"{model} {signed} A member that gives the group key to the coordinator ends "
+                "blindness: the coordinator then reads every sum."
+            )
+        return f"  what the coordinator reads: every sum (sums are open). {model} {signed}"
 
     def _noise(self, cost: Cost) -> str:
         rows = f", with at most {self.rows} rows per patient" if self.unit == "patient" else ""

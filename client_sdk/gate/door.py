@@ -22,6 +22,7 @@ Only one thing leaves without a mask, and only if the site's policy allows it: s
 
 import hashlib
 import json
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,7 @@ from kernels.errors import ComputationFailed
 from kernels.rounds.algorithm import Algorithm, computing, rehearsed
 from kernels.rounds.broadcast import checked
 from kernels.rounds.plan import planned, release_plan
+from kernels.rounds.position import Position
 from kernels.rounds.task import noise_multiplier, statistic_of
 from privacy.accounting.promises import released
 from privacy.encoding import Encoding
@@ -51,6 +53,7 @@ from privacy.noise import Draw, draw
 from privacy.securesum.epoch import Epoch
 from privacy.securesum.errors import SameTable, TableChanged
 from privacy.securesum.journal import EpochEntry
+from privacy.securesum.masking import FailedVector
 from privacy.securesum.messages import UNNAMED, Task
 
 _LENGTH_BYTES = 4
@@ -60,10 +63,10 @@ _LENGTH_BYTES = 4
 class _Answer:
     """What leaves for a task.
 
-    vector: None if this site could not compute its numbers. began: when the first row was read.
+    began: when the first row was read.
     """
 
-    vector: NDArray[np.uint64] | None
+    vector: NDArray[np.uint64] | FailedVector
     encoding: Encoding | None = None
     began: float = 0.0
     noise: bytes = b""
@@ -117,15 +120,16 @@ class Door:
             today=today,
         )
         answer = _Answer(np.zeros(0, dtype=np.uint64))
+        state = UNNAMED
         if not again:
-            state = self._check_position(holding, task, stage, sum_index)
-            answer = self._computed(task, stage, algorithm, state)
+            position = self._check_position(holding, stage, sum_index)
+            answer, state = self._computed(task, algorithm, position), position.digest
             yield from self._wait(stage, algorithm, answer.began)
         step = client.upload(
             task,
             answer.vector,
             table=self.table.digest,
-            state=UNNAMED if again else task.state,
+            state=state,
             encoding=answer.encoding,
             noise=answer.noise,
         )
@@ -159,21 +163,25 @@ class Door:
             )
         return sent
 
-    def _computed(self, task: Task, stage: int, algorithm: Algorithm, state: Any) -> "_Answer":
+    def _computed(self, task: Task, algorithm: Algorithm, position: Position) -> "_Answer":
         """Compute this site's vector; nothing is refused once the first row is read."""
         client, today = self.home.client, self.exchange.clock.now().date()
         entry, epoch = client.journal.entry(task.epoch_id)
+        stage = position.stage
+        state = checked(position.state, self.run.program, stage)
         ready = rehearsed(algorithm, state)
         encoding = self._encoding(task, stage, algorithm, state, epoch)
         try:
-            client.check_upload(task, table=self.table.digest, state=task.state, encoding=encoding)
+            client.check_upload(
+                task, table=self.table.digest, state=position.digest, encoding=encoding
+            )
         except (SameTable, TableChanged) as error:
             mark(error, Origin.OWN_ROWS)
             raise
         noise = draw(encoding) if encoding.share_deviations else None
         if noise is not None:
             self._charge(encoding, noise, task, stage)
-        vector: NDArray[np.uint64] | None = None
+        vector: NDArray[np.uint64] | FailedVector
         samples: UnmaskedSamples | None = None
         failures: list[ComputationFailed] = []
         began = self.exchange.clock.monotonic()
@@ -196,7 +204,7 @@ class Door:
             except ComputationFailed as failed:
                 if noise is not None:  # the source of noise is broken: nothing leaves
                     raise
-                vector, samples = None, None
+                vector, samples = FailedVector.drawn(task.length, os.urandom), None
                 failures.append(failed)
         return _Answer(
             vector,
@@ -231,18 +239,15 @@ class Door:
             )
         return algorithm
 
-    def _check_position(
-        self, holding: Holding | None, task: Task, stage: int, sum_index: int
-    ) -> Any:
-        """Return the state at this hospital's position; refuse one that is not the task's."""
+    def _check_position(self, holding: Holding | None, stage: int, sum_index: int) -> Position:
+        """Return this hospital's position, if it is where the task says that the run is.
+
+        The secure sum's client compares its state with the task's before a row is read.
+        """
         position = None if holding is None else holding.newest
-        if (
-            position is None
-            or (position.stage, position.sum_index) != (stage, sum_index)
-            or position.digest != task.state
-        ):
+        if position is None or (position.stage, position.sum_index) != (stage, sum_index):
             raise WrongTask("the task is to be answered from another state than this hospital's")
-        return checked(position.state, self.run.program, stage)
+        return position
 
     def _encoding(
         self, task: Task, stage: int, algorithm: Algorithm, state: Any, epoch: Epoch
@@ -260,7 +265,9 @@ class Door:
             honest=epoch.terms.honest,
             members=epoch.size,
         )
-        if task.encoding != encoding.digest() or task.length != encoding.layout.length:
+        # With blind sums a keyed value covers the encoding: the secure sum's client compares it.
+        named = UNNAMED if epoch.terms.blind else encoding.digest()
+        if task.encoding != named or task.length != encoding.layout.length:
             raise WrongTask(
                 f"the task's encoding is not the {'noisy' if noisy else 'finest'} encoding of "
                 f"{algorithm.NAME} for {epoch.size} members"

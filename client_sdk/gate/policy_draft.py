@@ -7,14 +7,13 @@ from contextlib import suppress
 from dataclasses import fields
 
 from client_sdk.gate.dictionary import Dictionary
-from client_sdk.gate.disclosure import Disclosure
+from client_sdk.gate.disclosure import Disclosure, known_under
 from client_sdk.gate.policy import Policy
 from client_sdk.gate.recipes import Recipes
 from client_sdk.gate.refusals import rounded_up
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
 from kernels.errors import ProgramError
-from kernels.rounds.known import known
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
@@ -106,7 +105,7 @@ def _numbers(program: Program, terms: Terms) -> str:
     """Return the limits of the disclosure ledger: the default, or what the program needs."""
     standard = Policy()
     runs = _runs_of(program)
-    counted = [known(run, members=terms.min_cohort) for run in runs]
+    counted = [known_under(terms, run) for run in runs]
     cells, rows = counted[0].cells, f"{counted[0].rows:,.0f} rows × {counted[0].columns} columns"
     needed = {
         "coordinator_ratio": sum(own.coordinator + 1 for own in counted),

@@ -27,20 +27,23 @@ class RunInHand:
         """The digest of everything that the run computes."""
         return run_digest(self.text, run_kind=self.kind, parent=self.parent)
 
-    def place(self, task: Task) -> tuple[int, int]:
-        """Return stage and sum index of a task; refuse a task of another run or program."""
-        try:
-            stage, sum_index = place_in(task.parameters)
-        except ProgramError as error:
-            raise WrongTask(str(error)) from error
-        expected = task_parameters(
+    def parameters(self, stage: int, sum_index: int) -> bytes:
+        """Return the parameters of the run's task at a place."""
+        return task_parameters(
             program=program_digest(self.text),
             run_kind=self.kind,
             parent=self.parent,
             stage=stage,
             sum_index=sum_index,
         )
-        if task.parameters != expected:
+
+    def place(self, task: Task) -> tuple[int, int]:
+        """Return stage and sum index of a task; refuse a task of another run or program."""
+        try:
+            stage, sum_index = place_in(task.parameters)
+        except ProgramError as error:
+            raise WrongTask(str(error)) from error
+        if task.parameters != self.parameters(stage, sum_index):
             raise WrongTask("the task's program or kind differs from the run's")
         if stage >= len(self.program.stages):
             raise WrongTask(

@@ -3,11 +3,15 @@
     identity.key     32 private bytes, created once, readable by their owner only
     journal.sqlite   what this hospital has signed and sent (`store`)
     dealing.key      32 secret bytes that deal its rows to parts (`kernels.rounds.site.dealing`)
+    archive.key      secret bytes that open models for members only (`privacy.members.archive`)
     lock             held while a process uses the home; contains its process id
 
 The path is `VEILGP_HOME`, or ~/.veilgp. An identity and its journal belong together: either without
 the other is refused, because a hospital that has lost the record of what it signed could be made to
 sign the opposite. Do not put either in a backup that might be restored.
+
+`archive.key` is created on first use. Without it, models that others have sealed to this hospital
+before cannot be opened any more; nothing else depends on it.
 
 `dealing.key` is created with them, and an identity without it is refused: with another secret the
 same rows are dealt to other parts, and the difference between two sums reveals rows that moved. It
@@ -33,6 +37,7 @@ from privacy.errors import InvalidKey
 from privacy.identity import Identity, Randomness
 from privacy.securesum.client import Client
 from privacy.securesum.records import Step
+from privacy.securesum.sealing import KEM_SECRET_BYTES
 
 if TYPE_CHECKING:
     from kernels.rounds.site.dealing import Dealing
@@ -44,6 +49,7 @@ _EXPOSED = {
     "identity.key": "If another user may have read it, create a new identity and have it confirmed",
     "dealing.key": "Who has read it can tell which rows a model was trained on: if another user "
     "may have, move the home away and have a new identity confirmed",
+    "archive.key": "Who has read it can open the models that are for this study's members only",
     "journal.sqlite": "It has the keys that mask this hospital's numbers in runs that are open: if "
     "another user may have read it, end them first",
     "journal.sqlite-wal": "It is the newest part of the journal, which has the keys that mask this "
@@ -60,6 +66,7 @@ class OpenHome:
 
     identity: Identity
     dealing_secret: bytes = field(repr=False)
+    archive_secret: bytes = field(repr=False)
     client: Client
     store: Store
 
@@ -95,6 +102,10 @@ class Home:
     def _dealing_path(self) -> Path:
         return self.path / "dealing.key"
 
+    @property
+    def _archive_path(self) -> Path:
+        return self.path / "archive.key"
+
     @contextmanager
     def open(self, random: Randomness = os.urandom) -> Iterator[OpenHome]:
         """Open the home exclusively; create its files together if there is no identity."""
@@ -107,7 +118,7 @@ class Home:
             try:
                 records, vault = store.journal()
                 client = Client.restore(identity, records, vault, random)
-                yield OpenHome(identity, secret, client, store)
+                yield OpenHome(identity, secret, self._archive_secret(random), client, store)
             finally:
                 store.close()
 
@@ -125,6 +136,10 @@ class Home:
             return _dealing_by(self._dealing_secret())
         with self.open() as home:
             return home.dealing
+
+    def exists(self) -> bool:
+        """Return whether there is an identity or a journal here."""
+        return self._key_path.exists() or self._journal_path.exists()
 
     def read(self) -> Store:
         """Open the journal without the lock: to read it, or to confirm a pin."""
@@ -198,6 +213,18 @@ class Home:
                 "parts, and is not created anew, because the rows would be dealt differently. Put "
                 "the file back from a copy. Without a copy, move the home away and have a new "
                 "identity confirmed: the table then counts as another one"
+            )
+        return data
+
+    def _archive_secret(self, random: Randomness) -> bytes:
+        data = _read_secret(self._archive_path)
+        if data is None:
+            _write_secret(self._archive_path, random(KEM_SECRET_BYTES))
+            data = _read_secret(self._archive_path)
+        if data is None or len(data) != KEM_SECRET_BYTES:
+            raise HomeDamaged(
+                f"{self._archive_path} does not have {KEM_SECRET_BYTES} bytes: put it back from a "
+                "copy, or remove it; models that are for members only must then be sealed again"
             )
         return data
 

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 10
+VERSION = 11
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
@@ -46,7 +46,7 @@ CREATE TABLE sessions (
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, program TEXT NOT NULL,
     status TEXT NOT NULL, code TEXT NOT NULL, detail TEXT NOT NULL, model TEXT,
-    fetched INTEGER NOT NULL, parent TEXT, replayed INTEGER NOT NULL
+    fetched INTEGER NOT NULL, parent TEXT, replayed INTEGER NOT NULL, certificate BLOB
 ) STRICT;
 CREATE TABLE pins (
     session TEXT NOT NULL, name TEXT NOT NULL, key BLOB NOT NULL, confirmed INTEGER NOT NULL,

@@ -171,7 +171,7 @@ class KnownRun:
     """A run that this hospital took part in; parent: the id of the model that it starts from.
 
     replayed: whether this hospital computed the run's model itself, and it is the one that the
-        coordinator serves.
+        coordinator serves. certificate: of a model for members only, with its salt, encoded.
     """
 
     run: str
@@ -185,3 +185,4 @@ class KnownRun:
     fetched: bool = False
     parent: str | None = None
     replayed: bool = False
+    certificate: bytes | None = field(default=None, repr=False)

@@ -52,8 +52,8 @@ _ADD_SAMPLES = (
 )
 _ADD_RUN = (
     "INSERT OR IGNORE INTO runs (run, session, kind, program, status, code, detail, model, "
-    "fetched, parent, replayed) VALUES (:run, :session, :kind, :program, :status, :code, :detail, "
-    ":model, :fetched, :parent, :replayed)"
+    "fetched, parent, replayed, certificate) VALUES (:run, :session, :kind, :program, :status, "
+    ":code, :detail, :model, :fetched, :parent, :replayed, :certificate)"
 )
 _ADD_ENTERED = (
     "INSERT INTO disclosures (run, session, source, at, program, dealt, rows, exact, coordinator, "
@@ -151,7 +151,8 @@ class Store:
                 self._db.execute(_ADD_RUN, asdict(run))
                 self._db.execute(
                     "UPDATE runs SET status = :status, code = :code, detail = :detail, "
-                    "model = :model, fetched = :fetched, replayed = :replayed WHERE run = :run "
+                    "model = :model, fetched = :fetched, replayed = :replayed, "
+                    "certificate = :certificate WHERE run = :run "
                     # What was replayed under one model's name never passes to another model.
                     "AND NOT (replayed AND model IS NOT :model)",
                     asdict(run),
@@ -178,6 +179,10 @@ class Store:
                     holding.deviations,
                 ),
             )
+        # The count is of the run: going back to a position does not give its deviations back.
+        self._db.execute(
+            "UPDATE positions SET deviations = ? WHERE run = ?", (holding.deviations, holding.run)
+        )
         marks = ", ".join("?" * len(kept))
         self._db.execute(
             f"DELETE FROM positions WHERE run = ? AND sum_index NOT IN ({marks})",  # noqa: S608
@@ -314,6 +319,12 @@ class Store:
     def obtained(self, model: str) -> bool:
         """Return whether a model, by its id, is one that this hospital has computed in a run."""
         return self._row("SELECT run FROM runs WHERE model = ? AND replayed", model) is not None
+
+    def obtained_models(self) -> frozenset[str]:
+        """Return the ids of all models that this hospital has computed in a run."""
+        query = "SELECT model FROM runs WHERE model IS NOT NULL AND replayed"
+        with self._file.reading():
+            return frozenset(model for (model,) in self._db.execute(query))
 
     def rows_of(self, run: str) -> str | None:
         """Return the digest of the rows, changes included, with which a run was entered."""

@@ -17,19 +17,31 @@ from kernels.model.methods import FEDBNR
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program
 from kernels.tables.schema import Categorical, Numeric
+from privacy.identity import fingerprint
+from privacy.members.endorsement import ModelCertificate
 
 LEVEL = 0.9
 """The level of the intervals whose coverage the card shows."""
 
+_MOST_SIGNERS = 10
+"""Most signers that the card lists."""
 _COLUMNS = ("target", "unit", "method", "RMSE", "NLL", "CRPS", "ECE", f"inside {LEVEL:.0%}")
 
 
 class ModelCard(Mapping[str, Any]):
     """The card's JSON as a mapping, as in `card["members"]`, with a readable repr."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(
+        self,
+        card: Card,
+        certificate: ModelCertificate | None = None,
+        *,
+        names: Mapping[bytes, str] | None = None,
+    ) -> None:
+        """Show a card and who signed its model; `names` are those of known members, by key."""
         self._card = card
         self._plain = card.to_plain()
+        self._signed = _signed(certificate, names or {})
 
     def __getitem__(self, section: str) -> Any:
         return self._plain[section]
@@ -41,7 +53,7 @@ class ModelCard(Mapping[str, Any]):
         return len(self._plain)
 
     def __repr__(self) -> str:
-        facts = _facts(self._card)
+        facts = self._facts()
         wide = max(len(name) for name in facts)
         lines = [f"Global model {self._card.id}"]
         for name, value in facts.items():
@@ -60,11 +72,14 @@ class ModelCard(Mapping[str, Any]):
             ]
         return "\n".join(lines)
 
+    def _facts(self) -> dict[str, str]:
+        return {**_facts(self._card), "signed by": self._signed}
+
     def _repr_html_(self) -> str:
         facts = "".join(
             f"<tr><th style='text-align:left'>{escape(name)}</th>"
             f"<td style='text-align:left'>{escape(value)}</td></tr>"
-            for name, value in _facts(self._card).items()
+            for name, value in self._facts().items()
         )
         table = _quality(self._card)
         quality = ""
@@ -102,11 +117,24 @@ def _facts(card: Card) -> dict[str, str]:
             privacy.max_colluders,
             privacy.epsilon,
             privacy.delta,
+            blind=privacy.blind,
         )
         + _noise(privacy),
         "became known": _became_known(card),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _signed(certificate: ModelCertificate | None, names: Mapping[bytes, str]) -> str:
+    """Say who has signed a model; a fingerprint stands for a member that is not known here."""
+    if certificate is None:
+        return "no hospital: this model has no certificate"
+    signers = sorted(certificate.signers, key=lambda key: key not in names)
+    said = [readable(names[key]) if key in names else fingerprint(key) for key in signers]
+    if len(said) > _MOST_SIGNERS:
+        said[_MOST_SIGNERS:] = [f"and {len(said) - _MOST_SIGNERS:,} more"]
+    of = f"{len(signers):,} of {certificate.statement.members:,} hospitals"
+    return f"{of}: {', '.join(said)}. `veilgp verify` says which of them a roster has"
 
 
 def _became_known(card: Card) -> str:
@@ -117,7 +145,7 @@ def _became_known(card: Card) -> str:
         program = Program.from_json(card.program)
     except KernelsError:
         return "unknown: this veilgp cannot read the program"
-    return numbers_known(known(program, members=card.privacy.min_cohort))
+    return numbers_known(known(program, members=card.privacy.min_cohort, blind=card.privacy.blind))
 
 
 def _method(served: Served) -> str:

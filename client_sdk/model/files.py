@@ -1,11 +1,12 @@
-"""A model in a folder: its tensors as safetensors, and its card as JSON.
+"""A model in a folder: its tensors as safetensors, its card as JSON, and its certificate.
 
     stay/
-      card.json                   what the model is; names the other file by its SHA-256
+      card.json                   what the model is; names the other files
       <sha-256>.safetensors       the model
+      <model id>.certificate      the signatures of hospitals that vouch for it, if there are any
 
-The tensors are written first, under their own name; then the card is replaced in one step. A crash
-at any moment leaves either the complete old model or the complete new one.
+The other files are written first, under their own names; then the card is replaced in one step. A
+crash at any moment leaves either the complete old model or the complete new one.
 """
 
 import os
@@ -19,10 +20,10 @@ from kernels.model.artifact import Artifact
 from kernels.model.card import Card
 
 CARD = "card.json"
-_OURS = re.compile(r"card\.json|[0-9a-f]{64}\.safetensors|\..+\.tmp")
+_OURS = re.compile(r"card\.json|[0-9a-f]{64}\.(safetensors|certificate)|\..+\.tmp")
 
 
-def save(artifact: Artifact, folder: Path) -> None:
+def save(artifact: Artifact, certificate: bytes | None, folder: Path) -> None:
     """Write a model to a folder that is new, empty or holds an earlier model."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -34,23 +35,37 @@ def save(artifact: Artifact, folder: Path) -> None:
             )
         before = _card_before(folder)
         _replace(folder / _bytes_name(artifact.card), artifact.to_bytes())
+        if certificate is not None:
+            _replace(folder / _certificate_name(artifact.card), certificate)
         _replace(folder / CARD, artifact.card.to_json().encode())
-        if before is not None and before.artifact != artifact.card.artifact:
-            (folder / _bytes_name(before)).unlink(missing_ok=True)
+        kept = {_bytes_name(artifact.card)}
+        if certificate is not None:
+            kept.add(_certificate_name(artifact.card))
+        stale = {_certificate_name(artifact.card)}
+        if before is not None:
+            stale |= {_bytes_name(before), _certificate_name(before)}
+        for name in stale - kept:
+            (folder / name).unlink(missing_ok=True)
     except OSError as problem:
         raise ModelNotSaved(
             f"cannot write the model to {folder}: {problem.strerror or problem}"
         ) from problem
 
 
-def load(folder: Path) -> Artifact:
-    """Read the model in a folder; its files are not trusted."""
+def load(folder: Path) -> tuple[Artifact, bytes | None]:
+    """Read the model in a folder, and its certificate if there is one; neither is trusted."""
     card = Card.from_json(_read(folder / CARD).decode(errors="replace"))
-    return Artifact.from_bytes(_read(folder / _bytes_name(card)), card)
+    artifact = Artifact.from_bytes(_read(folder / _bytes_name(card)), card)
+    path = folder / _certificate_name(card)
+    return artifact, _read(path) if path.exists() else None
 
 
 def _bytes_name(card: Card) -> str:
     return f"{card.artifact}.safetensors"
+
+
+def _certificate_name(card: Card) -> str:
+    return f"{card.id}.certificate"
 
 
 def _card_before(folder: Path) -> Card | None:

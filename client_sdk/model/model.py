@@ -7,44 +7,97 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from client_sdk.errors import ModelNotCertified
 from client_sdk.model import files
 from client_sdk.model import gain as site_gain
 from client_sdk.model.card import ModelCard
+from client_sdk.model.known_members import PathLike, known_members
 from client_sdk.model.predictions import Intervals, Predictions
+from client_sdk.model.vouching import read_certificate, vouched_for
 from client_sdk.plots import calibration
 from client_sdk.tables import SchemaStream, open_table
+from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.methods import methods_of
 from kernels.model.prediction import predict
 from kernels.rounds.site.site import Site
 from kernels.tables.records import Records, read_in_pieces
 from kernels.tables.schema import Schema
+from privacy.errors import PrivacyError
+from privacy.members.endorsement import ModelCertificate
 
 
 class GlobalModel:
     """The model that the hospitals trained; `join` returns it, `load` reads it from a folder."""
 
-    def __init__(self, artifact: Artifact) -> None:
+    def __init__(
+        self,
+        artifact: Artifact,
+        certificate: ModelCertificate | None = None,
+        *,
+        names: Mapping[bytes, str] | None = None,
+    ) -> None:
+        """Wrap a model that is trusted; `names` are those of known members, by key."""
         self.artifact = artifact
+        self.certificate = certificate
+        """The signatures of the hospitals that vouch for the model, or None."""
+        self._names = names or {}
 
     @classmethod
     def from_artifact(
-        cls, artifact: bytes, card: Mapping[str, object], *, expected_id: str | None = None
+        cls,
+        artifact: bytes,
+        card: Mapping[str, object],
+        *,
+        certificate: bytes | None = None,
+        expected_id: str | None = None,
+        names: Mapping[bytes, str] | None = None,
     ) -> Self:
         """Read a model from a coordinator; neither the bytes nor the card is trusted.
 
-        expected_id: the id that was requested; a model with another id is refused.
+        certificate: if given, it must cover the model. Who the signers are is not checked here: as
+        `join` does, compare the model with your own, or use `load`. expected_id: the id that was
+        requested; a model with another id is refused. names: those of known members, by key.
         """
-        return cls(Artifact.from_bytes(artifact, card, expected_id=expected_id))
+        read = Artifact.from_bytes(artifact, card, expected_id=expected_id)
+        signed = None if certificate is None else read_certificate(certificate, read)
+        return cls(read, signed, names=names)
 
     @classmethod
-    def load(cls, folder: str | Path) -> Self:
-        """Read a model that `save` wrote."""
-        return cls(files.load(Path(folder)))
+    def load(
+        cls,
+        folder: str | Path,
+        *,
+        roster: PathLike | Mapping[str, bytes] | None = None,
+        home: PathLike | None = None,
+        uncertified: bool = False,
+    ) -> Self:
+        """Read a model that `save` wrote; refuse it unless hospitals known here vouch for it.
+
+        roster: the hospitals that you trust, as a file or as keys by name. By default they are
+        those whose keys were confirmed in the home (`VEILGP_HOME`, ~/.veilgp); a model that this
+        home has computed itself needs no certificate. uncertified: accept any model.
+        """
+        artifact, data = files.load(Path(folder))
+        if uncertified:
+            return cls(artifact, _if_valid(data, artifact))
+        members = known_members(roster, home)
+        if artifact.id in members.obtained:
+            return cls(artifact, _if_valid(data, artifact), names=members.names)
+        if data is None:
+            raise ModelNotCertified(
+                f"the model in {folder} has no certificate, so no hospital vouches for it. Get it "
+                "from a hospital that has its certificate, or load it all the same "
+                "(uncertified=True, --uncertified)"
+            )
+        certificate = read_certificate(data, artifact)
+        vouched_for(certificate, members)
+        return cls(artifact, certificate, names=members.names)
 
     def save(self, folder: str | Path) -> None:
-        """Write the model to a folder as safetensors and JSON; completely or not at all."""
-        files.save(self.artifact, Path(folder))
+        """Write the model and its certificate to a folder; completely or not at all."""
+        signed = None if self.certificate is None else self.certificate.encode()
+        files.save(self.artifact, signed, Path(folder))
 
     @property
     def id(self) -> str:
@@ -54,7 +107,7 @@ class GlobalModel:
     @property
     def card(self) -> ModelCard:
         """The description of the model; print it, or show it in a notebook."""
-        return ModelCard(self.artifact.card)
+        return ModelCard(self.artifact.card, self.certificate, names=self._names)
 
     @property
     def schema(self) -> Schema:
@@ -128,3 +181,11 @@ class GlobalModel:
     def __repr__(self) -> str:
         targets = ", ".join(target.name for target in self.schema.targets)
         return f"GlobalModel({self.id}, predicts {targets})"
+
+
+def _if_valid(data: bytes | None, artifact: Artifact) -> ModelCertificate | None:
+    """Return a certificate that covers a model which is accepted without one, or None."""
+    try:
+        return None if data is None else read_certificate(data, artifact)
+    except (ModelNotCertified, KernelsError, PrivacyError):
+        return None

@@ -52,6 +52,10 @@ ITEM_LIMITS = Limits(
         "total": 4 << 20,
         "total_body": 1 << 20,
         "witnesses": 4 << 20,
+        "sealed_state": 4 << 20,
+        "state_box": 256 << 20,
+        "adverts": 4 << 20,
+        "certificate": 4 << 20,
     },
 )
 """The parts of an item, and the most bytes of each. Protocol messages have at most a few kB for
@@ -214,13 +218,13 @@ class Exchange:
         reply = yield from self._ask("POST", target, (data,), kind=kind, once=once)
         return reply.body
 
-    def send(self, target: str, *parts: bytes | memoryview) -> Effects[SendResult]:
+    def send(self, target: str, *parts: bytes | memoryview, query: str = "") -> Effects[SendResult]:
         """Post bytes that are already on disk here: protocol messages and, from the door, vectors.
 
         The coordinator may respond with the next item, as to `poll_item`. A conflict (409) is
         returned, not raised: the run may have moved on while the bytes were in transit.
         """
-        target = f"{target}?wait={LONGEST_POLL_S}"
+        target = f"{target}?wait={LONGEST_POLL_S}{query}"
         try:
             reply = yield from self._ask(
                 "POST",

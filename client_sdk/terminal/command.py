@@ -15,6 +15,7 @@ from client_sdk.terminal.commands import (
     session,
     sources,
     tables,
+    verify,
 )
 
 
@@ -39,6 +40,7 @@ def application() -> typer.Typer:
 
     app.command("predict")(predict.predict)
     app.command("card")(card.card)
+    app.command("verify")(verify.verify)
     app.command("ledger")(ledger.ledger_command)
     session.register(app)
     sources.register(app)

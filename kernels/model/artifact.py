@@ -15,7 +15,7 @@ from typing import Protocol, Self
 from kernels import storage
 from kernels.errors import ArtifactError, DamagedArtifact, KernelsError, StateError
 from kernels.features.spec import KernelSpec
-from kernels.model.card import Card, digest
+from kernels.model.card import NO_SALT, Card, digest
 from kernels.model.card_sections import Evaluation, Law, Layer, Privacy, Served
 from kernels.model.methods import methods_of
 from kernels.model.model import Model, known
@@ -57,11 +57,13 @@ class Artifact:
         privacy: Privacy,
         created: datetime,
         parent: str | None = None,
+        salt: str = NO_SALT,
     ) -> Self:
         """Return the artifact of a model that a program has finished.
 
         members: number of hospitals that took part. sums: number of secure sums of the run.
         created: with a time zone. parent: the id of the model that the run started from.
+        salt: of the certificate that members have signed, in hex.
         """
         if (program.schema, program.kernel) != (model.schema, model.kernel):
             raise ArtifactError(
@@ -94,6 +96,7 @@ class Artifact:
             evaluation=Evaluation.of(model),
             privacy=privacy,
             methods=methods,
+            salt=salt,
         )
         # Read the card back, so that only a card that others can read is ever written.
         return cls(model, data, Card.from_plain(card.to_plain()))

@@ -8,6 +8,7 @@ are claims of the coordinator, which cannot be verified from the card.
 """
 
 import hashlib
+import json
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,9 @@ ID_DIGITS = 64
 id names, so two models must not share one: whoever chooses both needs 2¹²⁸ tries, and with half the
 digits 2⁶⁴."""
 
+NO_SALT = "0" * 64
+"""The salt of a model that no member has signed."""
+
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -38,6 +42,9 @@ class Card:
     program: the text of the program that made it, and its SHA-256.
     members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
     methods: its prediction methods, the default first.
+    salt: of the commitments that members have signed (privacy/members/endorsement.py), in hex;
+    `NO_SALT` if they have signed none. Whoever does not have it, as a coordinator whose members
+    keep the model to themselves, cannot find the model by comparing guesses with its id.
     """
 
     created: str
@@ -57,13 +64,16 @@ class Card:
     evaluation: Evaluation | None
     privacy: Privacy
     methods: tuple[Served, ...]
+    salt: str
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 3
+    VERSION: ClassVar[int] = 4
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):
             raise ArtifactError("the card's artifact must be a SHA-256 of 64 hex digits")
+        if not _DIGEST.fullmatch(self.salt):
+            raise ArtifactError("the card's salt must have 64 hex digits")
         if not _is_time(self.created):
             raise ArtifactError("the card's created must be a time in ISO 8601 with an offset")
         if digest(self.program.encode(errors="replace")) != self.program_digest:
@@ -107,8 +117,10 @@ class Card:
     @classmethod
     def from_plain(cls, plain: object) -> Self:
         """Read a card from a JSON object, which is not trusted."""
+        # Not encode_json, which refuses large integers: a JSON reader returns the float 1e17,
+        # written without a point, as an integer, and from_json makes it a float again.
         try:
-            text = encode_json(plain)
+            text = json.dumps(plain, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as problem:
             raise ArtifactError(
                 "the card must be a JSON object without NaN or infinite values"

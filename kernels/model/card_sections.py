@@ -24,6 +24,7 @@ class Privacy:
 
     unit: what the guarantee protects the presence of, "patient" or "row".
     epsilon, delta: the session's privacy loss for any one unit; None without differential privacy.
+    blind: whether the sums were blind, so that the coordinator could not read them.
     meaning: the same in words.
     mechanism, releases: the noise that was added, and to how many sums of the session so far.
     """
@@ -32,6 +33,7 @@ class Privacy:
     unit: str
     min_cohort: int
     max_colluders: int
+    blind: bool
     epsilon: float | None
     delta: float | None
     meaning: str
@@ -59,6 +61,7 @@ class Privacy:
         *,
         min_cohort: int,
         max_colluders: int,
+        blind: bool = False,
         epsilon: float | None = None,
         delta: float | None = None,
         mechanism: str | None = None,
@@ -66,12 +69,13 @@ class Privacy:
     ) -> Self:
         """Return the description of a session's terms; no ε and δ means no differential privacy."""
         unit = "row" if schema.patient is None else "patient"
-        meaning = explained(unit, min_cohort, max_colluders, epsilon, delta)
+        meaning = explained(unit, min_cohort, max_colluders, epsilon, delta, blind=blind)
         return cls(
             differential_privacy=epsilon is not None,
             unit=unit,
             min_cohort=min_cohort,
             max_colluders=max_colluders,
+            blind=blind,
             epsilon=epsilon,
             delta=delta,
             meaning=meaning,
@@ -81,16 +85,29 @@ class Privacy:
 
 
 def explained(
-    unit: str, min_cohort: int, max_colluders: int, epsilon: float | None, delta: float | None
+    unit: str,
+    min_cohort: int,
+    max_colluders: int,
+    epsilon: float | None,
+    delta: float | None,
+    *,
+    blind: bool,
 ) -> str:
     """Return in words what the terms guarantee and what they do not."""
     colluding = f"even if it colluded with up to {max_colluders} of them"
+    unless = colluding if max_colluders else "unless it colluded with one of them"
+    seen = (
+        "The coordinator could not read the sums from which this model was computed, unless it "
+        f"colluded with a hospital; and no hospital's own numbers, {unless}. "
+        if blind
+        else f"The coordinator saw sums over at least {min_cohort} hospitals and no hospital's own "
+        f"numbers, {unless}. "
+    )
     sums = (
-        f"The coordinator saw sums over at least {min_cohort} hospitals and no hospital's own "
-        f"numbers, {colluding if max_colluders else 'unless it colluded with one of them'}. Every "
-        "hospital received the same sums; one that took part to the end has verified them and "
-        "computed the model itself. A coordinator that colludes with a hospital can forge sums. "
-        "The model is not signed by hospitals: ask one to compare its id."
+        f"{seen}Every hospital received the same sums; one that took part to the end has verified "
+        "them and computed the model itself. A coordinator that colludes with a hospital can forge "
+        "sums. Hospitals sign the model that they have computed; their signatures are not in this "
+        "card: `veilgp verify` says who vouches for the model."
     )
     if epsilon is None or delta is None:
         return (

@@ -5,7 +5,6 @@ and every value the type of its field. A schema, kernel or standardiser is read 
 `from_json`.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType, UnionType
@@ -13,7 +12,15 @@ from typing import Any, get_args, get_origin
 
 from kernels.errors import ArtifactError
 from kernels.features.spec import KernelSpec
-from kernels.strict_json import MOST_INTEGER, as_declared, encode_json, is_flag, is_number, is_text
+from kernels.strict_json import (
+    MOST_INTEGER,
+    as_declared,
+    encode_json,
+    is_flag,
+    is_number,
+    is_text,
+    parse_json,
+)
 from kernels.tables.schema import Schema
 from kernels.tables.standardiser import Standardiser
 
@@ -36,7 +43,8 @@ _LEAVES: Mapping[Any, tuple[Callable[[object], bool], str]] = MappingProxyType(
 def to_plain(value: Any) -> Any:
     """Return a dataclass, with its tuples and leaves, as JSON types."""
     if isinstance(value, _DOCUMENTS):
-        return json.loads(value.to_json())
+        # Not json.loads: it reads the float 1e17, written without a point, as an integer.
+        return parse_json(value.to_json(), type(value).__name__, [])
     if is_dataclass(value):
         return {field.name: to_plain(getattr(value, field.name)) for field in fields(value)}
     return [to_plain(each) for each in value] if isinstance(value, tuple) else value

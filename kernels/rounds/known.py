@@ -8,11 +8,9 @@ noise protects them, and numbers are not counted.
 
 from dataclasses import dataclass
 
+from kernels.rounds.declaration import Made
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
-
-SUMS_ARE_OPEN = True
-"""Whether the coordinator reads every total. With blind sums it would read only the final model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,21 +44,31 @@ class Known:
         return self.hospitals / self.rows
 
 
-def known(program: Program, *, members: int, sums_open: bool = SUMS_ARE_OPEN) -> Known:
-    """Return what a run of a program over at least `members` members makes known, at most."""
+def known(program: Program, *, members: int, blind: bool, members_only: bool = False) -> Known:
+    """Return what a run of a program over at least `members` members makes known, at most.
+
+    blind: the coordinator cannot read totals. members_only: nor does it get the model.
+    """
     return Known(
-        coordinator=known_to_coordinator(program, sums_open=sums_open),
+        coordinator=known_to_coordinator(program, blind=blind, members_only=members_only),
         hospitals=known_to_hospitals(program),
         rows=program.least_rows * (1 - 1 / members),
         columns=len(program.schema.features) + len(program.schema.targets),
     )
 
 
-def known_to_coordinator(program: Program, *, sums_open: bool = SUMS_ARE_OPEN) -> int:
-    """Return how many numbers become known to the coordinator: all totals, or the model's."""
-    if sums_open:
+def known_to_coordinator(program: Program, *, blind: bool, members_only: bool) -> int:
+    """Return how many numbers become known to the coordinator: all totals, or the model's.
+
+    If the model is for members only, what is released are its scores, as many as are summed.
+    """
+    if not blind:
         return known_to_hospitals(program)
-    return sum(stage.leaves for stage in declared(program))
+    stages = declared(program)
+    if members_only:
+        judged = (stage for stage in stages if stage.makes == {Made.SCORES})
+        return sum(stage.leaves for stage in judged)
+    return sum(stage.leaves for stage in stages)
 
 
 def known_to_hospitals(program: Program) -> int:

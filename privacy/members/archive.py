@@ -114,5 +114,19 @@ def open_archive(header: Archive, sealed: bytes, *, own: bytes, secret: bytes) -
         ) from None
 
 
+def archive_bytes(header: Archive, sealed: bytes) -> bytes:
+    """Return an archive as it is sent and kept: length of the header (4 bytes), header, content."""
+    head = header.encode()
+    return len(head).to_bytes(4, "big") + head + sealed
+
+
+def read_archive(data: bytes) -> tuple[Archive, bytes]:
+    """Return the header of an archive and its sealed content; nothing in them is trusted."""
+    end = 4 + int.from_bytes(data[:4], "big")
+    if len(data) < 4 or end > len(data):
+        raise UnreadableArchive("The archive's header must end within it.")
+    return Archive.decode(data[4:end]), data[end:]
+
+
 def _info(session: bytes, run: bytes, model: bytes, sender: bytes, receiver: bytes) -> bytes:
     return frame(Label.ARCHIVE_SEAL, session, run, model, sender, receiver)

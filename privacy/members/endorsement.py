@@ -4,9 +4,9 @@
     RESULTS  the same statement, and the released scores and number of rows as text
 
 Each member signs both, once per run, after it has replayed the run to its end. `model` and the
-final state are commitments under one salt that members derive from the group key: where the model
-is for members only, the coordinator cannot compare them with guesses; where it is served, the salt
-is published with the certificate.
+final state are commitments under salts that members derive from the group key: whoever does not
+have the salt cannot compare them with guesses. Where the model is served, its salt is published
+with the certificate. That of the final state never is: the state holds more than the model.
 
 A certificate says: *a quorum of the epoch's n members has replayed this model, or has accepted it
 from m + 1 members who had; what they put into the sums is their own word.* Whoever checks one
@@ -226,6 +226,7 @@ def statement_of(
     parent: str | None,
     salt: bytes,
     data: bytes,
+    state_salt: bytes,
     state: bytes,
     context: bytes,
 ) -> ModelStatement:
@@ -243,7 +244,7 @@ def statement_of(
         roster=roster,
         parent=parent_digest(parent),
         model=model_commitment(salt, data),
-        state=digest(Label.FINAL_STATE, salt, state),
+        state=digest(Label.FINAL_STATE, state_salt, state),
         context=context,
     )
 

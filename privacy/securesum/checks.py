@@ -136,6 +136,16 @@ def check_state(task: Task, state: bytes) -> None:
         raise WrongState("The state's digest is not the one in the task.")
 
 
+def check_newest(entry: EpochEntry, slot: int) -> None:
+    """Refuse to sign a model under another sum than the newest that this client knows released."""
+    later = [number for number, each in entry.slots.items() if each.certified and number > slot]
+    if later:
+        raise StaleSlot(
+            f"The model is to be signed under slot {slot}, but slot {max(later)} was released "
+            "after it."
+        )
+
+
 def check_author(epoch: Epoch, task: Task) -> None:
     """Refuse a blind task that no member of the epoch has written and signed.
 

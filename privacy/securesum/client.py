@@ -61,7 +61,7 @@ from privacy.securesum.errors import (
     UnknownEpoch,
 )
 from privacy.securesum.journal import EpochEntry, EpochName, Journal, SlotEntry
-from privacy.securesum.masking import make_upload, open_share, pair_key
+from privacy.securesum.masking import FailedVector, make_upload, open_share, pair_key
 from privacy.securesum.memory import (
     Memory,
     Vault,
@@ -121,7 +121,7 @@ from privacy.securesum.records import (
     UploadStep,
     VaultChanges,
 )
-from privacy.securesum.sealing import KEM_SECRET_BYTES, public_key
+from privacy.securesum.sealing import KEM_SECRET_BYTES, check_kem_key, public_key
 from privacy.securesum.terms import Terms
 from privacy.securesum.verification import VerifiedTotal, verified
 from privacy.securesum.wire import Message
@@ -224,6 +224,9 @@ class Client:
         for advert in adverts.adverts:
             check_advert(advert, *name, roster)
         check_own_advert(entry.advert, adverts)
+        if terms.members_only:
+            for advert in adverts.adverts:
+                check_kem_key(advert.archive_key)
         trusted = pins.trusted(roster) | {self._identity.key}
         members = [advert.identity for advert in adverts.adverts]
         check_pinned(members, trusted)
@@ -298,7 +301,7 @@ class Client:
     def upload(
         self,
         task: Task,
-        vector: NDArray[np.uint64] | None,
+        vector: NDArray[np.uint64] | FailedVector,
         *,
         table: bytes,
         state: bytes = UNNAMED,
@@ -307,8 +310,8 @@ class Client:
     ) -> UploadStep:
         """Answer a slot, once: mask the vector, share the self key, sign.
 
-        `vector` is None if this site could not compute it: it then answers with random numbers,
-        and the sum says that a site has failed, without naming it. With differential privacy there
+        A site that could not compute its vector answers with random numbers (`FailedVector`), and
+        the sum says that a site has failed, without naming it. With differential privacy there
         is always a vector: failures contribute zero, under the noise that was charged.
 
         `table` and `state` are the digests of what the vector was computed from, and `encoding`
@@ -322,7 +325,7 @@ class Client:
             return self._upload_again(entry, task.slot)
         bound = self._check_new(task, table, state, encoding)
         checks.check_noise(self._journal, epoch.terms, noise)
-        checks.check_may_fail(epoch.terms, failed=vector is None)
+        checks.check_may_fail(epoch.terms, failed=isinstance(vector, FailedVector))
         context = task.context(group.commitments)
         made = make_upload(
             epoch,
@@ -346,6 +349,11 @@ class Client:
         }
         step = self._commit(made.header, records, vault)
         return UploadStep(step.message, step.records, step.vault, made.body)
+
+    def holds_group(self, epoch_id: bytes) -> bool:
+        """Whether the group key of an epoch is here: totals and keyed values can be computed."""
+        entry, _ = self._journal.entry(epoch_id)
+        return self._memory.holds(group_entry(entry.name), GroupSecrets)
 
     def context_of(self, task: Task) -> bytes:
         """Return the context of a task in an epoch whose group key is still here."""
@@ -599,7 +607,9 @@ class Client:
         """
         entry, epoch = self._journal.entry(certificate.epoch_id)
         check_certificate(epoch, certificate)
+        checks.check_newest(entry, certificate.slot)
         salt = self.model_salt(epoch.epoch_id, certificate.context)
+        key = self._group(entry).key
         statement = statement_of(
             epoch.terms,
             run=epoch.run,
@@ -610,6 +620,7 @@ class Client:
             parent=parent,
             salt=salt,
             data=data,
+            state_salt=derive(key, Label.STATE_SALT, certificate.context),
             state=state,
             context=certificate.context,
         )

@@ -106,6 +106,8 @@ class Coordinator:
             )
         check_advert(advert, self.terms.session, self.run, self.number, self.roster)
         check_kem_key(advert.kem_key)
+        if self.terms.members_only:
+            check_kem_key(advert.archive_key)
         if known is not None:
             raise Conflict(
                 "This member has already advertised another key for this epoch; it advertises one."

@@ -86,6 +86,7 @@
     └── CollectionError               collection.invalid
         ├── OutOfOrder                collection.out_of_order
         ├── Conflict                  collection.conflict
+        ├── DraftRefused              collection.draft
         ├── NotAMember                collection.not_a_member
         ├── WrongReceivers            collection.receivers
         ├── WrongBody                 collection.body
@@ -654,6 +655,12 @@ class Conflict(CollectionError):
     """A second message by a member that differs from its first."""
 
     code = "collection.conflict"
+
+
+class DraftRefused(CollectionError):
+    """A task that a member has written is not one of its run's program."""
+
+    code = "collection.draft"
 
 
 class NotAMember(CollectionError):

@@ -12,7 +12,7 @@ The sum of the constant 1 must be the number of survivors. `failed` and the tags
 are masked modulo their primes first (privacy/tags.py). With blind sums the active member of lowest
 rank adds the sum's pad (privacy/blinding.py) to all of them but the constant. A site that could not
 compute its vector sends random numbers and random tags instead, and a random `failed`: the total is
-then noise.
+then noise. It computes tags as any other: how long an upload takes must not tell who failed.
 """
 
 import hmac
@@ -60,35 +60,41 @@ class MaskedUpload:
     self_key: bytes = field(repr=False)
 
 
+@dataclass(frozen=True, repr=False)
+class FailedVector:
+    """What a site sends that could not compute its vector: random ring elements."""
+
+    elements: NDArray[np.uint64]
+
+    @classmethod
+    def drawn(cls, length: int, random: Randomness) -> "FailedVector":
+        """Draw the elements. This takes time, so a site does it before it waits to answer."""
+        return cls(np.frombuffer(random(8 * length), dtype="<u8"))
+
+
 def make_upload(
     epoch: Epoch,
     identity: Identity,
     task: Task,
     context: bytes,
-    vector: NDArray[np.uint64] | None,
+    vector: NDArray[np.uint64] | FailedVector,
     pairs: Mapping[int, PairSecrets],
     group_key: bytes,
     random: Randomness,
 ) -> MaskedUpload:
-    """Mask a vector of ring elements for one task, and share the key of its self mask.
-
-    vector: None if this site could not compute it.
-    """
-    if vector is not None:
-        check_vector(task, vector)
+    """Mask a vector of ring elements for one task, and share the key of its self mask."""
+    elements = vector.elements if isinstance(vector, FailedVector) else vector
+    check_vector(task, elements)
     own = epoch.rank(identity.key)
     others = tuple(rank for rank in task.active if rank != own)
     keys = {rank: pair_key(pairs[rank], context) for rank in others}
     self_key = random(32)
     masked = np.empty(task.length + EXTRA, dtype="<u8")
-    if vector is None:
-        masked[: task.length] = np.frombuffer(random(8 * task.length), dtype="<u8")
+    masked[: task.length] = elements
+    failed, values = 0, masked[: task.length].view("<i8")
+    tags = data_tags(tag_key(group_key, context), values, CONSTANT)
+    if isinstance(vector, FailedVector):
         failed, tags = _failure(random)
-    else:
-        masked[: task.length] = vector
-        failed = 0
-        values = masked[: task.length].view("<i8")
-        tags = data_tags(tag_key(group_key, context), values, CONSTANT)
     tags += failed_tags(failed_tag_key(group_key, context), failed, CONSTANT)
     residues = np.array((failed, *tags), dtype=np.int64)
     for rank, key in keys.items():

@@ -48,8 +48,10 @@ from privacy.securesum.errors import (
     SiteFailed,
     TooFewSurvivors,
 )
+from privacy.securesum.masking import FailedVector
 from privacy.securesum.memory import group_entry
 from privacy.securesum.messages import (
+    NO_ARCHIVE,
     UNNAMED,
     Abandonment,
     AbandonProof,
@@ -72,6 +74,7 @@ from privacy.securesum.messages import (
     Upload,
 )
 from privacy.securesum.records import Step, UploadStep
+from privacy.securesum.sealing import KEM_SECRET_BYTES, public_key
 from privacy.securesum.terms import Terms, default_terms
 from privacy.securesum.wire import Message
 
@@ -222,6 +225,12 @@ class Simulation:
             if not self.coordinator.missing_boxes:
                 return self.deliver()
 
+    @property
+    def _archive_key(self) -> bytes:
+        """A key that nobody can open archives with, where members must have one."""
+        secret = bytes(range(KEM_SECRET_BYTES))
+        return public_key(secret) if self.terms.members_only else NO_ARCHIVE
+
     def advertise(self) -> None:
         """Collect adverts."""
         opening = self.coordinator.opening()
@@ -230,7 +239,9 @@ class Simulation:
                 site,
                 Point.ADVERT,
                 opening,
-                lambda client, data: client.advertise(Opening.decode(data), SOURCE),
+                lambda client, data: client.advertise(
+                    Opening.decode(data), SOURCE, archive_key=self._archive_key
+                ),
                 lambda data, _: self.coordinator.add_advert(Advert.decode(data)),
             )
 
@@ -533,9 +544,9 @@ def _upload(
     state: bytes,
     noise: bytes,
 ) -> UploadStep:
-    return client.upload(
-        Task.decode(data), vector, table=TABLE, encoding=encoding, state=state, noise=noise
-    )
+    task = Task.decode(data)
+    sent = FailedVector.drawn(task.length, os.urandom) if vector is None else vector
+    return client.upload(task, sent, table=TABLE, encoding=encoding, state=state, noise=noise)
 
 
 def _abandon(client: Client, data: bytes) -> Step[Abandonment | None]:

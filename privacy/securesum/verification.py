@@ -24,7 +24,7 @@ from privacy.layout import SecureTotal
 from privacy.securesum.errors import SiteFailed, TotalNotVerified
 from privacy.securesum.masking import failed_tag_key, tag_key
 from privacy.securesum.messages import Certificate, Total
-from privacy.tags import BOUND, FAILED_PRIMES, ROWS, data_tags, failed_tags
+from privacy.tags import BOUND, FAILED_PRIMES, RESIDUE_PRIMES, ROWS, data_tags, failed_tags
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ def verified(
     contributors, context = len(certificate.survivors), certificate.context
     right &= total.failed < FAILED_PRIMES[0]
     said, *tags = (total.failed, *total.residues)
+    right &= all(tag < prime for tag, prime in zip(total.residues, RESIDUE_PRIMES[1:], strict=True))
     if blinded:
         unblind(values.view("<u8"), group_key, context)
         said, *tags = unblinded_residues((said, *tags), group_key, context)

@@ -40,6 +40,8 @@ EXAMPLES: Mapping[str, Example] = {
                     "max_colluders": 1,
                     "min_cohort": 5,
                 },
+                "sums": "blind",
+                "model": "served",
                 "created_at": _TIME,
             }
         ]
@@ -69,6 +71,8 @@ EXAMPLES: Mapping[str, Example] = {
                 "run": sample.RUN,
                 "created_at": _TIME,
                 "aliases": [sample.ALIAS],
+                "certified": True,
+                "members_only": False,
                 "methods": [
                     {"method": "fedbnr", "ensembles": []},
                     {"method": "product", "ensembles": ["distilled"]},
@@ -82,6 +86,9 @@ EXAMPLES: Mapping[str, Example] = {
     "deleteModelAlias": Example({"alias": sample.OTHER_ALIAS}),
     "getModelCard": Example({"name": sample.ALIAS}),
     "downloadModel": Example({"name": sample.ALIAS}),
+    "downloadCertificate": Example({"name": sample.ALIAS}),
+    "downloadArchive": Example({"name": sample.ALIAS}),
+    "allowUncertifiedModel": Example({"name": sample.MODEL}, body={"serve_uncertified": True}),
     "deleteModel": Example({"name": sample.OLD_MODEL}),
     "createCaller": Example(body={"name": "Ward dashboard", "models": [sample.ALIAS]}),
     "listCallers": Example(
@@ -153,6 +160,9 @@ EXAMPLES: Mapping[str, Example] = {
     "downloadState": Example({**_IN_RUN, "digest": "0" * 64}),
     "sendMessage": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
     "uploadVector": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
+    "sendSealedState": Example({**_IN_RUN, "wait": 5}, body=_OCTETS),
+    "downloadModelToEndorse": Example(_IN_RUN),
+    "handOverModel": Example({**_IN_RUN, "wait": 5, "model": "0" * 64}, body=_OCTETS),
     "uploadUnmaskedSamples": Example(
         {"session_id": sample.SESSION, "run_id": sample.RUN}, body=_OCTETS
     ),

@@ -75,6 +75,9 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         Link("getModelCard", {"name": _FIRST_ID}),
         Link("downloadModel", {"name": _FIRST_ID}),
         Link("setModelAlias", body={"model": _FIRST_ID}),
+        Link("downloadCertificate", {"name": _FIRST_ID}),
+        Link("downloadArchive", {"name": _FIRST_ID}),
+        Link("allowUncertifiedModel", {"name": _FIRST_ID}),
         Link("deleteModel", {"name": _FIRST_ID}),
     ),
     "setModelAlias": (
@@ -106,6 +109,9 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         Link("downloadState", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("sendMessage", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("uploadVector", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("sendSealedState", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("downloadModelToEndorse", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
+        Link("handOverModel", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
         Link("uploadUnmaskedSamples", {**_SAME_SESSION, "run_id": "$response.body#/run"}),
     ),
 }

@@ -127,8 +127,10 @@ runs = Table(
     Column("since", Float, nullable=False),
     Column("stage", Integer, nullable=False),
     Column("sums", Integer, nullable=False),
-    # State of the stage's algorithm; NULL once the run has ended.
+    # State of the stage's algorithm; NULL once the run has ended, and always with blind sums.
     Column("state", LargeBinary),
+    # The finished model's certificate while the run is open; empty if it stays without.
+    Column("verdict", LargeBinary),
     Column("model_id", String(64)),
     Index(None, "session_id", "status"),
 )
@@ -219,6 +221,14 @@ slot_totals = Table(
     ),
 )
 
+sealed_states = Table(
+    "sealed_states",
+    metadata,
+    Column("run_id", ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True),
+    Column("header", LargeBinary, nullable=False),
+    Column("box", LargeBinary, nullable=False),
+)
+
 totals = Table(
     "totals",
     metadata,
@@ -237,8 +247,15 @@ models = Table(
     Column("id", String(64), primary_key=True),
     Column("session_id", ForeignKey("sessions.id", ondelete="CASCADE"), nullable=False),
     Column("run_id", _ID, nullable=False),
-    Column("card", Text, nullable=False),
-    Column("artifact", LargeBinary, nullable=False),
+    # NULL if the model is for members only: the coordinator never has it.
+    Column("card", Text),
+    Column("artifact", LargeBinary),
+    # A quorum's signatures (privacy/members/endorsement.py), if the model has them.
+    Column("certificate", LargeBinary),
+    # A model for members only, sealed to each of them (privacy/members/archive.py).
+    Column("archive", LargeBinary),
+    # An admin has allowed to serve it without a certificate.
+    Column("serve_uncertified", Boolean, nullable=False, server_default=false()),
     Column("created_at", Float, nullable=False),
     Index(None, "session_id"),
 )

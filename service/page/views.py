@@ -12,17 +12,12 @@ from typing import Any
 from markupsafe import Markup
 from sqlalchemy import Connection
 
-from kernels.model.card import Card
-from kernels.model.card_sections import Quality
-from kernels.model.methods import FEDBNR
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
 from kernels.rounds.program import Program
-from kernels.scores.metrics import LEVELS
-from service import models
 from service.http.access import APPROVED
-from service.page.plots import calibration_plot, steps_plot
-from service.prediction.methods import served
+from service.page.plots import steps_plot
+from service.page.shown_models import ShownModel, shown_models
 from service.runs import rows as run_rows
 from service.runs.rows import RunRow
 from service.sessions import members, presence, privacy_report, sessions
@@ -30,94 +25,7 @@ from service.sessions.members import MemberRow
 from service.sessions.privacy_report import PrivacyReport
 from service.sessions.sessions import Session
 
-LEVEL = 0.9
-"""The level of the intervals whose coverage the tables show."""
 _COUNTERS = ("stage", "run", "step", "round")
-
-
-@dataclass(frozen=True)
-class ShownModel:
-    """A model with its card."""
-
-    id: str
-    aliases: tuple[str, ...]
-    created_at: float
-    session_id: str
-    card: Card
-
-    @property
-    def scores(self) -> list[tuple[str, ...]]:
-        """For each target: name, RMSE with its unit, NLL, CRPS, ECE, coverage at 90 %."""
-        evaluation = self.card.evaluation
-        if evaluation is None:
-            return []
-        own = evaluation.recalibrated or evaluation.gaussian
-        return [
-            self._scores(i, own[i], evaluation.conformal[i] if evaluation.conformal else None)
-            for i in range(len(self.card.schema.targets))
-        ]
-
-    @property
-    def compared(self) -> list[tuple[str, ...]]:
-        """Scores of each method, by target, `fedbnr` first: method, how it is served, scores.
-
-        Empty if there is only one method, or no evaluation.
-        """
-        evaluation = self.card.evaluation
-        if evaluation is None or not evaluation.students:
-            return []
-        ways = {each.method: " and ".join(each.ensembles) for each in served(self.card)}
-        rows = []
-        for i, own in enumerate(self.scores):
-            rows.append((FEDBNR, "one model", *own))
-            rows += [
-                (each.method, ways[each.method], *self._scores(i, each.quality[i]))
-                for each in evaluation.students
-            ]
-        return rows
-
-    def _scores(
-        self, position: int, own: Quality, conformal: Sequence[float] | None = None
-    ) -> tuple[str, ...]:
-        target, at = self.card.schema.targets[position], LEVELS.index(LEVEL)
-        numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
-        inside = (own.curve if conformal is None else conformal)[at]
-        return (target.name, f"{own.rmse:.4g} {target.unit}", *numbers, f"{inside:.1%}")
-
-    @property
-    def plots(self) -> list[Markup]:
-        """The calibration plot of each target."""
-        evaluation = self.card.evaluation
-        if evaluation is None:
-            return []
-        drawn = []
-        for i, target in enumerate(self.card.schema.targets):
-            curves: dict[str, Sequence[float]] = {"Gaussian": evaluation.gaussian[i].curve}
-            if evaluation.recalibrated is not None:
-                curves["recalibrated"] = evaluation.recalibrated[i].curve
-            if evaluation.conformal is not None:
-                curves["conformal"] = evaluation.conformal[i]
-            rows = evaluation.rows
-            drawn.append(calibration_plot(target.name, evaluation.levels, curves, rows=rows))
-        return drawn
-
-    @property
-    def compared_plots(self) -> list[Markup]:
-        """The calibration curves of all methods, one plot for each target."""
-        evaluation = self.card.evaluation
-        if evaluation is None or not evaluation.students:
-            return []
-        first = evaluation.recalibrated or evaluation.gaussian
-        return [
-            calibration_plot(
-                f"{target.name}, by method",
-                evaluation.levels,
-                {FEDBNR: first[i].curve}
-                | {each.method: each.quality[i].curve for each in evaluation.students},
-                rows=evaluation.rows,
-            )
-            for i, target in enumerate(self.card.schema.targets)
-        ]
 
 
 @dataclass(frozen=True)
@@ -231,23 +139,16 @@ def view(
         disclosed=stages_disclosed(program),
         became_known=None
         if program.privacy is not None
-        else numbers_known(known(program, members=session.terms.min_cohort)),
+        else numbers_known(
+            known(
+                program,
+                members=session.terms.min_cohort,
+                blind=session.terms.blind,
+                members_only=session.terms.members_only,
+            )
+        ),
         privacy=privacy_report.report(connection, session_id),
     )
-
-
-def shown_models(connection: Connection) -> list[ShownModel]:
-    """Return all models, newest first."""
-    return [
-        ShownModel(
-            each.id,
-            each.aliases,
-            each.created_at,
-            each.session_id,
-            Card.from_json(models.card(connection, each.id)),
-        )
-        for each in models.listed(connection)
-    ]
 
 
 def _run(row: RunRow, awaited: Mapping[str, tuple[str, ...]]) -> ShownRun:

@@ -102,6 +102,8 @@ class Predictor:
         self._settings = settings
         self._database = database
         self._models = LoadedModels(settings.models_in_memory)
+        self._certified: set[str] = set()
+        """Ids of models that are known to have a certificate."""
         self._open = OpenEnsembles(database, settings.models_in_memory)
         self._rates = RateLimits(per_minute=settings.caller_rows_per_minute, clock=clock)
         self.threads = CapacityLimiter(os.cpu_count() or 1)
@@ -145,6 +147,7 @@ class Predictor:
 
     def drop(self, model_id: str) -> None:
         """Drop a deleted model from memory."""
+        self._certified.discard(model_id)
         self._models.drop(model_id)
         self._open.forget(model_id)
 
@@ -160,6 +163,8 @@ class Predictor:
             model_id = models.resolve(connection, name, access)
             if version not in (None, model_id):
                 raise NotFound(f"The model {name!r:.120} does not have this version.")
+            if model_id not in self._certified and models.check_certified(connection, model_id):
+                self._certified.add(model_id)
             model = self._models.get(model_id, lambda: models.load(connection, model_id).model)
         return model_id, model
 

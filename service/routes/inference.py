@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from service.context import Here
-from service.errors import ModelDamaged, NotFound, VarianceWithheld
+from service.errors import MembersOnly, ModelDamaged, NotCertified, NotFound, VarianceWithheld
 from service.http.access import Caller
 from service.http.declarations import declares
 from service.prediction.open_inference import (
@@ -79,7 +79,7 @@ async def ready(database: DatabaseCheckHere) -> ReadyOut:
 
 @router.get("/models/{name}", operation_id="getModelMetadata", summary="Describe a model")
 @router.get("/models/{name}/versions/{version}", include_in_schema=False)
-@declares(NotFound, ModelDamaged)
+@declares(NotFound, MembersOnly, NotCertified, ModelDamaged)
 def describe(
     caller: Caller, name: str, predictor: PredictorHere, version: str | None = None
 ) -> ModelMetadata:
@@ -92,7 +92,7 @@ def describe(
     "/models/{name}/ready", operation_id="checkModelReady", summary="Check that a model is ready"
 )
 @router.get("/models/{name}/versions/{version}/ready", include_in_schema=False)
-@declares(NotFound, ModelDamaged)
+@declares(NotFound, MembersOnly, NotCertified, ModelDamaged)
 def model_ready(
     caller: Caller, name: str, predictor: PredictorHere, version: str | None = None
 ) -> ModelReadyOut:

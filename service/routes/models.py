@@ -8,8 +8,8 @@ from pydantic import BaseModel, Field
 from kernels.model.card import Card
 from service import models
 from service.context import Here
-from service.errors import AliasInvalid, NotFound, VarianceWithheld
-from service.http.access import Admin, Reader
+from service.errors import AliasInvalid, MembersOnly, NotCertified, NotFound, VarianceWithheld
+from service.http.access import Admin, ModelAccess, Reader
 from service.http.bodies import json_body
 from service.http.declarations import BINARY_CONTENT, declares
 from service.http.request_models import RequestModel
@@ -41,7 +41,11 @@ class ModelOut(BaseModel):
     run: str
     created_at: str
     aliases: list[str]
-    methods: list[MethodOut] = Field(description="The default first.")
+    certified: bool = Field(description="Whether a quorum of hospitals has signed it.")
+    members_only: bool = Field(description="Whether only hospitals have it.")
+    methods: list[MethodOut] = Field(
+        description="The default first; none if only hospitals have the model."
+    )
     open_members: int = Field(
         description="How many hospitals currently share unmasked samples of their own models."
     )
@@ -51,6 +55,12 @@ class AliasIn(RequestModel):
     """The model that an alias shall refer to."""
 
     model: str
+
+
+class UncertifiedIn(RequestModel):
+    """Whether a model is served although no quorum of hospitals has signed it."""
+
+    serve_uncertified: bool
 
 
 class AliasOut(BaseModel):
@@ -71,7 +81,11 @@ def list_models(_: Admin, here: Here) -> list[ModelOut]:
                 run=each.run_id,
                 created_at=iso_time(each.created_at),
                 aliases=list(each.aliases),
-                methods=[
+                certified=each.certified,
+                members_only=each.members_only,
+                methods=[]
+                if each.members_only
+                else [
                     MethodOut(method=one.method, ensembles=list(one.ensembles))
                     for one in methods.listed(models.card(connection, each.id), opened=shown > 0)
                 ],
@@ -111,7 +125,7 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
     response_class=Response,
     responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
 )
-@declares(NotFound)
+@declares(NotFound, MembersOnly)
 def get_card(reader: Reader, name: str, here: Here) -> Response:
     """Return the card of a model, by id or alias."""
     with here.database.reading() as connection:
@@ -127,7 +141,7 @@ def get_card(reader: Reader, name: str, here: Here) -> Response:
     response_class=Response,
     responses={200: {"content": dict(BINARY_CONTENT)}},
 )
-@declares(NotFound, VarianceWithheld)
+@declares(NotFound, MembersOnly, VarianceWithheld)
 def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     """Return a model as a safetensors file; refused to callers who may not see its variances."""
     with here.database.reading() as connection:
@@ -139,6 +153,63 @@ def get_artifact(reader: Reader, name: str, here: Here) -> Response:
             raise refusal
         data = models.artifact(connection, model_id)
     return Response(data, media_type="application/octet-stream")
+
+
+@router.get(
+    "/{name}/certificate",
+    operation_id="downloadCertificate",
+    summary="Download a model's certificate",
+    tags=["callers", "members: rounds"],
+    response_class=Response,
+    responses={200: {"content": dict(BINARY_CONTENT)}},
+)
+@declares(NotFound, NotCertified)
+def get_certificate(reader: Reader, name: str, here: Here) -> Response:
+    """Return the signatures of the hospitals that vouch for a model (`veilgp verify`)."""
+    with here.database.reading() as connection:
+        model_id = models.resolve(connection, name, reader)
+        found = models.certificate(connection, model_id)
+    if found is None:
+        raise NotCertified(f"No quorum of hospitals has signed the model {model_id}.")
+    return Response(found, media_type="application/octet-stream")
+
+
+@router.get(
+    "/{name}/archive",
+    operation_id="downloadArchive",
+    summary="Download a model for members only",
+    tags=["members: rounds"],
+    response_class=Response,
+    responses={200: {"content": dict(BINARY_CONTENT)}},
+)
+@declares(NotFound)
+def get_archive(reader: Reader, name: str, here: Here) -> Response:
+    """Return a model for members only, which each of them can open with its own key.
+
+    Only approved members of the model's session get it.
+    """
+    member = ModelAccess(sessions=reader.sessions)
+    with here.database.reading() as connection:
+        data = models.archive(connection, models.resolve(connection, name, member))
+    return Response(data, media_type="application/octet-stream")
+
+
+@router.patch(
+    "/{name}",
+    operation_id="allowUncertifiedModel",
+    status_code=204,
+    summary="Serve a model without a certificate",
+)
+@declares(NotFound)
+def allow_uncertified(
+    _: Admin, name: str, new: Annotated[UncertifiedIn, json_body(UncertifiedIn)], here: Here
+) -> None:
+    """Allow, or no longer allow, to serve a model that no quorum of hospitals has signed.
+
+    `name` must be the id, not an alias.
+    """
+    with here.database.changing() as connection:
+        models.allow_uncertified(connection, name, allowed=new.serve_uncertified)
 
 
 @router.delete("/{name}", operation_id="deleteModel", status_code=204, summary="Delete a model")

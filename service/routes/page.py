@@ -21,6 +21,7 @@ from service.http.bodies import read_unsigned
 from service.http.times import iso_time
 from service.http.tokens import Issued, Token
 from service.page import views
+from service.page.shown_models import shown_models
 from service.routes.parts import RunsHere
 from service.runs.runs import Runs
 
@@ -58,7 +59,7 @@ def overview(request: Request, here: Here, runs: RunsHere) -> Response:
     awaited = _awaited(runs)
     with here.database.reading() as connection:
         outlines = views.outlines(connection, awaited, now=here.clock())
-        models = views.shown_models(connection)
+        models = shown_models(connection)
     names = {outline.session.id: outline.session.name for outline in outlines}
     return _rendered(request, "overview.html", outlines=outlines, models=models, names=names)
 

@@ -11,7 +11,9 @@ from service.errors import (
     ArrowRefused,
     BodyTooLarge,
     BodyTooSlow,
+    MembersOnly,
     ModelDamaged,
+    NotCertified,
     NotFound,
     RateExceeded,
     TableTooLong,
@@ -29,6 +31,8 @@ router = APIRouter(tags=["callers"])
 
 ERRORS = (
     NotFound,
+    MembersOnly,
+    NotCertified,
     BodyTooLarge,
     BodyTooSlow,
     TableTooLong,

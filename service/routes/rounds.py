@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import IO, Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
+from kernels.errors import ArtifactError
 from privacy import frames
 from privacy.securesum.errors import SecureSumError
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.masking import body_bytes, check_body
-from privacy.securesum.messages import Upload
+from privacy.securesum.messages import SealedState, Upload
+from service import models
 from service.context import Here
 from service.errors import (
     BodyTooLarge,
@@ -43,7 +45,9 @@ from service.settings import MAX_UPLOAD_HEADER
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: rounds"])
 
-MAX_MESSAGE = 1 << 20
+MAX_MESSAGE = 2 << 20
+MAX_STATE = 256 << 20
+MAX_MODEL = 256 << 20
 _LENGTH_OCTETS = 4
 _MAX_HEADER = MAX_UPLOAD_HEADER - _LENGTH_OCTETS
 
@@ -105,14 +109,17 @@ async def next_item(
     run: UUID | None = None,
     *,
     witnesses: bool = False,
+    objected: bool = False,
 ) -> Response:
     """Return one item, or 204 after `wait` seconds without one.
 
     `run` is the run that the member last took part in: if that run has ended, the item says so.
     With `witnesses`, a task is returned once enough other members have answered it, with their
-    signed headers: for a member that cannot compute the task's state itself.
+    signed headers: for a member that cannot compute the task's state itself. With `objected`, a
+    task of blind sums is returned once its author has sealed its state for the others.
     """
-    return await _awaited(request, here, runs, member, wait, run, witnesses=witnesses)
+    need = {"witnesses": witnesses, "objected": objected}
+    return await _awaited(request, here, runs, member, wait, run, **need)
 
 
 async def _awaited(
@@ -122,15 +129,14 @@ async def _awaited(
     member: ApprovedMember,
     wait: float,
     run: UUID | None,
-    *,
-    witnesses: bool = False,
+    **need: bool,
 ) -> Response:
     item = await held_back(
         request,
         runs.wakeups,
         member.session_id,
         wait,
-        look=lambda: _look(here, runs, member.session_id, member.key, run, witnesses=witnesses),
+        look=lambda: _look(here, runs, member.session_id, member.key, run, **need),
         said=lambda item: item is not None,
     )
     return Response(status_code=204) if item is None else item.response()
@@ -191,13 +197,98 @@ async def say(
     runs: RunsHere,
     wait: Wait = 0.0,
 ) -> Response:
-    """Send one encoded Advert, Boxes, Certification, Reveal, Repair or Abandonment.
+    """Send one encoded message that answers an item.
 
+    An Advert, Boxes, Draft, Objection, Certification, Reveal, Repair, Abandonment or Endorsement.
     With `wait`, the response is the next item, as from `getNextItem`.
     """
     data = await read_body(request, member, MAX_MESSAGE)
     await run_in_threadpool(runs.take_message, member.session_id, str(run_id), member.key, data)
     return await _after(request, here, runs, member, wait, run_id)
+
+
+@router.post(
+    "/runs/{run_id}/states",
+    operation_id="sendSealedState",
+    status_code=204,
+    summary="Send a state, sealed for the other members",
+    responses=_NEXT,
+    openapi_extra=_OCTETS_IN,
+)
+@declares(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError)
+async def seal(
+    member: ApprovedMember,
+    run_id: UUID,
+    request: Request,
+    here: Here,
+    runs: RunsHere,
+    wait: Wait = 0.0,
+) -> Response:
+    """Send the state of the current task of blind sums, which only members can open.
+
+    4 bytes with the length of the header, the SealedState, its box. Only the author of the task is
+    asked. With `wait`, the response is the next item.
+    """
+    header, box = _divided(await read_body(request, member, MAX_STATE))
+    sealed = SealedState.decode(header)
+    where = member.session_id, str(run_id), member.key
+    await run_in_threadpool(runs.add_state, *where, sealed, box)
+    return await _after(request, here, runs, member, wait, run_id)
+
+
+@router.get(
+    "/runs/{run_id}/model",
+    operation_id="downloadModelToEndorse",
+    summary="Download the finished model before its end",
+    responses={200: {"content": dict(BINARY_CONTENT)}},
+    response_class=Response,
+)
+@declares(NotFound, RunEnded)
+def model_section(member: ApprovedMember, run_id: UUID, runs: RunsHere) -> Response:
+    """Return the bytes of the model that members are to endorse; with open sums only."""
+    data = runs.model_section(member.session_id, str(run_id))
+    return Response(data, media_type="application/octet-stream")
+
+
+@router.post(
+    "/runs/{run_id}/model",
+    operation_id="handOverModel",
+    status_code=204,
+    summary="Hand over the finished model",
+    responses=_NEXT,
+    openapi_extra=_OCTETS_IN,
+)
+@declares(BodyTooLarge, BodyTooSlow, NotFound, RunEnded, SecureSumError, ArtifactError)
+async def hand_over(
+    member: ApprovedMember,
+    run_id: UUID,
+    request: Request,
+    here: Here,
+    runs: RunsHere,
+    wait: Wait = 0.0,
+    model: Annotated[str | None, Query(pattern="^[0-9a-f]{64}$")] = None,
+) -> Response:
+    """Hand over the model of blind sums that members have endorsed.
+
+    Without `model`: its bytes, which must be the endorsed ones. With `model`, the id of a model for
+    members only: 4 bytes with the length of the header, the Archive, the sealed content. With
+    `wait`, the response is the next item.
+    """
+    data = await read_body(request, member, MAX_MODEL)
+    where = member.session_id, str(run_id), member.key
+    if model is None:
+        await run_in_threadpool(runs.hand_over, *where, data)
+    else:
+        await run_in_threadpool(runs.hand_over_sealed, *where, data, model_id=model)
+    return await _after(request, here, runs, member, wait, run_id)
+
+
+def _divided(data: bytes) -> tuple[bytes, bytes]:
+    """Return the header and the rest of a body that begins with the header's length."""
+    end = _LENGTH_OCTETS + int.from_bytes(data[:_LENGTH_OCTETS], "big")
+    if len(data) < _LENGTH_OCTETS or end > len(data):
+        raise BodyTooLarge("The header must end within the body.")
+    return data[_LENGTH_OCTETS:end], data[end:]
 
 
 async def _after(
@@ -292,16 +383,18 @@ def _look(
     session_id: str,
     key: bytes,
     run: UUID | None,
-    *,
-    witnesses: bool,
+    **need: bool,
 ) -> _ItemFrame | None:
-    found = runs.next_item(session_id, key, witnesses=witnesses)
+    found = runs.next_item(session_id, key, **need)
     if run is not None and (found is None or found.run_id != str(run)):
         with here.database.reading() as connection:
             ended = rows.ended_for(connection, session_id, str(run), key)
             last = None if ended is None else rows.last_sum(connection, str(run))
+            certificate = None
+            if ended is not None and ended.model_id is not None:
+                certificate = models.certificate(connection, ended.model_id)
         if ended is not None:
-            return _ended(ended, last)
+            return _ended(ended, last, certificate)
     return None if found is None else _item(found)
 
 
@@ -327,7 +420,8 @@ def _item(found: NextItem) -> _ItemFrame:
     return _ItemFrame(content, {"message": found.item.message.encode(), **found.item.parts})
 
 
-def _ended(run: rows.RunRow, last: ClosedSum | None) -> _ItemFrame:
+def _ended(run: rows.RunRow, last: ClosedSum | None, certificate: bytes | None) -> _ItemFrame:
+    signed = {} if certificate is None else {"certificate": certificate}
     return _ItemFrame(
         {
             "kind": ItemKind.ENDED,
@@ -342,5 +436,5 @@ def _ended(run: rows.RunRow, last: ClosedSum | None) -> _ItemFrame:
                 "model": run.model_id,
             },
         },
-        about_last(last),
+        {**about_last(last), **signed},
     )

@@ -42,6 +42,10 @@ class ShownSession:
     enrolled: dict[str, int]
     """The number of enrolled members by status."""
     privacy: SessionPrivacy
+    sums: str
+    """"blind" or "open"."""
+    model: str
+    """"served" or "members"."""
     created_at: str
 
 
@@ -145,5 +149,7 @@ def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:
             terms.max_colluders,
             terms.min_cohort,
         ),
+        "sums": "blind" if terms.blind else "open",
+        "model": "members" if terms.members_only else "served",
         "created_at": iso_time(session.created_at),
     }

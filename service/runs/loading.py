@@ -4,6 +4,7 @@ The messages are those of the current epoch and slot, in the order in which they
 `service.runs.saving` writes the rows.
 """
 
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, Table, and_, or_, select
@@ -12,6 +13,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
+from privacy.members.endorsement import Endorsement
 from privacy.securesum.coordinator import Coordinator, CoordinatorState, MemberState
 from privacy.securesum.masking import body_bytes
 from privacy.securesum.messages import (
@@ -19,8 +21,11 @@ from privacy.securesum.messages import (
     Advert,
     Boxes,
     Certification,
+    Draft,
+    Objection,
     Repair,
     Reveal,
+    SealedState,
     Task,
     Upload,
 )
@@ -31,6 +36,7 @@ from service.database.tables import (
     run_members,
     run_messages,
     runs,
+    sealed_states,
     sessions,
     slot_totals,
     slots,
@@ -38,6 +44,8 @@ from service.database.tables import (
 from service.errors import RunEnded
 from service.runs import rows
 from service.runs.machine.attendance import Attendance
+from service.runs.machine.authors import Authoring
+from service.runs.machine.endorsements import Endorsements
 from service.runs.machine.plan import OPEN, Plan
 from service.runs.machine.run import Run
 from service.sessions import ledgers
@@ -62,16 +70,28 @@ def load(connection: Connection, run_id: str, settings: Settings) -> tuple[Run, 
         deadline_at=row.deadline_at,
         repair_after_s=settings.repair_after_s,
         restart_after_s=settings.restart_after_s,
+        author_after_s=settings.author_after_s,
         gather_s=settings.gather_s,
         leave_out_after_s=settings.leave_out_after_s,
         max_vector=settings.max_vector,
     )
     summation, repairing = _load_summation(connection, run_id, row.epoch)
+    position = None
+    if row.state is not None:
+        position = Position(program, row.stage, row.sums, restore(row.state))
+    current = -1 if summation is None else summation.task.slot
+    after = _said(connection, run_id, row.epoch, current + 1)
+    endorsed = (Endorsement.decode(body) for body in after.get(Endorsement.kind, ()))
     run = Run(
         plan,
         Coordinator.restored(_load_epoch(connection, row, summation)),
-        Position(program, row.stage, row.sums, restore(row.state)),
+        position,
+        stage=row.stage,
+        sums=row.sums,
         since=row.since,
+        authoring=_load_authoring(connection, row, current, after),
+        endorsements=Endorsements({each.rank: each for each in endorsed}),
+        verdict=row.verdict,
         last=rows.last_sum(connection, run_id),
         repairing=repairing,
         attendance=_load_attendance(connection, run_id),
@@ -132,6 +152,30 @@ def _load_summation(
         repairs=tuple(Repair.decode(body) for body in said.get(Repair.kind, ())),
     )
     return state, row.repairing
+
+
+def _load_authoring(
+    connection: Connection,
+    row: Row[tuple[object, ...]],
+    slot: int,
+    after: Mapping[int, Sequence[bytes]],
+) -> Authoring:
+    """Return what members have said about the task of a slot, and about the one after it.
+
+    A member that objects twice has seen the author's state in between.
+    """
+    drafts = (Draft.decode(body) for body in after.get(Draft.kind, ()))
+    found = connection.execute(
+        select(sealed_states.c.header, sealed_states.c.box).where(sealed_states.c.run_id == row.id)
+    ).one_or_none()
+    said = _said(connection, row.id, row.epoch, slot)
+    ranks = [Objection.decode(body).rank for body in said.get(Objection.kind, ())]
+    return Authoring(
+        drafts={draft.rank: draft for draft in drafts},
+        wanted=dict.fromkeys(ranks, row.since),
+        rejected={rank for rank in ranks if ranks.count(rank) > 1},
+        sealed=None if found is None else (SealedState.decode(found.header), found.box),
+    )
 
 
 def _said(connection: Connection, run_id: str, epoch: int, slot: int) -> dict[int, list[bytes]]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kernels.rounds.registry import algorithm_of
 from service.runs.machine.state import RunState
 
 
@@ -23,9 +24,9 @@ class Progress:
         """Return the progress of a run."""
         return cls(
             number=run.epoch.number,
-            stage=run.position.stage,
+            stage=run.stage,
             stages=len(run.plan.program.stages),
-            algorithm=run.position.algorithm.NAME,
+            algorithm=algorithm_of(run.plan.program.stages[run.stage]).NAME,
             sums=run.sums,
             deadline_at=run.plan.deadline_at,
             awaited=tuple(member.name for member in run.awaited),

@@ -8,6 +8,7 @@ copy when the next step shows that they have arrived. Signatures and keys surviv
 process; if a crash of the machine loses them, the hospital sends them again.
 """
 
+import hashlib
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +20,15 @@ from sqlalchemy import bindparam, select
 
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
-from privacy.securesum.errors import WrongKind
-from privacy.securesum.messages import Certification, Repair, Reveal, Upload
+from privacy.members.archive import read_archive
+from privacy.members.endorsement import ModelCertificate
+from privacy.securesum.errors import (
+    ForgedMessage,
+    NotTheEndorsedModel,
+    UnreadableState,
+    WrongKind,
+)
+from privacy.securesum.messages import Certification, Repair, Reveal, SealedState, Upload
 from service.database import notices
 from service.database.database import Database
 from service.database.tables import runs
@@ -80,7 +88,8 @@ class Runs:
         kind = _KINDS.get(data[1]) if len(data) > 1 else None
         if kind is None:
             raise WrongKind(
-                "The body is not an Advert, Boxes, Certification, Reveal, Repair or Abandonment."
+                "The body must be an Advert, Boxes, Draft, Objection, Certification, Reveal, "
+                "Repair, Abandonment or Endorsement."
             )
         message = kind.decode(data)
         lasting = not isinstance(message, _FLEETING)
@@ -121,7 +130,46 @@ class Runs:
             saving.add_message(change.connection, change.run, header)
             change.advance(self._clock())
 
-    def next_item(self, session_id: str, key: bytes, *, witnesses: bool = False) -> NextItem | None:
+    def add_state(
+        self, session_id: str, run_id: str, key: bytes, header: SealedState, box: bytes
+    ) -> None:
+        """Accept the state that the author of a blind task has sealed for the others."""
+        if hashlib.sha256(box).digest() != header.box_hash:
+            raise UnreadableState("The box does not match the hash in its signed header.")
+        with self._changing(run_id, session_id) as change:
+            with change.asking():
+                new = change.run.check_sealed(key, header)
+            if new:
+                change.run.authoring.sealed = header, box
+                saving.write_sealed(change.connection, change.run, header, box)
+                change.advance(self._clock())
+
+    def hand_over(self, session_id: str, run_id: str, key: bytes, section: bytes) -> None:
+        """Accept the model of blind sums, which must be the one that members have endorsed."""
+        now = self._clock()
+        with self.live.looking(run_id, session_id) as (run, version):
+            run.check_hands_over(key, sealed=False)
+        prepared = run.handed_over(section, now)
+        with self._changing(run_id, session_id) as change:
+            if change.version == version:
+                saving.write_prepared(change.connection, change.run, prepared, now)
+                change.keep([change.run.done()], now)
+
+    def hand_over_sealed(
+        self, session_id: str, run_id: str, key: bytes, archive: bytes, *, model_id: str
+    ) -> None:
+        """Accept a model for members only, sealed to each of them; it ends the run."""
+        with self._changing(run_id, session_id) as change:
+            with change.asking():
+                certificate = change.run.check_hands_over(key, sealed=True)
+                check_archive(archive, certificate, change.run, key)
+            now = self._clock()
+            saving.write_archive(change.connection, change.run, model_id, archive, now)
+            change.keep([change.run.done()], now)
+
+    def next_item(
+        self, session_id: str, key: bytes, *, witnesses: bool = False, objected: bool = False
+    ) -> NextItem | None:
         """Return the item that the session's open run has for a member, if any (`item_for`)."""
         with self._database.reading() as connection:
             row = connection.execute(_OPEN_RUN, {"session_id": session_id}).one_or_none()
@@ -129,7 +177,7 @@ class Runs:
             return None
         try:
             with self.live.looking_at(row.id, row.version) as (run, _):
-                item = item_for(run, key, witnesses=witnesses)
+                item = item_for(run, key, witnesses=witnesses, objected=objected)
                 returns = run.returns(key)
                 found = None if item is None else NextItem(row.id, item, Progress.of(run))
             if returns:
@@ -146,9 +194,17 @@ class Runs:
     def state(self, session_id: str, run_id: str, digest: str) -> bytes:
         """Return the state of the current sum, by its digest."""
         with self.live.looking(run_id, session_id) as (run, _):
-            if run.slot is None or run.slot.task.state.hex() != digest:
+            moved_on = run.slot is None or run.slot.task.state.hex() != digest
+            if run.position is None or moved_on:
                 raise NotFound("The run has moved on; this state is no longer needed.")
             return run.position.encoded
+
+    def model_section(self, session_id: str, run_id: str) -> bytes:
+        """Return the bytes of the finished model that members of open sums are to endorse."""
+        with self.live.looking(run_id, session_id) as (run, _):
+            if not run.is_finished:
+                raise NotFound("The run has no finished model to endorse.")
+            return run.section
 
     def total(self, session_id: str, run_id: str, key: bytes, *, epoch: int, slot: int) -> bytes:
         """Return the integers of the newest closed sum's total, of an open or a done run."""
@@ -277,4 +333,19 @@ def _log_phase(run: Run) -> None:
     if run.ending is not None:
         log.info("the run is %s (%s)", run.status, run.ending.code or "no code", extra=about)
     else:
-        log.debug("stage %d, %d sums", run.position.stage, run.sums, extra=about)
+        log.debug("stage %d, %d sums", run.stage, run.sums, extra=about)
+
+
+def check_archive(archive: bytes, certificate: ModelCertificate, run: Run, speaker: bytes) -> None:
+    """Refuse an archive of another model, for others than the run's members, or by another."""
+    header, sealed = read_archive(archive)
+    epoch = run.epoch.epoch
+    members = () if epoch is None else epoch.members
+    about = header.session, header.run, header.model, header.receivers, header.identity
+    said = certificate.statement
+    same = hashlib.sha256(sealed).digest() == header.content_hash
+    if not same or about != (said.session, said.run, said.model, members, speaker):
+        raise NotTheEndorsedModel(
+            "The archive must contain the endorsed model, sealed to every member of the run."
+        )
+    header.check_signed_by(speaker, ForgedMessage, "Archive")

@@ -10,7 +10,8 @@ from sqlalchemy import Connection, and_, bindparam, delete, insert, select, upda
 
 from kernels.rounds.position import Metrics
 from kernels.strict_json import encode_json
-from privacy.securesum.messages import Advert, Boxes, Upload
+from privacy.members.endorsement import Endorsement
+from privacy.securesum.messages import Advert, Boxes, Draft, SealedState, Upload
 from service import models
 from service.database.tables import (
     WHOLE_EPOCH,
@@ -18,20 +19,26 @@ from service.database.tables import (
     run_messages,
     run_metrics,
     runs,
+    sealed_states,
     slot_totals,
     slots,
     totals,
 )
 from service.runs.machine.changes import (
+    Abandoning,
+    Asked,
     Began,
     Change,
     Closed,
     Ended,
+    Endorsed,
+    Finished,
     Proposed,
     Refused,
     RepairRequested,
     Restarted,
     Returned,
+    Summed,
 )
 from service.runs.machine.closed_sum import ClosedSum
 from service.runs.machine.plan import Status
@@ -68,14 +75,19 @@ _NEXT_TOTAL = (
 
 
 def add_message(connection: Connection, run: Run, message: MemberMessage | Upload) -> None:
-    """Store a member's message."""
-    of_epoch = isinstance(message, Advert | Boxes)
+    """Store a member's message; a draft and an endorsement belong to the slot after the last."""
+    if isinstance(message, Advert | Boxes):
+        slot = WHOLE_EPOCH
+    elif isinstance(message, Draft | Endorsement):
+        slot = run.epoch.next_slot
+    else:
+        slot = run.epoch.slot.task.slot
     connection.execute(
         _ADD_MESSAGE,
         {
             "run_id": run.plan.id,
             "epoch": run.epoch.number,
-            "slot": WHOLE_EPOCH if of_epoch else run.epoch.slot.task.slot,
+            "slot": slot,
             "kind": message.kind,
             "body": message.encode(),
         },
@@ -124,6 +136,14 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
             _update_slot(connection, run, frozen=True)
         case RepairRequested():
             _update_slot(connection, run, repairing=True)
+        case Abandoning():
+            _update_slot(connection, run, abandoning=True)
+        case Endorsed():
+            _update_run(connection, run, verdict=run.verdict)
+        case Summed():
+            _update_run(connection, run, sums=run.sums)
+        case Asked() | Finished():  # who is asked follows from the time
+            pass
         case Refused(key):
             _update_member(connection, run, key, refused=True, returned=False)
         case Returned(key):
@@ -141,18 +161,19 @@ def write_change(connection: Connection, run: Run, change: Change, now: float) -
 def write_prepared(connection: Connection, run: Run, prepared: Prepared, now: float) -> None:
     """Store the state after a sum, the sum's total and its metrics; at the end, the model."""
     position, artifact = prepared.position, prepared.artifact
-    values = {"sums": run.sums, "stage": position.stage}
-    if artifact is None:
-        _update_run(connection, run, state=position.encoded, **values)
-    else:
+    values = {"sums": run.sums, "stage": run.stage}
+    if artifact is not None:
         model_id = models.store(
             connection,
             session_id=run.plan.session_id,
             run_id=run.plan.id,
             artifact=artifact,
+            certificate=prepared.certificate,
             now=now,
         )
         _update_run(connection, run, model_id=model_id, **values)
+    elif position is not None:
+        _update_run(connection, run, state=position.encoded, verdict=run.verdict, **values)
     if prepared.last is not None:
         _write_last(connection, run.plan.id, prepared.last)
     add_metrics(connection, run.plan.id, prepared.metrics)
@@ -171,18 +192,44 @@ def add_metrics(connection: Connection, run_id: str, metrics: Sequence[Metrics])
         connection.execute(insert(run_metrics), rows)
 
 
+def write_sealed(connection: Connection, run: Run, header: SealedState, box: bytes) -> None:
+    """Store the state that the author of the current task has sealed for the others."""
+    where = {"run_id": run.plan.id, "header": header.encode(), "box": box}
+    connection.execute(insert(sealed_states).values(**where))
+
+
+def write_archive(
+    connection: Connection, run: Run, model_id: str, archive: bytes, now: float
+) -> None:
+    """Store a run's model that is for members only, sealed to them."""
+    models.store_sealed(
+        connection,
+        session_id=run.plan.session_id,
+        run_id=run.plan.id,
+        model_id=model_id,
+        certificate=run.verdict or b"",
+        archive=archive,
+        now=now,
+    )
+    _update_run(connection, run, model_id=model_id)
+
+
 def _begin(connection: Connection, run: Run) -> None:
     run_id, task = run.plan.id, run.epoch.slot.task
+    if run.is_blind:
+        _update_run(connection, run, stage=run.stage, sums=run.sums)
     if run.ledger is not None:
         ledgers.add(connection, run.ledger.entries[-1])
-    connection.execute(delete(slots).where(slots.c.run_id == run_id))
+    for table in (slots, sealed_states):
+        connection.execute(delete(table).where(table.c.run_id == run_id))
     connection.execute(
         delete(run_messages).where(
             run_messages.c.run_id == run_id, run_messages.c.slot != WHOLE_EPOCH
         )
     )
     _forget_returns(connection, run)
-    if task.slot > 0 and not run.is_private:
+    opened = not any(map(run.epoch.holds_boxes_for, task.active))
+    if opened and not run.is_private:
         # The whole cohort has uploaded, so all members have opened their boxes.
         connection.execute(
             delete(run_messages).where(
@@ -209,7 +256,15 @@ def _end(connection: Connection, run: Run, now: float) -> None:
         raise RuntimeError("an ended run must have an ending")
     _delete_said(connection, run.plan.id)
     _delete_totals(connection, run.plan.id, kept=ending.status is Status.DONE)
-    _update_run(connection, run, code=ending.code, detail=ending.detail, ended_at=now, state=None)
+    _update_run(
+        connection,
+        run,
+        code=ending.code,
+        detail=ending.detail,
+        ended_at=now,
+        state=None,
+        verdict=None,
+    )
 
 
 def give_up(connection: Connection, run_id: str, *, code: str, detail: str, now: float) -> str:
@@ -225,6 +280,7 @@ def give_up(connection: Connection, run_id: str, *, code: str, detail: str, now:
             detail=detail,
             ended_at=now,
             state=None,
+            verdict=None,
             version=runs.c.version + 1,
         )
     )
@@ -247,7 +303,7 @@ def _delete_totals(connection: Connection, run_id: str, *, kept: bool) -> None:
 
 def _delete_said(connection: Connection, run_id: str) -> None:
     """Delete the rows of the epoch: its messages and its sum."""
-    for table in (run_messages, slots):
+    for table in (run_messages, slots, sealed_states):
         connection.execute(delete(table).where(table.c.run_id == run_id))
 
 

@@ -59,7 +59,9 @@ def start(
     if ledger is not None:
         ledger.affords(promised(release_plan(program), honest=terms.honest))
     base_model, base = _base(connection, session_id, kind, model)
-    position = positions.start(program, base)
+    position = None
+    if base_model is None or base is not None:
+        position = positions.start(program, base)
     run_id = run_id or str(uuid4())
     connection.execute(
         insert(runs).values(
@@ -75,9 +77,9 @@ def start(
             version=0,
             epoch=0,
             epoch_closed=False,
-            stage=position.stage,
+            stage=0 if position is None else position.stage,
             sums=0,
-            state=position.encoded,
+            state=None if position is None or terms.blind else position.encoded,
         )
     )
     connection.execute(insert(leases).values(run_id=run_id, owner="", until=0.0))
@@ -141,7 +143,9 @@ def _roster(connection: Connection, session_id: str, terms: Terms) -> Roster:
 def _base(
     connection: Connection, session_id: str, kind: Kind, name: str | None
 ) -> tuple[str | None, Model | None]:
-    """Return id and model that a run starts from: a model of this session.
+    """Return id and model that a run starts from: a certified model of this session.
+
+    The model is None if it is for members only: they check it.
 
     Models of other sessions are refused, whatever their kernel: their hospitals contributed to
     their own session's models only, and do not know about this session.
@@ -156,4 +160,7 @@ def _base(
         )
     own = ModelAccess(sessions=frozenset({session_id}))
     model_id = models.resolve(connection, name, own)
+    models.check_certified(connection, model_id)
+    if models.is_members_only(connection, model_id):
+        return model_id, None
     return model_id, models.load(connection, model_id).model

@@ -118,7 +118,12 @@ def report(connection: Connection, session_id: str) -> PrivacyReport:
         max_colluders=terms.max_colluders,
         honest=terms.honest,
         meaning=explained(
-            unit, terms.min_cohort, terms.max_colluders, session.epsilon, session.delta
+            unit,
+            terms.min_cohort,
+            terms.max_colluders,
+            session.epsilon,
+            session.delta,
+            blind=terms.blind,
         ),
         mechanism=None if ledger is None else MECHANISM,
         budget=budget_of(session),

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import UUID, uuid4
 
 from pydantic import Field
@@ -89,6 +89,12 @@ class NewSession(RequestModel):
     least_rows: int = Program.least_rows
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
     privacy: NewPrivacy
+    sums: Literal["blind", "open"] | None = None
+    """`blind`: the coordinator cannot read totals, and members write the tasks. `open`: it computes
+    updates and shows metrics by step. By default blind, and open with differential privacy."""
+    model: Literal["served", "members"]
+    """`served`: the coordinator gets the finished model, for `/predict`. `members`: only hospitals
+    have it."""
 
 
 @dataclass(frozen=True)
@@ -183,12 +189,27 @@ def _check_name(connection: Connection, name: str) -> None:
             raise NameTaken(f"A session named {other!r} already exists; choose another name.")
 
 
+def _is_blind(new: NewSession) -> bool:
+    return not new.privacy.differential_privacy if new.sums is None else new.sums == "blind"
+
+
+def _check_open(new: NewSession) -> None:
+    """Refuse blind sums with an open ensemble, for which the coordinator needs members' samples."""
+    if _is_blind(new):
+        raise ProgramError(
+            "a session with an open ensemble shows the coordinator samples of hospitals' own "
+            'models, so it needs open sums: set "sums" to "open", or leave the ensemble out'
+        )
+
+
 def _terms(identifier: UUID, new: NewSession) -> Terms:
     wanted = new.privacy
     terms = default_terms(
         identifier.bytes,
         new.members,
         differential_privacy=wanted.differential_privacy,
+        blind=_is_blind(new),
+        members_only=new.model == "members",
     )
     if wanted.max_colluders is not None:
         least = max(terms.min_cohort, wanted.max_colluders + 2)
@@ -222,6 +243,8 @@ def _program(
         schema, kernel, tuple(stages), new.max_rows, new.held_out, least_rows=new.least_rows
     )
     attempt(lambda: stage_order.check(program))
+    if open_stage(program) is not None:
+        attempt(lambda: _check_open(new))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
     for spec, stage in zip(stages, declared(program), strict=True):

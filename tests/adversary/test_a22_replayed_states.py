@@ -11,24 +11,32 @@ from client_sdk.conversation.replay import is_named
 from client_sdk.errors import ModelDiffers, OldState, WrongRun, WrongSum
 from client_sdk.events import Waiting
 from client_sdk.home.home import Home
+from client_sdk.home.remembered import Holding
 from client_sdk.network.exchange import Call, Lost, Reply
 from kernels.errors import StateDiffers
 from kernels.rounds import position as positions
+from kernels.rounds.agreement import agreement
+from kernels.rounds.kernel import exact
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
+from kernels.rounds.shared.pooled import EVIDENCE_STEP
 from kernels.rounds.task import task_parameters
 from kernels.storage import encode
 from privacy.securesum.coordinator import Coordinator
 from privacy.securesum.errors import TooFewWitnesses, TotalNotVerified
 from privacy.securesum.messages import Task, Total
 from privacy.securesum.records import Step
-from tests.client_sdk.conftest import Make
+from tests.client_sdk.conftest import NAMES, Make
 from tests.client_sdk.conftest import homes as homes
 from tests.client_sdk.conftest import make as make
 from tests.client_sdk.conftest import program as program
-from tests.client_sdk.hospitals import drive, permissive
+from tests.client_sdk.coordinator import SmallCoordinator
+from tests.client_sdk.hospitals import Hospital, drive, permissive
 from tests.client_sdk.replaying import absent_for, at_sum, crafted, four, stalls, vectors
+from tests.dealing import home_keys
 from tests.kernels.rounds.artifacts import PLAIN, artifact
+from tests.kernels.rounds.tables import program as program_with
+from tests.kernels.rounds.tables import tables
 
 from .coordinator import Attacker
 
@@ -89,6 +97,37 @@ def test_a_crafted_state_is_refused_by_name(make: Make, craft: Any) -> None:
     assert isinstance(hospitals[0].error, StateDiffers)
     assert {told["code"] for told in coordinator.refusals} == {StateDiffers.code}
     assert [vectors(hospital) for hospital in hospitals] == [2, 2, 2]
+
+
+def test_a_walk_of_single_steps_ends_at_the_runs_budget(homes: Path) -> None:
+    """Each state is a step of rounding away from the true one: the run has a budget for that."""
+    start = program_with(exact.Spec(steps=30, penalties=(3.0,)))
+    walked = Program.from_json(start.to_json())
+    coordinator, keys = SmallCoordinator(walked, NAMES), home_keys(homes, NAMES)
+    coordinator.members.update(keys)
+    coordinator.start()
+    policy = permissive(walked, max_sums=200)
+    hospitals = [
+        Hospital(coordinator.link(i), homes / name, table, policy, roster=keys)
+        for i, (name, table) in enumerate(zip(NAMES, tables(len(NAMES)), strict=True))
+    ]
+    begin, moved = coordinator._begin, 0
+
+    def begin_moved() -> None:
+        nonlocal moved
+        state = coordinator.position.state
+        if getattr(state, "evidence", None) is not None:
+            moved += 1
+            state = replace(state, evidence=state.evidence + EVIDENCE_STEP)
+            coordinator.position = replace(coordinator.position, state=state)
+        begin()
+
+    coordinator._begin = begin_moved  # type: ignore[method-assign]
+    drive(hospitals, coordinator)
+    budget = agreement(walked).budget
+    assert isinstance(hospitals[0].error, StateDiffers)
+    assert "rounding does not explain that many" in str(hospitals[0].error)
+    assert moved == budget + 1
 
 
 def test_the_sums_are_in_the_programs_order(make: Make, program: Program) -> None:
@@ -372,3 +411,16 @@ def test_only_answers_of_others_to_this_very_task_count_as_witnesses() -> None:
             victim.check_witnesses(task, bad)
     with pytest.raises(TooFewWitnesses):
         victim.check_witnesses(other, headers.values())
+
+
+def test_repeating_a_sum_does_not_give_deviations_back(tmp_path: Path, program: Program) -> None:
+    """A run has one budget of roundings: a repeated sum and a restart do not renew it."""
+    start = positions.start(program, None)
+    run, later = "00000000-0000-0000-0000-000000000001", replace(start, sum_index=1)
+    with Home(tmp_path / "home").open() as home:
+        home.store.commit(Step(None), holding=Holding(run, start))
+        home.store.commit(Step(None), holding=Holding(run, later, start, (0, 0), deviations=9))
+        home.store.commit(Step(None), holding=Holding(run, start, deviations=9))
+        found = home.store.holding(run, program)
+    assert found is not None
+    assert (found.newest.sum_index, found.before, found.deviations) == (0, None, 9)

@@ -15,12 +15,16 @@ import pytest
 
 from client_sdk.errors import RunFailed
 from client_sdk.events import CouldNotCompute
+from client_sdk.gate.door import Door
 from client_sdk.home.home import Home
 from kernels.errors import ComputationFailed, TooManyRows
 from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
+from privacy.securesum import masking
+from privacy.securesum.masking import FailedVector
+from privacy.tags import data_tags
 from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.conftest import homes as homes
 from tests.client_sdk.coordinator import SmallCoordinator
@@ -108,6 +112,35 @@ def test_one_failing_site_answers_and_the_run_names_nobody(
     assert [len(each) for each in told] == [0, 1, 0]
     assert failures(hospitals) == [0, 1, 0]
     assert len({len(body) for body in coordinator.uploads[-3:]}) == 1
+
+
+def test_a_failing_site_does_the_same_work_after_the_wait(
+    make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of an upload must not tell who failed: 10⁶ tags take tens of milliseconds."""
+    coordinator, hospitals = make()
+    done: list[tuple[str, int]] = []
+
+    def noted(name: str, function: Callable[..., Any], size: Callable[..., int]) -> Any:
+        def called(*given: Any, **named: Any) -> Any:
+            done.append((name, size(*given)))
+            return function(*given, **named)
+
+        return called
+
+    wait = Door._wait
+    monkeypatch.setattr(Door, "_wait", noted("wait", wait, lambda *_: 0))
+    monkeypatch.setattr(masking, "data_tags", noted("tags", data_tags, lambda _, x, __: x.size))
+    drawn = FailedVector.drawn
+    monkeypatch.setattr(FailedVector, "drawn", noted("draw", drawn, lambda length, _: length))
+    failing({1}, hospitals, _raises, monkeypatch)
+    drive(hospitals, coordinator)
+    assert failures(hospitals) == [0, 1, 0]
+    assert [name for name, _ in done].count("draw") == 1
+    assert done[done.index(next(each for each in done if each[0] == "draw")) + 1][0] == "wait"
+    tags = [size for name, size in done if name == "tags"]
+    assert len(tags) == len(coordinator.uploads)
+    assert len(set(tags[-3:])) == 1
 
 
 def failures(hospitals: list[Hospital]) -> list[int]:

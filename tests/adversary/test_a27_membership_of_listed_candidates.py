@@ -40,7 +40,7 @@ def told_apart(own: Program) -> float:
 
 
 def entering(own: Program) -> EnteredRun:
-    found = known(own, members=TERMS.min_cohort)
+    found = known(own, members=TERMS.min_cohort, blind=False)
     return EnteredRun(
         run="1",
         session="s",
@@ -68,13 +68,17 @@ def test_an_honest_matrix_tells_members_from_strangers_and_is_refused() -> None:
     assert told_apart(MANY) > 0.999
     policy = permissive(MANY, coordinator_ratio=Policy().coordinator_ratio)
     with pytest.raises(TooManyNumbers):
-        policy.check_ledger(DisclosureLedger(()), entering(MANY), known(MANY, members=5))
+        policy.check_ledger(
+            DisclosureLedger(()), entering(MANY), known(MANY, members=5, blind=False)
+        )
 
 
 def test_hospitals_are_limited_by_a_line_of_their_own() -> None:
     policy = permissive(MANY, hospital_ratio=Policy().hospital_ratio)
     with pytest.raises(TooManyNumbers) as refused:
-        policy.check_ledger(DisclosureLedger(()), entering(MANY), known(MANY, members=5))
+        policy.check_ledger(
+            DisclosureLedger(()), entering(MANY), known(MANY, members=5, blind=False)
+        )
     assert refused.value.line.startswith("hospital_ratio")
 
 
@@ -85,7 +89,7 @@ def test_a_matrix_that_the_standard_policy_allows_tells_much_less() -> None:
         coordinator_ratio=standard.coordinator_ratio,
         hospital_ratio=standard.hospital_ratio,
     )
-    policy.check_ledger(DisclosureLedger(()), entering(FEW), known(FEW, members=5))
+    policy.check_ledger(DisclosureLedger(()), entering(FEW), known(FEW, members=5, blind=False))
     assert told_apart(FEW) < 0.75
 
 
@@ -96,7 +100,7 @@ def test_many_small_programs_add_up_to_the_same_limit() -> None:
         FEW, max_runs=999, max_programs=999, max_sums=999,
         coordinator_ratio=standard.coordinator_ratio,
     )  # fmt: skip
-    ledger, cells = DisclosureLedger(()), known(FEW, members=5)
+    ledger, cells = DisclosureLedger(()), known(FEW, members=5, blind=False)
 
     def entered(place: int) -> DisclosureLedger:
         run = replace(entering(FEW), run=str(place), session=str(place), program=str(place))
@@ -113,7 +117,7 @@ def test_many_small_programs_add_up_to_the_same_limit() -> None:
 
 def test_numbers_per_row_are_printed_with_what_they_mean() -> None:
     shown = str(Disclosure.of(MANY, TERMS))
-    found = known(MANY, members=TERMS.min_cohort)
+    found = known(MANY, members=TERMS.min_cohort, blind=False)
     assert found.coordinator_per_row > 1
     assert f"{found.coordinator_per_row:.3g} per row" in shown
     assert MEMBERSHIP in shown

@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner
 
 import client_sdk
-from client_sdk.conversation.rosters import read_roster
 from client_sdk.errors import HomeInUse, RosterFileError
 from client_sdk.home.home import Home
+from client_sdk.home.roster_file import read_roster
 from client_sdk.joining import offered
 from client_sdk.network.exchange import Call, Lost, Reply
 from client_sdk.simulation import simulate

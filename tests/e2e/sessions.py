@@ -71,6 +71,7 @@ NEW: Mapping[str, Any] = {
     "held_out": 0.2,
     "members": len(TABLES),
     "privacy": {"differential_privacy": False},
+    "model": "served",
 }
 
 

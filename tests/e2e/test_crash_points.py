@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 import httpx
+import pytest
 import torch
 
 from client_sdk import GlobalModel, Policy, join_async
@@ -19,7 +20,7 @@ from kernels.rounds.site.site import Part, Site
 from tests.e2e import sessions
 from tests.e2e.hospital import KINDS
 from tests.e2e.test_kinds_of_runs import NAMES, Study
-from tests.stores import EVERY_STORE, Store
+from tests.stores import Store
 
 ID = "[0-9a-f-]{32,}"
 POINTS_OF_A_SUM = {"POST /sessions/…/runs/…/vectors", "certify", "reveal"}
@@ -114,7 +115,11 @@ async def whole_run(folder: Path, store: Store) -> None:
         assert torch.dist(ours, theirs) <= 1e-6 * theirs.norm()
 
 
-@EVERY_STORE
+# What a hospital's death leaves does not depend on the coordinator's database, and crashes of the
+# coordinator are tried on both (test_run_crashes.py).
+@pytest.mark.parametrize(
+    "store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
+)
 def test_hospitals_killed_at_every_request_go_on_to_the_pooled_model(
     tmp_path: Path, store: Store
 ) -> None:

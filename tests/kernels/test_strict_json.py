@@ -11,9 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import storage
-from kernels.errors import OtherFormat, ProgramError, StateError
+from kernels.errors import (
+    OtherFormat,
+    ProgramError,
+    SchemaError,
+    SpecError,
+    StandardiserError,
+    StateError,
+)
+from kernels.features.spec import KernelSpec
 from kernels.rounds.program import Program
 from kernels.strict_json import MOST_INTEGER, as_declared, encode_json, is_text, parse_json
+from kernels.tables.schema import Schema
+from kernels.tables.standardiser import Standardiser
 from tests.golden import contents
 
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
@@ -117,6 +127,26 @@ def test_nothing_else_becomes_a_float() -> None:
 def test_a_number_that_cannot_be_written_is_an_error_of_the_state() -> None:
     with pytest.raises(StateError, match="cannot be stored"):
         storage.encode(_Stored(2**53, 0.0, None, (), ("x", 0.0)))
+
+
+LARGE = (MOST_INTEGER + 1, -105108623504638670, 10**30, 10**400)
+
+
+@pytest.mark.parametrize("number", LARGE)
+def test_no_reader_accepts_a_large_integer_where_an_integer_is_meant(number: int) -> None:
+    program = json.loads(contents.PROGRAM.to_json())
+    for field in ("max_rows", "least_rows", "version"):
+        with pytest.raises(ProgramError):
+            Program.from_json(json.dumps(program | {field: number}))
+    kernel = json.loads(contents.KERNEL.to_json())
+    with pytest.raises(SpecError, match="seed"):
+        KernelSpec.from_json(json.dumps(kernel | {"seed": number}))
+    schema = json.loads(contents.SCHEMA.to_json())
+    with pytest.raises(SchemaError):
+        Schema.from_json(json.dumps(schema | {"version": number}))
+    standardiser = json.loads(contents.STANDARDISER.to_json())
+    with pytest.raises(StandardiserError):
+        Standardiser.from_json(json.dumps(standardiser | {"version": number}))
 
 
 def test_formats_before_canonical_json_are_refused_by_name() -> None:

@@ -36,6 +36,8 @@ SESSION: Json = {
     "held_out": 0.2,
     "members": 5,
     "privacy": {"differential_privacy": False},
+    "sums": "open",
+    "model": "served",
 }
 
 

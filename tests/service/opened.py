@@ -99,5 +99,12 @@ def opened(coordinator: Coordinator, *, program: Program = PROGRAM, status: str 
         rows = [{"run_id": run, "key": s.identity.key, "name": s.name} for s in sites]
         connection.execute(insert(tables.run_members), rows)
         if done:
-            models.store(connection, session_id=session, run_id=run, artifact=artifact(), now=0.0)
+            models.store(
+                connection,
+                session_id=session,
+                run_id=run,
+                artifact=artifact(),
+                now=0.0,
+                serve_uncertified=True,
+            )
     return Opened(coordinator, sites, run, model)

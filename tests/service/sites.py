@@ -14,11 +14,13 @@ from uuid import UUID, uuid4
 from httpx import Response
 from sqlalchemy import insert
 
+from kernels.model.model import Model
+from kernels.model.results import released
 from kernels.rounds.algorithm import contributed
 from kernels.rounds.broadcast import received
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
-from kernels.rounds.registry import algorithm_of
+from kernels.rounds.registry import algorithm_of, restore
 from kernels.rounds.site.site import Site as Rows
 from kernels.rounds.task import place_in
 from kernels.strict_json import encode_json
@@ -80,6 +82,7 @@ class Site(Hospital):
             "certificate": lambda item: self._say(item, self._ask(item, Certificate, "reveal")),
             "repair": lambda item: self._say(item, self._ask(item, RepairRequest, "repair")),
             "abandon": lambda item: self._say(item, self._ask(item, AbandonRequest, "abandon")),
+            "endorse": self._endorse,
             "ended": self._end,
         }
 
@@ -207,6 +210,23 @@ class Site(Hospital):
             held_out=self.program.held_out,
             dealing=DEALING,
         )
+
+    def _endorse(self, item: Mapping[str, Any]) -> None:
+        """Sign the coordinator's model as it is; the SDK compares it with its own replay."""
+        target = f"/sessions/{self.session}/runs/{item['run']}/model"
+        section = self.send("GET", target).content
+        assert hashlib.sha256(section).hexdigest() == item["model_digest"]
+        model = restore(section)
+        assert isinstance(model, Model)
+        step = self.client.endorse(
+            Certificate.decode(item["last_certificate"]),
+            program=hashlib.sha256(self.opened["program"].encode()).digest(),
+            parent=self.opened["parent"],
+            data=section,
+            state=bytes(32),
+            results=released(model),
+        )
+        self._say(item, step.message)
 
     def _end(self, item: Mapping[str, Any]) -> None:
         self.outcome, ended, self.run = item["outcome"], item["run"], None
@@ -351,7 +371,7 @@ def stored_model(coordinator: Coordinator, site: Site) -> bytes:
 def item_of(response: Response) -> dict[str, Any]:
     """Return the fields and the parts of an item in one dictionary."""
     assert response.headers["content-type"] == MEDIA_TYPE
-    closed = ("last_task", "last_certificate", "total", "total_body", "witnesses")
+    closed = ("last_task", "last_certificate", "total", "total_body", "witnesses", "certificate")
     most = dict.fromkeys(("message", "delivery", *closed), 1 << 20)
     frame = Frame.read(response.content, Limits(1 << 20, most))
     return {**frame.content, **{name: bytes(part) for name, part in frame.parts.items()}}

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from datetime import timedelta
+from hashlib import sha256
 from typing import Any
 from uuid import uuid4
 
 from sqlalchemy import insert
 
 from kernels.model.artifact import Artifact
+from privacy.members.endorsement import NO_SALT, ModelCertificate
 from service import models
 from service.database import tables
 from service.http import tokens
@@ -34,9 +36,14 @@ def add_session(coordinator: Coordinator) -> str:
 
 
 def add_model(
-    coordinator: Coordinator, artifact: Artifact | None = None, session_id: str | None = None
+    coordinator: Coordinator,
+    artifact: Artifact | None = None,
+    session_id: str | None = None,
+    *,
+    certificate: bytes | None = None,
+    serve_uncertified: bool = True,
 ) -> str:
-    """Store a model and return its id."""
+    """Store a model and return its id; it is served, by default although nobody has signed it."""
     session_id = session_id or add_session(coordinator)
     with coordinator.context.database.changing() as connection:
         return models.store(
@@ -45,7 +52,25 @@ def add_model(
             run_id=str(uuid4()),
             artifact=artifact or artifacts.artifact(),
             now=coordinator.clock(),
+            certificate=certificate,
+            serve_uncertified=serve_uncertified,
         )
+
+
+def add_sealed(coordinator: Coordinator, session_id: str, certificate: ModelCertificate) -> str:
+    """Store a model for members only, whose archive is not one, and return its id."""
+    model_id = sha256(certificate.encode()).hexdigest()
+    with coordinator.context.database.changing() as connection:
+        models.store_sealed(
+            connection,
+            session_id=session_id,
+            run_id=str(uuid4()),
+            model_id=model_id,
+            certificate=certificate.with_salt(NO_SALT).encode(),
+            archive=b"sealed",
+            now=coordinator.clock(),
+        )
+    return model_id
 
 
 def later(artifact: Artifact, days: int = 1) -> Artifact:

@@ -6,16 +6,33 @@ from typing import Annotated
 import typer
 
 from client_sdk.terminal.commands.failures import reported
+from client_sdk.terminal.commands.model_options import RosterOption
+from client_sdk.terminal.commands.session import HomeOption
 
 
 def card(
     model: Annotated[Path, typer.Argument(help="The folder of the saved model.")],
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print the card as JSON.")] = False,
+    roster: RosterOption = None,
+    home: HomeOption = None,
 ) -> None:
-    """Show what a saved model predicts, how well, and how it was protected."""
+    """Show what a saved model predicts, how well, how it was protected, and who signed it.
+
+    A card that nobody known here vouches for is shown with a warning.
+    """
+    from client_sdk.errors import ModelNotCertified
     from client_sdk.model.model import GlobalModel
+    from client_sdk.readable import readable
+    from privacy.securesum.errors import EndorsementError
 
     with reported():
-        loaded = GlobalModel.load(model)
+        try:
+            loaded = GlobalModel.load(model, roster=roster, home=home)
+        except (ModelNotCertified, EndorsementError) as error:
+            loaded = GlobalModel.load(model, uncertified=True)
+            warning = (
+                f"veilgp: not vouched for, believe it only if you know where it is from: {error}"
+            )
+            typer.echo(f"{readable(warning)} [{error.code}]", err=True)
         typer.echo(loaded.artifact.card.to_json() if as_json else repr(loaded.card))

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from client_sdk.terminal.commands.failures import reported
+from client_sdk.terminal.commands.model_options import RosterOption, UncertifiedOption
+from client_sdk.terminal.commands.session import HomeOption
 
 if TYPE_CHECKING:
     from client_sdk.model.predictions import Predictions
@@ -33,12 +35,15 @@ def predict(
         str | None,
         typer.Option(help="The model's method to use; veilgp card lists them."),
     ] = None,
+    roster: RosterOption = None,
+    home: HomeOption = None,
+    uncertified: UncertifiedOption = False,
 ) -> None:
     """Predict every row of a table, in row order, on this machine; nothing is sent."""
     from client_sdk.model.model import GlobalModel
 
     with reported():
-        loaded = GlobalModel.load(model)
+        loaded = GlobalModel.load(model, roster=roster, home=home, uncertified=uncertified)
         with _opened(out) as file:
             predicted = loaded.predict_in_pieces(table, method=method)
             _write(predicted, file, interval, kind)

@@ -29,6 +29,31 @@ class RepairRequested:
 
 
 @dataclass(frozen=True)
+class Summed:
+    """The total of a blind sum is there for members to read; one of them writes the next task."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One more member is asked for the next task of blind sums, or for the model."""
+
+
+@dataclass(frozen=True)
+class Abandoning:
+    """Members are requested to abandon the sum: too many do not hold the state of its task."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The program is finished; members are requested to endorse its model."""
+
+
+@dataclass(frozen=True)
+class Endorsed:
+    """Enough members have endorsed the model, or it stays without a certificate."""
+
+
+@dataclass(frozen=True)
 class Refused:
     """The run continues without a member that refuses."""
 
@@ -47,4 +72,18 @@ class Ended:
     """The run has ended."""
 
 
-Change = Closed | Restarted | Began | Proposed | RepairRequested | Refused | Returned | Ended
+Change = (
+    Closed
+    | Restarted
+    | Began
+    | Proposed
+    | RepairRequested
+    | Summed
+    | Asked
+    | Abandoning
+    | Finished
+    | Endorsed
+    | Refused
+    | Returned
+    | Ended
+)

@@ -3,9 +3,11 @@
 A member that has lost a response, or its record of having answered, simply repeats the request.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from privacy.members.endorsement import ModelCertificate
 from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.messages import Witnesses
 from privacy.securesum.summation import Summation
@@ -27,11 +29,15 @@ class Item:
     parts: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def item_for(run: RunState, key: bytes, *, witnesses: bool = False) -> Item | None:
+def item_for(
+    run: RunState, key: bytes, *, witnesses: bool = False, objected: bool = False
+) -> Item | None:
     """Return the item that an open run has for a member, if any.
 
     witnesses: the member could not replay the current sum's state. Its task waits until enough
         others have answered it, and then comes with their signed headers.
+    objected: the member does not hold the state of a blind task. Its task waits until the author
+        has sealed that state.
     """
     if run.ending is not None or key not in run.attendance.expected(run.epoch):
         return None
@@ -43,9 +49,44 @@ def item_for(run: RunState, key: bytes, *, witnesses: bool = False) -> Item | No
     rank = epoch.rank(key)
     if run.epoch.missing_boxes:
         return _adverts(run) if rank in run.epoch.missing_boxes else None
-    if run.slot is None or run.work_due:
+    if run.is_endorsing:
+        return _endorse(run, rank)
+    if run.awaits_author or run.awaits_model:
+        return _asked(run, rank)
+    slot = run.slot
+    if slot is None or run.work_due:
         return None
-    return _of_slot(run, run.slot, rank, witnesses=witnesses)
+    unsealed = run.authoring.sealed is None and rank not in slot.task.authors
+    if objected and unsealed and slot.proposal is None and not slot.abandoning:
+        return None
+    return _of_slot(run, slot, rank, witnesses=witnesses)
+
+
+def _endorse(run: RunState, rank: int) -> Item | None:
+    """Return the request to endorse the finished model, to members that were in the last sum."""
+    answered = rank in run.endorsements.by_rank or rank in run.authoring.drafts
+    if answered or rank not in run.endorsers:
+        return None
+    digest = None if run.is_blind else hashlib.sha256(run.section).hexdigest()
+    return _between(run, ItemKind.ENDORSE, rank, {"model_digest": digest})
+
+
+def _asked(run: RunState, rank: int) -> Item | None:
+    """Return the request for the next task of blind sums, or for the model."""
+    if rank not in run.asked:
+        return None
+    if run.verdict:
+        adverts = run.epoch.close_adverts().encode()
+        certificate = ModelCertificate.decode(run.verdict)
+        return Item(ItemKind.HANDOVER, certificate, _roster(run), {"adverts": adverts})
+    return _between(run, ItemKind.AUTHOR, rank, {})
+
+
+def _between(run: RunState, kind: ItemKind, rank: int, more: Mapping[str, object]) -> Item:
+    parts = dict(about_last(run.last))
+    if run.epoch.holds_boxes_for(rank):
+        parts["delivery"] = run.epoch.delivery(rank).encode()
+    return Item(kind, run.epoch.author_request(), more, parts)
 
 
 def _of_slot(run: RunState, slot: Summation, rank: int, *, witnesses: bool) -> Item | None:
@@ -56,7 +97,12 @@ def _of_slot(run: RunState, slot: Summation, rank: int, *, witnesses: bool) -> I
         asked = rank not in slot.abandoned_by
         return Item(ItemKind.ABANDON, slot.abandon_request()) if asked else None
     if proposal is None:
-        if rank not in slot.dropped or (witnesses and not run.has_witnesses(slot)):
+        said = run.authoring
+        if said.wanted and said.sealed is None and rank in slot.task.authors:
+            return Item(ItemKind.SEAL, slot.task)
+        if rank not in slot.dropped or rank in said.rejected:
+            return None
+        if witnesses and not run.has_witnesses(slot):
             return None
         return _task(run, slot, rank, witnesses=witnesses)
     if rank not in proposal.survivors:
@@ -77,8 +123,12 @@ def _opening(run: RunState) -> Item:
 
 
 def _adverts(run: RunState) -> Item:
-    roster = [{"name": member.name, "key": member.key.hex()} for member in run.roster.members]
-    return Item(ItemKind.ADVERTS, run.epoch.close_adverts(), {"roster": roster})
+    return Item(ItemKind.ADVERTS, run.epoch.close_adverts(), _roster(run))
+
+
+def _roster(run: RunState) -> Mapping[str, object]:
+    members = run.roster.members
+    return {"roster": [{"name": member.name, "key": member.key.hex()} for member in members]}
 
 
 def _task(run: RunState, slot: Summation, rank: int, *, witnesses: bool) -> Item:
@@ -88,6 +138,10 @@ def _task(run: RunState, slot: Summation, rank: int, *, witnesses: bool) -> Item
     if witnesses:
         enough = slot.headers[: run.epoch.terms.max_colluders + 1]
         parts["witnesses"] = Witnesses(enough).encode()
+    sealed = run.authoring.sealed
+    if sealed is not None and rank in run.authoring.wanted:
+        header, box = sealed
+        parts |= {"sealed_state": header.encode(), "state_box": box}
     return Item(ItemKind.TASK, slot.task, parts=parts)
 
 

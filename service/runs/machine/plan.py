@@ -36,6 +36,7 @@ class Plan:
     deadline_at: float
     repair_after_s: float
     restart_after_s: float
+    author_after_s: float
     gather_s: float
     leave_out_after_s: float
     max_vector: int

@@ -59,7 +59,8 @@ _ANYTHING = 1e-300, 1e300
 class Heard:
     """What is heard of a hospital: its requests without polls, and how it ended, if it has.
 
-    how: waiting, finished, told (the coordinator ended the run), refused, absent or escaped.
+    how: waiting, finished, told (the coordinator ended the run), refused, silent (the schema
+    contradicts the policy's dictionary, whatever the rows are), absent or escaped.
     """
 
     requests: tuple[tuple[str, str, int], ...]
@@ -169,6 +170,8 @@ def conversation(
             for i, (name, table) in enumerate(zip(NAMES, given.values(), strict=True))
         ]
         heard = _driven(hospitals, coordinator)
+    if _contradicts_dictionary(policy, text):
+        heard = [replace(own, how="silent") if own.how == "absent" else own for own in heard]
     return dict(zip(given, heard, strict=True))
 
 
@@ -225,6 +228,15 @@ def _policy(
         **({} if strict else {"recipes": recipes}),
         **(BUDGET if noisy else {}),
     )
+
+
+def _contradicts_dictionary(policy: Policy, text: str) -> bool:
+    """Return whether every hospital with this policy must leave before it opens its table."""
+    try:
+        schema = Program.from_json(text).schema
+    except KernelsError:
+        return False
+    return any(policy.dictionary.problems(schema))
 
 
 def _changes(table: Table, run: Program, chance: random.Random) -> Changes | None:

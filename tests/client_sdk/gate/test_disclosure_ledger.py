@@ -117,7 +117,7 @@ def test_numbers_are_those_of_all_totals_and_without_open_sums_those_of_the_mode
     program = program_with()
     assert known_to_coordinator(program, sums_open=True) == known_to_hospitals(program)
     assert known_to_coordinator(program, sums_open=False) <= known_to_hospitals(program)
-    found = known(replace(program, least_rows=1000), members=5)
+    found = known(replace(program, least_rows=1000), members=5, blind=False)
     assert found.rows == 800
     assert found.columns == len(program.schema.features) + len(program.schema.targets)
     assert found.hospitals_per_row == found.hospitals / 800
@@ -148,7 +148,7 @@ def test_a_draft_has_the_standard_ratio_where_the_program_fits(program: Program)
     assert few.coordinator_ratio > Policy().coordinator_ratio
     assert few.programs == (program_digest(replace(program, least_rows=300).to_json()),)
     assert few.exact_and_private is False
-    made_known = known(replace(program, least_rows=300), members=TERMS.min_cohort)
+    made_known = known(replace(program, least_rows=300), members=TERMS.min_cohort, blind=False)
     entering = run(
         coordinator=made_known.coordinator, hospitals=made_known.hospitals, sums=few.max_sums // 2
     )

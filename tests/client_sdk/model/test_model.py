@@ -44,6 +44,11 @@ MODEL = GlobalModel(artifact())
 ROWS = tables.table(40, seed=9)
 
 
+def load(folder: str | Path) -> GlobalModel:
+    """Read a model that no hospital has signed; test_vouching has the others."""
+    return GlobalModel.load(folder, uncertified=True)
+
+
 def test_predictions_are_those_of_the_kernel_room() -> None:
     ours, theirs = MODEL.predict(ROWS), prediction.predict(artifact().model, ROWS)
     assert np.array_equal(ours.mean, theirs.mean.numpy())
@@ -179,7 +184,7 @@ def test_reprs_show_no_prediction() -> None:
 
 def test_a_saved_model_is_the_same_to_the_last_bit(tmp_path: Path) -> None:
     MODEL.save(tmp_path / "deep" / "stay")
-    again = GlobalModel.load(str(tmp_path / "deep" / "stay"))
+    again = load(str(tmp_path / "deep" / "stay"))
     assert again.id == MODEL.id
     assert again.artifact.to_bytes() == MODEL.artifact.to_bytes()
     assert np.array_equal(again.predict(ROWS).variance, MODEL.predict(ROWS).variance)
@@ -189,7 +194,7 @@ def test_saving_over_a_model_leaves_no_trace_of_it(tmp_path: Path) -> None:
     GlobalModel(artifact(PLAIN)).save(tmp_path)
     MODEL.save(tmp_path)
     MODEL.save(tmp_path)
-    assert GlobalModel.load(tmp_path).id == MODEL.id
+    assert load(tmp_path).id == MODEL.id
     assert sorted(each.suffix for each in tmp_path.iterdir()) == [".json", ".safetensors"]
 
 
@@ -220,11 +225,11 @@ def test_a_save_that_is_interrupted_leaves_a_whole_model(
                 MODEL.save(tmp_path)
         else:
             MODEL.save(tmp_path)
-    found = GlobalModel.load(tmp_path).id
+    found = load(tmp_path).id
     replaced = nth == 3 if call == "fsync" else nth >= 2
     assert found == (MODEL.id if replaced else former.id)
     MODEL.save(tmp_path)
-    assert GlobalModel.load(tmp_path).id == MODEL.id
+    assert load(tmp_path).id == MODEL.id
 
 
 def test_a_full_disk_is_named_and_the_former_model_stays(
@@ -239,13 +244,13 @@ def test_a_full_disk_is_named_and_the_former_model_stays(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ModelNotSaved, match="No space left"):
         MODEL.save(tmp_path)
-    assert GlobalModel.load(tmp_path).id == former.id
+    assert load(tmp_path).id == former.id
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_folders_that_hold_no_model_are_named(tmp_path: Path) -> None:
     with pytest.raises(ModelNotFound, match=r"card\.json"):
-        GlobalModel.load(tmp_path)
+        load(tmp_path)
     (tmp_path / "thesis.docx").write_text("mine")
     with pytest.raises(ModelNotSaved, match="choose a new folder"):
         MODEL.save(tmp_path)
@@ -254,7 +259,7 @@ def test_folders_that_hold_no_model_are_named(tmp_path: Path) -> None:
     MODEL.save(tmp_path / "stay")
     (tmp_path / "stay" / f"{MODEL.artifact.card.artifact}.safetensors").unlink()
     with pytest.raises(ModelNotFound, match="safetensors"):
-        GlobalModel.load(tmp_path / "stay")
+        load(tmp_path / "stay")
 
 
 @pytest.mark.parametrize("suffix", [".json", ".safetensors"])
@@ -265,10 +270,10 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path, suffix: str) -> None:
     for position in range(0, len(whole), len(whole) // 20):
         path.write_bytes(whole[:position])
         with pytest.raises(KernelsError):
-            GlobalModel.load(tmp_path)
+            load(tmp_path)
     path.write_bytes(b"\xff" + whole[1:])
     with pytest.raises(KernelsError):
-        GlobalModel.load(tmp_path)
+        load(tmp_path)
 
 
 def test_the_card_is_a_mapping_that_reads_well() -> None:
@@ -283,7 +288,7 @@ def test_the_card_is_a_mapping_that_reads_well() -> None:
         "no differential privacy",
         "RMSE",
     ):
-        assert part in text
+        assert part in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
     plain = repr(GlobalModel(artifact(PLAIN)).card)
     assert "not recalibrated" in plain

@@ -223,6 +223,51 @@ def test_a_card_with_numbers_that_json_does_not_have_is_refused() -> None:
         Card.from_plain({"format": object()})
 
 
+@pytest.mark.parametrize("number", [2**53, -105108623504638670, 10**30])
+@pytest.mark.parametrize(
+    ("section", "field"), [("standardiser", "mean"), ("schema", "upper"), ("layer", "log_evidence")]
+)
+def test_a_large_integer_in_a_card_is_a_float_where_a_float_is_meant(
+    section: str, field: str, number: int
+) -> None:
+    plain = json.loads(TEXT)
+    part = {"standardiser": "targets", "schema": "targets"}.get(section)
+    (plain[section][part] if part else plain[section])[0][field] = number
+    if field == "upper":
+        plain[section][part][0]["lower"] = -(10**40)
+    card = Card.from_json(json.dumps(plain))
+    assert Card.from_plain(plain) == card
+    assert Card.from_json(card.to_json()).id == card.id
+    part_of_card = getattr(card, section)
+    column = (getattr(part_of_card, part) if part else part_of_card)[0]
+    assert (type(getattr(column, field)), getattr(column, field)) == (float, float(number))
+
+
+@pytest.mark.parametrize("number", [2**53, 105108623504638670, 10**30, 10**400])
+@pytest.mark.parametrize("field", ["members", "sums", "rows"])
+def test_an_integer_that_canonical_json_does_not_have_is_refused_by_name(
+    field: str, number: int
+) -> None:
+    plain = json.loads(TEXT) | {field: number}
+    with pytest.raises(ArtifactError, match=f"the card.{field} must be an integer of at least 0"):
+        Card.from_json(json.dumps(plain))
+    with pytest.raises(ArtifactError, match=f"the card.{field} must be an integer of at least 0"):
+        Card.from_plain(plain)
+
+
+def test_a_model_of_very_large_numbers_is_stored_and_read() -> None:
+    """Canonical JSON writes 1e17 without a point, and a JSON reader returns it as an integer."""
+    model = ARTIFACT.model
+    targets = tuple(replace(own, mean=1e17) for own in known(model.standardiser, "").targets)
+    far = replace(model, standardiser=replace(known(model.standardiser, ""), targets=targets))
+    stored_far = Artifact.of(
+        far, program=PROGRAM, members=3, sums=5, privacy=PRIVACY, created=CREATED
+    )
+    served = json.loads(json.dumps(stored_far.card.to_plain()))
+    read = Artifact.from_bytes(stored_far.data, served, expected_id=stored_far.id)
+    assert read.card == stored_far.card
+
+
 def test_foreign_bytes_are_refused() -> None:
     for data in (b"", b"PK\x03\x04", b"\x80\x04\x95", storage.encode(linear.Spec())):
         with pytest.raises(StateError):

@@ -6,21 +6,23 @@ from typing import Any
 
 import pytest
 from httpx import Response
-from sqlalchemy import select
+from sqlalchemy import insert, select, update
 
 from kernels.model.methods import METHODS
 from kernels.rounds.site.site import Part
+from service.database import tables
 from service.database.tables import tokens as token_table
 from service.http import sign_in
 from service.http.tokens import Role, issue
 from service.page.plots import calibration_plot, steps_plot
 from service.sessions import presence
+from tests.certified import HOSPITALS, ROSTER, certificate_of, signable
 from tests.kernels.rounds import artifacts
 from tests.kernels.rounds.tables import table
 from tests.service.coordinator import Coordinator
 from tests.service.programs import PRIVATE, WHOLE
 from tests.service.sites import Site, session_of, start, stop_engine, until, work
-from tests.service.stored import add_model
+from tests.service.stored import add_model, add_sealed, later
 
 
 def signed_in(coordinator: Coordinator) -> str:
@@ -280,3 +282,70 @@ def test_methods_stand_side_by_side_and_fedbnr_first(coordinator: Coordinator) -
     assert section.count("<svg") == 2
     for number in range(len(METHODS)):
         assert f"line-{number}" in section
+
+
+def test_a_model_is_shown_with_the_names_of_those_who_signed_it(coordinator: Coordinator) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    _enrol(coordinator, session)
+    made = signable(artifacts.artifact())
+    certificate = certificate_of(made)
+    add_model(coordinator, made, session, certificate=certificate.encode())
+    for path in ("/", f"/view/{session}"):
+        shown = page(coordinator, path, cookie).text
+        cell = shown.partition('data-name="Signed by">')[2].partition("</td>")[0]
+        assert "5 of 5" in cell
+        assert "Aarhus" in cell
+        assert HOSPITALS[4].fingerprint in cell  # is not on the session's roster
+        assert "only hospitals have it" not in shown
+    add_model(coordinator, later(made), session)
+    assert "nobody" in page(coordinator, "/", cookie).text
+
+
+def test_of_a_model_for_members_only_released_results_are_shown(coordinator: Coordinator) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    _enrol(coordinator, session)
+    with coordinator.context.database.changing() as connection:
+        connection.execute(update(tables.sessions).values(program=artifacts.PROGRAM.to_json()))
+    made = signable(artifacts.artifact())
+    model = add_sealed(coordinator, session, certificate_of(made))
+    assert made.card.evaluation is not None
+    for path in ("/", f"/view/{session}"):
+        shown = page(coordinator, path, cookie).text
+        for promised in (
+            model[:10],
+            "only hospitals have it",
+            "cannot predict with it",
+            "Aarhus",
+            f'class="number">{made.card.rows}<',
+            *(f"{each.nll:.4g}" for each in made.card.evaluation.recalibrated or ()),
+        ):
+            assert promised in shown, promised
+    assert page(coordinator, f"/view/{session}", cookie).text.count("<svg") == 2
+
+
+@pytest.mark.parametrize("results", [b"", b"{}", b"\xff", b'{"evaluation":null,"rows":1}'])
+def test_results_that_cannot_be_read_do_not_break_the_page(
+    coordinator: Coordinator, results: bytes
+) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    model = add_sealed(
+        coordinator, session, certificate_of(signable(artifacts.artifact()), results=results)
+    )
+    for path in ("/", f"/view/{session}"):
+        assert model[:10] in page(coordinator, path, cookie).text
+
+
+def _enrol(coordinator: Coordinator, session: str) -> None:
+    """Add four of the five hospitals that sign to a session's roster."""
+    with coordinator.context.database.changing() as connection:
+        rows = [
+            {
+                "session_id": session,
+                "key": key,
+                "name": name,
+                "status": "approved",
+                "enrolled_at": 0.0,
+            }
+            for name, key in tuple(ROSTER.items())[:4]
+        ]
+        connection.execute(insert(tables.members), rows)

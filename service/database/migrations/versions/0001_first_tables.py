@@ -118,8 +118,13 @@ def upgrade() -> None:
         sa.Column("id", sa.String(length=64), nullable=False),
         sa.Column("session_id", sa.String(length=36), nullable=False),
         sa.Column("run_id", sa.String(length=36), nullable=False),
-        sa.Column("card", sa.Text(), nullable=False),
-        sa.Column("artifact", sa.LargeBinary(), nullable=False),
+        sa.Column("card", sa.Text(), nullable=True),
+        sa.Column("artifact", sa.LargeBinary(), nullable=True),
+        sa.Column("certificate", sa.LargeBinary(), nullable=True),
+        sa.Column("archive", sa.LargeBinary(), nullable=True),
+        sa.Column(
+            "serve_uncertified", sa.Boolean(), server_default=sa.text("false"), nullable=False
+        ),
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.ForeignKeyConstraint(
             ["session_id"], ["sessions.id"], name=op.f("fk_models_session_id"), ondelete="CASCADE"
@@ -149,6 +154,7 @@ def upgrade() -> None:
         sa.Column("stage", sa.Integer(), nullable=False),
         sa.Column("sums", sa.Integer(), nullable=False),
         sa.Column("state", sa.LargeBinary(), nullable=True),
+        sa.Column("verdict", sa.LargeBinary(), nullable=True),
         sa.Column("model_id", sa.String(length=64), nullable=True),
         sa.ForeignKeyConstraint(
             ["session_id"], ["sessions.id"], name=op.f("fk_runs_session_id"), ondelete="CASCADE"
@@ -289,6 +295,16 @@ def upgrade() -> None:
             ondelete="CASCADE",
         ),
         sa.PrimaryKeyConstraint("run_id", "epoch", "slot", "piece", name=op.f("pk_slot_totals")),
+    )
+    op.create_table(
+        "sealed_states",
+        sa.Column("run_id", sa.String(length=36), nullable=False),
+        sa.Column("header", sa.LargeBinary(), nullable=False),
+        sa.Column("box", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_sealed_states_run_id"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("pk_sealed_states")),
     )
     op.create_table(
         "totals",

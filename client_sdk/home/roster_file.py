@@ -1,0 +1,42 @@
+"""The roster file that people exchange: the names and keys of a study's members.
+
+    {"members": [{"name": "St. Mary", "key": "<64 hex>"}, …]}
+
+The person who passes the file vouches for it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from client_sdk.errors import RosterFileError
+from privacy.identity import check_key
+
+
+def read_roster(path: str | os.PathLike[str]) -> dict[str, bytes]:
+    """Read a roster file: names and their keys."""
+    try:
+        plain = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise RosterFileError(f"cannot read the roster {str(path)!r} as JSON: {error}") from error
+    try:
+        return members_of(plain)
+    except (KeyError, TypeError, ValueError) as error:
+        raise RosterFileError(
+            f"the roster {str(path)!r} does not have the form "
+            f'{{"members": [{{"name": …, "key": …}}]}}: {error}'
+        ) from error
+
+
+def members_of(plain: Mapping[str, Any]) -> dict[str, bytes]:
+    """Read names and keys from plain data of a file or a response; each must be unique."""
+    found: dict[str, bytes] = {}
+    for member in plain["members"]:
+        name, key = member["name"], bytes.fromhex(member["key"])
+        check_key(key)
+        if not isinstance(name, str) or name in found or key in found.values():
+            raise ValueError("a name or a key occurs twice, or a name is not text")
+        found[name] = key
+    return found
