@@ -5,6 +5,7 @@ given), redirects are not followed, and no response is read beyond its size or t
 """
 
 import asyncio
+import contextvars
 import os
 import ssl
 import time
@@ -81,8 +82,13 @@ async def run_async(
 async def _in_thread(
     effects: Effects[T], answer: Reply | Lost | None
 ) -> Call | Pause | StopIteration:
-    """Compute up to the next effect; a cancellation, however often, waits for the thread."""
-    step = asyncio.ensure_future(asyncio.to_thread(_advance, effects, answer))
+    """Compute up to the next effect; a cancellation, however often, waits for the thread.
+
+    A future of the executor, not a task: a loop that ends cancels its tasks, and would take the
+    step for done while its thread still runs.
+    """
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+    step = loop.run_in_executor(None, context.run, _advance, effects, answer)
     try:
         return await asyncio.shield(step)
     except asyncio.CancelledError:

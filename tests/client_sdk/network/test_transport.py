@@ -6,6 +6,7 @@ import http.server
 import json
 import ssl
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -145,6 +146,31 @@ def test_who_cancels_waits_for_the_computation_and_the_conversation_is_closed(ti
         go_on.set()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    asyncio.run(main())
+    assert closed.is_set()
+
+
+def test_a_loop_that_ends_waits_for_the_computation_too() -> None:
+    """`asyncio.run` cancels every task that is left, not only the one that the caller knows."""
+    closed = threading.Event()
+    computing, computed = threading.Event(), threading.Event()
+
+    def effects() -> Effects[None]:
+        try:
+            yield Pause(0.0)
+            computing.set()
+            time.sleep(0.2)
+            computed.set()
+            yield Pause(0.0)
+        finally:
+            assert computed.is_set()
+            closed.set()
+
+    async def main() -> None:
+        task = asyncio.ensure_future(run_async(effects(), ORIGIN))
+        await asyncio.to_thread(computing.wait, 10)
+        assert not task.done()
 
     asyncio.run(main())
     assert closed.is_set()
