@@ -329,7 +329,7 @@ def total_residues(total: Message) -> list[int]:
 def verify_total(
     epoch: Epoch, group: bytes, length: int, certificate: Message, total: bytes, vector: bytes
 ) -> list[int]:
-    """T, if it is the sum over the certified members; all checks are made, with one error."""
+    """T, if it is the sum over the certified members; what is wrong with it is not said."""
     message = decode("Total", total)
     named = ("epoch_id", "slot", "context", "survivors")
     right = all(message[field] == certificate[field] for field in named)
