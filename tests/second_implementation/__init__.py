@@ -1,0 +1,1 @@
+"""The protocol of docs/protocol.md once more, written from that document alone, to test it."""
