@@ -298,11 +298,9 @@ class Replay:
                 if not self._has_witnesses(task, item):
                     return Needed(witnesses=True)
                 return Holding(self.run, theirs, deviations=holding.deviations)
-            so_far = replace(agreement(self._run.program), spent=holding.deviations)
-            spent = so_far.including(own, theirs).spent
+            return self._rounded(holding, theirs)
         except (KernelsError, UnreadableState):
             return Needed(objection=True)
-        return replace(holding, newest=theirs, deviations=spent)
 
     def _follows(
         self, holding: Holding, closed: ClosedSum, task: Task | AuthorRequest | None
@@ -353,9 +351,13 @@ class Replay:
         if claim.stage != own.stage:
             raise StateDiffers("the task is for another stage than the one that the totals lead to")
         theirs = yield from self._downloaded(claim)
+        return self._hold(self._rounded(holding, theirs))
+
+    def _rounded(self, holding: Holding, theirs: Position) -> Holding:
+        """Return the holding with another's position, which may differ by rounding only."""
         so_far = replace(agreement(self._run.program), spent=holding.deviations)
-        spent = so_far.including(own, theirs).spent
-        return self._hold(replace(holding, newest=theirs, deviations=spent))
+        spent = so_far.including(holding.newest, theirs).spent
+        return replace(holding, newest=theirs, deviations=spent)
 
     def _downloaded(self, claim: Claim) -> Effects[Position]:
         data = yield from self._downloads.state(claim.state)

@@ -8,6 +8,7 @@
     AnyMember        a member of any status, suspended ones included: may withdraw its samples
     Signer           the signer of the request, whose key may be unknown
     Reader           an admin, a caller, or an approved member of any session: may read models
+    MemberReader     an approved member of any session: may read what only members can open
 
 These checks come before the body is read; a signed body is checked by `service.http.bodies`. A path
 names its session `{session_id}`. A signer who is not a member of a session gets the same answer as
@@ -110,6 +111,11 @@ def _caller(request: Request, here: Here) -> ModelAccess:
 def _reader(request: Request, here: Here) -> ModelAccess:
     if not request.headers.get("Authorization", "").startswith(SCHEME):
         return _caller(request, here)
+    return _member_reader(request, here)
+
+
+@declares(NotFound, *UNBELIEVED, security=(MEMBER,))
+def _member_reader(request: Request, here: Here) -> ModelAccess:
     signed = _signed(request, here)
     with here.database.reading() as connection:
         rows = connection.execute(
@@ -165,6 +171,7 @@ Admin = Annotated[Token, Depends(require_admin)]
 Watcher = Annotated[Token, Depends(_watcher)]
 Caller = Annotated[ModelAccess, Depends(_caller)]
 Reader = Annotated[ModelAccess, Depends(_reader)]
+MemberReader = Annotated[ModelAccess, Depends(_member_reader)]
 ApprovedMember = Annotated[MemberAccess, Depends(_approved_member)]
 EnrolledMember = Annotated[MemberAccess, Depends(_enrolled_member)]
 AnyMember = Annotated[MemberAccess, Depends(_any_member)]

@@ -9,7 +9,7 @@ from kernels.model.card import Card
 from service import models
 from service.context import Here
 from service.errors import AliasInvalid, MembersOnly, NotCertified, NotFound, VarianceWithheld
-from service.http.access import Admin, ModelAccess, Reader
+from service.http.access import Admin, MemberReader, Reader
 from service.http.bodies import json_body
 from service.http.declarations import BINARY_CONTENT, declares
 from service.http.request_models import RequestModel
@@ -183,12 +183,11 @@ def get_certificate(reader: Reader, name: str, here: Here) -> Response:
     responses={200: {"content": dict(BINARY_CONTENT)}},
 )
 @declares(NotFound)
-def get_archive(reader: Reader, name: str, here: Here) -> Response:
+def get_archive(member: MemberReader, name: str, here: Here) -> Response:
     """Return a model for members only, which each of them can open with its own key.
 
     Only approved members of the model's session get it.
     """
-    member = ModelAccess(sessions=reader.sessions)
     with here.database.reading() as connection:
         data = models.archive(connection, models.resolve(connection, name, member))
     return Response(data, media_type="application/octet-stream")

@@ -78,7 +78,7 @@ class Thief(SmallCoordinator):
                 return said(model.card.to_plain())
             if path == f"/models/{model.id}/artifact":
                 return Reply(200, PROTOCOL, model.to_bytes())
-        if path.startswith("/models/"):
+        if path.startswith("/models/") and not path.endswith("/certificate"):
             return problem(404, "not_found")
         return super()._answer(method, path, *more)
 

@@ -183,6 +183,8 @@ class SmallCoordinator:
         if path.startswith("/models/"):
             if path.endswith("/artifact"):
                 return Reply(200, PROTOCOL, self.served)
+            if path.endswith("/certificate"):  # it ends runs without asking for signatures
+                return problem(409, "model.not_certified")
             return said(dict(self.card))
         match path.removeprefix(f"/sessions/{self.session}").strip("/").split("/"):
             case ["members"]:

@@ -160,12 +160,16 @@ def test_no_request_to_a_route_that_members_call_is_timed(coordinator: Coordinat
         "getNextItem",
         "downloadState",
         "downloadTotal",
+        "downloadModelToEndorse",
+        "downloadArchive",
         "sendMessage",
+        "sendSealedState",
+        "handOverModel",
         "uploadVector",
         "uploadUnmaskedSamples",
         "withdrawUnmaskedSamples",
     }
-    assert readable == {"getModelCard", "downloadModel"}
+    assert readable == {"getModelCard", "downloadModel", "downloadCertificate"}
 
 
 def test_figures_are_the_admins_unless_they_are_open(

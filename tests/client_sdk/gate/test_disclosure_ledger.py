@@ -115,8 +115,10 @@ def test_every_limit_refuses_with_the_line_that_would_change(name: str) -> None:
 
 def test_numbers_are_those_of_all_totals_and_without_open_sums_those_of_the_model() -> None:
     program = program_with()
-    assert known_to_coordinator(program, sums_open=True) == known_to_hospitals(program)
-    assert known_to_coordinator(program, sums_open=False) <= known_to_hospitals(program)
+    every = known_to_hospitals(program)
+    assert known_to_coordinator(program, blind=False, members_only=False) == every
+    assert known_to_coordinator(program, blind=True, members_only=False) <= every
+    assert known_to_coordinator(program, blind=True, members_only=True) == 0
     found = known(replace(program, least_rows=1000), members=5, blind=False)
     assert found.rows == 800
     assert found.columns == len(program.schema.features) + len(program.schema.targets)

@@ -9,6 +9,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.run_kinds import Kind, program_of
 from service.database.tables import metadata
+from service.routes.rounds import MAX_MESSAGE
 from tests.service.coordinator import Coordinator
 from tests.service.programs import TINY, WHOLE, model_bytes, simulated
 from tests.service.sites import (
@@ -186,7 +187,7 @@ def test_a_message_beyond_its_limit_is_not_read(coordinator: Coordinator) -> Non
     site, *_ = session_of(coordinator)
     run = start(coordinator, site.session)
     target = f"/sessions/{site.session}/runs/{run}/messages"
-    assert site.post(target, bytes((1 << 20) + 1)).status_code == 413
+    assert site.post(target, bytes(MAX_MESSAGE + 1)).status_code == 413
     assert site.post(target, b"").json()["code"] == "securesum.kind"
     assert site.post(target, b"\1\2").json()["code"] == "securesum.kind"
 
