@@ -67,6 +67,7 @@ class Finishing:
 
         With open sums the coordinator's model is signed, if it differs by rounding only.
         """
+        last = self._last(item, holding)
         position = holding.newest
         data = encode(published(position.state.model))
         wanted = item.plain.get("model_digest")
@@ -78,7 +79,7 @@ class Finishing:
             )
             position = check_model(holding, data)
         return self.side.home.client.endorse(
-            self._last(item),
+            last,
             program=hashlib.sha256(self.run.text.encode()).digest(),
             parent=self.run.parent,
             data=data,
@@ -172,8 +173,18 @@ class Finishing:
         newest = max(epochs, key=lambda each: each.name[2])
         return 0 if newest.epoch is None else newest.epoch.size
 
-    def _last(self, item: Item) -> Certificate:
-        return Certificate.decode(item.part("last_certificate") or b"")
+    def _last(self, item: Item, holding: Holding) -> Certificate:
+        """Return the certificate of the run's last sum; refuse that of any other sum.
+
+        Under another run's sum the model would be signed as the model of that run, and its
+        commitment published with that run's salt.
+        """
+        last = Certificate.decode(item.part("last_certificate") or b"")
+        entry, _ = self.side.home.client.journal.entry(last.epoch_id)
+        run = self.run.session.bytes, self.run.run.bytes
+        if entry.name[:2] != run or (entry.name[2], last.slot) != holding.made_by:
+            raise WrongRun("the model is to be signed under another sum than the last of its run")
+        return last
 
 
 def fetched_model(side: HospitalSide, terms: Terms, model: str) -> Effects[FetchedModel]:
