@@ -182,6 +182,7 @@ def test_an_endorsement_before_the_end_ends_nothing(
                 parent=None,
                 salt=salt,
                 data=encode(published(holding.newest.state.model)),
+                state_salt=salt,
                 state=holding.newest.digest,
                 context=certificate.context,
             )
