@@ -211,10 +211,14 @@ def fetched_model(side: HospitalSide, terms: Terms, model: str) -> Effects[Fetch
     return FetchedModel(model, artifact, plain, ModelCertificate.decode(data))
 
 
-def check_certified(side: HospitalSide, terms: Terms, model: FetchedModel) -> tuple[bytes, ...]:
+def check_certified(
+    side: HospitalSide, terms: Terms, model: FetchedModel, *, starts: bool = False
+) -> tuple[bytes, ...]:
     """Return who vouches for a model; refuse one whose certificate does not cover it.
 
-    Only members count whose keys are confirmed here, this hospital's own among them.
+    Only members count whose keys are confirmed here, this hospital's own among them. With
+    `trust_first_use` those that were only met count, too, but not if a run `starts` from the model:
+    whoever invents members would choose the state at which this hospital evaluates its rows.
     """
     if model.certificate is None:
         raise ModelNotCertified(
@@ -225,7 +229,7 @@ def check_certified(side: HospitalSide, terms: Terms, model: FetchedModel) -> tu
     pins = side.home.store.pins(side.session, trust_first_use=side.policy.trust_first_use)
     pins = confirmed_by(pins, side.roster)
     pinned = {side.home.identity.key, *pins.confirmed.values()}
-    if pins.trust_first_use:
+    if pins.trust_first_use and not starts:
         pinned |= set(pins.met.values())
     return model.certificate.vouched_by(pinned, max_colluders=terms.max_colluders)
 

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from benchmarks import hospitals
-from client_sdk import join_async
+from client_sdk import GlobalModel, join_async
 from client_sdk.errors import WrongRun
 from client_sdk.network.exchange import ITEM_LIMITS
 from privacy.frames import MEDIA_TYPE, Frame, pieces
@@ -80,10 +80,10 @@ async def endorsed(folder: Path) -> tuple[bytes, list[Endorsement], list[BaseExc
         (other,) = seen.values()
         await study.begin(model="members", name="second")
 
-        async def join(name: str, mix: Any) -> None:
+        async def join(name: str, mix: Any) -> GlobalModel:
             transport = asking()
             transport.other = other
-            await join_async(
+            return await join_async(
                 study.links[name],
                 hospitals.patients(mix, sessions.ROWS, 7),
                 study.policy(),
