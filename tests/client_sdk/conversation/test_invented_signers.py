@@ -1,5 +1,6 @@
 """A coordinator that invents members, and signs in their names the model that a run starts from."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -14,7 +15,7 @@ from privacy.members.endorsement import (
     ModelStatement,
     model_commitment,
 )
-from privacy.securesum.errors import TooFewEndorsements
+from privacy.securesum.errors import NotTheEndorsedModel, TooFewEndorsements
 from privacy.securesum.terms import default_terms
 
 TERMS = default_terms(bytes(16), 5, blind=True)
@@ -68,3 +69,9 @@ def test_a_run_does_not_start_from_a_model_that_only_met_members_have_signed(
 
 def test_a_finished_model_may_be_signed_by_members_that_are_trusted_at_first_use() -> None:
     assert len(check_certified(hospital(trust_first_use=True), TERMS, forged())) == 4
+
+
+def test_a_run_does_not_start_from_a_model_with_the_certificate_of_another() -> None:
+    other = replace(forged(), artifact=b"another model")
+    with pytest.raises(NotTheEndorsedModel):
+        check_certified(hospital(trust_first_use=True), TERMS, other)
