@@ -204,6 +204,18 @@ class PrivacyRequired(PolicyRefusal):
     code = "policy.without_differential_privacy"
 
 
+class OpenSumsForbidden(PolicyRefusal):
+    """The site's policy requires blind sums, and the coordinator could read the session's."""
+
+    code = "policy.open_sums"
+
+
+class ServedModelForbidden(PolicyRefusal):
+    """The site's policy requires a model for members only, and the session's is served."""
+
+    code = "policy.served_model"
+
+
 class UnitForbidden(PolicyRefusal):
     """The site's policy requires noise that covers a patient; the session's noise covers less."""
 

@@ -67,6 +67,7 @@ class Finishing:
 
         With open sums the coordinator's model is signed, if it differs by rounding only.
         """
+        last = self._last(item, holding)
         position = holding.newest
         data = encode(published(position.state.model))
         wanted = item.plain.get("model_digest")
@@ -78,7 +79,7 @@ class Finishing:
             )
             position = check_model(holding, data)
         return self.side.home.client.endorse(
-            self._last(item),
+            last,
             program=hashlib.sha256(self.run.text.encode()).digest(),
             parent=self.run.parent,
             data=data,
@@ -172,8 +173,18 @@ class Finishing:
         newest = max(epochs, key=lambda each: each.name[2])
         return 0 if newest.epoch is None else newest.epoch.size
 
-    def _last(self, item: Item) -> Certificate:
-        return Certificate.decode(item.part("last_certificate") or b"")
+    def _last(self, item: Item, holding: Holding) -> Certificate:
+        """Return the certificate of the run's last sum; refuse that of any other sum.
+
+        Under another run's sum the model would be signed as the model of that run, and its
+        commitment published with that run's salt.
+        """
+        last = Certificate.decode(item.part("last_certificate") or b"")
+        entry, _ = self.side.home.client.journal.entry(last.epoch_id)
+        run = self.run.session.bytes, self.run.run.bytes
+        if entry.name[:2] != run or (entry.name[2], last.slot) != holding.made_by:
+            raise WrongRun("the model is to be signed under another sum than the last of its run")
+        return last
 
 
 def fetched_model(side: HospitalSide, terms: Terms, model: str) -> Effects[FetchedModel]:
@@ -200,10 +211,14 @@ def fetched_model(side: HospitalSide, terms: Terms, model: str) -> Effects[Fetch
     return FetchedModel(model, artifact, plain, ModelCertificate.decode(data))
 
 
-def check_certified(side: HospitalSide, terms: Terms, model: FetchedModel) -> tuple[bytes, ...]:
+def check_certified(
+    side: HospitalSide, terms: Terms, model: FetchedModel, *, starts: bool = False
+) -> tuple[bytes, ...]:
     """Return who vouches for a model; refuse one whose certificate does not cover it.
 
-    Only members count whose keys are confirmed here, this hospital's own among them.
+    Only members count whose keys are confirmed here, this hospital's own among them. With
+    `trust_first_use` those that were only met count, too, but not if a run `starts` from the model:
+    whoever invents members would choose the state at which this hospital evaluates its rows.
     """
     if model.certificate is None:
         raise ModelNotCertified(
@@ -214,7 +229,7 @@ def check_certified(side: HospitalSide, terms: Terms, model: FetchedModel) -> tu
     pins = side.home.store.pins(side.session, trust_first_use=side.policy.trust_first_use)
     pins = confirmed_by(pins, side.roster)
     pinned = {side.home.identity.key, *pins.confirmed.values()}
-    if pins.trust_first_use:
+    if pins.trust_first_use and not starts:
         pinned |= set(pins.met.values())
     return model.certificate.vouched_by(pinned, max_colluders=terms.max_colluders)
 

@@ -478,7 +478,7 @@ class Participation:
     def _certified(self, parent: str) -> Effects[Model]:
         """Download a model that members known here have signed."""
         fetched = yield from fetched_model(self._side, self._offer.terms, parent)
-        check_certified(self._side, self._offer.terms, fetched)
+        check_certified(self._side, self._offer.terms, fetched, starts=True)
         return fetched.read().model
 
     def _model(self, parent: str) -> Effects[Model]:

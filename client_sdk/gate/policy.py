@@ -33,7 +33,14 @@ from privacy.errors import BudgetExceeded, LedgerError
 from privacy.ledger import Budget, Ledger
 from privacy.securesum.terms import Terms
 
-_FLAGS = ("without_differential_privacy", "open_ensemble", "trust_first_use", "exact_and_private")
+_FLAGS = (
+    "without_differential_privacy",
+    "blind_sums",
+    "members_only",
+    "open_ensemble",
+    "trust_first_use",
+    "exact_and_private",
+)
 _COUNTS = (
     "least_rows",
     "least_rows_held_out",
@@ -91,6 +98,11 @@ class Policy:
     undoes the noise."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
+    blind_sums: bool = False
+    """Whether exact sums must be blind. Without this line the coordinator may read every one: it
+    chooses a session's terms, and approving a program does not approve them."""
+    members_only: bool = False
+    """Whether the model of exact sums must be for members only."""
     epsilon: float | None = None
     """With differential privacy: the maximum that may ever be spent on any one patient of a data
     source, over all sessions and coordinators, at `delta`. Nothing is spent unless both are set."""
@@ -225,6 +237,7 @@ class Policy:
             *self._algorithms(program),
             self._columns(program),
             self._privacy(terms),
+            *self._readers(terms),
             self._unit(program),
             self._band(),
             self._colluders(terms, max(terms.min_cohort, self.least_cohort)),
@@ -394,6 +407,15 @@ class Policy:
             unset = self.epsilon is None or self.delta is None
             return refusals.budget_missing() if unset else None
         return None if self.without_differential_privacy else refusals.privacy_required()
+
+    def _readers(self, terms: Terms) -> Iterator[PolicyRefusal]:
+        """Refuse terms under which the coordinator reads more of exact sums than is allowed."""
+        if terms.differential_privacy:
+            return
+        if self.blind_sums and not terms.blind:
+            yield refusals.open_sums_forbidden()
+        if self.members_only and not terms.members_only:
+            yield refusals.served_model_forbidden()
 
     def _unit(self, program: Program) -> PolicyRefusal | None:
         """Refuse noise that covers rows, or other groups of rows, instead of patients."""

@@ -82,7 +82,7 @@ exact_and_private = false
         if terms.differential_privacy
         else "The session has NO differential privacy: its sums are exact. This line accepts that."
     }
-without_differential_privacy = {"false" if terms.differential_privacy else "true"}{
+without_differential_privacy = {"false" if terms.differential_privacy else "true"}{_readers(terms)}{
         _budget(asked, program.schema.patient)
     }{_samples(asked)}
 # Keys of other members count only once they are confirmed: by a roster file or `veilgp confirm`.
@@ -233,6 +233,23 @@ def _samples(asked: Disclosure) -> str:
 # were sent can be withdrawn (`veilgp withdraw`), and an honest coordinator then deletes them; what
 # a dishonest coordinator has learned from them cannot be undone.
 open_ensemble = false"""
+
+
+def _readers(terms: Terms) -> str:
+    """Return the lines that keep the session's terms: approving the program does not."""
+    if terms.differential_privacy:
+        return ""
+    return f"""
+# Whether exact sums must be blind, and the model for members only. {_readers_now(terms)}
+# With true, a session with this program in which the coordinator would read more is refused.
+blind_sums = {str(terms.blind).lower()}
+members_only = {str(terms.members_only).lower()}"""
+
+
+def _readers_now(terms: Terms) -> str:
+    if not terms.blind:
+        return "The session's sums are OPEN:\n# THE COORDINATOR READS EVERY SUM."
+    return "The session's sums are blind."
 
 
 def _budget(asked: Disclosure, patient: str | None) -> str:

@@ -19,6 +19,7 @@ from client_sdk.errors import (
     ConsentNotGiven,
     DictionaryMismatch,
     ExactAndPrivate,
+    OpenSumsForbidden,
     ParentForbidden,
     PolicyExpired,
     PrivacyRequired,
@@ -26,6 +27,7 @@ from client_sdk.errors import (
     RareLevel,
     RecipeForbidden,
     RowBandMissing,
+    ServedModelForbidden,
     TooFewColluders,
     TooFewRows,
     TooFewRowsHeldOut,
@@ -82,6 +84,28 @@ def privacy_required() -> PrivacyRequired:
         because="Exact sums can reveal to everyone who sees the model that a rare patient is in "
         "them; with few rows they can reveal more.",
         public_detail="the site does not allow sums without differential privacy",
+    )
+
+
+def open_sums_forbidden() -> OpenSumsForbidden:
+    """Return the refusal of exact sums that the coordinator can read."""
+    return OpenSumsForbidden(
+        "The session's sums are open: the coordinator would read every one of them. This site "
+        "requires blind sums, which only members can read.",
+        line="blind_sums = false",
+        because="Every exact sum tells its reader something about who is in the tables.",
+        public_detail="the site requires blind sums",
+    )
+
+
+def served_model_forbidden() -> ServedModelForbidden:
+    """Return the refusal of a model of exact sums that the coordinator gets."""
+    return ServedModelForbidden(
+        "The session's model is served by the coordinator, which would have it. This site requires "
+        "a model for members only.",
+        line="members_only = false",
+        because="The model contains sums over all members, without noise.",
+        public_detail="the site requires a model for members only",
     )
 
 

@@ -69,24 +69,27 @@ class DisclosureLedger:
     @property
     def coordinator(self) -> int:
         """Numbers that have become known to the coordinator."""
-        return sum(entry.coordinator for entry in self._new()) + self._endings
+        return sum(max(each.coordinator for each in same) for same in self._same()) + self._endings
 
     @property
     def hospitals(self) -> int:
         """Numbers that have become known to each hospital."""
-        return sum(entry.hospitals for entry in self._new()) + self._endings
+        return sum(max(each.hospitals for each in same) for same in self._same()) + self._endings
 
     @property
     def _endings(self) -> int:
         """One number per exact run: whether it failed says something about the cohort."""
         return sum(entry.exact for entry in self.entries)
 
-    def _new(self) -> Iterator[EnteredRun]:
-        """Yield one run of each program and table: a repetition makes the same numbers known."""
+    def _same(self) -> Iterator[tuple[EnteredRun, ...]]:
+        """Yield the runs of each program and table: a repetition makes the same numbers known.
+
+        They may differ in who reads them: the sums of one may be blind, and those of another open.
+        """
 
         def what(entry: EnteredRun) -> tuple[str, str]:
             return entry.program, entry.dealt
 
         exact = sorted((entry for entry in self.entries if entry.exact), key=what)
         for _, same in groupby(exact, key=what):
-            yield max(same, key=lambda entry: entry.hospitals)
+            yield tuple(same)

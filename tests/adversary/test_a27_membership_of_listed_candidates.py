@@ -115,6 +115,22 @@ def test_many_small_programs_add_up_to_the_same_limit() -> None:
     assert len(ledger.entries) > 1
 
 
+@pytest.mark.parametrize("blind_first", [True, False])
+def test_a_blind_run_does_not_make_room_for_an_open_run_of_the_same_program(
+    *, blind_first: bool
+) -> None:
+    """The coordinator reads the sums of the open one, whatever it knew before."""
+    policy = permissive(MANY, coordinator_ratio=Policy().coordinator_ratio)
+    found = known(MANY, members=5, blind=True, members_only=True)
+    opened = entering(MANY)
+    blind = replace(opened, run="0", session="b", coordinator=found.coordinator)
+    first, second = (blind, opened) if blind_first else (opened, blind)
+    ledger = DisclosureLedger((first,)).with_run(second)
+    assert ledger.coordinator == opened.coordinator + 2
+    with pytest.raises(TooManyNumbers):
+        policy.check_ledger(DisclosureLedger((first,)), second, found)
+
+
 def test_numbers_per_row_are_printed_with_what_they_mean() -> None:
     shown = str(Disclosure.of(MANY, TERMS))
     found = known(MANY, members=TERMS.min_cohort, blind=False)

@@ -84,8 +84,9 @@ MemberMessage = (
 )
 """The messages of members, except their vectors, states and models."""
 
-_FOUND_BY_ALL = frozenset({"run.site_failed", "program.fewer_rows"})
-"""Codes of refusals that follow from a total: every member finds the same, and none is named."""
+_FOUND_BY_ALL = {"total.site_failed": "run.site_failed", "program.fewer_rows": "program.fewer_rows"}
+"""What a run ends with, by the codes of refusals that follow from a total: every member finds the
+same, and none is named."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -478,7 +479,7 @@ class Run(RunState):
             raise NotAMember("Only members of the run's roster can refuse it.")
         (member,) = self.named([key])
         if self.is_blind and code in _FOUND_BY_ALL:
-            return self.fail(code, detail)
+            return self.fail(_FOUND_BY_ALL[code], detail)
         self.attendance = self.attendance.with_refusal(key)
         left = len(self.attendance.expected(self.epoch))
         if self.is_private and left >= self.epoch.terms.min_cohort:
