@@ -4,6 +4,7 @@ The coordinator is a process of its own, as `veilgp serve` starts it. What it mu
 from the hospitals, which verify and decode every total. Afterwards all that the coordinator has is
 searched for it (`tests/adversary/haystack.py`): its tables; every byte of the files in its folder,
 with deleted rows and the write-ahead log; what it has logged; and its memory while it still runs.
+One hospital objects to every task, so that sealed states pass through the coordinator as well.
 
 That the search finds what is there is shown by open sums, and by a marker in every coordinator.
 """
@@ -28,7 +29,7 @@ from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
 from privacy.securesum.verification import VerifiedTotal
 from tests.adversary.haystack import Needle, Search, needles_of
-from tests.client_sdk.conversation.blind_study import STAGES, RemoteStudy
+from tests.client_sdk.conversation.blind_study import STAGES, RemoteStudy, objects_once
 from tests.e2e.warm import Warm
 
 KERNEL = {"hidden": [8], "samples": 8, "seed": 1}
@@ -98,6 +99,7 @@ def over(folder: Path, monkeypatch: pytest.MonkeyPatch, **how: str) -> Iterator[
         return totals[-1][1]
 
     monkeypatch.setattr(VerifiedTotal, "decoded", remembered)
+    objected = objects_once(monkeypatch) if how["sums"] == "blind" else None
     marker = base64.b64encode(MARKER.tobytes()).decode()
     settings = {"VEILGP_LOG_LEVEL": "debug", "MARKER": marker}
     with Federation.started(folder / "federation", environment=settings, launch=Warm) as federation:
@@ -110,6 +112,7 @@ def over(folder: Path, monkeypatch: pytest.MonkeyPatch, **how: str) -> Iterator[
 
         (model, *others) = asyncio.run(run()).values()
         assert {other.id for other in others} == {model.id}
+        assert objected is None or len(objected) == len(STAGES), "states were sealed"
         each = {values.tobytes(): (values, total) for values, total in totals}
         assert (len(each), len(totals)) == (len(STAGES), len(STAGES) * len(study.names))
         coordinator = federation.coordinator

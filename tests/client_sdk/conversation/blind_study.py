@@ -14,6 +14,7 @@ import httpx
 from benchmarks import hospitals
 from benchmarks.federation import Federation
 from client_sdk import GlobalModel, Policy, join_async
+from client_sdk.conversation.replay import Needed, Replay
 from client_sdk.events import Event
 from privacy.securesum.client import Client
 from service.app import create_app
@@ -159,3 +160,23 @@ def lies(monkeypatch: Any, method: str, key: bytes, lie: Callable[..., Any]) -> 
         return lie(lambda *g, **n: honest(self, *g, **n), *given, **named)
 
     monkeypatch.setattr(Client, method, either)
+
+
+def objects_once(monkeypatch: Any) -> set[int]:
+    """Let the last member object once to each task: then its author must seal its state.
+
+    Returns the slots in which it has objected, while they are played.
+    """
+    objected: set[int] = set()
+    answering = Replay.answering
+
+    def objecting(self: Any, task: Any, item: Any) -> Any:
+        _, epoch = self._client.journal.entry(task.epoch_id)
+        own = epoch.rank(self._home.identity.key)
+        if item.kind == "task" and own == epoch.size - 1 and task.slot not in objected:
+            objected.add(task.slot)
+            return Needed(objection=True)
+        return (yield from answering(self, task, item))
+
+    monkeypatch.setattr(Replay, "answering", objecting)
+    return objected
