@@ -1,4 +1,4 @@
-"""Blind and open sums over real processes, each of which is killed: exactly the same model.
+"""Blind and open sums over real processes that are killed: exactly the same model.
 
 Sums are blind in test_session.py and test_replicas.py as well, where another hospital, the
 coordinator and, on PostgreSQL, each of two replicas are killed. Deaths at every single message are
@@ -7,7 +7,7 @@ ones in test_crash_points.py. There is also the comparison without deaths on eac
 (tests/client_sdk/conversation/test_blind_runs.py).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,23 @@ from tests.client_sdk.conversation.blind_study import STAGES
 from tests.e2e import sessions
 from tests.e2e.lives import Lives
 from tests.e2e.warm import Warm
-from tests.stores import Store
+from tests.stores import EVERY_STORE, Store
+
+Points = Sequence[Sequence[str]]
+"""Where the hospital of each rank dies. The first is asked for every task, and for the model."""
+
+POINTS: Mapping[str, Points] = {
+    "blind": (
+        ["draft:2:before", "draft:2:after", "hand-over:1:before"],
+        ["upload:2:after"],
+        ["endorse:1:before"],
+    ),
+    "open": (
+        ["certify:2:before", "reveal:3:after"],
+        ["upload:2:after"],
+        ["endorse:1:before"],
+    ),
+}
 
 
 @pytest.fixture
@@ -30,57 +46,53 @@ def federation(tmp_path: Path, store: Store) -> Iterator[Federation]:
         yield federation
 
 
-POINTS = {
-    "blind": ["draft:2:before", "draft:2:after", "hand-over:1:before"],
-    "open": ["certify:2:before", "reveal:3:after", "endorse:1:before"],
-}
-"""Where the hospital of the lowest rank dies: it is asked first for every task and the model."""
-
-
-@pytest.mark.parametrize(
-    ("sums", "store"),
-    [
-        ("blind", "sqlite"),
-        pytest.param("open", "sqlite", marks=pytest.mark.slow),
-        pytest.param("blind", "postgresql", marks=pytest.mark.slow),
-        pytest.param("open", "postgresql", marks=pytest.mark.slow),
-    ],
-    indirect=["store"],
-)
-def test_a_run_in_which_each_party_is_killed_gives_the_simulations_model(
-    federation: Federation, tmp_path: Path, sums: str
+def run_with_deaths(
+    federation: Federation, folder: Path, *, sums: str, points: Points, coordinator: bool
 ) -> None:
+    """Kill hospitals at these points, and the coordinator once: the model is the simulation's."""
     new = {**sessions.NEW, "stages": STAGES, "sums": sums}
     session = federation.admin("POST", "/sessions", new)
     hospitals = federation.enrol(
-        session["id"], sessions.files(tmp_path), sessions.policy(session), start=False
+        session["id"], sessions.files(folder), sessions.policy(session), start=False
     )
-    first, second, third = sorted(hospitals, key=lambda each: each.key)
-    mortal = [
-        Lives(first, POINTS[sums]),
-        Lives(second, ["upload:2:after"]),
-        Lives(third, ["endorse:1:before"]),
-    ]
+    by_rank = sorted(hospitals, key=lambda each: each.key)
+    mortal = [Lives(each, own) for each, own in zip(by_rank, points, strict=True)]
     for hospital in hospitals:
         assert hospital.process is not None
         hospital.process.start()
     federation.approve(session["id"])
     body = {"kind": "train", "deadline_s": 300}
     run = federation.admin("POST", f"/sessions/{session['id']}/runs", body)
-    killed = False
+    to_kill = coordinator
 
     def kill(now: Mapping[str, Any]) -> None:
-        nonlocal killed
+        nonlocal to_kill
         for each in mortal:
             each.go_on()
-        if not killed and now["status"] == "running" and now["progress"]["sums"] >= 1:
+        if to_kill and now["status"] == "running" and now["progress"]["sums"] >= 1:
             assert federation.coordinator is not None
             federation.coordinator.kill()
-            killed = True
+            to_kill = False
             federation.restart_coordinator()
 
     ended = federation.follow(run["id"], seen=kill, wait_s=280, every_s=0.02)
-    assert killed
-    assert [each.left for each in mortal] == [0, 0, 0]
+    assert not to_kill
+    assert [each.left for each in mortal] == [0, 0, 0], "all have died where they should"
     homes = sessions.homes_of(federation)
     sessions.assert_same(sessions.trained(federation, ended), sessions.simulated(session, homes))
+
+
+def test_a_hospital_killed_while_it_writes_a_task_and_hands_over_the_model_changes_nothing(
+    federation: Federation, tmp_path: Path
+) -> None:
+    points = ["draft:2:after", "hand-over:1:before"], [], []
+    run_with_deaths(federation, tmp_path, sums="blind", points=points, coordinator=False)
+
+
+@pytest.mark.slow
+@EVERY_STORE
+@pytest.mark.parametrize("sums", ["blind", "open"])
+def test_a_run_in_which_each_party_is_killed_gives_the_same_model(
+    federation: Federation, tmp_path: Path, sums: str
+) -> None:
+    run_with_deaths(federation, tmp_path, sums=sums, points=POINTS[sums], coordinator=True)
