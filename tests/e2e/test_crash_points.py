@@ -119,7 +119,7 @@ async def whole_run(folder: Path, store: Store) -> None:
 
 
 # What a hospital's death leaves does not depend on the coordinator's database, and crashes of the
-# coordinator are tried on both (test_run_crashes.py).
+# coordinator are tried on both (tests/service/runs/test_run_crashes.py).
 @pytest.mark.parametrize(
     "store", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)], indirect=True
 )
