@@ -43,6 +43,10 @@ class FederationFailed(Exception):
 class Running(Protocol):
     """The part of the interface of `subprocess.Popen` that is needed here."""
 
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+
     def poll(self) -> int | None:
         """Return the exit code, the negative signal number if killed, or None while it runs."""
 

@@ -12,14 +12,30 @@ import sys
 import httpx
 
 from client_sdk import join
-from privacy.securesum.messages import Advert, Boxes, Certification, Reveal
+from privacy.members.endorsement import Endorsement
+from privacy.securesum.messages import (
+    Abandonment,
+    Advert,
+    Boxes,
+    Certification,
+    Draft,
+    Objection,
+    Repair,
+    Reveal,
+)
 
 KINDS = {
+    Abandonment.kind: "abandon",
     Advert.kind: "advert",
     Boxes.kind: "boxes",
     Certification.kind: "certify",
+    Draft.kind: "draft",
+    Endorsement.kind: "endorse",
+    Objection.kind: "object",
+    Repair.kind: "repair",
     Reveal.kind: "reveal",
 }
+PATHS = {"vectors": "upload", "states": "seal", "model": "hand-over"}
 
 
 class Killing(httpx.HTTPTransport):
@@ -29,23 +45,20 @@ class Killing(httpx.HTTPTransport):
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         now = self._is_it(request)
-        if now and self._when == "before":
+        if now and self._left == 1 and self._when == "before":
             os.kill(os.getpid(), signal.SIGKILL)
-        response = super().handle_request(request)
-        if now:
+        response = super().handle_request(request)  # not counted if there is no answer
+        self._left -= now
+        if now and self._left == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         return response
 
     def _is_it(self, request: httpx.Request) -> bool:
-        path = request.url.path
-        if path.endswith("/vectors"):
-            kind = "upload"
-        elif path.endswith("/messages"):
-            kind = KINDS.get(request.read()[1], "other")
-        else:
+        if request.method != "POST":
             return False
-        self._left -= kind == self._kind
-        return kind == self._kind and self._left == 0
+        *_, last = request.url.path.split("/")
+        kind = KINDS[request.read()[1]] if last == "messages" else PATHS.get(last, "other")
+        return kind == self._kind
 
 
 if __name__ == "__main__":

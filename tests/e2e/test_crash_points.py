@@ -1,8 +1,9 @@
 """Hospitals that die at each of their requests, with the real coordinator, in one process.
 
 A killed process leaves its home directory behind; a join that stops at once and starts again from
-there leaves the same. Real signals are in test_session.py, one for each role; crashes of the
-coordinator are in tests/service/runs/test_run_crashes.py.
+there leaves the same. Sums are open: for blind ones the same is done in
+tests/client_sdk/conversation/test_blind_crashes.py. Real signals are in test_session.py, one for
+each role; crashes of the coordinator are in tests/service/runs/test_run_crashes.py.
 """
 
 import asyncio
@@ -30,8 +31,10 @@ POINTS = POINTS_OF_A_SUM | {
     "GET /sessions/…/next",
     "advert",
     "boxes",
+    "endorse",
     "GET /models/…",
     "GET /models/…/artifact",
+    "GET /models/…/certificate",
 }
 """All requests and messages of a hospital in a session of one run."""
 
@@ -89,7 +92,7 @@ async def whole_run(folder: Path, store: Store) -> None:
     study = Study(folder, **store)
     seen: dict[str, Counter[str]] = {name: Counter() for name in NAMES}
     async with study.app.router.lifespan_context(study.app):
-        await study.begin()
+        await study.begin(sums="open")
         joining = [asyncio.create_task(joined(study, name, seen[name])) for name in NAMES]
         while len(members := await study.admin("GET", f"{study.path}/members")) < len(NAMES):
             await asyncio.sleep(0.02)

@@ -1,16 +1,14 @@
 """Whole sessions over real processes, with real crashes: exactly the same model."""
 
-import signal
-import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.federation import Federation, Hospital, Process, wait_until
+from benchmarks.federation import Federation, wait_until
 from tests.e2e import sessions
+from tests.e2e.lives import Lives
 from tests.e2e.warm import Warm
 
 
@@ -18,14 +16,6 @@ from tests.e2e.warm import Warm
 def federation(tmp_path: Path) -> Iterator[Federation]:
     with Federation.started(tmp_path / "federation", launch=Warm) as federation:
         yield federation
-
-
-def _killed_at(point: str, hospital: Hospital, joining: Process) -> Process:
-    command = list(joining.command)
-    link, table = command[command.index("join") + 1 : command.index("join") + 3]
-    roster, policy = (command[command.index(o) + 1] for o in ("--roster", "--policy"))
-    mortal = [sys.executable, "-m", "tests.e2e.hospital", point, link, table, policy, roster]
-    return replace(joining, command=[*mortal, str(hospital.home)])
 
 
 def start(federation: Federation, session: str, **body: object) -> str:
@@ -46,23 +36,14 @@ def test_a_hospital_killed_after_its_vector_has_left_goes_on_to_the_same_model(
     mortal, *others = federation.enrol(
         session["id"], sessions.files(tmp_path), sessions.policy(session), start=False
     )
-    life_after = mortal.process
-    assert life_after is not None
-    mortal.process = _killed_at("upload:2:after", mortal, life_after)
+    lives = Lives(mortal, ["upload:2:after"])
     for hospital in (mortal, *others):
         assert hospital.process is not None
         hospital.process.start()
     federation.approve(session["id"])
     run = start(federation, session["id"], deadline_s=300)
-
-    def restart_the_dead(_: object) -> None:
-        assert mortal.process is not None
-        if mortal.process is not life_after and mortal.process.code() == -signal.SIGKILL:
-            mortal.process = life_after
-            life_after.start()
-
-    ended = federation.follow(run, seen=restart_the_dead, wait_s=280)
-    assert mortal.process is life_after, "it was killed"
+    ended = federation.follow(run, seen=lives.go_on, wait_s=280)
+    assert lives.left == 0, "it was killed"
     sessions.assert_same(
         sessions.trained(federation, ended),
         sessions.simulated(session, sessions.homes_of(federation)),

@@ -33,6 +33,13 @@ class Warm:
         )
         self._process.start()
 
+    @property
+    def pid(self) -> int:
+        pid = self._process.pid
+        if pid is None:
+            raise ValueError("the process has not started")
+        return pid
+
     def poll(self) -> int | None:
         return self._process.exitcode
 

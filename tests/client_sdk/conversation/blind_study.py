@@ -1,4 +1,7 @@
-"""Sessions with blind sums between real hospitals and the real coordinator, in one process."""
+"""Sessions with blind sums between real hospitals and the real coordinator, in one process.
+
+Of a `RemoteStudy` the coordinator is a process of its own.
+"""
 
 import asyncio
 import time
@@ -9,7 +12,9 @@ from typing import Any
 import httpx
 
 from benchmarks import hospitals
+from benchmarks.federation import Federation
 from client_sdk import GlobalModel, Policy, join_async
+from client_sdk.conversation.replay import Needed, Replay
 from client_sdk.events import Event
 from privacy.securesum.client import Client
 from service.app import create_app
@@ -32,18 +37,29 @@ class BlindStudy:
     """A coordinator, and hospitals that join it; `events` are what each of them has seen."""
 
     def __init__(self, folder: Path, *, members: int = 3, **settings: Any) -> None:
-        self.folder = folder
-        self.names = NAMES[:members]
         timing = {"author_after_s": 2.0, "repair_after_s": 0.5}
         self.app = create_app(Settings(data_dir=folder / "coordinator", **(timing | settings)))
-        transport = httpx.ASGITransport(self.app)
-        self.http = httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1")
+        self._prepare(folder, members, "http://127.0.0.1")
+
+    def _prepare(self, folder: Path, members: int, url: str) -> None:
+        self.folder = folder
+        self.names = NAMES[:members]
+        self.http = httpx.AsyncClient(transport=self.transport(), base_url=url)
         self.tables = {
             mix.name: hospitals.patients(mix, sessions.ROWS, 3) for mix in hospitals.MIXES
         }
         self.links: dict[str, str] = {}
         self.events: dict[str, list[Event]] = {name: [] for name in self.names}
         self.roster = home_keys(folder, self.names)
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        """Return a new way to the coordinator."""
+        return httpx.ASGITransport(self.app)
+
+    def new_token(self) -> str:
+        """Return a token of an admin."""
+        with self.app.state.context.database.changing() as connection:
+            return tokens.reset_admin(connection, now=time.time()).secret
 
     async def admin(self, method: str, path: str, body: object = None) -> Any:
         headers = {"Authorization": f"Bearer {self.token}"}
@@ -52,8 +68,7 @@ class BlindStudy:
         return response.json() if response.content else None
 
     async def begin(self, **changed: Any) -> None:
-        with self.app.state.context.database.changing() as connection:
-            self.token = tokens.reset_admin(connection, now=time.time()).secret
+        self.token = self.new_token()
         new = {**sessions.NEW, "stages": STAGES, "members": len(self.names), "sums": "blind"}
         self.session = await self.admin("POST", "/sessions", {**new, **changed})
         self.path = f"/sessions/{self.session['id']}"
@@ -72,7 +87,7 @@ class BlindStudy:
             home=self.folder / name,
             roster=self.roster,
             progress=self.events[name].append,
-            transport=transport or httpx.ASGITransport(self.app),
+            transport=transport or self.transport(),
         )
 
     async def start(self, body: object, joining: list["asyncio.Task[GlobalModel]"]) -> None:
@@ -118,6 +133,20 @@ class BlindStudy:
         return [event for event in self.events[name] if isinstance(event, kind)]
 
 
+class RemoteStudy(BlindStudy):
+    """The same hospitals, and the coordinator of a federation of processes."""
+
+    def __init__(self, folder: Path, federation: Federation, *, members: int = 3) -> None:
+        self._token = federation.token
+        self._prepare(folder, members, federation.url)
+
+    def transport(self) -> httpx.AsyncBaseTransport:
+        return httpx.AsyncHTTPTransport()
+
+    def new_token(self) -> str:
+        return self._token
+
+
 def lies(monkeypatch: Any, method: str, key: bytes, lie: Callable[..., Any]) -> None:
     """Let the hospital with this key answer with `lie` instead of a method of its client.
 
@@ -131,3 +160,23 @@ def lies(monkeypatch: Any, method: str, key: bytes, lie: Callable[..., Any]) -> 
         return lie(lambda *g, **n: honest(self, *g, **n), *given, **named)
 
     monkeypatch.setattr(Client, method, either)
+
+
+def objects_once(monkeypatch: Any) -> set[int]:
+    """Let the last member object once to each task: then its author must seal its state.
+
+    Returns the slots in which it has objected, while they are played.
+    """
+    objected: set[int] = set()
+    answering = Replay.answering
+
+    def objecting(self: Any, task: Any, item: Any) -> Any:
+        _, epoch = self._client.journal.entry(task.epoch_id)
+        own = epoch.rank(self._home.identity.key)
+        if item.kind == "task" and own == epoch.size - 1 and task.slot not in objected:
+            objected.add(task.slot)
+            return Needed(objection=True)
+        return (yield from answering(self, task, item))
+
+    monkeypatch.setattr(Replay, "answering", objecting)
+    return objected

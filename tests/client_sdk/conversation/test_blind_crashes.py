@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from client_sdk import GlobalModel
-from client_sdk.conversation.replay import Needed, Replay
 from kernels.storage import encode
 from privacy.members.endorsement import Endorsement
 from privacy.securesum.messages import (
@@ -21,9 +20,10 @@ from privacy.securesum.messages import (
     Certification,
     Draft,
     Objection,
+    Repair,
     Reveal,
 )
-from tests.client_sdk.conversation.blind_study import BlindStudy
+from tests.client_sdk.conversation.blind_study import BlindStudy, objects_once
 from tests.client_sdk.conversation.test_blind_lies import honest
 
 ID = "[0-9a-f-]{32,}"
@@ -37,6 +37,7 @@ KINDS = {
         Draft,
         Endorsement,
         Objection,
+        Repair,
         Reveal,
     )
 }
@@ -114,18 +115,7 @@ def test_hospitals_that_die_at_every_message_get_the_same_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     """One of them objects once to each task, so that states are sealed as well."""
-    objected: set[int] = set()
-    answering = Replay.answering
-
-    def objecting(self: Any, task: Any, item: Any) -> Any:
-        _, epoch = self._client.journal.entry(task.epoch_id)
-        own = epoch.rank(self._home.identity.key)
-        if item.kind == "task" and own == epoch.size - 1 and task.slot not in objected:
-            objected.add(task.slot)
-            return Needed(objection=True)
-        return (yield from answering(self, task, item))
-
-    monkeypatch.setattr(Replay, "answering", objecting)
+    objects_once(monkeypatch)
     asyncio.run(all_die(tmp_path, model))
 
 

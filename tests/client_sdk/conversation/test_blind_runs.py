@@ -8,15 +8,15 @@ import pytest
 from client_sdk.events import OwnModel
 from kernels.storage import encode
 from tests.client_sdk.conversation.blind_study import BlindStudy
+from tests.stores import Store
 
 
-async def same_model(folder: Path, **how: str) -> None:
+async def same_model(folder: Path, store: Store, model: str) -> None:
     models = {}
-    for sums in ("open", how.pop("sums", "blind")):
-        study = BlindStudy(folder / sums)
+    for sums, owner in (("open", "served"), ("blind", model)):
+        study = BlindStudy(folder / sums, **store)
         async with study.app.router.lifespan_context(study.app):
-            given = how if sums == "blind" else {"model": "served"}
-            await study.begin(sums=sums, **given)
+            await study.begin(name=sums, sums=sums, model=owner)
             found = await study.run()
             (run,) = await study.runs()
             assert run["status"] == "done"
@@ -27,6 +27,12 @@ async def same_model(folder: Path, **how: str) -> None:
     assert encode(models["open"]) == encode(models["blind"])
 
 
-@pytest.mark.parametrize("model", ["served", "members"])
-def test_blind_and_open_sums_give_the_same_model_bit_for_bit(tmp_path: Path, model: str) -> None:
-    asyncio.run(same_model(tmp_path, model=model))
+@pytest.mark.parametrize(
+    ("model", "store"),
+    [("served", "sqlite"), ("members", "sqlite"), ("members", "postgresql")],
+    indirect=["store"],
+)
+def test_blind_and_open_sums_give_the_same_model_bit_for_bit(
+    tmp_path: Path, store: Store, model: str
+) -> None:
+    asyncio.run(same_model(tmp_path, store, model))
