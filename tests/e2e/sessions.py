@@ -75,8 +75,8 @@ NEW: Mapping[str, Any] = {
 }
 
 
-def create(federation: Federation) -> Mapping[str, Any]:
-    session: Mapping[str, Any] = federation.admin("POST", "/sessions", NEW)
+def create(federation: Federation, **changed: Any) -> Mapping[str, Any]:
+    session: Mapping[str, Any] = federation.admin("POST", "/sessions", {**NEW, **changed})
     return session
 
 

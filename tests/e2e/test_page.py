@@ -48,7 +48,8 @@ class Study:
 
     def __init__(self, federation: Federation) -> None:
         self.federation = federation
-        self.session = sessions.create(federation)["id"]
+        # Metrics by step are the coordinator's to show only if it reads the sums.
+        self.session = sessions.create(federation, sums="open")["id"]
         self.hospitals = [self._hospital(name) for name in sessions.TABLES]
 
     def _hospital(self, name: str) -> Site:

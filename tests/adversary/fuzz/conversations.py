@@ -112,7 +112,8 @@ class PatientCoordinator(SmallCoordinator):
         if path.endswith("/refusals"):
             self.reported.append(json.loads(given[1])["code"])
             return said(status=204)
-        if self.earlier is not None and path.startswith(f"/models/{self.earlier.id}"):
+        earlier = self.earlier is not None and path.startswith(f"/models/{self.earlier.id}")
+        if self.earlier is not None and earlier and not path.endswith("/certificate"):
             if path.endswith("/artifact"):
                 return Reply(200, said().headers, self.earlier.to_bytes())
             return said(self.earlier.card.to_plain())
