@@ -186,6 +186,13 @@ class Federation:
 
     # -- coordinator
 
+    @property
+    def coordinator_pid(self) -> int:
+        """The id of the coordinator's process."""
+        if self.coordinator is None or self.coordinator.running is None:
+            raise FederationFailed("the coordinator is not running")
+        return self.coordinator.running.pid
+
     def start_coordinator(
         self, environment: Mapping[str, str], arguments: Sequence[str] = ()
     ) -> None:

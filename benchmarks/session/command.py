@@ -58,28 +58,39 @@ def _exact(steps: int, *, sessions: int) -> dict[str, float | bool]:
     # Numbers of sums: one for the moments, two for each step. The first step is left out.
     first, last = 3, 1 + 2 * steps
     before, _ = train_here(program, dealt_here(program, tables))
-    here, session_s, equal = [before.seconds_per_sum(first, last)], [], True
+    here, equal = [before.seconds_per_sum(first, last)], True
+    seconds: dict[str, list[float]] = {"open": [], "blind": []}
+    cpu: dict[str, list[float]] = {"open": [], "blind": []}
     start_s = []
     for _ in range(sessions):
-        session = train_in_session(program, tables)
-        after, model = train_here(program, session.sites)
-        session_s.append(session.watched.seconds_per_sum(first, last))
-        here.append(after.seconds_per_sum(first, last))
-        start_s.append(session.start_s)
-        equal &= session.artifact == storage.encode(model)
+        for sums in seconds:
+            session = train_in_session(program, tables, sums=sums)
+            after, model = train_here(program, session.sites)
+            seconds[sums].append(session.watched.seconds_per_sum(first, last))
+            cpu[sums].append(session.watched.cpu_per_sum(first, last))
+            here.append(after.seconds_per_sum(first, last))
+            start_s.append(session.start_s)
+            equal &= session.artifact == storage.encode(model)
     waiting = train_in_session(program, tables, least_answer_s=Policy().least_answer_s)
     with_wait_s = waiting.watched.seconds_per_sum(first, last)
+    session_s, blind_s = seconds["open"], seconds["blind"]
     ratio = min(session_s) / min(here)
-    each = [own / ((a + b) / 2) for own, a, b in zip(session_s, here, here[1:], strict=False)]
+    around = zip(session_s, here[::2], here[1::2], strict=False)
+    each = [own / ((a + b) / 2) for own, a, b in around]
     return {
         "parameters": weight_count(program.kernel),
         "exact_step_over_simulate": ratio,
         "exact_step_over_simulate_worst": max(each),
         "verified_over_plain": ratio / PLAIN_STEP_OVER_SIMULATE,
+        "blind_over_open": min(blind_s) / min(session_s),
+        "coordinator_cpu_blind_over_open": min(cpu["blind"]) / min(cpu["open"]),
+        "coordinator_cpu_ms_per_sum_open": 1e3 * min(cpu["open"]),
+        "coordinator_cpu_ms_per_sum_blind": 1e3 * min(cpu["blind"]),
         "ms_per_sum": 1e3 * min(session_s),
+        "ms_per_sum_blind": 1e3 * min(blind_s),
         "simulate_ms_per_sum": 1e3 * min(here),
         "ms_per_sum_with_wait": 1e3 * with_wait_s,
-        "with_wait_over_without": with_wait_s / min(session_s),
+        "with_wait_over_without": with_wait_s / min(blind_s),
         "equals_simulate": equal,
         "session_start_s": min(start_s),
     }

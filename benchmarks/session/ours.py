@@ -1,6 +1,7 @@
 """Our session in its own processes, observed from outside, and the same program in this process."""
 
 import json
+import os
 import tempfile
 import time
 from collections.abc import Mapping
@@ -65,21 +66,40 @@ class Watched:
     ended: float = 0.0
     sums: dict[int, float] = field(default_factory=dict)
     """When each number of completed sums was first observed."""
+    cpu: dict[int, float] = field(default_factory=dict)
+    """The coordinator's CPU seconds at these moments."""
 
-    def look(self, run: Mapping[str, Any]) -> None:
-        """Record what the coordinator reports about the run."""
+    def look(self, run: Mapping[str, Any], coordinator: int) -> None:
+        """Record what the coordinator, a process with this id, reports about the run."""
         now = time.time()
         if run["status"] == "waiting":
             self.came = now
-        self.sums.setdefault(run["progress"]["sums"], now)
+        count = run["progress"]["sums"]
+        if count not in self.sums:
+            self.sums[count], self.cpu[count] = now, cpu_seconds(coordinator)
         if run["ended_at"] is not None:
             self.ended = datetime.fromisoformat(run["ended_at"]).timestamp()
 
     def seconds_per_sum(self, first: int, last: int) -> float:
         """Return the seconds per sum between the first and last observed counts in this range."""
-        seen = [count for count in self.sums if first <= count <= last]
-        low, high = min(seen), max(seen)
-        return (self.sums[high] - self.sums[low]) / (high - low)
+        return _per_sum(self.sums, first, last)
+
+    def cpu_per_sum(self, first: int, last: int) -> float:
+        """Return the coordinator's CPU seconds per sum in the same range."""
+        return _per_sum(self.cpu, first, last)
+
+
+def _per_sum(seen: Mapping[int, float], first: int, last: int) -> float:
+    counts = [count for count in seen if first <= count <= last]
+    low, high = min(counts), max(counts)
+    return (seen[high] - seen[low]) / (high - low)
+
+
+def cpu_seconds(process: int) -> float:
+    """Return the CPU seconds that a process has used, with all its threads (Linux)."""
+    # The name, in brackets, may contain spaces; user and system time are fields 14 and 15.
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -126,9 +146,12 @@ def train_here(program: Program, sites: list[Site]) -> tuple[Watched, Model]:
 
 
 def train_in_session(
-    program: Program, tables: list[Table], *, least_answer_s: float = 0.0
+    program: Program, tables: list[Table], *, sums: str = "blind", least_answer_s: float = 0.0
 ) -> Trained:
-    """Run a program in a new federation; with `least_answer_s` = 0 no answer waits for its time."""
+    """Run a program in a new federation, with blind or open sums.
+
+    With `least_answer_s` = 0 no answer waits for its time.
+    """
     with tempfile.TemporaryDirectory() as folder:
         files = {}
         for place, table in enumerate(tables):
@@ -136,7 +159,7 @@ def train_in_session(
             pyarrow.parquet.write_table(pa.table(table), path)
         began = time.time()
         with Federation.started(Path(folder) / "federation") as federation:
-            session = _created(federation, program)
+            session = _created(federation, program, sums)
             schema = program.schema
             columns = [column.name for column in (*schema.features, *schema.targets)]
             dictionary = Dictionary.containing(schema).to_toml("dictionary.")
@@ -151,14 +174,19 @@ def train_in_session(
             federation.approve(session)
             start_s, watched = time.time() - began, Watched()
             run = federation.admin("POST", f"/sessions/{session}/runs", {"kind": "train"})
-            ended = federation.follow(run["id"], seen=watched.look, wait_s=1800, every_s=LOOK_S)
+            ended = federation.follow(
+                run["id"],
+                seen=lambda seen: watched.look(seen, federation.coordinator_pid),
+                wait_s=1800,
+                every_s=LOOK_S,
+            )
             if ended["status"] != "done":
                 raise FederationFailed(f"the run {ended['status']}: {ended['detail']}")
             artifact = federation.artifact(ended["model"])
             return Trained(artifact, watched, start_s, federation.sites(program))
 
 
-def _created(federation: Federation, program: Program) -> str:
+def _created(federation: Federation, program: Program, sums: str) -> str:
     session = federation.admin(
         "POST",
         "/sessions",
@@ -174,6 +202,7 @@ def _created(federation: Federation, program: Program) -> str:
             "held_out": program.held_out,
             "members": MEMBERS,
             "privacy": {"differential_privacy": False},
+            "sums": sums,
             "model": "served",
         },
     )
