@@ -12,13 +12,24 @@ import sys
 import httpx
 
 from client_sdk import join
-from privacy.securesum.messages import Advert, Boxes, Certification, Reveal
+from privacy.members.endorsement import Endorsement
+from privacy.securesum.messages import (
+    Advert,
+    Boxes,
+    Certification,
+    Draft,
+    Objection,
+    Reveal,
+)
 
 KINDS = {
     Advert.kind: "advert",
     Boxes.kind: "boxes",
     Certification.kind: "certify",
     Reveal.kind: "reveal",
+    Draft.kind: "draft",
+    Objection.kind: "objection",
+    Endorsement.kind: "endorse",
 }
 
 

@@ -115,7 +115,8 @@ class PatientCoordinator(SmallCoordinator):
         if self.earlier is not None and path.startswith(f"/models/{self.earlier.id}"):
             if path.endswith("/artifact"):
                 return Reply(200, said().headers, self.earlier.to_bytes())
-            return said(self.earlier.card.to_plain())
+            if not path.endswith("/certificate"):  # nobody has signed it
+                return said(self.earlier.card.to_plain())
         return super()._answer(method, path, *given)
 
     def _next(self, *given: Any, **named: Any) -> dict[str, Any] | None:

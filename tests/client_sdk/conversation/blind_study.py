@@ -56,15 +56,13 @@ class BlindStudy:
             self.token = tokens.reset_admin(connection, now=time.time()).secret
         new = {**sessions.NEW, "stages": STAGES, "members": len(self.names), "sums": "blind"}
         self.session = await self.admin("POST", "/sessions", {**new, **changed})
-        self.open_sums = changed.get("sums") == "open"
         self.path = f"/sessions/{self.session['id']}"
         for name in self.names:
             invited = await self.admin("POST", f"{self.path}/invitations", {"name": name})
             self.links[name] = invited["link"]
 
     def policy(self, **lines: Any) -> Policy:
-        given = {"open_sums": self.open_sums, **lines}
-        return Policy.from_toml(sessions.policy(self.session, **given))
+        return Policy.from_toml(sessions.policy(self.session, **lines))
 
     async def join(self, name: str, *, transport: Any = None, **lines: Any) -> GlobalModel:
         return await join_async(
