@@ -47,9 +47,9 @@ SEED = 7
 _VERIFIED = (
     "Sums were blind: the coordinator read none of them, and has the final model, because this "
     "session serves it; the model contains sums over all hospitals. Every hospital read every sum, "
-    "verified it, computed every state and the model itself, and signed the model with its "
-    "identity (Ed25519). A coordinator that colludes with one of them could read the sums, and "
-    "forge totals."
+    "verified it, and computed every state and the model itself; a quorum of them signed the model "
+    "with their identities (Ed25519). A coordinator that colludes with one of them could read the "
+    "sums, and forge totals."
 )
 KERNEL = {"hidden": [32, 32], "samples": 40, "seed": 1}
 """80 features: the final model has less than half as many numbers as the others' rows have cells,

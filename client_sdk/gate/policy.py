@@ -80,7 +80,8 @@ class Policy:
     programs: tuple[str, ...] = ()
     """SHA-256 of the programs that are approved: only their sessions are joined."""
     parents: tuple[str, ...] = ()
-    """Ids of models that a run may start from, besides those that this hospital obtained itself."""
+    """Ids of models that a run may start from, besides those that this hospital obtained itself,
+    and those that a quorum of members with confirmed keys has signed."""
     coordinator_ratio: float = 0.5
     """Maximum number of exact numbers that become known to the coordinator, over all sessions,
     divided by the cells of the other members' rows: rows that the program states × columns."""

@@ -62,7 +62,8 @@ least_level_rows = {standard.least_level_rows}
 least_rows_held_out = {standard.least_rows_held_out}
 # The session's program, by its SHA-256: this session, and no other program, may be joined.
 programs = [{quoted(program_digest(program.to_json()))}]
-# Models that a run may start from, besides those that this hospital obtained from its own runs.
+# Models that a run may start from, besides those that this hospital obtained from its own runs, and
+# those that a quorum of members with confirmed keys has signed.
 parents = []
 # Algorithms that may run: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
