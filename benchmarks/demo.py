@@ -45,13 +45,16 @@ FOLDER = Path("demo-output")
 ROWS, TEST_ROWS = 800, 400
 SEED = 7
 _VERIFIED = (
-    "Every hospital verified every total, and computed every state and the model itself; a "
-    "coordinator that colludes with one of them could forge totals."
+    "Sums were blind: the coordinator read none of them, and has the final model, because this "
+    "session serves it; the model contains sums over all hospitals. Every hospital read every sum, "
+    "verified it, and computed every state and the model itself; a quorum of them signed the model "
+    "with their identities (Ed25519). A coordinator that colludes with one of them could read the "
+    "sums, and forge totals."
 )
 KERNEL = {"hidden": [32, 32], "samples": 40, "seed": 1}
 """80 features: the final model has less than half as many numbers as the others' rows have cells,
-which is a policy's standard limit. All totals together have far more, and today the coordinator
-reads them: the drafted policies accept that, and say so."""
+which is a policy's standard limit for the coordinator. All totals together have far more, and every
+hospital reads them: the drafted policies accept that, and that the model is served, and say so."""
 STAGES: list[Mapping[str, object]] = [
     {"algorithm": "moments"},
     {"algorithm": "exact", "parameters": {"steps": 40, "penalties": [3.0]}},

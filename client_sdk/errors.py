@@ -166,6 +166,7 @@ class PolicyFileError(PolicyError):
 class PolicyRefusal(PolicyError):
     """The site's policy does not allow what is requested.
 
+    `instead` says what to ask for, so that the policy need not change; empty if there is nothing.
     `line` is the line of the policy that would have to change, or empty if there is none.
     `public_detail` is the text for the coordinator, which says nothing about the table.
     """
@@ -173,9 +174,12 @@ class PolicyRefusal(PolicyError):
     code = "policy.refusal"
     public_detail = "the site's policy does not allow this"
 
-    def __init__(self, sentence: str, *, line: str, because: str, public_detail: str) -> None:
-        change = f" To allow it, set in the site's policy: {line}." if line else ""
-        super().__init__(f"{sentence}{change} {because}")
+    def __init__(
+        self, sentence: str, *, line: str, because: str, public_detail: str, instead: str = ""
+    ) -> None:
+        allow = "To allow it all the same" if instead else "To allow it"
+        change = f"{allow}, set in the site's policy: {line}." if line else ""
+        super().__init__(" ".join(filter(None, (sentence, instead, change, because))))
         self.line = line
         self.public_detail = public_detail
 
@@ -205,13 +209,13 @@ class PrivacyRequired(PolicyRefusal):
 
 
 class OpenSumsForbidden(PolicyRefusal):
-    """The site's policy requires blind sums, and the coordinator could read the session's."""
+    """The site's policy does not allow the coordinator to read exact sums."""
 
     code = "policy.open_sums"
 
 
 class ServedModelForbidden(PolicyRefusal):
-    """The site's policy requires a model for members only, and the session's is served."""
+    """The site's policy does not allow the coordinator to have a model of exact sums."""
 
     code = "policy.served_model"
 

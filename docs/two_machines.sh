@@ -48,7 +48,7 @@ grep name "$work/keys" | jq -s '{members: .}' > "$work/roster.json"
 
 session=$(ask $url/sessions --json "{\"name\": \"length of stay\", \"schema\": $(cat "$work/schema.json"), \"kernel\": {\"hidden\": [16], \"samples\": 50, \"seed\": 1},
  \"stages\": [{\"algorithm\": \"moments\"}, {\"algorithm\": \"exact\", \"parameters\": {\"steps\": 5, \"penalties\": [3.0]}}, {\"algorithm\": \"linear\"}, {\"algorithm\": \"recalibration\"}, {\"algorithm\": \"evaluation\"}],
- \"max_rows\": 10000, \"held_out\": 0.2, \"least_rows\": 2200, \"members\": 3, \"privacy\": {\"differential_privacy\": false}}" | jq -r .id)
+ \"max_rows\": 10000, \"held_out\": 0.2, \"least_rows\": 2200, \"members\": 3, \"privacy\": {\"differential_privacy\": false}, \"model\": \"served\"}" | jq -r .id)
 for name in $names; do
     link=$(ask $url/sessions/$session/invitations --json "{\"name\": \"$name\"}" | jq -r .link)
     hospital "$veilgp" policy draft "$link" --table "$work/$name.csv" --dictionary "$name.dictionary.toml" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.toml"

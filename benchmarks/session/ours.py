@@ -48,6 +48,7 @@ programs = [{program}]
 coordinator_ratio = 1e9
 hospital_ratio = 1e9
 without_differential_privacy = true
+served_model = true
 least_answer_s = {least_answer_s}
 row_band = {row_band}
 

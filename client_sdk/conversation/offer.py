@@ -2,7 +2,8 @@
 
     enrol → read the offer → disclose what would leave → check policy, table and budget → approved
 
-The offer is stored when it is first seen; a session whose program changes later is refused.
+Program and terms are stored when they are first seen, which may be while a policy is drafted: a
+session in which either changes later is refused.
 """
 
 from dataclasses import dataclass
@@ -32,6 +33,14 @@ from kernels.rounds.run_kinds import Kind
 from kernels.rounds.task import run_digest
 from privacy.accounting.promises import promised
 from privacy.securesum.terms import Terms
+
+_IN_WORDS = {
+    "max_colluders": "members that may collude (max_colluders)",
+    "min_cohort": "least number of members in a sum (min_cohort)",
+    "differential_privacy": "differential privacy",
+    "blind": "blind sums",
+    "members_only": "model for members only",
+}
 
 
 @dataclass(frozen=True)
@@ -67,8 +76,8 @@ class OfferReview:
         plain = yield from side.exchange.get_json(f"/sessions/{side.session}/membership")
         membership = self._own(Membership.read(plain))
         program = Program.from_json(membership.program)
-        seen = store.session(side.session)
-        if seen is None:
+        self._check_unchanged(membership)
+        if store.session(side.session) is None:
             store.remember_session(
                 KnownSession(
                     session=side.session,
@@ -76,12 +85,8 @@ class OfferReview:
                     name=membership.title,
                     member=membership.name,
                     program=membership.program,
+                    terms=membership.terms.encode(),
                 )
-            )
-        elif seen.program != membership.program:
-            raise SessionChanged(
-                "the session's program has changed since this hospital first saw it. A "
-                "session's program must not change: ask the session's admin for a new session."
             )
         return Offer(membership, program)
 
@@ -134,6 +139,7 @@ class OfferReview:
             side.exchange.check_deadline()
             plain = yield from polling.decision()
             membership = self._own(Membership.read(plain))
+            self._check_unchanged(membership)
         if membership.status == "suspended":
             raise Suspended(
                 "the session's admin has suspended this hospital: ask the admin for the reason"
@@ -147,6 +153,36 @@ class OfferReview:
         if membership.key != self._side.home.identity.key:
             raise MalformedAnswer("the coordinator's response contains another member's key")
         return membership
+
+    def _check_unchanged(self, membership: Membership) -> None:
+        """Refuse a program or terms that are not those that this hospital saw first."""
+        seen = self._side.home.store.session(self._side.session)
+        if seen is None:
+            return
+        if seen.program != membership.program:
+            raise SessionChanged(
+                "the session's program has changed since this hospital first saw it. A "
+                "session's program must not change: ask the session's admin for a new session."
+            )
+        if seen.terms != membership.terms.encode():
+            raise SessionChanged(
+                "the session's terms have changed since this hospital first saw it "
+                f"({_differing(Terms.decode(seen.terms), membership.terms)}). A session's terms "
+                "must not change: ask the session's admin for a new session, and review it again."
+            )
+
+
+def _differing(seen: Terms, shown: Terms) -> str:
+    """Return in words the terms that differ."""
+    return "; ".join(
+        f"{words}: {_yes_or_no(getattr(seen, name))} before, {_yes_or_no(getattr(shown, name))} now"
+        for name, words in _IN_WORDS.items()
+        if getattr(seen, name) != getattr(shown, name)
+    )
+
+
+def _yes_or_no(value: object) -> str:
+    return {"True": "yes", "False": "no"}.get(str(value), str(value))
 
 
 def check_disclosure(

@@ -1,8 +1,9 @@
 """The site's own policy: it denies by default and overrides the session.
 
 A hospital answers only what its policy allows, whatever the session says. An empty policy allows
-nothing: a person at the hospital must list the algorithms and columns, the number of sums, and
-whether sums without differential privacy are allowed. `policy_draft` writes a policy that allows
+nothing: a person at the hospital must list the algorithms and columns, the number of sums, whether
+sums without differential privacy are allowed, and what the coordinator may read of these (sums,
+model). `policy_draft` writes a policy that allows
 exactly what a session requests, with a comment at each line, for that person to review. The texts
 of refusals are in `refusals`.
 
@@ -35,8 +36,8 @@ from privacy.securesum.terms import Terms
 
 _FLAGS = (
     "without_differential_privacy",
-    "blind_sums",
-    "members_only",
+    "open_sums",
+    "served_model",
     "open_ensemble",
     "trust_first_use",
     "exact_and_private",
@@ -79,7 +80,8 @@ class Policy:
     programs: tuple[str, ...] = ()
     """SHA-256 of the programs that are approved: only their sessions are joined."""
     parents: tuple[str, ...] = ()
-    """Ids of models that a run may start from, besides those that this hospital obtained itself."""
+    """Ids of models that a run may start from, besides those that this hospital obtained itself,
+    and those that a quorum of members with confirmed keys has signed."""
     coordinator_ratio: float = 0.5
     """Maximum number of exact numbers that become known to the coordinator, over all sessions,
     divided by the cells of the other members' rows: rows that the program states × columns."""
@@ -98,11 +100,13 @@ class Policy:
     undoes the noise."""
     without_differential_privacy: bool = False
     """Whether exact sums, without noise, are allowed."""
-    blind_sums: bool = False
-    """Whether exact sums must be blind. Without this line the coordinator may read every one: it
-    chooses a session's terms, and approving a program does not approve them."""
-    members_only: bool = False
-    """Whether the model of exact sums must be for members only."""
+    open_sums: bool = False
+    """Whether the coordinator may read exact sums. Without this line they must be blind. Approving
+    a program does not approve a session's terms, which the coordinator chooses: this line does, and
+    the next one. With differential privacy noise covers sums and model, and neither is needed."""
+    served_model: bool = False
+    """Whether the coordinator may have the model of exact sums. Without this line the model must be
+    for members only."""
     epsilon: float | None = None
     """With differential privacy: the maximum that may ever be spent on any one patient of a data
     source, over all sessions and coordinators, at `delta`. Nothing is spent unless both are set."""
@@ -412,9 +416,9 @@ class Policy:
         """Refuse terms under which the coordinator reads more of exact sums than is allowed."""
         if terms.differential_privacy:
             return
-        if self.blind_sums and not terms.blind:
+        if not terms.blind and not self.open_sums:
             yield refusals.open_sums_forbidden()
-        if self.members_only and not terms.members_only:
+        if not terms.members_only and not self.served_model:
             yield refusals.served_model_forbidden()
 
     def _unit(self, program: Program) -> PolicyRefusal | None:

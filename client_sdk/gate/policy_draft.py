@@ -62,7 +62,8 @@ least_level_rows = {standard.least_level_rows}
 least_rows_held_out = {standard.least_rows_held_out}
 # The session's program, by its SHA-256: this session, and no other program, may be joined.
 programs = [{quoted(program_digest(program.to_json()))}]
-# Models that a run may start from, besides those that this hospital obtained from its own runs.
+# Models that a run may start from, besides those that this hospital obtained from its own runs, and
+# those that a quorum of members with confirmed keys has signed.
 parents = []
 # Algorithms that may run: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
@@ -218,6 +219,8 @@ def _widened(name: str, refused: Collection[str]) -> str:
 
 
 def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
     return quoted(value) if isinstance(value, str) else repr(value)
@@ -236,20 +239,41 @@ open_ensemble = false"""
 
 
 def _readers(terms: Terms) -> str:
-    """Return the lines that keep the session's terms: approving the program does not."""
+    """Return the lines that approve the session's terms: approving its program does not."""
     if terms.differential_privacy:
-        return ""
+        return """
+# Whether the coordinator may read exact sums, and have a model of them. This session has neither:
+# noise covers its sums and its model.
+open_sums = false
+served_model = false"""
+    sums = (
+        """\
+# Whether the coordinator may read exact sums. The session does not ask for it: its sums are blind,
+# so only members read them. With false, a session whose sums the coordinator reads is refused."""
+        if terms.blind
+        else """\
+# Whether the coordinator may read exact sums. The session asks for it: its sums are OPEN, and THE
+# COORDINATOR READS EVERY SUM. Ask for a session with blind sums, which only members can read; or
+# accept it with this line."""
+    )
+    model = (
+        """\
+# Whether the coordinator may have the finished model of exact sums. The session does not ask for
+# it: its model is for members only. With false, a session in which the coordinator has the model is
+# refused."""
+        if terms.members_only
+        else """\
+# Whether the coordinator may have the finished model of exact sums. The session asks for it: THE
+# COORDINATOR HAS THE MODEL, and serves predictions with it. The model contains exact sums over all
+# members: whoever has it can test whether someone whose record they know is in the tables. If only
+# members need the model, ask for a session whose model is for members only; or accept it with this
+# line."""
+    )
     return f"""
-# Whether exact sums must be blind, and the model for members only. {_readers_now(terms)}
-# With true, a session with this program in which the coordinator would read more is refused.
-blind_sums = {str(terms.blind).lower()}
-members_only = {str(terms.members_only).lower()}"""
-
-
-def _readers_now(terms: Terms) -> str:
-    if not terms.blind:
-        return "The session's sums are OPEN:\n# THE COORDINATOR READS EVERY SUM."
-    return "The session's sums are blind."
+{sums}
+open_sums = {_toml(not terms.blind)}
+{model}
+served_model = {_toml(not terms.members_only)}"""
 
 
 def _budget(asked: Disclosure, patient: str | None) -> str:

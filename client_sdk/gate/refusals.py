@@ -1,7 +1,8 @@
 """Texts of the policy's refusals: in full for the hospital, short for the coordinator.
 
-Each function returns one refusal: what is requested and what the policy allows, the line that
-would allow it, and the reason for the limit, for the person who might change it. The text for the
+Each function returns one refusal: what is requested and what the policy allows, what to ask for
+instead, the line that would allow it, and the reason for the limit, for the person who might change
+it. The text for the
 coordinator (`public_detail`) never contains a count of the hospital's own rows.
 """
 
@@ -80,6 +81,7 @@ def privacy_required() -> PrivacyRequired:
     """Return the refusal of exact sums."""
     return PrivacyRequired(
         "The session has no differential privacy, which this site does not allow.",
+        instead="Ask the session's admin for a session with differential privacy.",
         line="without_differential_privacy = true",
         because="Exact sums can reveal to everyone who sees the model that a rare patient is in "
         "them; with few rows they can reveal more.",
@@ -90,22 +92,29 @@ def privacy_required() -> PrivacyRequired:
 def open_sums_forbidden() -> OpenSumsForbidden:
     """Return the refusal of exact sums that the coordinator can read."""
     return OpenSumsForbidden(
-        "The session's sums are open: the coordinator would read every one of them. This site "
-        "requires blind sums, which only members can read.",
-        line="blind_sums = false",
+        "The session's sums are open: the coordinator would read every exact sum, which this site "
+        "does not allow.",
+        instead="Ask the session's admin for a session with blind sums, which only members can "
+        "read, or with differential privacy.",
+        line="open_sums = true",
         because="Every exact sum tells its reader something about who is in the tables.",
-        public_detail="the site requires blind sums",
+        public_detail="the site does not allow the coordinator to read sums without differential "
+        "privacy: it needs a session with blind sums",
     )
 
 
 def served_model_forbidden() -> ServedModelForbidden:
     """Return the refusal of a model of exact sums that the coordinator gets."""
     return ServedModelForbidden(
-        "The session's model is served by the coordinator, which would have it. This site requires "
-        "a model for members only.",
-        line="members_only = false",
-        because="The model contains sums over all members, without noise.",
-        public_detail="the site requires a model for members only",
+        "The coordinator would have the session's model, to serve predictions with it, which this "
+        "site does not allow.",
+        instead="Ask the session's admin for a session whose model is for members only, or with "
+        "differential privacy.",
+        line="served_model = true",
+        because="The model contains exact sums over all members: whoever has it can test whether "
+        "someone whose record they know is in the tables.",
+        public_detail="the site does not allow the coordinator to have a model without "
+        "differential privacy: it needs a session whose model is for members only",
     )
 
 

@@ -3,7 +3,7 @@
     records     the journal of privacy/securesum, kept permanently, in order
     vault       its secrets, overwritten when they are erased (secure_delete)
     departures  what has left the hospital, one row per vector, for people
-    sessions    address and program of each session, as they were when it was joined
+    sessions    address, program and terms of each session, as they were when it was first seen
     runs        program and kind of each run, how it ended, and whether its model was fetched
     pins        keys of other members, seen or confirmed, in each session
     charges     what each noisy vector has spent of a data source's privacy budget
@@ -27,7 +27,7 @@ from pathlib import Path
 
 from client_sdk.errors import HomeDamaged, HomeNotWritten
 
-VERSION = 11
+VERSION = 12
 _WAIT_S = 30
 """For another process that has the file locked."""
 _TABLES = """
@@ -41,7 +41,7 @@ CREATE TABLE departures (
 ) STRICT;
 CREATE TABLE sessions (
     session TEXT PRIMARY KEY, address TEXT NOT NULL, name TEXT NOT NULL, member TEXT NOT NULL,
-    program TEXT NOT NULL
+    program TEXT NOT NULL, terms BLOB NOT NULL
 ) STRICT;
 CREATE TABLE runs (
     run TEXT PRIMARY KEY, session TEXT NOT NULL, kind TEXT NOT NULL, program TEXT NOT NULL,

@@ -157,13 +157,14 @@ class Holding:
 
 @dataclass(frozen=True)
 class KnownSession:
-    """A session as it was when this hospital joined it."""
+    """A session as it was when this hospital first saw it; terms: encoded."""
 
     session: str
     address: str
     name: str
     member: str
     program: str
+    terms: bytes
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,8 @@ _VECTORS = (
     "(rows = :rows OR rows IN (SELECT rows FROM disclosures WHERE source = :source)))))"
 )
 _ADD_SESSION = (
-    "INSERT OR REPLACE INTO sessions (session, address, name, member, program) VALUES "
-    "(:session, :address, :name, :member, :program)"
+    "INSERT OR REPLACE INTO sessions (session, address, name, member, program, terms) VALUES "
+    "(:session, :address, :name, :member, :program, :terms)"
 )
 _ADD_POSITION = (
     "INSERT OR REPLACE INTO positions (run, sum_index, stage, digest, state, epoch, slot, "
@@ -411,7 +411,7 @@ class Store:
         return None if row is None else KnownSession(**row)
 
     def remember_session(self, session: KnownSession) -> None:
-        """Store a session as it is when it is joined."""
+        """Store a session as it is when it is first seen."""
         with self._file.writing():
             self._db.execute(_ADD_SESSION, asdict(session))
 

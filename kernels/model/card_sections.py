@@ -106,8 +106,8 @@ def explained(
     sums = (
         f"{seen}Every hospital received the same sums; one that took part to the end has verified "
         "them and computed the model itself. A coordinator that colludes with a hospital can forge "
-        "sums. Hospitals sign the model that they have computed; their signatures are not in this "
-        "card: `veilgp verify` says who vouches for the model."
+        "sums. Hospitals sign the model that they have computed (Ed25519); their signatures are "
+        "not in this card: `veilgp verify` says who vouches for the model."
     )
     if epsilon is None or delta is None:
         return (

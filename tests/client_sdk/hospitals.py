@@ -38,6 +38,8 @@ def permissive(program: Program, **changes: Any) -> Policy:
         "columns": columns_read(program.schema),
         "max_sums": 4 * Disclosure.of(program, default_terms(bytes(16), 3)).sums,
         "without_differential_privacy": True,
+        "open_sums": True,
+        "served_model": True,
         "programs": (program_digest(program.to_json()),),
         "parents": ("model-1",),
         "coordinator_ratio": 1e12,

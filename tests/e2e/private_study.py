@@ -63,6 +63,7 @@ class Study:
                 self.session,
                 algorithms=[stage["algorithm"] for stage in self.new["stages"]],
                 without_differential_privacy=False,
+                served_model=False,
                 epsilon=epsilon,
                 delta=self.delta,
             )

@@ -49,6 +49,8 @@ def policy(session: Mapping[str, Any], **changed: object) -> str:
         "coordinator_ratio": 1e6,
         "hospital_ratio": 1e6,
         "without_differential_privacy": True,
+        "open_sums": session["sums"] == "open",
+        "served_model": True,
         "least_answer_s": 0.0,
         **changed,
     }

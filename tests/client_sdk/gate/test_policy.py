@@ -12,6 +12,7 @@ from client_sdk.errors import (
     CohortTooSmall,
     ColumnForbidden,
     ConsentNotGiven,
+    OpenSumsForbidden,
     PolicyExpired,
     PolicyFileError,
     PolicyRefusal,
@@ -19,6 +20,7 @@ from client_sdk.errors import (
     PrivacyRequired,
     RareLevel,
     RowBandMissing,
+    ServedModelForbidden,
     TooFewColluders,
     TooFewRows,
     TooFewRowsHeldOut,
@@ -66,8 +68,10 @@ def test_no_policy_allows_nothing_and_says_everything_that_is_missing(program: P
     assert kinds == {
         AlgorithmForbidden,
         ColumnForbidden,
+        OpenSumsForbidden,
         PrivacyRequired,
         RowBandMissing,
+        ServedModelForbidden,
         TooManySums,
     }
 
@@ -83,6 +87,8 @@ def test_a_drafted_policy_allows_exactly_what_the_session_asks_for(program: Prog
         (replace(policy, columns=policy.columns[1:]), ColumnForbidden),
         (replace(policy, max_sums=policy.max_sums // 2 - 1), TooManySums),
         (replace(policy, without_differential_privacy=False), PrivacyRequired),
+        (replace(policy, open_sums=False), OpenSumsForbidden),
+        (replace(policy, served_model=False), ServedModelForbidden),
         (replace(policy, row_band=None), RowBandMissing),
     ):
         with pytest.raises(error):
@@ -215,6 +221,8 @@ def test_the_door_counts_sums_and_confirmed_members(program: Program) -> None:
         'algorithms = ["exakt"]',
         "columns = [1]",
         "without_differential_privacy = 1",
+        "open_sums = 1",
+        'served_model = "yes"',
         'expires = "2027-01-01"',
         "expires = 2027-01-01T00:00:00Z",
         "[policy]",
