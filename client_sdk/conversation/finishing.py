@@ -19,6 +19,7 @@ from client_sdk.conversation.rosters import confirmed_by
 from client_sdk.errors import ModelNotCertified, WrongRun
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.remembered import Holding
+from client_sdk.model.known_members import MAX_COLLUDERS
 from client_sdk.network.exchange import MAX_ARTIFACT, MAX_STATE, Effects
 from kernels.model.artifact import Artifact, published
 from kernels.model.card import NO_SALT as UNSIGNED
@@ -218,7 +219,8 @@ def check_certified(
 
     Only members count whose keys are confirmed here, this hospital's own among them. With
     `trust_first_use` those that were only met count, too, but not if a run `starts` from the model:
-    whoever invents members would choose the state at which this hospital evaluates its rows.
+    whoever invents members would choose the state at which this hospital evaluates its rows. Two
+    must vouch at least, also in a session that tolerates no colluder: this hospital may be one.
     """
     if model.certificate is None:
         raise ModelNotCertified(
@@ -231,7 +233,8 @@ def check_certified(
     pinned = {side.home.identity.key, *pins.confirmed.values()}
     if pins.trust_first_use and not starts:
         pinned |= set(pins.met.values())
-    return model.certificate.vouched_by(pinned, max_colluders=terms.max_colluders)
+    own = max(MAX_COLLUDERS, terms.max_colluders)
+    return model.certificate.vouched_by(pinned, max_colluders=own)
 
 
 def _plain(text: bytes) -> Mapping[str, Any]:

@@ -65,6 +65,13 @@ def _flipped(data: bytes, at: int = 0) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
+def _stated_by(five: Story, members: int, colluders: int) -> bytes:
+    """Return a model's certificate whose statement has other numbers, as bytes."""
+    told = bytes.fromhex(five.told["model"]["certificate"])
+    at = 2 + 16 + 16 + 32
+    return told[:at] + members.to_bytes(2, "big") + colluders.to_bytes(2, "big") + told[at + 4 :]
+
+
 def _with_count(data: bytes, at: int, count: int, size: int) -> str:
     return (data[:at] + count.to_bytes(size, "big") + data[at + size :]).hex()
 
@@ -131,6 +138,14 @@ def _encodings(three: Story, five: Story) -> Iterator[Plain]:
         "terms.invalid",
         "the coordinator computes the model of open sums",
     )
+    for members, colluders in ((1, 0), (2, 0), (3, 2)):
+        yield decode(
+            "ModelCertificate",
+            _stated_by(five, members, colluders),
+            f"a model of {members} members, of whom {colluders} may collude",
+            "securesum.field",
+            "members is at least max(3, max_colluders + 2)",
+        )
     at = 2 + 32 + 4
     yield decode(
         "Task",
