@@ -9,7 +9,7 @@ the bytes inside.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from client_sdk.conversation.answers import Item
@@ -46,8 +46,8 @@ class FetchedModel:
     """A model as the coordinator, or an archive, has it: nothing in it is trusted."""
 
     id: str
-    artifact: bytes
-    card: Mapping[str, Any]
+    artifact: bytes = field(repr=False)
+    card: Mapping[str, Any] = field(repr=False)
     certificate: ModelCertificate | None
 
     def read(self) -> Artifact:

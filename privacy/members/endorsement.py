@@ -18,7 +18,7 @@ Dates and ε are not stated: they are the word of whoever wrote the card.
 
 import hmac
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated
 
@@ -111,7 +111,7 @@ class Endorsement(Message):
     epoch_id: Digest
     rank: Rank
     statement: Annotated[ModelStatement, One(ModelStatement)]
-    salt: Salt
+    salt: Salt = field(repr=False)
     results: Results
     signature: Signature
     results_signature: Signature
@@ -154,7 +154,7 @@ class ModelCertificate(Message):
     kind = 29
 
     statement: Annotated[ModelStatement, One(ModelStatement)]
-    salt: Salt
+    salt: Salt = field(repr=False)
     results: Results
     signers: Keys
     signatures: Signatures
