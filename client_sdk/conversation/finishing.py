@@ -17,6 +17,7 @@ from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.replay import check_model
 from client_sdk.conversation.rosters import confirmed_by
 from client_sdk.errors import ModelNotCertified, WrongRun
+from client_sdk.gate.refusal_report import about_totals
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.remembered import Holding
 from client_sdk.model.known_members import MAX_COLLUDERS
@@ -70,7 +71,9 @@ class Finishing:
         """
         last = self._last(item, holding)
         position = holding.newest
-        data = encode(published(position.state.model))
+        with about_totals(hidden=self.terms.blind):
+            data = encode(published(position.state.model))
+            results = released(published(position.state.model))
         wanted = item.plain.get("model_digest")
         if wanted is not None and wanted != hashlib.sha256(data).hexdigest():
             data = yield from self.side.exchange.get_current(
@@ -79,13 +82,14 @@ class Finishing:
                 timeout_s=600.0,
             )
             position = check_model(holding, data)
+            results = released(published(position.state.model))
         return self.side.home.client.endorse(
             last,
             program=hashlib.sha256(self.run.text.encode()).digest(),
             parent=self.run.parent,
             data=data,
             state=position.digest,
-            results=released(published(position.state.model)),
+            results=results,
         )
 
     def handed_over(self, item: Item, holding: Holding) -> tuple[str, tuple[bytes, ...]] | None:
@@ -149,21 +153,22 @@ class Finishing:
 
         certificate: with its salt, if members have signed this very model.
         """
-        return Artifact.of(
-            holding.newest.state.model,
-            program=self.run.program,
-            members=self._members,
-            sums=holding.newest.sum_index,
-            privacy=Privacy.of(
-                self.run.program.schema,
-                min_cohort=self.terms.min_cohort,
-                max_colluders=self.terms.max_colluders,
-                blind=self.terms.blind,
-            ),
-            created=self.side.exchange.clock.now(),
-            parent=self.run.parent,
-            salt=UNSIGNED if certificate is None else certificate.salt.hex(),
-        )
+        with about_totals(hidden=self.terms.blind):
+            return Artifact.of(
+                holding.newest.state.model,
+                program=self.run.program,
+                members=self._members,
+                sums=holding.newest.sum_index,
+                privacy=Privacy.of(
+                    self.run.program.schema,
+                    min_cohort=self.terms.min_cohort,
+                    max_colluders=self.terms.max_colluders,
+                    blind=self.terms.blind,
+                ),
+                created=self.side.exchange.clock.now(),
+                parent=self.run.parent,
+                salt=UNSIGNED if certificate is None else certificate.salt.hex(),
+            )
 
     @property
     def _members(self) -> int:
