@@ -5,15 +5,19 @@ sends to a hospital. Members are known by their ranks.
 """
 
 from collections.abc import Generator
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 from client_sdk.conversation.answers import Item
+from client_sdk.conversation.hospital_side import HospitalSide
+from client_sdk.conversation.participation import Participation
 from client_sdk.conversation.replay import Downloads, Needed, Replay, encoding_at
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.home import OpenHome
 from client_sdk.home.remembered import Holding
+from client_sdk.network.exchange import SendResult
 from kernels.rounds.algorithm import rehearsed
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation
@@ -181,9 +185,38 @@ class BlindRun:
     def witnesses(self, ranks: tuple[int, ...]) -> bytes:
         """Return the headers by which these members have answered the current task."""
         headers = self.simulation.coordinator.slot.headers
-        return Witnesses(tuple(headers[rank] for rank in ranks)).encode()
+        return Witnesses(tuple(each for each in headers if each.rank in ranks)).encode()
 
     def group_key(self, rank: int) -> bytes:
         """Return the group key, which a colluding member gives away."""
         name = group_entry((SESSION.bytes, self.run.run.bytes, 0))
         return GroupSecrets.decode(bytes(self.site(rank).vault[name])).key
+
+
+def side_of(run: BlindRun, rank: int, sent: list[Any], holding: Holding | None) -> HospitalSide:
+    """Return a hospital's side of the conversation; what it sends is kept."""
+
+    def send(*given: Any, **_: Any) -> Any:
+        sent.append(given)
+        return SendResult()
+        yield
+
+    clock = SimpleNamespace(now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+    side: Any = SimpleNamespace(
+        home=run.home(rank, holding),
+        link=SimpleNamespace(session=SESSION),
+        session=str(SESSION),
+        exchange=SimpleNamespace(send=send, clock=clock),
+        watch=lambda _: None,
+    )
+    return cast(HospitalSide, side)
+
+
+def participation(
+    run: BlindRun, rank: int, sent: list[Any], holding: Holding | None = None
+) -> Participation:
+    """Return a hospital's part of the run, at a stored position or none."""
+    offer: Any = SimpleNamespace(terms=run.simulation.terms)
+    part = Participation(side_of(run, rank, sent, holding), offer, cast(Any, None))
+    part._replay = run.replays[rank]
+    return part

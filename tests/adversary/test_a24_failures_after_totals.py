@@ -1,17 +1,21 @@
 """A24: with blind sums, why a run ends must not say anything about totals."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from client_sdk.conversation.finishing import Finishing
 from client_sdk.conversation.replay import encoding_at
+from client_sdk.gate.door import Door
 from client_sdk.gate.refusal_report import about_totals, public_code, public_detail
-from kernels.errors import ComputationFailed, FewerRowsThanStated, StateError
+from kernels.errors import ComputationFailed, FewerRowsThanStated, KernelsError, StateError
 from kernels.rounds.position import start
 from privacy.errors import PrivacyError
 from privacy.securesum.errors import NoUpdate
+from privacy.securesum.item_kinds import ItemKind
 
-from .blind_run import PROGRAM, BlindRun
+from .blind_run import PROGRAM, BlindRun, side_of
 
 REASONS = [
     FewerRowsThanStated("all sites together have 4711 training rows"),
@@ -55,3 +59,33 @@ def test_a_state_that_is_not_usable_is_told_alike_after_the_first_total() -> Non
         encoding_at(unusable, run.epoch)
     with pytest.raises(NoUpdate):
         encoding_at(replace(unusable, sum_index=1), run.epoch)
+
+
+def test_a_state_that_fails_on_made_up_rows_is_told_alike_after_the_first_total() -> None:
+    run = BlindRun()
+    first = start(run.run.program, None)
+    task = run.draft(0, first)
+    side = side_of(run, 0, [], None)
+    unused: Any = None
+    door = Door(side.home, side.exchange, unused, unused, run.run, side.watch)
+    unusable = replace(first, state=object.__new__(type(first.state)))
+    with pytest.raises(KernelsError):
+        door._computed(task, first.algorithm, unusable)
+    with pytest.raises(NoUpdate):
+        door._computed(task, first.algorithm, replace(unusable, sum_index=1))
+
+
+def test_a_final_model_that_cannot_be_stored_is_told_alike() -> None:
+    run = BlindRun()
+    holding = run.finish()
+    finishing = Finishing(side_of(run, 0, [], None), run.simulation.terms, run.run)
+    model = replace(holding.newest.state.model)
+    object.__setattr__(model, "max_rows", float("nan"))
+    state = replace(holding.newest.state)
+    object.__setattr__(state, "model", model)
+    broken = replace(holding, newest=replace(holding.newest, state=state))
+    item = run.item(ItemKind.ENDORSE, run.last, **run.closed)
+    with pytest.raises(NoUpdate):
+        list(finishing.endorsed(item, broken))
+    with pytest.raises(NoUpdate):
+        finishing.own_artifact(broken, None)
