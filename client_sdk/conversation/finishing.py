@@ -9,7 +9,7 @@ the bytes inside.
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from client_sdk.conversation.answers import Item
@@ -17,8 +17,10 @@ from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.replay import check_model
 from client_sdk.conversation.rosters import confirmed_by
 from client_sdk.errors import ModelNotCertified, WrongRun
+from client_sdk.gate.refusal_report import about_totals
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.remembered import Holding
+from client_sdk.model.known_members import MAX_COLLUDERS
 from client_sdk.network.exchange import MAX_ARTIFACT, MAX_STATE, Effects
 from kernels.model.artifact import Artifact, published
 from kernels.model.card import NO_SALT as UNSIGNED
@@ -45,8 +47,8 @@ class FetchedModel:
     """A model as the coordinator, or an archive, has it: nothing in it is trusted."""
 
     id: str
-    artifact: bytes
-    card: Mapping[str, Any]
+    artifact: bytes = field(repr=False)
+    card: Mapping[str, Any] = field(repr=False)
     certificate: ModelCertificate | None
 
     def read(self) -> Artifact:
@@ -69,7 +71,9 @@ class Finishing:
         """
         last = self._last(item, holding)
         position = holding.newest
-        data = encode(published(position.state.model))
+        with about_totals(hidden=self.terms.blind):
+            data = encode(published(position.state.model))
+            results = released(published(position.state.model))
         wanted = item.plain.get("model_digest")
         if wanted is not None and wanted != hashlib.sha256(data).hexdigest():
             data = yield from self.side.exchange.get_current(
@@ -78,13 +82,14 @@ class Finishing:
                 timeout_s=600.0,
             )
             position = check_model(holding, data)
+            results = released(published(position.state.model))
         return self.side.home.client.endorse(
             last,
             program=hashlib.sha256(self.run.text.encode()).digest(),
             parent=self.run.parent,
             data=data,
             state=position.digest,
-            results=released(published(position.state.model)),
+            results=results,
         )
 
     def handed_over(self, item: Item, holding: Holding) -> tuple[str, tuple[bytes, ...]] | None:
@@ -148,21 +153,22 @@ class Finishing:
 
         certificate: with its salt, if members have signed this very model.
         """
-        return Artifact.of(
-            holding.newest.state.model,
-            program=self.run.program,
-            members=self._members,
-            sums=holding.newest.sum_index,
-            privacy=Privacy.of(
-                self.run.program.schema,
-                min_cohort=self.terms.min_cohort,
-                max_colluders=self.terms.max_colluders,
-                blind=self.terms.blind,
-            ),
-            created=self.side.exchange.clock.now(),
-            parent=self.run.parent,
-            salt=UNSIGNED if certificate is None else certificate.salt.hex(),
-        )
+        with about_totals(hidden=self.terms.blind):
+            return Artifact.of(
+                holding.newest.state.model,
+                program=self.run.program,
+                members=self._members,
+                sums=holding.newest.sum_index,
+                privacy=Privacy.of(
+                    self.run.program.schema,
+                    min_cohort=self.terms.min_cohort,
+                    max_colluders=self.terms.max_colluders,
+                    blind=self.terms.blind,
+                ),
+                created=self.side.exchange.clock.now(),
+                parent=self.run.parent,
+                salt=UNSIGNED if certificate is None else certificate.salt.hex(),
+            )
 
     @property
     def _members(self) -> int:
@@ -218,7 +224,8 @@ def check_certified(
 
     Only members count whose keys are confirmed here, this hospital's own among them. With
     `trust_first_use` those that were only met count, too, but not if a run `starts` from the model:
-    whoever invents members would choose the state at which this hospital evaluates its rows.
+    whoever invents members would choose the state at which this hospital evaluates its rows. Two
+    must vouch at least, also in a session that tolerates no colluder: this hospital may be one.
     """
     if model.certificate is None:
         raise ModelNotCertified(
@@ -231,7 +238,8 @@ def check_certified(
     pinned = {side.home.identity.key, *pins.confirmed.values()}
     if pins.trust_first_use and not starts:
         pinned |= set(pins.met.values())
-    return model.certificate.vouched_by(pinned, max_colluders=terms.max_colluders)
+    own = max(MAX_COLLUDERS, terms.max_colluders)
+    return model.certificate.vouched_by(pinned, max_colluders=own)
 
 
 def _plain(text: bytes) -> Mapping[str, Any]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 
 from client_sdk.conversation.answers import Item
 from client_sdk.errors import ModelDiffers, OldState, WrongSum
+from client_sdk.gate.refusal_report import about_totals
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.home import OpenHome
 from client_sdk.home.remembered import Holding
@@ -333,7 +334,8 @@ class Replay:
         if not epoch.terms.blind and encoding.digest() != closed.task.encoding:
             raise WrongSum("the closed sum's encoding does not follow from this hospital's state")
         step = self._client.verify_total(closed.total, body, closed.certificate)
-        position, _ = positions.after(holding.newest, step.message.decoded(encoding))
+        with about_totals(hidden=epoch.terms.blind):
+            position, _ = positions.after(holding.newest, step.message.decoded(encoding))
         return self._hold(
             Holding(
                 self.run,
@@ -485,12 +487,13 @@ def is_said_truly(task: Task, position: Position, epoch: Epoch) -> bool:
 
 def encoding_at(position: Position, epoch: Epoch) -> Encoding:
     """Return the encoding of the sum at a position, as every member of an epoch derives it."""
-    return Encoding.of_sum(
-        position.algorithm.layout(position.state),
-        multiplier=noise_multiplier(position.program, position.stage),
-        honest=epoch.terms.honest,
-        members=epoch.size,
-    )
+    with about_totals(hidden=epoch.terms.blind and position.sum_index > 0):
+        return Encoding.of_sum(
+            position.algorithm.layout(position.state),
+            multiplier=noise_multiplier(position.program, position.stage),
+            honest=epoch.terms.honest,
+            members=epoch.size,
+        )
 
 
 def check_model(holding: Holding, artifact: bytes) -> Position:

@@ -33,7 +33,7 @@ from client_sdk.error_origin import Origin, mark
 from client_sdk.errors import WrongTask
 from client_sdk.events import AnswerLate, CouldNotCompute, EventWatch, VectorLeft
 from client_sdk.gate.policy import Policy
-from client_sdk.gate.refusal_report import about_own_rows
+from client_sdk.gate.refusal_report import about_own_rows, about_totals
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.gate.unmasked_samples import drawn_samples
 from client_sdk.home.home import OpenHome
@@ -168,8 +168,9 @@ class Door:
         client, today = self.home.client, self.exchange.clock.now().date()
         entry, epoch = client.journal.entry(task.epoch_id)
         stage = position.stage
-        state = checked(position.state, self.run.program, stage)
-        ready = rehearsed(algorithm, state)
+        with about_totals(hidden=epoch.terms.blind and position.sum_index > 0):
+            state = checked(position.state, self.run.program, stage)
+            ready = rehearsed(algorithm, state)
         encoding = self._encoding(task, stage, algorithm, state, epoch)
         try:
             client.check_upload(

@@ -7,6 +7,10 @@ sentence that `refusals` provides.
 An error raised while this hospital's own rows are read (`about_own_rows`) is never reported: the
 hospital is then absent. A refusal would answer a question about the rows, and the coordinator
 chooses the questions.
+
+With blind sums a failure that follows from totals (`about_totals`) has one code, whatever it is:
+which one would tell the coordinator something about totals that it cannot read. That the run ends
+is told, once, and every member finds the same.
 """
 
 from collections.abc import Iterator
@@ -23,6 +27,7 @@ from client_sdk.errors import (
 )
 from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
+from privacy.securesum.errors import NoUpdate
 
 Reportable = (
     PolicyError
@@ -56,6 +61,25 @@ def about_own_rows() -> Iterator[None]:
     except Exception as error:
         mark(error, Origin.OWN_ROWS)
         raise
+
+
+@contextmanager
+def about_totals(*, hidden: bool) -> Iterator[None]:
+    """Turn every failure in the block into `NoUpdate` if it follows from totals that are `hidden`.
+
+    A failure of the machine is none of the computation, and passes through.
+    """
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        if not hidden or isinstance(error, NoUpdate):
+            raise
+        raise NoUpdate(
+            "The run cannot go on from a total that every site has verified. The coordinator is "
+            f"told this, and not the reason: {type(error).__name__}: {error}"
+        ) from error
 
 
 def public_code(error: Reportable) -> str:

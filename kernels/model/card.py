@@ -10,7 +10,7 @@ are claims of the coordinator, which cannot be verified from the card.
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar, Self
 
@@ -64,7 +64,7 @@ class Card:
     evaluation: Evaluation | None
     privacy: Privacy
     methods: tuple[Served, ...]
-    salt: str
+    salt: str = field(repr=False)
 
     FORMAT: ClassVar[str] = "veilgp model"
     VERSION: ClassVar[int] = 4

@@ -4,7 +4,8 @@ One member encrypts the model under a fresh key and seals that key to every memb
 Members have an archive key pair for this, which lives as long as their home: its public half is in
 each signed advert, and so in the epoch's identifier. A member that has lost the model, or a later
 run that starts from it, opens the archive again. What is inside is checked against the certificate
-of the members (endorsement.py): the archive itself need not be trusted.
+of the members (endorsement.py): the archive itself need not be trusted. It is padded before it is
+sealed, because its size would follow from the model.
 """
 
 import hashlib
@@ -18,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from privacy.framing import KEY_BYTES, Label, frame
 from privacy.identity import Identity, Randomness
+from privacy.members.padding import padded, unpadded
 from privacy.securesum.errors import (
     BadField,
     BadKemKey,
@@ -74,7 +76,7 @@ def seal_archive(
 ) -> tuple[Archive, bytes]:
     """Return a model sealed to all members of an epoch: its header and the ciphertext."""
     key = random(KEY_BYTES)
-    sealed = AESGCM(key).encrypt(_NONCE, content, None)
+    sealed = AESGCM(key).encrypt(_NONCE, padded(content), None)
     hashed = hashlib.sha256(sealed).digest()
     boxes = []
     for advert in adverts.adverts:
@@ -106,7 +108,7 @@ def open_archive(header: Archive, sealed: bytes, *, own: bytes, secret: bytes) -
         key, hashed = content[:KEY_BYTES], content[KEY_BYTES:]
         if not hmac.compare_digest(hashlib.sha256(sealed).digest(), hashed):
             raise UnreadableArchive("The archive's content is not the one that was sealed.")
-        return AESGCM(key).decrypt(_NONCE, sealed, None)
+        return unpadded(AESGCM(key).decrypt(_NONCE, sealed, None))
     except (ForgedMessage, UnreadableBox, InvalidTag, ValueError):
         raise UnreadableArchive(
             "The archive cannot be opened with this hospital's key: it is damaged, or was sealed "

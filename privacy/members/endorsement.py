@@ -12,12 +12,13 @@ A certificate says: *a quorum of the epoch's n members has replayed this model, 
 from m + 1 members who had; what they put into the sums is their own word.* Whoever checks one
 counts only signers that it has pinned: at least the quorum of that epoch, ⌊(n + m)/2⌋ + 1, and at
 least m' + 1 with the m' of its *own* session, so that a certificate made under laxer terms counts
-no more than its own. Dates and ε are not stated: they are the word of whoever wrote the card.
+no more than its own. An epoch has at least three members, so no single signature is ever enough.
+Dates and ε are not stated: they are the word of whoever wrote the card.
 """
 
 import hmac
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Annotated
 
@@ -31,7 +32,7 @@ from privacy.securesum.errors import (
     NotTheEndorsedModel,
     TooFewEndorsements,
 )
-from privacy.securesum.terms import Terms
+from privacy.securesum.terms import LEAST_COHORT, Terms
 from privacy.securesum.wire import (
     VERSION,
     Blob,
@@ -77,6 +78,15 @@ class ModelStatement(Message):
     state: Digest
     context: Digest
 
+    def check(self) -> None:
+        """Refuse numbers that no epoch has: with n = 1 and m = 0 one signature would be enough."""
+        least = max(LEAST_COHORT, self.max_colluders + 2)
+        if self.members < least:
+            raise BadField(
+                f"a model must be stated by an epoch of at least {least} members with "
+                f"{self.max_colluders} colluders, not {self.members}"
+            )
+
     @property
     def quorum(self) -> int:
         """The number of members that must vouch for the model."""
@@ -101,7 +111,7 @@ class Endorsement(Message):
     epoch_id: Digest
     rank: Rank
     statement: Annotated[ModelStatement, One(ModelStatement)]
-    salt: Salt
+    salt: Salt = field(repr=False)
     results: Results
     signature: Signature
     results_signature: Signature
@@ -144,7 +154,7 @@ class ModelCertificate(Message):
     kind = 29
 
     statement: Annotated[ModelStatement, One(ModelStatement)]
-    salt: Salt
+    salt: Salt = field(repr=False)
     results: Results
     signers: Keys
     signatures: Signatures

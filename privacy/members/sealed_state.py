@@ -2,7 +2,8 @@
 
 The key of the box is derived from the group key, the slot, the author's rank and a fresh salt: two
 authors, or one after a crash, never share a keystream. The header is signed, so a member that seals
-another state than it has announced is known by name.
+another state than it has announced is known by name. The state is padded before it is sealed: the
+length of its digits follows from totals.
 """
 
 import hashlib
@@ -13,8 +14,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from privacy.framing import Label, derive
 from privacy.identity import Identity, Randomness
+from privacy.members.padding import padded, unpadded
 from privacy.securesum.epoch import Epoch
-from privacy.securesum.errors import ForgedMessage, UnreadableState
+from privacy.securesum.errors import ForgedMessage, UnreadableBox, UnreadableState
 from privacy.securesum.messages import SealedState, rank_bytes, slot_bytes
 
 _NONCE = bytes(12)
@@ -26,7 +28,8 @@ def seal_state(
 ) -> tuple[SealedState, bytes]:
     """Return a state in a box that only members of the epoch can open, and its signed header."""
     rank, salt = epoch.rank(identity.key), random(32)
-    box = AESGCM(_state_key(epoch, group_key, slot, rank, salt)).encrypt(_NONCE, data, None)
+    key = _state_key(epoch, group_key, slot, rank, salt)
+    box = AESGCM(key).encrypt(_NONCE, padded(data), None)
     header = SealedState.signed(
         identity,
         epoch_id=epoch.epoch_id,
@@ -51,9 +54,11 @@ def open_state(epoch: Epoch, group_key: bytes, header: SealedState, box: bytes) 
         raise UnreadableState(f"{who} has sealed another state than the one that was sent.")
     key = _state_key(epoch, group_key, header.slot, header.rank, header.salt)
     try:
-        return AESGCM(key).decrypt(_NONCE, box, None)
-    except InvalidTag:
-        raise UnreadableState(f"{who}: the state was sealed with another key.") from None
+        return unpadded(AESGCM(key).decrypt(_NONCE, box, None))
+    except (InvalidTag, UnreadableBox):
+        raise UnreadableState(
+            f"{who}: the state was sealed with another key, or is not padded as it must be."
+        ) from None
 
 
 def _state_key(epoch: Epoch, group_key: bytes, slot: int, rank: int, salt: bytes) -> bytes:

@@ -64,7 +64,8 @@
     │   └── ClosedOtherwise           certificate.closed
     ├── VerificationError             total.refused
     │   ├── TotalNotVerified          total.not_verified
-    │   └── SiteFailed                total.site_failed
+    │   ├── SiteFailed                total.site_failed
+    │   └── NoUpdate                  total.no_update
     ├── EndorsementError              model.not_endorsed
     │   ├── SecondEndorsement         model.second_endorsement
     │   ├── ForgedEndorsement         model.forged_endorsement
@@ -522,6 +523,16 @@ class SiteFailed(VerificationError):
     """A verified sum in which a site could not compute its vector: the total is noise."""
 
     code = "total.site_failed"
+
+
+class NoUpdate(VerificationError):
+    """A verified blind total from which the run cannot go on; one error for every reason.
+
+    The reason follows from the total, which the coordinator must not learn anything else about.
+    """
+
+    code = "total.no_update"
+    public_detail = "the run cannot go on from a total that every site has verified"
 
 
 class EndorsementError(SecureSumError):

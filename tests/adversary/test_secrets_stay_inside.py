@@ -12,9 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from client_sdk.conversation.finishing import FetchedModel
 from client_sdk.errors import HomeExposed
 from client_sdk.home.home import Home
 from client_sdk.network.exchange import Call, Lost, Reply
+from privacy.identity import Identity
+from privacy.members.endorsement import Endorsement
 from privacy.securesum.errors import SecureSumError
 from privacy.securesum.records import (
     AdvertSecrets,
@@ -22,12 +25,15 @@ from privacy.securesum.records import (
     PairsSecrets,
     SealSecrets,
     SlotSecrets,
+    Step,
 )
+from tests.certified import SALT, certificate_of, signable
 from tests.client_sdk.conftest import Make
 from tests.client_sdk.conftest import homes as homes
 from tests.client_sdk.conftest import make as make
 from tests.client_sdk.conftest import program as program
 from tests.client_sdk.hospitals import drive
+from tests.kernels.rounds.artifacts import artifact
 
 from .coordinator import Attacker, Lair
 
@@ -74,6 +80,21 @@ def test_reprs_show_no_secret(lair):
     secrets += repair.message.shares
     for text in shown:
         assert not any(shows(text, secret) for secret in secrets)
+
+
+def test_reprs_show_no_salt_of_a_model_for_members():
+    """Whoever has it can compare guesses of the model with the commitment that is public."""
+    found = signable(artifact())
+    certificate = certificate_of(found)
+    fetched = FetchedModel(found.id, found.data, found.card.to_plain(), certificate)
+    endorsement = Endorsement.signed(
+        Identity.generate(), rank=0, statement=certificate.statement, salt=SALT, results=b""
+    )
+    shown = [certificate, certificate.with_salt(SALT), endorsement, Step(endorsement)]
+    shown += [fetched, found.card, found]
+    assert certificate.salt == SALT
+    assert found.card.salt == SALT.hex()
+    assert not any(shows(repr(each), SALT) for each in shown)
 
 
 def test_errors_show_no_secret(lair):

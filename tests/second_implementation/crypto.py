@@ -165,6 +165,22 @@ def gcm_open(key: bytes, sealed: bytes, code: str) -> bytes:
         raise Refused(code) from error
 
 
+def padded(content: bytes) -> bytes:
+    """What is sealed in place of a content: its length, itself, and zeros up to a step."""
+    framed = len(content).to_bytes(8, "big") + content
+    step = 4096
+    while 16 * step <= len(framed):
+        step *= 2
+    return framed + bytes(-len(framed) % step)
+
+
+def unpadded(sealed: bytes, code: str) -> bytes:
+    """The content of what was sealed; refused with this code in any form but the padded one."""
+    content = sealed[8 : 8 + int.from_bytes(sealed[:8], "big")]
+    require(sealed == padded(content), code)
+    return content
+
+
 # --- masks and shares ------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from cryptography.exceptions import InvalidTag
 
-from .crypto import derive, digest, frame, gcm_open, hpke_open, sha256, signed
+from .crypto import derive, digest, frame, gcm_open, hpke_open, sha256, signed, unpadded
 from .epoch import Epoch, quorum, roster_digest
 from .wire import VERSION, Message, Refused, decode, fields, require
 
@@ -84,7 +84,10 @@ def archive_info(archive: Message, receiver: bytes) -> bytes:
 
 def open_archive(receiver: bytes, archive_secret: bytes, archive: bytes, sealed: bytes) -> bytes:
     """The content of an archive, which is still to be checked against the certificate in it."""
-    return gcm_open(archive_key(receiver, archive_secret, archive, sealed), sealed, "model.archive")
+    code = "model.archive"
+    return unpadded(
+        gcm_open(archive_key(receiver, archive_secret, archive, sealed), sealed, code), code
+    )
 
 
 def archive_key(receiver: bytes, archive_secret: bytes, archive: bytes, sealed: bytes) -> bytes:

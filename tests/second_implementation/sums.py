@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from .crypto import derive, digest, gcm_open, gcm_seal, prg, sha256, signed
+from .crypto import derive, digest, gcm_open, gcm_seal, prg, sha256, signed, unpadded
 from .epoch import Epoch
 from .wire import Message, Refused, decode, encode_ranks, fields, require, u16, u32
 
@@ -368,4 +368,4 @@ def open_state(epoch: Epoch, group: bytes, header: bytes, box: bytes) -> bytes:
     require(message["epoch_id"] == epoch.id and message["rank"] < epoch.size, code)
     require(signed_by_member(epoch, "SealedState", "state-box", message), code)
     require(sha256(box) == message["box_hash"], code)
-    return gcm_open(state_key(group, message), box, code)
+    return unpadded(gcm_open(state_key(group, message), box, code), code)

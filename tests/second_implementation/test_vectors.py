@@ -24,6 +24,7 @@ from .crypto import (
     identity,
     kem_public,
     mix,
+    padded,
     prg,
     sha256,
     share_at,
@@ -355,7 +356,7 @@ def check_draft(
         "rank": author,
         "salt": decode("SealedState", unhex(sealed["header"]))["salt"],
     }
-    box = gcm_seal(sums.state_key(k.group, header), content)
+    box = gcm_seal(sums.state_key(k.group, header), padded(content))
     same(sealed["box"], box)
     header = k.sign(author, "SealedState", "state-box", header | {"box_hash": sha256(box)})
     same_message(sealed["header"], "SealedState", header)
@@ -709,7 +710,7 @@ def check_archive(v: dict[str, Any], k: Known, sender: int) -> None:
         own = (unhex(member["identity"]), unhex(member["archive_secret"]))
         assert models.open_archive(*own, unhex(model["archive"]), sealed) == content
         key = models.archive_key(*own, unhex(model["archive"]), sealed)
-        same(model["sealed"], gcm_seal(key, content))
+        same(model["sealed"], gcm_seal(key, padded(content)))
 
 
 # --- what must be refused --------------------------------------------------------------------

@@ -223,6 +223,9 @@ def _decode_fields(reader: _Reader, name: str) -> Message:
         _require_ascending([advert["identity"] for advert in message["adverts"]])
     if name == "Task":
         require(len(message["authors"]) <= 1, "securesum.field", "more than one author")
+    if name == "ModelStatement":
+        least = max(3, message["max_colluders"] + 2)
+        require(message["members"] >= least, "securesum.field", "fewer members than an epoch has")
     if name == "Terms":
         check_terms(message)
     return message

@@ -1,12 +1,16 @@
 """What a second implementation must refuse: bytes that are nearly right, and the error's code."""
 
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from privacy.framing import Label
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from privacy.framing import Label, derive
 from privacy.members.archive import Archive
 from privacy.members.endorsement import Endorsement, ModelCertificate
+from privacy.members.padding import padded
 from privacy.securesum.messages import (
     AbandonProof,
     Advert,
@@ -59,6 +63,13 @@ def _hex(message: Any) -> str:
 
 def _flipped(data: bytes, at: int = 0) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+def _stated_by(five: Story, members: int, colluders: int) -> bytes:
+    """Return a model's certificate whose statement has other numbers, as bytes."""
+    told = bytes.fromhex(five.told["model"]["certificate"])
+    at = 2 + 16 + 16 + 32
+    return told[:at] + members.to_bytes(2, "big") + colluders.to_bytes(2, "big") + told[at + 4 :]
 
 
 def _with_count(data: bytes, at: int, count: int, size: int) -> str:
@@ -127,6 +138,14 @@ def _encodings(three: Story, five: Story) -> Iterator[Plain]:
         "terms.invalid",
         "the coordinator computes the model of open sums",
     )
+    for members, colluders in ((1, 0), (2, 0), (3, 2)):
+        yield decode(
+            "ModelCertificate",
+            _stated_by(five, members, colluders),
+            f"a model of {members} members, of whom {colluders} may collude",
+            "securesum.field",
+            "members is at least max(3, max_colluders + 2)",
+        )
     at = 2 + 32 + 4
     yield decode(
         "Task",
@@ -658,6 +677,35 @@ def _states(three: Story) -> Iterator[Plain]:
         header=_hex(SealedState.signed(three.sites[0].identity, **foreign)),
         box=box.hex(),
     )
+    content = bytes.fromhex(sealed["content"])
+    good = padded(content)
+    key = derive(
+        bytes.fromhex(three.told["group_key"]),
+        Label.STATE_KEY,
+        header.epoch_id,
+        bytes(4),
+        bytes(2),
+        header.salt,
+    )
+    for what, inside in (
+        ("a state without padding", content),
+        ("padding that is not zero", good[:-1] + b"\1"),
+        ("padding that is one step longer", good + bytes(4096)),
+        ("padding that is one byte shorter", good[:-1]),
+        ("a length beyond the box", len(good).to_bytes(8, "big") + good[8:]),
+    ):
+        other_box = AESGCM(key).encrypt(bytes(12), inside, None)
+        said = {**vars(header), "box_hash": hashlib.sha256(other_box).digest()}
+        del said["signature"]
+        yield case(
+            "sealed_state",
+            what,
+            "task.sealed_state",
+            "what is sealed has one form, and its size says little",
+            epoch=three.name,
+            header=_hex(SealedState.signed(three.sites[0].identity, **said)),
+            box=other_box.hex(),
+        )
 
 
 def _models(three: Story, five: Story) -> Iterator[Plain]:

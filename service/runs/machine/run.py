@@ -84,9 +84,13 @@ MemberMessage = (
 )
 """The messages of members, except their vectors, states and models."""
 
-_FOUND_BY_ALL = {"total.site_failed": "run.site_failed", "program.fewer_rows": "program.fewer_rows"}
+_FOUND_BY_ALL = {
+    "total.site_failed": "run.site_failed",
+    "total.not_verified": "total.not_verified",
+    "total.no_update": "total.no_update",
+}
 """What a run ends with, by the codes of refusals that follow from a total: every member finds the
-same, and none is named."""
+same, and none is named. With blind sums every further reason is within `total.no_update`."""
 
 
 @dataclass(frozen=True, eq=False)
