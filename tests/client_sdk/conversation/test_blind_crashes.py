@@ -110,7 +110,7 @@ async def all_die(folder: Path, model: str) -> None:
     assert encode(found[0].artifact.model) == await honest(folder, 3)
 
 
-@pytest.mark.parametrize("model", ["served", "members"])
+@pytest.mark.parametrize("model", [pytest.param("served", marks=pytest.mark.slow), "members"])
 def test_hospitals_that_die_at_every_message_get_the_same_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
@@ -157,7 +157,7 @@ async def one_forgets(folder: Path, rank: int) -> None:
     assert {encode(each.artifact.model) for each in found} == {await honest(folder, 3)}
 
 
-@pytest.mark.parametrize("rank", [0, 2])
+@pytest.mark.parametrize("rank", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_hospital_that_lost_its_positions_takes_them_from_witnesses(
     tmp_path: Path, rank: int
 ) -> None:

@@ -122,7 +122,17 @@ async def honest(folder: Path, members: int) -> bytes:
 _HONEST = Replay.newest, Replay.answering
 
 
-@pytest.mark.parametrize("lie", [a_later_sum, an_earlier_sum, after_the_end, another_model])
+@pytest.mark.parametrize(
+    "lie",
+    [
+        # Without a network: tests/adversary/test_a32_lying_authors.py.
+        *(
+            pytest.param(lie, marks=pytest.mark.slow)
+            for lie in (a_later_sum, an_earlier_sum, after_the_end)
+        ),
+        another_model,
+    ],
+)
 def test_a_task_from_a_false_position_is_answered_by_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lie: Lie
 ) -> None:

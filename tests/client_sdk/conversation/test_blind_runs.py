@@ -29,7 +29,11 @@ async def same_model(folder: Path, store: Store, model: str) -> None:
 
 @pytest.mark.parametrize(
     ("model", "store"),
-    [("served", "sqlite"), ("members", "sqlite"), ("members", "postgresql")],
+    [
+        ("served", "sqlite"),
+        ("members", "sqlite"),
+        pytest.param("members", "postgresql", marks=pytest.mark.slow),
+    ],
     indirect=["store"],
 )
 def test_blind_and_open_sums_give_the_same_model_bit_for_bit(
