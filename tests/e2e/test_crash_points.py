@@ -7,11 +7,9 @@ each role; crashes of the coordinator are in tests/service/runs/test_run_crashes
 """
 
 import asyncio
-import re
 from collections import Counter
 from pathlib import Path
 
-import httpx
 import pytest
 import torch
 
@@ -19,11 +17,10 @@ from client_sdk import GlobalModel, Policy, join_async
 from kernels.layer.statistics import Statistics
 from kernels.rounds.site.site import Part, Site
 from tests.e2e import sessions
-from tests.e2e.hospital import KINDS
+from tests.e2e.mortal import Killed, Mortal
 from tests.e2e.test_kinds_of_runs import NAMES, Study
 from tests.stores import Store
 
-ID = "[0-9a-f-]{32,}"
 POINTS_OF_A_SUM = {"POST /sessions/…/runs/…/vectors", "certify", "reveal"}
 POINTS = POINTS_OF_A_SUM | {
     "POST /sessions/…/members",
@@ -39,38 +36,6 @@ POINTS = POINTS_OF_A_SUM | {
 """All requests and messages of a hospital in a session of one run."""
 
 
-class Killed(BaseException):
-    """The hospital's process ends here."""
-
-
-class Mortal(httpx.ASGITransport):
-    """Ends its hospital twice at each kind of request: before it, then before its answer is used.
-
-    The first request of a kind dies before it is sent; its repetition dies before its answer.
-    """
-
-    def __init__(self, study: Study, seen: Counter[str]) -> None:
-        super().__init__(study.app)
-        self._seen = seen
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        kind = kind_of(request.method, request.url.path, await request.aread())
-        self._seen[kind] += 1
-        if self._seen[kind] in (1, 4):
-            raise Killed
-        response = await super().handle_async_request(request)
-        if self._seen[kind] in (2, 5):
-            raise Killed
-        return response
-
-
-def kind_of(method: str, path: str, body: bytes) -> str:
-    """Return a request's method and path without ids, or the kind of its message."""
-    if path.endswith("/messages"):
-        return KINDS[body[1]]
-    return f"{method} {re.sub(ID, '…', path)}"
-
-
 async def joined(study: Study, name: str, seen: Counter[str]) -> GlobalModel:
     """Join, and again after each death."""
     while True:
@@ -82,7 +47,7 @@ async def joined(study: Study, name: str, seen: Counter[str]) -> GlobalModel:
                 home=study.folder / name,
                 roster=study.roster,
                 progress="silent",
-                transport=Mortal(study, seen),
+                transport=Mortal(study.app, seen),
             )
         except Killed:
             continue

@@ -1,87 +1,31 @@
 """Hospitals of blind runs that die at each of their requests, or lose what they had stored."""
 
 import asyncio
-import re
 import sqlite3
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
 from client_sdk import GlobalModel
 from kernels.storage import encode
-from privacy.members.endorsement import Endorsement
-from privacy.securesum.messages import (
-    Abandonment,
-    Advert,
-    Boxes,
-    Certification,
-    Draft,
-    Objection,
-    Repair,
-    Reveal,
-)
 from tests.client_sdk.conversation.blind_study import BlindStudy, objects_once
 from tests.client_sdk.conversation.test_blind_lies import honest
+from tests.e2e.mortal import Killed, Mortal
 
-ID = "[0-9a-f-]{32,}"
-KINDS = {
-    kind.kind: kind.__name__
-    for kind in (
-        Abandonment,
-        Advert,
-        Boxes,
-        Certification,
-        Draft,
-        Endorsement,
-        Objection,
-        Repair,
-        Reveal,
-    )
-}
 POINTS = {
-    "Advert",
-    "Boxes",
-    "Certification",
-    "Draft",
-    "Endorsement",
-    "Objection",
-    "Reveal",
+    "advert",
+    "boxes",
+    "certify",
+    "draft",
+    "endorse",
+    "object",
+    "reveal",
     "POST /sessions/…/runs/…/model",
     "POST /sessions/…/runs/…/states",
     "POST /sessions/…/runs/…/vectors",
 }
-
-
-class Killed(BaseException):
-    """The hospital's process ends here."""
-
-
-class Mortal(httpx.ASGITransport):
-    """Ends its hospital at each kind of request: before it, and before its answer is used."""
-
-    def __init__(self, app: Any, seen: Counter[str]) -> None:
-        super().__init__(app)
-        self._seen = seen
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        kind = kind_of(request.method, request.url.path, await request.aread())
-        self._seen[kind] += 1
-        if self._seen[kind] in (1, 4):
-            raise Killed
-        response = await super().handle_async_request(request)
-        if self._seen[kind] in (2, 5):
-            raise Killed
-        return response
-
-
-def kind_of(method: str, path: str, body: bytes) -> str:
-    """Return a request's method and path without ids, or the kind of its message."""
-    if path.endswith("/messages"):
-        return KINDS[body[1]]
-    return f"{method} {re.sub(ID, '…', path)}"
 
 
 async def dying(study: BlindStudy, name: str, seen: Counter[str]) -> GlobalModel:
