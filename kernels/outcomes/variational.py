@@ -1,0 +1,220 @@
+"""q(w) = N(μ, V) from weighted sums: the Gaussian layer with σ = 1, its bound, and λ by the bound.
+
+With the prior w ~ N(0, λ²I) and the rows' parabolas κf − ωf²/2 + t (`kernels.outcomes.weighted`),
+
+    A = S_ω + λ⁻²I,   V = A⁻¹,   μ = A⁻¹b
+
+are the posterior of a layer with σ = 1 whose rows are √ω·φ and whose targets are κ/√ω. The
+eigenbasis of S_ω and what follows from it are therefore those of `kernels.layer.posterior`, with
+its treatment of rounding. For any q, if the parabolas touch at q (their expectation under q is that
+of log p, or of a bound of it),
+
+    log p(y) ≥ bᵀμ − ½⟨S_ω, V + μμᵀ⟩ + Σt − KL(q ‖ N(0, λ²I))
+
+which for the q of the same sums is ½bᵀA⁻¹b − ½log|λ²A| + Σt: what `refit` maximises over λ,
+together with log N(log λ; m, s²). The gradient of the negative bound with respect to the sums is
+
+    G_S = ½(V + μμᵀ),   G_b = −μ
+
+with ω, κ and t held fixed, because the bound is stationary in q and in what they depend on.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from kernels.errors import HyperparameterError, NotPositive, WrongShape
+from kernels.layer.evidence import PooledEvidence
+from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Posterior, Spectrum
+from kernels.layer.refit import RefitOptions
+from kernels.newton import polished
+from kernels.outcomes.weighted import Weighted
+from kernels.reproducible import number_to_bits
+
+_GRID = 193
+_EPSILON = torch.finfo(torch.float64).eps
+# An eigenvalue below 0 by more than this, the declared rounding and float64's error is refused.
+_UNDECLARED = 2.0**-20
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """One latent function's q(w), held as the sums that it follows from and λ².
+
+    The sums are the same for everyone, and λ² is rounded; μ and V pass through a factorisation,
+    whose last digits depend on the machine, so everybody computes them. Without rows q is the
+    prior.
+    """
+
+    STORED_AS: ClassVar[str] = "outcome.layer"
+
+    sums: Weighted
+    prior_variance: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.prior_variance) and self.prior_variance > 0):
+            raise HyperparameterError(
+                f"prior_variance must be positive and finite, not {self.prior_variance}"
+            )
+
+    @classmethod
+    def prior(cls, features: int, *, prior_variance: float = 1.0) -> Self:
+        """Return N(0, λ²I), from which the first sum starts."""
+        return cls(Weighted.zero(features), prior_variance)
+
+    @property
+    def features(self) -> int:
+        """Return M."""
+        return self.sums.features
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The eigenbasis of S_ω."""
+        return spectrum_of(self.sums)
+
+    @property
+    def hyperparameters(self) -> Hyperparameters:
+        """λ², with σ² = 1."""
+        return Hyperparameters.of(noise_variance=1.0, prior_variance=self.prior_variance)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """Q as the posterior of a Gaussian layer with one target; its predictions are latent."""
+        return Posterior.of(self.spectrum, self.hyperparameters)
+
+    @property
+    def mean(self) -> Tensor:
+        """μ, (M,)."""
+        return self.posterior.weights[:, 0]
+
+    @property
+    def covariance(self) -> Tensor:
+        """V, (M, M)."""
+        return self.posterior.covariance(0)
+
+    def latent(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean φᵀμ and the variance φᵀVφ of f at rows of features, each (rows,)."""
+        if features.ndim != 2 or features.shape[1] != self.features:
+            raise WrongShape(
+                f"features must have shape (rows, {self.features}), not {tuple(features.shape)}"
+            )
+        phi, posterior = features.detach().double(), self.posterior
+        variance = (phi @ posterior.eigenvectors).square() @ posterior.variances[:, 0]
+        return phi @ self.mean, variance
+
+    def divergence(self) -> float:
+        """Return KL(q ‖ N(0, λ²I))."""
+        ratios = self.posterior.variances[:, 0] / self.prior_variance
+        size = float(self.mean.square().sum()) / self.prior_variance
+        return 0.5 * (float((ratios - 1 - ratios.log()).sum()) + size)
+
+    def bound(self, total: Weighted) -> float:
+        """Return the bound on log p(y) at this q, from the sums of all rows *at this q*."""
+        posterior = self.posterior
+        basis = posterior.eigenvectors
+        # ⟨S_ω, V⟩ from the diagonal of QᵀS_ωQ.
+        diagonal = ((total.scatter @ basis) * basis).sum(0)
+        spread = float(diagonal @ posterior.variances[:, 0])
+        curvature = float(self.mean @ total.scatter @ self.mean) + spread
+        return float(total.cross @ self.mean) - curvature / 2 + total.terms - self.divergence()
+
+    @cached_property
+    def gradient(self) -> tuple[Tensor, Tensor]:
+        """G_S, (M, M), and G_b, (M, 1), of the negative bound."""
+        pooled = PooledEvidence.of(self.spectrum, self.hyperparameters)
+        return pooled.scatter_gradient, pooled.cross_gradient
+
+
+def updated(
+    layer: Layer,
+    total: Weighted,
+    options: RefitOptions | None = None,
+    *,
+    share: float = 1.0,
+    fixed_prior: bool = False,
+) -> Layer:
+    """Return the layer that follows from the sums of all rows at `layer`.
+
+    share: how far to go along the natural gradient; 1 is all the way. fixed_prior: keep λ.
+    """
+    sums = layer.sums.towards(total, share)
+    if fixed_prior or sums.count == 0:
+        return Layer(sums, layer.prior_variance)
+    return Layer(sums, refit(spectrum_of(sums), options))
+
+
+def spectrum_of(sums: Weighted) -> Spectrum:
+    """Factor S_ω; refuse it if rounding cannot explain a negative eigenvalue."""
+    scatter = (sums.scatter + sums.scatter.mT) / 2
+    eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
+    least, greatest = float(eigenvalues[0]), float(eigenvalues[-1])
+    allowed = sums.rounding + 8 * sums.features * _EPSILON * max(greatest, 0.0) + _UNDECLARED
+    if least < -allowed:
+        raise NotPositive(
+            f"S_ω has the eigenvalue {least:.3g} (the largest is {greatest:.3g}), and rounding "
+            f"explains none below −{allowed:.3g}: a contribution is wrong"
+        )
+    return Spectrum(
+        eigenvalues.clamp_min(0.0),
+        eigenvectors,
+        (eigenvectors.mT @ sums.cross).unsqueeze(1),
+        torch.zeros(1, dtype=torch.float64),
+        sums.count,
+        sums.rounding,
+    )
+
+
+def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> float:
+    """Return the λ² that maximises ½bᵀA⁻¹b − ½log|λ²A| + log N(log λ; m, s²), rounded.
+
+    Of the options those of λ are used. The value is rounded (`SCALE_BITS`), so that everyone who
+    has the same sums has the same λ.
+    """
+    options = options or RefitOptions()
+    objective = _objective(spectrum, options)
+    ends = np.log([options.prior_bounds])
+    axis = np.linspace(ends[0, 0], ends[0, 1], _GRID)
+    start = axis[objective(axis)[0].argmin()]
+    # Newton's steps start within a cell of the grid's best point and must not leave its neighbours.
+    cell = (ends[0, 1] - ends[0, 0]) / (_GRID - 1)
+    near = np.array([[max(ends[0, 0], start - cell), min(ends[0, 1], start + cell)]])
+    point = polished(lambda at: objective(at)[1], np.array([start]), near)
+    return number_to_bits(math.exp(2 * float(point[0])), SCALE_BITS)
+
+
+def log_prior(prior_variance: float, options: RefitOptions | None = None) -> float:
+    """Return log N(log λ; m, s²) without its constant."""
+    options = options or RefitOptions()
+    away = math.log(prior_variance) / 2 - options.log_prior_mean
+    return -((away / options.log_prior_scale) ** 2) / 2
+
+
+_Objective = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
+def _objective(spectrum: Spectrum, options: RefitOptions) -> _Objective:
+    """Return what `refit` minimises, with its slope, at values of log λ."""
+    eigenvalues = spectrum.eigenvalues.numpy()
+    # As in `kernels.layer.refit`: b counts as far as its eigenvalue exceeds the rounding.
+    float_error = 8 * len(eigenvalues) * _EPSILON * float(eigenvalues.max())
+    floor = max(spectrum.rounding, float_error, np.finfo(np.float64).tiny)
+    squares = spectrum.cross[:, 0].numpy() ** 2 * eigenvalues / (eigenvalues + floor)
+
+    def value_and_slope(
+        log_prior: NDArray[np.float64],
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        prior = np.exp(2 * log_prior)[..., None]
+        variances = 1 / (eigenvalues + 1 / prior)
+        away = (log_prior - options.log_prior_mean) / options.log_prior_scale
+        value = np.log1p(eigenvalues * prior).sum(-1) - (squares * variances).sum(-1) + away**2
+        slope = (eigenvalues * variances).sum(-1) - (squares * variances**2 / prior).sum(-1)
+        return value / 2, slope + away / options.log_prior_scale
+
+    return value_and_slope
