@@ -109,6 +109,15 @@ class Layer:
         variance = (phi @ posterior.eigenvectors).square() @ posterior.variances[:, 0]
         return phi @ self.mean, variance
 
+    def joint(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean (rows, J) and covariance (rows, J, J) of f at J places of each row.
+
+        features: (rows, J, M), such as one patient's features in J intervals.
+        """
+        phi, posterior = features.detach().double(), self.posterior
+        root = (phi @ posterior.eigenvectors) * posterior.variances[:, 0].sqrt()
+        return phi @ self.mean, root @ root.mT
+
     def divergence(self) -> float:
         """Return KL(q ‖ N(0, λ²I))."""
         ratios = self.posterior.variances[:, 0] / self.prior_variance
