@@ -20,8 +20,8 @@ with every sum, rare events or not; a step may go too far (`kernels.outcomes.new
 
 **Sensitivity.** A row changes S_ω by ωφφᵀ, of Frobenius norm ω‖φ‖², and b by κφ. Of both rules
 ω ≤ B/4. Without an offset Pólya–Gamma has |κ| ≤ |a − B/2|: ½ for a yes/no outcome. Newton has
-|κ| ≤ B: S(m) = E[s] is symmetric about ½, convex below 0 and concave above, so κ falls in m, as
-κ′ = B·m·S″(m) ≤ 0, from a to a − B. An offset adds at most |o|·B/4 to |κ|.
+|κ| ≤ B: the slope of S(m) = E[s] is symmetric with one peak, as a convolution of two such is, so κ
+falls in m, κ′ = B·m·S″(m) ≤ 0, from a to a − B. An offset adds at most |o|·B/4 to |κ|.
 """
 
 import math

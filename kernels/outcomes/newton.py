@@ -6,11 +6,13 @@ candidate is half as far from the kept one, along the same natural gradient: the
 there, so a step that failed costs one sum. The bound of what is kept never falls.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kernels.layer.refit import RefitOptions
-from kernels.outcomes.variational import Layer, log_prior, updated
+from kernels.outcomes.variational import Layer, log_prior, updated_together
 from kernels.outcomes.weighted import Weighted
 
 _TOLERANCE = 1e-12
@@ -19,17 +21,20 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """Where a search is. `layer` is the candidate: the q at which the next sum is made.
+    """Where a search is. `layers` is the candidate: the q at which the next sums are made.
 
+    One layer, or those of the latent functions that share a likelihood, with one λ.
+    stride: the length of a step that was not shortened: 1, or less for classes (`classes.STRIDE`).
     kept: the best q so far, with the sums made at it and their bound. share: the length of the step
     to the candidate. gain: what the last kept step gained, in nats.
     """
 
     STORED_AS: ClassVar[str] = "outcome.search"
 
-    layer: Layer
-    kept: Layer | None = None
-    sums: Weighted | None = None
+    layers: tuple[Layer, ...]
+    stride: float = 1.0
+    kept: tuple[Layer, ...] | None = None
+    sums: tuple[Weighted, ...] | None = None
     bound: float | None = None
     share: float = 1.0
     gain: float | None = None
@@ -37,25 +42,30 @@ class Search:
 
 def advanced(
     search: Search,
-    total: Weighted,
+    totals: Sequence[Weighted],
     options: RefitOptions | None = None,
     *,
     fixed_prior: bool = False,
 ) -> Search:
-    """Return the search after the sum made at its candidate."""
-    layer = search.layer
-    bound = layer.bound(total)
+    """Return the search after the sums made at its candidate."""
+    layers, totals = search.layers, tuple(totals)
+    bound = math.fsum(own.bound(total) for own, total in zip(layers, totals, strict=True))
     if not fixed_prior:
-        bound += log_prior(layer.prior_variance, options)
-    if search.bound is None or search.kept is None or search.sums is None:
-        kept = replace(search, kept=layer, sums=total, bound=bound)
-    elif bound >= search.bound - _TOLERANCE * (abs(search.bound) + abs(total.terms)):
-        gain = bound - search.bound
-        kept = replace(
-            search, kept=layer, sums=total, bound=max(bound, search.bound), share=1.0, gain=gain
-        )
-    else:
+        bound += log_prior(layers[0].prior_variance, options)
+    before, size = search.bound, math.fsum(abs(total.terms) for total in totals)
+    if before is not None and bound < before - _TOLERANCE * (abs(before) + size):
         share = search.share / 2
-        following = updated(search.kept, search.sums, options, share=share, fixed_prior=fixed_prior)
-        return replace(search, layer=following, share=share)
-    return replace(kept, layer=updated(layer, total, options, fixed_prior=fixed_prior))
+        kept, totals = search.kept or layers, search.sums or totals
+        after = updated_together(kept, totals, options, share=share, fixed_prior=fixed_prior)
+        return replace(search, layers=after, share=share)
+    share = search.stride if before is not None else 1.0
+    after = updated_together(layers, totals, options, share=share, fixed_prior=fixed_prior)
+    return replace(
+        search,
+        layers=after,
+        kept=layers,
+        sums=totals,
+        bound=bound if before is None else max(bound, before),
+        share=share,
+        gain=None if before is None else bound - before,
+    )

@@ -1,13 +1,18 @@
-"""Expectations over f ~ N(m, v) by the trapezoid rule.
+"""Expectations over f ~ N(m, v): by the trapezoid rule for one f, over a lattice for several.
 
 For functions that are analytic near the real line the rule converges geometrically: with s = √v and
 a pole of σ(f) at ±iπ, nodes m + sz at distance h in z leave an error of about exp(−2π²/(sh)).
 Gauss–Hermite nodes thin out with s, and lose several digits at s = 3; these keep 14 up to s = 5 and
 7 at s = 10. The range |z| ≤ 8.5 leaves 2·10⁻¹⁷ outside.
+
+Several latent functions are averaged over the points of a lattice, the same for everyone, whose
+first, second and third moments are those of N(0, I): exact for cubic functions, and near 10⁻³ for
+probabilities.
 """
 
 import math
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -47,6 +52,23 @@ def log_expected(
     finer = min(32, math.ceil(max(1.0, widest * math.sqrt(curvature) / 4)))
     z, weights = nodes((_NODES - 1) * finer + 1)
     return torch.logsumexp(log_function(_points(mean, variance, z)) + weights.log(), 1)
+
+
+@cache
+def points(dimensions: int, count: int = 512) -> Tensor:
+    """Return points of N(0, I), (count, dimensions): a lattice, its mirror image, unit variance.
+
+    The lattice's steps are powers of the root of g^{d+1} = g + 1, which fill the cube evenly.
+    """
+    root = 2.0
+    for _ in range(64):
+        root = (1 + root) ** (1 / (dimensions + 1))
+    steps = root ** -torch.arange(1, dimensions + 1, dtype=torch.float64)
+    index = torch.arange(1, count // 2 + 1, dtype=torch.float64)
+    half = torch.special.ndtri((index.unsqueeze(1) * steps + 0.5) % 1.0)
+    factor = torch.linalg.cholesky(half.mT @ half / len(half))
+    half = torch.linalg.solve_triangular(factor, half.mT, upper=False).mT
+    return torch.cat([half, -half])
 
 
 def _points(mean: Tensor, variance: Tensor, z: Tensor) -> Tensor:

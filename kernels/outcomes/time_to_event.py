@@ -23,14 +23,12 @@ of N(m, C), the same for everyone: each point is a falling curve, and so is thei
 
 import math
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import Tensor
 
 from kernels.errors import PredictionError, TableError, WrongShape
-
-_POINTS = 512
+from kernels.outcomes.quadrature import points
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,21 +131,6 @@ def check_edges(edges: Tensor) -> Tensor:
     if float(ends[0]) <= 0 or not bool((ends.diff() > 0).all()):
         raise TableError("edges must be positive and in rising order")
     return ends
-
-
-@cache
-def points(intervals: int) -> Tensor:
-    """Return points of N(0, I), (_POINTS, J): a lattice of irrational steps and its mirror image.
-
-    The steps are powers of the root of g^{J+1} = g + 1, which fill the cube evenly.
-    """
-    root = 2.0
-    for _ in range(64):
-        root = (1 + root) ** (1 / (intervals + 1))
-    steps = root ** -torch.arange(1, intervals + 1, dtype=torch.float64)
-    index = torch.arange(1, _POINTS // 2 + 1, dtype=torch.float64)
-    half = torch.special.ndtri((index.unsqueeze(1) * steps + 0.5) % 1.0)
-    return torch.cat([half, -half])
 
 
 def _survived(times: Tensor, events: Tensor, ends: Tensor) -> tuple[Tensor, Tensor]:

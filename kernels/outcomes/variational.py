@@ -20,7 +20,7 @@ with ω, κ and t held fixed, because the bound is stationary in q and in what t
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Self
@@ -149,14 +149,29 @@ def updated(
     share: float = 1.0,
     fixed_prior: bool = False,
 ) -> Layer:
-    """Return the layer that follows from the sums of all rows at `layer`.
+    """Return the layer that follows from the sums of all rows at `layer`, as `updated_together`."""
+    return updated_together((layer,), (total,), options, share=share, fixed_prior=fixed_prior)[0]
+
+
+def updated_together(
+    layers: Sequence[Layer],
+    totals: Sequence[Weighted],
+    options: RefitOptions | None = None,
+    *,
+    share: float = 1.0,
+    fixed_prior: bool = False,
+) -> tuple[Layer, ...]:
+    """Return the layers, with one λ, that follow from the sums of all rows at `layers`.
 
     share: how far to go along the natural gradient; 1 is all the way. fixed_prior: keep λ.
     """
-    sums = layer.sums.towards(total, share)
-    if fixed_prior or sums.count == 0:
-        return Layer(sums, layer.prior_variance)
-    return Layer(sums, refit(spectrum_of(sums), options))
+    pairs = zip(layers, totals, strict=True)
+    sums = [layer.sums.towards(total, share) for layer, total in pairs]
+    if fixed_prior or not any(own.count for own in sums):
+        kept = [layer.prior_variance for layer in layers]
+    else:
+        kept = [refit([spectrum_of(own) for own in sums], options)] * len(sums)
+    return tuple(Layer(own, prior) for own, prior in zip(sums, kept, strict=True))
 
 
 def spectrum_of(sums: Weighted) -> Spectrum:
@@ -180,14 +195,21 @@ def spectrum_of(sums: Weighted) -> Spectrum:
     )
 
 
-def refit(spectrum: Spectrum, options: RefitOptions | None = None) -> float:
-    """Return the λ² that maximises ½bᵀA⁻¹b − ½log|λ²A| + log N(log λ; m, s²), rounded.
+def refit(spectra: Sequence[Spectrum], options: RefitOptions | None = None) -> float:
+    """Return the λ² that maximises Σ[½bᵀA⁻¹b − ½log|λ²A|] + log N(log λ; m, s²), rounded.
 
-    Of the options those of λ are used. The value is rounded (`SCALE_BITS`), so that everyone who
-    has the same sums has the same λ.
+    The sum is over the latent functions that share λ. Of the options those of λ are used. The value
+    is rounded (`SCALE_BITS`), so that everyone who has the same sums has the same λ.
     """
     options = options or RefitOptions()
-    objective = _objective(spectrum, options)
+    parts = [_objective(spectrum) for spectrum in spectra]
+
+    def objective(at: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        away = (at - options.log_prior_mean) / options.log_prior_scale
+        found = [part(at) for part in parts]
+        value = sum((own[0] for own in found), start=away**2 / 2)
+        return value, sum((own[1] for own in found), start=away / options.log_prior_scale)
+
     ends = np.log([options.prior_bounds])
     axis = np.linspace(ends[0, 0], ends[0, 1], _GRID)
     start = axis[objective(axis)[0].argmin()]
@@ -208,8 +230,8 @@ def log_prior(prior_variance: float, options: RefitOptions | None = None) -> flo
 _Objective = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
-def _objective(spectrum: Spectrum, options: RefitOptions) -> _Objective:
-    """Return what `refit` minimises, with its slope, at values of log λ."""
+def _objective(spectrum: Spectrum) -> _Objective:
+    """Return −½bᵀA⁻¹b + ½log|λ²A|, with its slope, at values of log λ."""
     eigenvalues = spectrum.eigenvalues.numpy()
     # As in `kernels.layer.refit`: b counts as far as its eigenvalue exceeds the rounding.
     float_error = 8 * len(eigenvalues) * _EPSILON * float(eigenvalues.max())
@@ -221,9 +243,8 @@ def _objective(spectrum: Spectrum, options: RefitOptions) -> _Objective:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         prior = np.exp(2 * log_prior)[..., None]
         variances = 1 / (eigenvalues + 1 / prior)
-        away = (log_prior - options.log_prior_mean) / options.log_prior_scale
-        value = np.log1p(eigenvalues * prior).sum(-1) - (squares * variances).sum(-1) + away**2
+        value = np.log1p(eigenvalues * prior).sum(-1) - (squares * variances).sum(-1)
         slope = (eigenvalues * variances).sum(-1) - (squares * variances**2 / prior).sum(-1)
-        return value / 2, slope + away / options.log_prior_scale
+        return value / 2, slope
 
     return value_and_slope

@@ -42,10 +42,10 @@ def by_newton(phi: Tensor, rows: Trials, *, sums: int, prior: float | None = Non
     layer = Layer.prior(phi.shape[1])
     if prior is not None:  # the first sum is made at λ = 1 nevertheless: a wide q is a bad start
         layer = Layer(logistic.local([(phi, rows)], layer, rule=logistic.newton), prior)
-    search = Search(layer)
+    search = Search((layer,))
     for _ in range(sums):
-        total = logistic.local([(phi, rows)], search.layer, rule=logistic.newton)
-        search = advanced(search, total, fixed_prior=prior is not None)
+        total = logistic.local([(phi, rows)], search.layers[0], rule=logistic.newton)
+        search = advanced(search, [total], fixed_prior=prior is not None)
     return search
 
 

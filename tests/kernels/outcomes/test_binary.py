@@ -67,7 +67,7 @@ def test_answers_are_finite(rule: str, kind: str) -> None:
     if rule == "newton":
         search = tables.by_newton(phi, rows, sums=25)
         assert search.kept is not None
-        layer = search.kept
+        layer = search.kept[0]
     else:
         layer = tables.by_polya_gamma(phi, rows, sums=25)
     prediction = binary.predict(*layer.latent(phi))

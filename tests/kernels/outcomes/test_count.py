@@ -38,12 +38,12 @@ def fitted(y: Tensor, *, prior: float | None = None, sums: int = 16) -> tuple[La
         layer = tables.by_polya_gamma(PHI, count.trials(y, dispersion=1.0), sums=1)
         layer = Layer(layer.sums, prior)
     for _ in range(4):
-        search = Search(layer)
+        search = Search((layer,))
         for _ in range(sums // 4):
             rows = count.trials(y, dispersion=dispersion, exposure=EXPOSURE, offset=offset)
-            total = logistic.local([(PHI, rows)], search.layer, rule=logistic.newton)
-            search = advanced(search, total, fixed_prior=prior is not None)
-        layer = search.layer
+            total = logistic.local([(PHI, rows)], search.layers[0], rule=logistic.newton)
+            search = advanced(search, [total], fixed_prior=prior is not None)
+        layer = search.layers[0]
         latent = layer.latent(PHI)
         terms = count.dispersion_terms(y, *latent, exposure=EXPOSURE, offset=offset)
         dispersion = count.dispersion_of(terms)
@@ -129,7 +129,7 @@ def test_answers_are_finite(kind: str) -> None:
     search = tables.by_newton(phi, rows, sums=20)
     slow = tables.by_polya_gamma(phi, rows, sums=10)
     assert search.kept is not None
-    for layer in (search.kept, slow):
+    for layer in (*search.kept, slow):
         latent = layer.latent(phi)
         found = count.predict(*latent, dispersion=1.0, offset=offset)
         for own in (found.mean, found.variance, found.observation_variance):
@@ -139,7 +139,7 @@ def test_answers_are_finite(kind: str) -> None:
         assert terms.isfinite().all()
         assert math.isfinite(count.dispersion_of(terms))
     if kind == "a million":
-        found = count.predict(*search.kept.latent(phi), dispersion=1.0, offset=offset)
+        found = count.predict(*search.kept[0].latent(phi), dispersion=1.0, offset=offset)
         assert found.mean.numpy() == pytest.approx(1e6, rel=0.2)
     wild = torch.tensor([1e5], dtype=torch.float64)
     far = count.predict(wild, wild, dispersion=1.0)

@@ -33,10 +33,10 @@ def test_a_step_that_goes_too_far_is_shortened() -> None:
     # A count far above its dispersion, from far away: the full step overshoots.
     phi = tables.features(40)
     rows = count.trials(torch.full((40,), 1e6, dtype=torch.float64), dispersion=0.5)
-    search, shares, bounds = Search(Layer.prior(7)), [], []
+    search, shares, bounds = Search((Layer.prior(7),)), [], []
     for _ in range(40):
-        total = logistic.local([(phi, rows)], search.layer, rule=logistic.newton)
-        search = advanced(search, total)
+        total = logistic.local([(phi, rows)], search.layers[0], rule=logistic.newton)
+        search = advanced(search, [total])
         shares.append(search.share)
         bounds.append(search.bound)
     assert min(shares) < 1

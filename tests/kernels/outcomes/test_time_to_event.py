@@ -61,11 +61,11 @@ def test_without_features_it_is_kaplan_meier() -> None:
     search = tables.by_newton(phi, binary.trials(rows.outcome), sums=30, prior=1e8)
     assert search.kept is not None
     each = torch.eye(len(edges), dtype=torch.float64)
-    hazards = binary.predict(*search.kept.latent(each)).mean
+    hazards = binary.predict(*search.kept[0].latent(each)).mean
     theirs = KaplanMeierFitter().fit(times.numpy(), events.numpy())
     expected = theirs.survival_function_at_times(edges.numpy()).to_numpy()
     assert (1 - hazards).cumprod(0).numpy() == pytest.approx(expected, abs=1e-5)
-    curve = time_to_event.predict(*search.kept.joint(each.unsqueeze(0)))
+    curve = time_to_event.predict(*search.kept[0].joint(each.unsqueeze(0)))
     assert curve.mean[0].numpy() == pytest.approx(expected, abs=2e-3)
     # Greenwood's variance.
     at_risk = torch.bincount(rows.interval).double()
@@ -84,8 +84,9 @@ def test_with_features_it_is_a_binomial_glm_on_the_person_period_table() -> None
     interval = torch.nn.functional.one_hot(rows.interval, 5).double()
     phi = torch.cat([x[rows.patient], interval], 1)
     theirs = GLM(rows.outcome.numpy(), phi.numpy(), family=Binomial()).fit()
-    layer = tables.by_newton(phi, binary.trials(rows.outcome), sums=14, prior=1e6).kept
-    assert layer is not None
+    kept = tables.by_newton(phi, binary.trials(rows.outcome), sums=14, prior=1e6).kept
+    assert kept is not None
+    layer = kept[0]
     assert np.abs((layer.mean.numpy() - theirs.params) / theirs.bse).max() < 0.1
     assert layer.covariance.diagonal().sqrt().numpy() == pytest.approx(theirs.bse, rel=0.03)
     found = binary.predict(*layer.latent(phi)).mean

@@ -56,7 +56,7 @@ def test_the_prior_scale_is_the_best_of_all_within_its_rounding() -> None:
     def value(prior: float) -> float:
         return Layer(TOTAL, prior).bound(TOTAL) + log_prior(prior, options)
 
-    best = refit(spectrum_of(TOTAL), options)
+    best = refit([spectrum_of(TOTAL)], options)
     assert all(value(best) >= value(best * factor) for factor in (0.1, 0.9, 0.999, 1.001, 1.1, 10))
     mantissa = math.frexp(best)[0] * 2.0**16
     assert mantissa == round(mantissa)
@@ -64,7 +64,7 @@ def test_the_prior_scale_is_the_best_of_all_within_its_rounding() -> None:
 
 def test_the_prior_scale_keeps_to_its_bounds() -> None:
     narrow = RefitOptions(prior_bounds=(3.0, 4.0))
-    assert refit(spectrum_of(TOTAL), narrow) == pytest.approx(9.0, rel=2.0**-15)
+    assert refit([spectrum_of(TOTAL)], narrow) == pytest.approx(9.0, rel=2.0**-15)
 
 
 def test_the_gradient_is_autograd_through_the_dense_bound() -> None:
