@@ -9,7 +9,7 @@ a parabola κf − ωf²/2 + t at q(f) = N(m, v), where s(g) = 1/(1 + e⁻ᵍ):
     ω̄ = B·tanh(c/2)/2c,   κ = a − B/2 − ω̄o,   t = (a − B/2)o − ω̄o²/2 + ω̄c²/2 − B·log 2cosh(c/2)
 
 is a lower bound for every f, and c is its optimum for q. So the bound rises with every sum; near
-the optimum its error shrinks by 1 − s(1 − s)/ω̄ a sum, slowly where |g| is large: rare events.
+the optimum a sum leaves the share 1 − s(1 − s)/ω̄ of its error: much, if |g| is large (rare events).
 
 **Newton**: the parabola with the expected slope and curvature ([KhanLin17], with steps of 1),
 

@@ -3,7 +3,14 @@
 Each sum is made at a candidate q and tells its bound. If that is no lower than the bound of the
 best q so far, the candidate is kept and the next one is the full step from it. Otherwise the next
 candidate is half as far from the kept one, along the same natural gradient: the kept sums are still
-there, so a step that failed costs one sum. The bound of what is kept never falls.
+there, so a step that failed costs one sum. Steps then grow again by half. The bound of what is kept
+never falls.
+
+The first sum is made with the Pólya–Gamma parabolas (`rule`), which are nowhere above the
+likelihood, so the first step cannot go too far: on flchain (53,766 person-intervals, 4 % events)
+five sums then leave less than a tenth of a nat, with an offset and without. Newton's alone, with
+the offset, overshoot from the second sum on; Pólya–Gamma's alone still gain 7 nats with the tenth
+sum, and 29 without the offset.
 """
 
 import math
@@ -12,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from kernels.layer.refit import RefitOptions
+from kernels.outcomes.logistic import Rule, newton, polya_gamma
 from kernels.outcomes.variational import Layer, log_prior, updated_together
 from kernels.outcomes.weighted import Weighted
 
@@ -40,6 +48,11 @@ class Search:
     gain: float | None = None
 
 
+def rule(search: Search) -> Rule:
+    """Return the rule of the next sum of a likelihood of logits."""
+    return polya_gamma if search.kept is None else newton
+
+
 def advanced(
     search: Search,
     totals: Sequence[Weighted],
@@ -58,7 +71,7 @@ def advanced(
         kept, totals = search.kept or layers, search.sums or totals
         after = updated_together(kept, totals, options, share=share, fixed_prior=fixed_prior)
         return replace(search, layers=after, share=share)
-    share = search.stride if before is not None else 1.0
+    share = min(search.stride, 1.5 * search.share) if before is not None else 1.0
     after = updated_together(layers, totals, options, share=share, fixed_prior=fixed_prior)
     return replace(
         search,

@@ -12,6 +12,7 @@ from torch.nn.functional import logsigmoid
 from kernels.outcomes import logistic
 from kernels.outcomes.logistic import Rule, Trials
 from kernels.outcomes.newton import Search, advanced
+from kernels.outcomes.newton import rule as rule_of
 from kernels.outcomes.variational import Layer, updated
 
 
@@ -44,7 +45,7 @@ def by_newton(phi: Tensor, rows: Trials, *, sums: int, prior: float | None = Non
         layer = Layer(logistic.local([(phi, rows)], layer, rule=logistic.newton), prior)
     search = Search((layer,))
     for _ in range(sums):
-        total = logistic.local([(phi, rows)], search.layers[0], rule=logistic.newton)
+        total = logistic.local([(phi, rows)], search.layers[0], rule=rule_of(search))
         search = advanced(search, [total], fixed_prior=prior is not None)
     return search
 
