@@ -166,7 +166,7 @@ def test_on_new_rows_the_log_loss_is_that_of_a_dense_softmax() -> None:
 @given(
     seed=st.integers(0, 1000), levels=st.integers(2, 6), scale=st.sampled_from([0.1, 3.0, 100.0])
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_probabilities_add_up_and_do_not_change_if_all_logits_shift(
     seed: int, levels: int, scale: float
 ) -> None:

@@ -94,7 +94,7 @@ def test_the_dispersion_block_is_additive_and_poisson_counts_go_to_the_end_of_th
 @given(
     mean=st.floats(-3, 3), variance=st.floats(0, 2), r=st.floats(0.1, 100), seed=st.integers(0, 9)
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_mean_variance_and_density_belong_to_one_law(
     mean: float, variance: float, r: float, seed: int
 ) -> None:

@@ -70,7 +70,7 @@ number = st.floats(-30, 30)
 
 @every_rule
 @given(mean=number, offset=st.floats(-5, 5), variance=st.floats(0, 50), event=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_no_row_moves_a_sum_by_more_than_its_sensitivity(
     rule: logistic.Rule, mean: float, offset: float, variance: float, event: bool
 ) -> None:
@@ -82,7 +82,7 @@ def test_no_row_moves_a_sum_by_more_than_its_sensitivity(
 
 
 @given(mean=number, variance=st.floats(1e-6, 50), at=number, event=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_the_polya_gamma_parabola_is_nowhere_above_the_likelihood(
     mean: float, variance: float, at: float, event: bool
 ) -> None:

@@ -23,7 +23,7 @@ def test_rare_events_need_few_sums() -> None:
     y = tables.yes_no(phi, shift=-7.0)
     assert 10 <= y.sum() <= 60
     rows = binary.trials(y, offset=binary.base_offset(events=float(y.sum()), rows=2000))
-    best = tables.by_newton(phi, rows, sums=25).bound
+    best = tables.by_newton(phi, rows, sums=16).bound
     soon = tables.by_newton(phi, rows, sums=8).bound
     assert best is not None
     assert soon == pytest.approx(best, abs=0.01)
