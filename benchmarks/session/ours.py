@@ -48,6 +48,7 @@ programs = [{program}]
 coordinator_ratio = 1e9
 hospital_ratio = 1e9
 without_differential_privacy = true
+open_sums = true
 served_model = true
 least_answer_s = {least_answer_s}
 row_band = {row_band}
@@ -175,12 +176,12 @@ def train_in_session(
             federation.approve(session)
             start_s, watched = time.time() - began, Watched()
             run = federation.admin("POST", f"/sessions/{session}/runs", {"kind": "train"})
-            ended = federation.follow(
-                run["id"],
-                seen=lambda seen: watched.look(seen, federation.coordinator_pid),
-                wait_s=1800,
-                every_s=LOOK_S,
-            )
+
+            def look(seen: Mapping[str, Any]) -> None:
+                federation.check_hospitals()
+                watched.look(seen, federation.coordinator_pid)
+
+            ended = federation.follow(run["id"], seen=look, wait_s=1800, every_s=LOOK_S)
             if ended["status"] != "done":
                 raise FederationFailed(f"the run {ended['status']}: {ended['detail']}")
             artifact = federation.artifact(ended["model"])
