@@ -1,5 +1,6 @@
 """A33: forged certificates of models, and models that are signed or handed over too easily."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
@@ -45,7 +46,7 @@ from tests.certified import HOSPITALS, ROSTER, certificate_of, signable
 from tests.kernels.rounds.artifacts import artifact
 from tests.privacy.members.test_endorsement import Archived
 
-from .blind_run import SESSION, BlindRun, participation, side_of
+from .blind_run import SESSION, BlindRun, participation, result, side_of
 
 MODEL, STATE = b"safetensors", bytes(range(32))
 CRAFTED = b"a model with a feature that is nonzero for one patient"
@@ -167,6 +168,19 @@ def test_the_salts_of_a_model_and_of_its_state_are_not_public() -> None:
         assert digest(Label.FINAL_STATE, own, STATE) != endorsement.statement.state, "one salt each"
     assert salts[0] != salts[1], "one context, two group keys"
     assert said[0].state != said[1].state, "one state, two group keys"
+
+
+def test_a_guess_of_the_model_is_neither_confirmed_nor_refuted() -> None:
+    """With blind sums hospitals answer alike, whatever digest the coordinator sends."""
+    run = BlindRun(members_only=True)
+    holding = run.finish()
+    data = encode(published(holding.newest.state.model))
+    request = run.simulation.coordinator.author_request()
+    for rank, guess in enumerate((None, hashlib.sha256(data).hexdigest(), "00" * 32)):
+        item = run.item(ItemKind.ENDORSE, request, last_certificate=run.last.encode())
+        frame = replace(item.frame, content={"model_digest": guess})
+        signed = result(finishing(run, rank).endorsed(replace(item, frame=frame), holding))
+        assert signed.message.rank == rank
 
 
 # -- what a hospital hands over
