@@ -20,7 +20,6 @@ from client_sdk.errors import ModelNotCertified, WrongRun
 from client_sdk.gate.refusal_report import about_totals
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.remembered import Holding
-from client_sdk.model.known_members import MAX_COLLUDERS
 from client_sdk.network.exchange import MAX_ARTIFACT, MAX_STATE, Effects
 from kernels.model.artifact import Artifact, published
 from kernels.model.card import NO_SALT as UNSIGNED
@@ -30,7 +29,7 @@ from kernels.storage import encode
 from privacy.errors import PrivacyError
 from privacy.frames import Frame, Limits, pieces
 from privacy.members.archive import archive_bytes, open_archive, read_archive
-from privacy.members.endorsement import Endorsement, ModelCertificate
+from privacy.members.endorsement import LEAST_COLLUDERS, Endorsement, ModelCertificate
 from privacy.securesum.errors import NotTheEndorsedModel
 from privacy.securesum.messages import Adverts, Certificate
 from privacy.securesum.records import Step
@@ -240,7 +239,7 @@ def check_certified(
     pinned = {side.home.identity.key, *pins.confirmed.values()}
     if pins.trust_first_use and not starts:
         pinned |= set(pins.met.values())
-    own = max(MAX_COLLUDERS, terms.max_colluders)
+    own = max(LEAST_COLLUDERS, terms.max_colluders)
     return model.certificate.vouched_by(pinned, max_colluders=own)
 
 

@@ -16,10 +16,9 @@ from uuid import UUID
 from client_sdk.home.home import Home
 from client_sdk.home.roster_file import read_roster
 from client_sdk.home.store import Store
+from privacy.members.endorsement import LEAST_COLLUDERS
 
 PathLike = str | os.PathLike[str]
-MAX_COLLUDERS = 1
-"""The least m of a verifier: two members must vouch."""
 OWN_NAME = "this hospital"
 
 
@@ -37,7 +36,7 @@ class KnownMembers:
         """Return the verifier's own m for a certificate of a session."""
         known = self.colluders.get(str(UUID(bytes=session)))
         own = max(self.colluders.values(), default=0) if known is None else known
-        return max(MAX_COLLUDERS, own)
+        return max(LEAST_COLLUDERS, own)
 
 
 def known_members(

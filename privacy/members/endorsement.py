@@ -47,6 +47,8 @@ from privacy.securesum.wire import (
     Uuid,
 )
 
+LEAST_COLLUDERS = 1
+"""The least m of a verifier: two members that it knows must vouch."""
 MAX_RESULTS = 1 << 20
 NO_SALT = bytes(KEY_BYTES)
 """In place of the salt of a model that is for members only."""
