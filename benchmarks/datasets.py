@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from benchmarks.dealing import dealing_of
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 Matrix = NDArray[np.float64]
 

@@ -26,7 +26,8 @@ import pyarrow.parquet as pq
 
 from benchmarks.registry import Figures
 from kernels.features.spec import KernelSpec
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 
 LIMIT_MB = 1000.0
 ROW_GROUP = 500_000

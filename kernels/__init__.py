@@ -14,8 +14,9 @@ from kernels.layer.statistics import Statistics
 from kernels.scores.metrics import Scores
 from kernels.tables.moments import Moments
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Rows, Standardiser
+from kernels.tables.targets import Target
 
 __all__ = [
     "URK",

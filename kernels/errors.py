@@ -37,6 +37,7 @@
     │   ├── NewerProgram          program.newer_version
     │   ├── TooManyRows           program.too_many_rows
     │   ├── FewerRowsThanStated   program.fewer_rows
+    │   ├── RareLevel             program.rare_level
     │   ├── NotPrivate            program.not_private
     │   ├── UnboundedFeatures     program.unbounded_features
     │   └── UnboundedColumns      program.unbounded_columns
@@ -244,6 +245,12 @@ class NotNumeric(ColumnError):
     code = "table.not_numeric"
 
 
+class WrongOutcome(ColumnError):
+    """A column of an outcome has cells that its kind cannot have."""
+
+    code = "table.wrong_outcome"
+
+
 class NotALabel(ColumnError):
     """A categorical or patient column has cells that are neither text nor integers."""
 
@@ -318,6 +325,12 @@ class FewerRowsThanStated(ProgramError):
     """All sites together have fewer training rows than the program states."""
 
     code = "program.fewer_rows"
+
+
+class RareLevel(ProgramError):
+    """A level of an outcome is at fewer sites than the program requires."""
+
+    code = "program.rare_level"
 
 
 class NotPrivate(ProgramError):

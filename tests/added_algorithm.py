@@ -17,7 +17,8 @@ from kernels.rounds.columns import moments
 from kernels.rounds.plan import StageDisclosure, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from tests.dealing import DEALING
 
 correlations: Any = import_module("kernels.rounds.columns.correlations")

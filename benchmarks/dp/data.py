@@ -13,7 +13,8 @@ from benchmarks.datasets import Dataset, Matrix
 from benchmarks.dealing import dealing_of
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 Bounds = Mapping[str, tuple[float, float]]
 

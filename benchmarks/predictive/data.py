@@ -22,7 +22,8 @@ from kernels.model.model import Model, known
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 Matrix = NDArray[np.float64]
 

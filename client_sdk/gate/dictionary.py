@@ -23,7 +23,8 @@ from client_sdk.gate import refusals
 from client_sdk.readable import quoted
 from client_sdk.tables.draft import UNKNOWN
 from kernels.rounds.plan import columns_read
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 
 _FIELDS = ("unit", "lower", "upper", "levels", "patient")
 
@@ -73,7 +74,7 @@ class Dictionary:
     @classmethod
     def containing(cls, schema: Schema) -> "Dictionary":
         """Return the dictionary that this schema, and any wider one, contains."""
-        columns: tuple[Numeric | Categorical | Target, ...] = (*schema.features, *schema.targets)
+        columns: tuple[Numeric | Categorical | Target, ...] = (*schema.features, *schema.real)
         entries = {
             column.name: Entry(levels=column.levels)
             if isinstance(column, Categorical)
@@ -113,7 +114,7 @@ class Dictionary:
 
     def problems(self, schema: Schema) -> Iterator[DictionaryMismatch]:
         """Yield a refusal for each column of a session's schema that does not contain its entry."""
-        columns = {column.name: column for column in (*schema.features, *schema.targets)}
+        columns = {column.name: column for column in (*schema.features, *schema.real)}
         for name in columns_read(schema):
             entry = self.entries.get(name)
             if entry is None:

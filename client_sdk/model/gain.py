@@ -23,7 +23,7 @@ from kernels.rounds.shared.sufficient import site_statistics
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import Scores
-from kernels.tables.schema import Target
+from kernels.tables.targets import Target
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,4 +71,4 @@ def gain(model: Model, site: Site) -> Gain:
             scores += Scores.of(predicted.mean, predicted.variance, y)
         return in_units(scores, standardiser)
 
-    return Gain(model.schema.targets, judged(local), judged(model))
+    return Gain(model.schema.real, judged(local), judged(model))

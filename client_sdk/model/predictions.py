@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from client_sdk.errors import UnknownTarget
 from kernels.model import prediction
-from kernels.tables.schema import Target
+from kernels.tables.targets import Target
 
 Floats = NDArray[np.float64]
 ColumnsByName = dict[str, NDArray[np.generic]]

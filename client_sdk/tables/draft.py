@@ -18,7 +18,8 @@ from client_sdk.errors import DraftError
 from client_sdk.tables.opening import open_table
 from kernels.tables.arrow_cells import Column, as_labels, as_numbers
 from kernels.tables.cells import are_dates, read_labels, read_numbers
-from kernels.tables.schema import Categorical, Feature, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Feature, Numeric, Schema
+from kernels.tables.targets import Target
 
 UNKNOWN = "?"
 """The unit of a number in a draft."""
@@ -46,7 +47,7 @@ class Draft:
 
 def unfinished(schema: Schema) -> list[str]:
     """Return a sentence for each column whose unit is still unknown."""
-    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.real)
     return [
         f"column {column.name!r}: its unit is still {UNKNOWN!r}: write the unit, or '1' if it has "
         "none"
@@ -83,7 +84,7 @@ def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -
     if not features:
         raise DraftError(f"{source.name} has no usable feature columns besides the targets")
     schema = Schema(tuple(features), tuple(Target(name, UNKNOWN) for name in targets), patient)
-    if schema.numeric or schema.targets:
+    if schema.numeric or schema.real:
         advice.append(
             f"write the unit of every number in place of {UNKNOWN!r}, and bounds that are "
             "medically possible, not those of this table: its extreme values belong to single "

@@ -17,7 +17,8 @@ from kernels.rounds.site.site import Site
 from kernels.tables.arrow_cells import as_labels, as_numbers
 from kernels.tables.problems import RowByRow
 from kernels.tables.records import Records, read_in_pieces
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 
 class SchemaStream:
@@ -25,7 +26,7 @@ class SchemaStream:
 
     def __init__(self, source: TableSource, schema: Schema) -> None:
         self._source = source
-        numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+        numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.real)
         self._numbers = {column.name for column in numbers}
         self._labels = {column.name for column in schema.categorical}
         if schema.patient is not None:

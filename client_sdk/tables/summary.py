@@ -8,7 +8,8 @@ import torch
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.chunks import CHUNK_ROWS
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Ranges:
     """The least and greatest value of each number in the rows seen so far."""
 
     def __init__(self, schema: Schema) -> None:
-        columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+        columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.real)
         self._names = [column.name for column in columns]
         self._least = torch.full((len(self._names),), torch.inf, dtype=torch.float64)
         self._most = -self._least

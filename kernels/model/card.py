@@ -82,7 +82,7 @@ class Card:
             )
         if not self.methods:
             raise ArtifactError("the card's methods must list at least one method")
-        names = [target.name for target in self.schema.targets]
+        names = [target.name for target in self.schema.real]
         evaluation = self.evaluation
         lists: list[Any] = [self.layer, self.recalibration]
         if evaluation:

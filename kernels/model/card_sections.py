@@ -183,7 +183,7 @@ class Layer:
         return tuple(
             cls(name=target.name, noise_variance=noise, prior_variance=prior, log_evidence=evidence)
             for target, noise, prior, evidence in zip(
-                model.schema.targets, *(column.tolist() for column in columns), strict=True
+                model.schema.real, *(column.tolist() for column in columns), strict=True
             )
         )
 
@@ -214,7 +214,7 @@ class Law:
                 freedom=each.law.freedom,
                 scale=each.law.scale,
             )
-            for target, each in zip(model.schema.targets, model.recalibration, strict=True)
+            for target, each in zip(model.schema.real, model.recalibration, strict=True)
         )
 
 
@@ -250,7 +250,7 @@ class Quality:
                 widths=tuple(widths[i]),
                 **{name: column[i] for name, column in columns.items()},
             )
-            for i, target in enumerate(model.schema.targets)
+            for i, target in enumerate(model.schema.real)
         )
 
 

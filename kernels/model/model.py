@@ -22,6 +22,8 @@ from kernels.layer.posterior import Hyperparameters, Posterior
 from kernels.layer.statistics import Statistics
 from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
+from kernels.outcomes.census import Census
+from kernels.outcomes.fitted import FittedOutcome, check_outcomes
 from kernels.scores.evaluation import Evaluation
 from kernels.scores.recalibration import Recalibration, inflation
 from kernels.storage import check_tensor
@@ -57,25 +59,29 @@ class Parts(TypedDict, total=False):
     """The parts of a model that its program computes, stage by stage; None until then."""
 
     standardiser: Standardiser | None
+    census: Census | None
     distilled: Distilled | None
     weights: Tensor | None
     hyperparameters: Hyperparameters | None
     centre: Centre | None
     statistics: Statistics | None
+    outcomes: tuple[FittedOutcome, ...] | None
     recalibration: tuple[Recalibration, ...] | None
     scores: Evaluation | None
 
 
 _OF_PREDICTIONS = ("recalibration", "scores")
-_OF_THE_LAYER = ("hyperparameters", "centre", "statistics", *_OF_PREDICTIONS)
+_OF_THE_LAYER = ("hyperparameters", "centre", "statistics", "outcomes", *_OF_PREDICTIONS)
 
 FOLLOWING: Mapping[str, Sequence[str]] = {
-    "standardiser": ("distilled", "weights", *_OF_THE_LAYER),
+    "standardiser": ("census", "distilled", "weights", *_OF_THE_LAYER),
+    "census": ("outcomes", *_OF_PREDICTIONS),
     "distilled": ("scores",),
     "weights": _OF_THE_LAYER,
     "hyperparameters": ("centre", "statistics", *_OF_PREDICTIONS),
     "centre": ("statistics", *_OF_PREDICTIONS),
     "statistics": _OF_PREDICTIONS,
+    "outcomes": _OF_PREDICTIONS,
     "recalibration": ("scores",),
     "scores": (),
 }
@@ -91,7 +97,8 @@ class Model:
     distilled: students of the sites' posteriors, which need no kernel.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
     centre: with differential privacy; if present, statistics are of the residuals from it.
-    statistics: (S, b, yᵀy, n) of all rows at these weights.
+    statistics: (S, b, yᵀy, n) of all rows at these weights, for the targets that are real numbers.
+    census: how often each outcome occurs. outcomes: the layers of all other targets, in order.
     recalibration: for each target, from the residuals of rows kept for calibration.
     scores: the scores on held-out rows.
     """
@@ -103,11 +110,13 @@ class Model:
     max_rows: int
     privacy: NoisePlan | None = None
     standardiser: Standardiser | None = None
+    census: Census | None = None
     distilled: Distilled | None = None
     weights: Tensor | None = None
     hyperparameters: Hyperparameters | None = None
     centre: Centre | None = None
     statistics: Statistics | None = None
+    outcomes: tuple[FittedOutcome, ...] | None = None
     recalibration: tuple[Recalibration, ...] | None = None
     scores: Evaluation | None = None
 
@@ -133,6 +142,11 @@ class Model:
         if self.standardiser is not None:
             _check_kind("standardiser", self.standardiser, Standardiser)
             self.standardiser.check(self.schema)
+        if self.census is not None:
+            _check_kind("census", self.census, Census)
+            self.census.check(self.schema)
+        if self.outcomes is not None:
+            check_outcomes(self.outcomes, self.schema, features)
         if self.distilled is not None:
             _check_kind("distilled", self.distilled, Distilled)
             self.distilled.check(self.kernel.inputs, targets)
@@ -173,8 +187,8 @@ class Model:
 
     @property
     def targets(self) -> int:
-        """Return T."""
-        return len(self.schema.targets)
+        """Return T, the number of targets that are real numbers."""
+        return len(self.schema.real)
 
     @cached_property
     def urk(self) -> URK:

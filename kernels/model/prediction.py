@@ -37,7 +37,7 @@ from kernels.scores.recalibration import Recalibration, inflation
 from kernels.scores.student_t import StudentT
 from kernels.tables.chunks import CHUNK_ROWS, chunks
 from kernels.tables.records import Records
-from kernels.tables.schema import Target
+from kernels.tables.targets import Target
 
 INTERVAL_KINDS = "conformal", "student_t", "gaussian"
 
@@ -163,7 +163,7 @@ def predict(
     if method != FEDBNR:
         said = known(model.distilled, "predictive").predict if committee is None else committee
         mean, variance = _by_committee(model, Method(method), said, pieces)
-        return Predictions(model.schema.targets, method, mean, variance, None, extrapolates, None)
+        return Predictions(model.schema.real, method, mean, variance, None, extrapolates, None)
     predicted = _joined(
         model, (predict_standardised(model, x, chunk_rows=chunk_rows) for x in pieces)
     )
@@ -171,7 +171,7 @@ def predict(
         predicted.mean, predicted.latent_variance * model.inflation
     )
     return Predictions(
-        model.schema.targets,
+        model.schema.real,
         method,
         mean,
         latent + model.noise_variance,

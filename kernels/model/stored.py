@@ -8,13 +8,18 @@ from kernels.layer.posterior import Hyperparameters
 from kernels.layer.statistics import Noise, Statistics
 from kernels.model.model import Centre, Model
 from kernels.model.noise_plan import NoisePlan
+from kernels.outcomes.census import Census
+from kernels.outcomes.fitted import FittedOutcome
+from kernels.outcomes.variational import Layer
+from kernels.outcomes.weighted import Weighted
 from kernels.scores.evaluation import Evaluation, MethodScores
 from kernels.scores.gaussians import Gaussian
 from kernels.scores.metrics import Scores
 from kernels.scores.recalibration import Recalibration
 from kernels.scores.student_t import StudentT
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
+from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
 
 MODEL_KINDS: tuple[type, ...] = (
     Model,
@@ -24,6 +29,10 @@ MODEL_KINDS: tuple[type, ...] = (
     Numeric,
     Categorical,
     Target,
+    Binary,
+    Classes,
+    Count,
+    TimeToEvent,
     KernelSpec,
     Standardiser,
     Scale,
@@ -31,6 +40,10 @@ MODEL_KINDS: tuple[type, ...] = (
     Hyperparameters,
     Statistics,
     Noise,
+    Census,
+    FittedOutcome,
+    Layer,
+    Weighted,
     Recalibration,
     StudentT,
     Evaluation,

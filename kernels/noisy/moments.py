@@ -19,8 +19,9 @@ import torch
 
 from kernels.errors import UnboundedColumns
 from kernels.tables.moments import Moments, origin_and_unit
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
+from kernels.tables.targets import Target
 
 _SECOND = 1 / 3
 """E u² of a uniform u, and the variance of the guess of its mean."""
@@ -32,7 +33,7 @@ _LEAST = 2.0**-10
 
 def check_bounds(schema: Schema) -> None:
     """Refuse a schema in which a numeric column or a target lacks a bound."""
-    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.targets)
+    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.real)
     lacking = [c.name for c in columns if c.lower is None or c.upper is None]
     if lacking:
         raise UnboundedColumns(
@@ -56,7 +57,7 @@ def from_bounds(schema: Schema) -> Standardiser:
             Shares(column.name, (1 / len(column.levels),) * len(column.levels))
             for column in schema.categorical
         ),
-        tuple(_scale(column, 0.0, _SECOND) for column in schema.targets),
+        tuple(_scale(column, 0.0, _SECOND) for column in schema.real),
     )
 
 
@@ -71,7 +72,7 @@ def from_noisy(schema: Schema, moments: Moments, noise: Mapping[str, float]) -> 
     sizes = [len(column.levels) for column in schema.categorical]
     levels = zip(schema.categorical, torch.split_with_sizes(moments.levels, sizes), strict=True)
     target_sums = moments.target_sums.tolist(), moments.target_squares.tolist()
-    targets = zip(schema.targets, *target_sums, strict=True)
+    targets = zip(schema.real, *target_sums, strict=True)
     return Standardiser(
         tuple(
             _scale(column, *_weighed(total, squares, count, noise["sums"], noise["squares"]))

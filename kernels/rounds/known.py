@@ -53,7 +53,7 @@ def known(program: Program, *, members: int, blind: bool, members_only: bool = F
         coordinator=known_to_coordinator(program, blind=blind, members_only=members_only),
         hospitals=known_to_hospitals(program),
         rows=program.least_rows * (1 - 1 / members),
-        columns=len(program.schema.features) + len(program.schema.targets),
+        columns=len(program.schema.columns) - (program.schema.patient is not None),
     )
 
 

@@ -201,5 +201,4 @@ def check_fits(program: Program, counts: Mapping[Part, int]) -> None:
 
 def columns_read(schema: Schema) -> tuple[str, ...]:
     """Return the names of the table columns that a program with this schema reads."""
-    named = [column.name for column in (*schema.features, *schema.targets)]
-    return (*named, *([] if schema.patient is None else [schema.patient]))
+    return schema.columns

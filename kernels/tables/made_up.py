@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Standardiser
+from kernels.tables.targets import Binary, Classes, Count, Outcome, Target, TimeToEvent
 
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROWS_OF_A_PATIENT = 2
@@ -52,7 +53,8 @@ def made_up_rows(schema: Schema, count: int, standardiser: Standardiser | None =
         missing=missing,
         outside=torch.zeros(numeric.shape, dtype=torch.bool),
         levels=levels,
-        targets=_numbers(schema.targets, targets, count, first=1 + len(schema.numeric)),
+        targets=_numbers(schema.real, targets, count, first=1 + len(schema.numeric)),
+        outcomes=_outcomes(schema.outcomes, count),
         patients=None if schema.patient is None else tuple(patients),
     )
 
@@ -81,6 +83,26 @@ def _numbers(
     return cells
 
 
+def _outcomes(outcomes: Sequence[Outcome], count: int) -> Tensor:
+    """Return the columns of outcomes, (count, C): every level, and times in every interval."""
+    rows, ones, columns = torch.arange(count), torch.ones(count), []
+    for index, outcome in enumerate(outcomes):
+        spread = ((rows + 1).double() * (index + 1) * _GOLDEN) % 1.0
+        match outcome:
+            case Binary():
+                columns.append((rows + index) % 2)
+            case Classes():
+                columns.append((rows + index) % len(outcome.levels))
+            case Count():
+                columns += [(spread * (min(_MOST_COUNT, outcome.upper) + 1)).floor(), ones]
+            case TimeToEvent():
+                columns += [spread * 1.25 * outcome.intervals[-1], (rows + index) % 2]
+    if not columns:
+        return torch.zeros(count, 0, dtype=torch.float64)
+    return torch.stack([own.double() for own in columns], 1)
+
+
+_MOST_COUNT = 4.0
 _ENDS = (-_REACH, _REACH)
 
 

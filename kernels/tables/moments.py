@@ -17,7 +17,8 @@ from torch import Tensor
 
 from kernels.errors import EmptyTable, NotFinite, StatisticsError, WrongShape
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 RESOLUTION = 2.0**-34
 """The smallest variance of u that is more than rounding, if |u| is bounded; otherwise it is
@@ -51,7 +52,7 @@ class Moments:
     def zero(cls, schema: Schema) -> "Moments":
         """Return the moments of an empty table, the neutral element of `+`."""
         per_feature = torch.zeros(len(schema.numeric), dtype=torch.float64)
-        per_target = torch.zeros(len(schema.targets), dtype=torch.float64)
+        per_target = torch.zeros(len(schema.real), dtype=torch.float64)
         levels = sum(len(column.levels) for column in schema.categorical)
         return cls(
             rows=torch.zeros((), dtype=torch.float64),
@@ -74,7 +75,7 @@ class Moments:
             )
         sums, squares = _sums(schema.numeric, records.numeric, records.missing)
         nowhere = torch.zeros_like(records.targets, dtype=torch.bool)
-        target_sums, target_squares = _sums(schema.targets, records.targets, nowhere)
+        target_sums, target_squares = _sums(schema.real, records.targets, nowhere)
         levels = [
             torch.bincount(codes[codes >= 0], minlength=len(column.levels))
             for column, codes in zip(schema.categorical, records.levels.unbind(1), strict=True)

@@ -24,13 +24,22 @@ from kernels.errors import (
     TableError,
     TableRefused,
     UnknownLevel,
+    WrongOutcome,
 )
 
 ROWS_SHOWN = 3
 """The most row numbers in a message."""
 
 
-_ORDER = (NotNumeric, NotALabel, InfiniteValue, MissingValue, OutOfBounds, UnknownLevel)
+_ORDER = (
+    NotNumeric,
+    NotALabel,
+    InfiniteValue,
+    MissingValue,
+    OutOfBounds,
+    WrongOutcome,
+    UnknownLevel,
+)
 """Kinds of bad cells, in the order in which those of one column are reported."""
 
 

@@ -38,8 +38,10 @@ from kernels.errors import (
 )
 from kernels.tables.cells import Cells, are_dates, as_array, read_labels, read_numbers
 from kernels.tables.chunks import chunks
+from kernels.tables.outcome_cells import read_outcome, width
 from kernels.tables.problems import BadCells, Problems
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 
 LEVELS_SHOWN = 12
 """The most levels of the schema that a message lists."""
@@ -74,7 +76,10 @@ class Records:
     levels: Tensor
     """(n, C) int64, the positions of levels in the schema; −1 where missing."""
     targets: Tensor | None
-    """(n, T) float64, raw; None if read for prediction."""
+    """(n, T) float64, raw, of the targets that are real numbers; None if read for prediction."""
+    outcomes: Tensor | None
+    """(n, C) float64, the columns of the other targets (`kernels.tables.outcome_cells`); None if
+    read for prediction."""
     patients: tuple[str, ...] | None
     """n labels, equal for the rows of one patient; None if the schema has no patient column, or if
     read for prediction."""
@@ -104,7 +109,8 @@ class Records:
             missing=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
             outside=torch.zeros(0, len(schema.numeric), dtype=torch.bool),
             levels=torch.zeros(0, len(schema.categorical), dtype=torch.int64),
-            targets=torch.zeros(0, len(schema.targets), dtype=torch.float64),
+            targets=torch.zeros(0, len(schema.real), dtype=torch.float64),
+            outcomes=torch.zeros(0, sum(map(width, schema.outcomes)), dtype=torch.float64),
             patients=None if schema.patient is None else (),
         )
 
@@ -120,6 +126,7 @@ class Records:
             self.outside[chosen],
             self.levels[chosen],
             None if self.targets is None else self.targets[chosen],
+            None if self.outcomes is None else self.outcomes[chosen],
             patients,
         )
 
@@ -134,6 +141,7 @@ class Records:
             self.outside[rows],
             self.levels[rows],
             None if self.targets is None else self.targets[rows],
+            None if self.outcomes is None else self.outcomes[rows],
             None if self.patients is None else self.patients[rows],
         )
 
@@ -146,6 +154,7 @@ class Records:
     def concatenate(cls, parts: Sequence["Records"]) -> "Records":
         """Return the rows of several records of one schema, one after another."""
         targets = [part.targets for part in parts if part.targets is not None]
+        outcomes = [part.outcomes for part in parts if part.outcomes is not None]
         patients = [part.patients for part in parts if part.patients is not None]
         return cls(
             parts[0].schema,
@@ -154,6 +163,7 @@ class Records:
             torch.cat([part.outside for part in parts]),
             torch.cat([part.levels for part in parts]),
             torch.cat(targets) if len(targets) == len(parts) else None,
+            torch.cat(outcomes) if len(outcomes) == len(parts) else None,
             tuple(p for part in patients for p in part) if len(patients) == len(parts) else None,
         )
 
@@ -196,10 +206,10 @@ def _read(
     schema: Schema, table: Mapping[str, object], problems: Problems, *, training: bool
 ) -> tuple[Records | None, set[int]]:
     """Return one piece, None after any problem so far, and the set of its columns' lengths."""
-    targets = schema.targets if training else ()
+    targets = schema.real if training else ()
     patient = schema.patient if training else None
-    names = [column.name for column in (*schema.features, *targets)]
-    columns = _columns(table, names if patient is None else [*names, patient], problems)
+    features = [column.name for column in schema.features]
+    columns = _columns(table, schema.columns if training else features, problems)
 
     def numbers(wanted: Iterable[Numeric | Target]) -> list[NDArray[np.float64]]:
         present = (column for column in wanted if column.name in columns)
@@ -215,6 +225,11 @@ def _read(
         if column.name in columns
     ]
     target_values = numbers(targets)
+    outcomes = [
+        values
+        for outcome in (schema.outcomes if training else ())
+        for values in read_outcome(outcome, columns, problems)
+    ]
     patients = _patients(patient, columns[patient], problems) if patient in columns else None
     lengths = {len(cells) for cells in columns.values()}
     rows = _usual_length(columns)
@@ -233,6 +248,7 @@ def _read(
         targets=(
             torch.from_numpy(_side_by_side(target_values, rows, np.float64)) if training else None
         ),
+        outcomes=torch.from_numpy(_side_by_side(outcomes, rows, np.float64)) if training else None,
         patients=patients,
     )
     bad = problems.take_bad_rows()
@@ -246,7 +262,9 @@ def _side_by_side(
     return np.array(columns, kind).reshape(len(columns), rows).T.copy()
 
 
-def _columns(table: Mapping[str, object], names: list[str], problems: Problems) -> dict[str, Cells]:
+def _columns(
+    table: Mapping[str, object], names: Sequence[str], problems: Problems
+) -> dict[str, Cells]:
     """Return the columns `names` that are present and one-dimensional."""
     columns: dict[str, Cells] = {}
     for name in names:

@@ -61,7 +61,7 @@ class Fingerprint:
 
 def _cells(records: Records, patients: list[bytes] | None = None) -> list[bytes]:
     columns = [records.numeric, records.missing, records.levels]
-    columns += [] if records.targets is None else [records.targets]
+    columns += [own for own in (records.targets, records.outcomes) if own is not None]
     # Adding 0.0 turns −0 into 0: they are the same number.
     cells = np.concatenate([column.numpy().astype("<f8") + 0.0 for column in columns], axis=1)
     packed = cells.view(np.uint8)

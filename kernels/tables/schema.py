@@ -1,9 +1,11 @@
 """The schema of a session's tables: plain data that hospitals and the coordinator agree on.
 
 A schema names the columns that become features (numeric or categorical), the targets, and
-optionally a column that identifies patients, which is never a feature. It is versioned and converts
-to JSON and back. A `Schema` object is always valid: building an invalid one, in Python or from
-JSON, raises `SchemaRefused` with all its problems.
+optionally a column that identifies patients, which is never a feature. A target is of one of five
+kinds: a real number, a yes or no, one of several classes, a count, or the time to an event
+(`kernels.tables.targets`). A schema is versioned and converts to JSON and back. A `Schema` object
+is always valid: building an invalid one, in Python or from JSON, raises `SchemaRefused` with all
+its problems.
 
 >>> schema = Schema(
 ...     features=(
@@ -19,12 +21,11 @@ JSON, raises `SchemaRefused` with all its problems.
 True
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from types import UnionType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from kernels.errors import (
     DuplicateName,
@@ -32,20 +33,27 @@ from kernels.errors import (
     NothingToLearn,
     SchemaError,
     SchemaRefused,
-    WrongBounds,
     WrongField,
     WrongLevels,
 )
 from kernels.strict_json import (
-    decode_list,
     decode_object,
     encode_json,
     is_flag,
     is_newer,
-    is_number,
     is_text,
     parse_json,
 )
+from kernels.tables.column_checks import (
+    bound_problems,
+    level_problems,
+    name_problems,
+    repeated,
+    unit_problems,
+)
+from kernels.tables.targets import TARGET_KINDS, AnyTarget, Outcome, Target, target_problems
+
+C = TypeVar("C", bound="Feature | AnyTarget")
 
 
 @dataclass(frozen=True)
@@ -94,18 +102,6 @@ class Categorical:
         return (*(f"{self.name}={level}" for level in self.levels), *_indicator(self))
 
 
-@dataclass(frozen=True)
-class Target:
-    """A number to predict, with a unit and inclusive bounds; never missing in training."""
-
-    STORED_AS: ClassVar[str] = "target"
-
-    name: str
-    unit: str
-    lower: float | None = None
-    upper: float | None = None
-
-
 Feature = Numeric | Categorical
 
 
@@ -116,19 +112,19 @@ class Schema:
     STORED_AS: ClassVar[str] = "schema"
 
     features: tuple[Feature, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[AnyTarget, ...]
     patient: str | None = None
     """The column with equal entries in the rows of one patient; not a feature."""
 
     VERSION: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        if not (_is_tuple_of(Feature, self.features) and _is_tuple_of(Target, self.targets)):
+        if not (_is_tuple_of(Feature, self.features) and _is_tuple_of(AnyTarget, self.targets)):
             raise SchemaRefused(
                 [
                     WrongField(
                         "features must be a tuple of Numeric and Categorical, and targets a tuple "
-                        "of Target"
+                        "of Target, Binary, Classes, Count and TimeToEvent"
                     )
                 ]
             )
@@ -155,6 +151,23 @@ class Schema:
         """The names of the p features, in order."""
         return tuple(name for column in self.features for name in column.feature_names)
 
+    @cached_property
+    def real(self) -> tuple[Target, ...]:
+        """The targets that are real numbers, in order."""
+        return tuple(target for target in self.targets if isinstance(target, Target))
+
+    @cached_property
+    def outcomes(self) -> tuple[Outcome, ...]:
+        """The targets of the other kinds, in order."""
+        return tuple(target for target in self.targets if not isinstance(target, Target))
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the table's columns that are read for training, the patient's last."""
+        named = [column.name for column in self.features]
+        named += [name for target in self.targets for name in target.columns]
+        return (*named, *([] if self.patient is None else [self.patient]))
+
     def to_json(self) -> str:
         """Return the canonical JSON; equal schemas give equal text."""
         return encode_json(
@@ -170,6 +183,8 @@ class Schema:
     def from_json(cls, text: str) -> "Schema":
         """Read a schema; fields of columns that have a default may be omitted.
 
+        A target without a kind is a real number.
+
         `text` is not trusted: unknown fields, wrong types and invalid values are refused.
         """
         wrong: list[str] = []
@@ -184,8 +199,8 @@ class Schema:
             raise SchemaRefused([WrongField(sentence) for sentence in wrong])
         if type(document.version) is not int or document.version != cls.VERSION:
             wrong.append(f"version must be {cls.VERSION}")
-        features = _features_from_list(document.features, wrong)
-        targets = decode_list(Target, document.targets, "targets", wrong)
+        features = _from_list(FEATURE_KINDS, document.features, "features", wrong)
+        targets = _from_list(TARGET_KINDS, document.targets, "targets", wrong, default="real")
         if wrong:
             problems: list[SchemaError] = [WrongField(sentence) for sentence in wrong]
             raise SchemaRefused(problems + _problems(features, targets, document.patient))
@@ -202,34 +217,45 @@ class _Document:
     patient: Any = None
 
 
-_KINDS: dict[str, type[Feature]] = {"numeric": Numeric, "categorical": Categorical}
+FEATURE_KINDS: Mapping[str, type[Feature]] = {"numeric": Numeric, "categorical": Categorical}
 
 
-def _features_from_list(plain: object, wrong: list[str]) -> tuple[Feature, ...]:
+def _from_list(
+    kinds: Mapping[str, type[C]],
+    plain: object,
+    name: str,
+    wrong: list[str],
+    *,
+    default: str | None = None,
+) -> tuple[C, ...]:
+    """Build the valid columns of a list; `default` is the kind of one that names none."""
     if not isinstance(plain, tuple):
-        wrong.append("features must be a list")
+        wrong.append(f"{name} must be a list")
         return ()
-    features = []
+    found = []
     for index, column in enumerate(plain):
-        where = f"features[{index}]"
-        kind = column.get("kind") if isinstance(column, dict) else None
-        if not isinstance(kind, str) or kind not in _KINDS:
-            wrong.append(f"{where} must be an object whose 'kind' is one of {', '.join(_KINDS)}")
+        where = f"{name}[{index}]"
+        kind = column.get("kind", default) if isinstance(column, dict) else None
+        if not isinstance(kind, str) or kind not in kinds:
+            wrong.append(f"{where} must be an object whose 'kind' is one of {', '.join(kinds)}")
             continue
-        others = {name: value for name, value in column.items() if name != "kind"}
-        feature = decode_object(_KINDS[kind], others, where, wrong)
-        if feature is not None:
-            features.append(feature)
-    return tuple(features)
+        others = {field: value for field, value in column.items() if field != "kind"}
+        own = decode_object(kinds[kind], others, where, wrong)
+        if own is not None:
+            found.append(own)
+    return tuple(found)
 
 
-def _column_to_dict(column: Feature | Target) -> dict[str, object]:
-    kinds = [name for name, kind in _KINDS.items() if isinstance(column, kind)]
+def _column_to_dict(column: Feature | AnyTarget) -> dict[str, object]:
+    kinds = {**FEATURE_KINDS, **TARGET_KINDS}
+    kind = next(name for name, own in kinds.items() if type(column) is own)
     plain = asdict(column)
-    for end in ("lower", "upper"):
+    for end in ("lower", "upper", "horizon"):
         if plain.get(end) is not None:
             plain[end] = float(plain[end])  # 0 and 0.0 are equal, so their text must be equal
-    return {"kind": kinds[0], **plain} if kinds else plain
+    if "edges" in plain:
+        plain["edges"] = [float(edge) for edge in plain["edges"]]
+    return {"kind": kind, **plain}
 
 
 def _indicator(column: Feature) -> tuple[str, ...]:
@@ -237,24 +263,27 @@ def _indicator(column: Feature) -> tuple[str, ...]:
 
 
 def _problems(
-    features: Sequence[Feature], targets: Sequence[Target], patient: object
+    features: Sequence[Feature], targets: Sequence[AnyTarget], patient: object
 ) -> list[SchemaError]:
     """Return everything that is wrong with these columns, individually and together."""
     problems: list[SchemaError] = []
-    for column in (*features, *targets):
+    for column in features:
         problems += _column_problems(column)
+    for target in targets:
+        problems += target_problems(target)
     if patient is not None and not is_text(patient):
         problems.append(WrongField("patient must be the name of a column, or omitted"))
-    names = [*(column.name for column in (*features, *targets)), patient]
+    names: list[object] = [column.name for column in features]
+    names += [name for target in targets for name in target.columns] + [patient]
     problems += [
         DuplicateName(
             f"{count} columns are named {name!r}; a column must appear only once, as a feature, as "
             "a target or as the patient column"
         )
-        for name, count in _repeated(names).items()
+        for name, count in repeated(names).items()
     ]
     if not problems:
-        derived = _repeated([name for column in features for name in column.feature_names])
+        derived = repeated([name for column in features for name in column.feature_names])
         problems += [
             DuplicateName(f"{count} features would be called {name!r}; rename a column or a level")
             for name, count in derived.items()
@@ -262,54 +291,21 @@ def _problems(
     return problems
 
 
-def _column_problems(column: Feature | Target) -> list[SchemaError]:
+def _column_problems(column: Feature) -> list[SchemaError]:
     where = f"column {column.name!r}"
-    problems: list[SchemaError] = []
-    if not is_text(column.name):
-        problems.append(WrongField(f"{where}: name must be text that is not blank"))
+    problems = name_problems(column.name, where)
     if isinstance(column, Categorical):
-        problems += _level_problems(column, where)
+        problems += level_problems(column.levels, where, least=1)
+        if column.other is not None and column.other not in column.levels:
+            problems.append(
+                WrongLevels(f"{where}: other must be one of the levels, not {column.other!r}")
+            )
     else:
-        if not is_text(column.unit):
-            problems.append(
-                WrongField(f"{where}: unit must be text; use '1' if the column has no unit")
-            )
-        ends = [end for end in (column.lower, column.upper) if end is not None]
-        if not all(is_number(end) for end in ends):
-            problems.append(
-                WrongBounds(f"{where}: lower and upper must be finite numbers, or omitted")
-            )
-        elif len(ends) == 2 and not ends[0] < ends[1]:
-            problems.append(
-                WrongBounds(
-                    f"{where}: lower must be below upper, but they are {ends[0]} and {ends[1]}"
-                )
-            )
-    if not isinstance(column, Target) and not is_flag(column.may_be_missing):
+        problems += unit_problems(column.unit, where)
+        problems += bound_problems(column.lower, column.upper, where)
+    if not is_flag(column.may_be_missing):
         problems.append(WrongField(f"{where}: may_be_missing must be true or false"))
     return problems
-
-
-def _level_problems(column: Categorical, where: str) -> list[SchemaError]:
-    texts = _is_tuple_of(str, column.levels) and all(map(is_text, column.levels))
-    if not texts or not column.levels:
-        return [
-            WrongLevels(f"{where}: levels must be a list of at least one text, none of them blank")
-        ]
-    problems: list[SchemaError] = [
-        WrongLevels(f"{where}: the level {level!r} is listed {count} times; list it once")
-        for level, count in _repeated(column.levels).items()
-    ]
-    if column.other is not None and column.other not in column.levels:
-        problems.append(
-            WrongLevels(f"{where}: other must be one of the levels, not {column.other!r}")
-        )
-    return problems
-
-
-def _repeated(names: Sequence[object]) -> dict[str, int]:
-    counts = Counter(name for name in names if isinstance(name, str))
-    return {name: count for name, count in counts.items() if count > 1}
 
 
 def _is_tuple_of(kind: type | UnionType, values: object) -> bool:

@@ -30,7 +30,8 @@ from kernels.strict_json import (
 )
 from kernels.tables.moments import Moments, mean_and_scale
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 CLIP = 5.0
 """The largest distance of a standardised numeric feature from its mean, in scales."""
@@ -124,8 +125,8 @@ class Standardiser:
                 for column, count in zip(schema.categorical, counts, strict=True)
             ),
             targets=_scales(
-                schema.targets,
-                [rows] * len(schema.targets),
+                schema.real,
+                [rows] * len(schema.real),
                 moments.target_sums,
                 moments.target_squares,
             ),
@@ -225,7 +226,7 @@ class Standardiser:
         theirs = (
             [column.name for column in schema.numeric],
             [(column.name, len(column.levels)) for column in schema.categorical],
-            [column.name for column in schema.targets],
+            [column.name for column in schema.real],
         )
         if self._made_for != theirs:
             raise StandardiserError(

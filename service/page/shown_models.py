@@ -17,7 +17,7 @@ from kernels.model.methods import FEDBNR
 from kernels.model.results import Results
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
-from kernels.tables.schema import Target
+from kernels.tables.targets import Target
 from privacy.errors import PrivacyError
 from privacy.identity import fingerprint
 from privacy.members.endorsement import ModelCertificate
@@ -141,13 +141,13 @@ def _shown(connection: Connection, listed: ListedModel) -> ShownModel:
     said = tuple(sorted(names.get(key) or fingerprint(key) for key in signers))
     if listed.members_only:
         program = Program.from_json(sessions.find(connection, listed.session_id).program)
-        released = _released(certificate, program.schema.targets)
+        released = _released(certificate, program.schema.real)
         return ShownModel(
             listed.id,
             listed.aliases,
             listed.created_at,
             listed.session_id,
-            targets=program.schema.targets,
+            targets=program.schema.real,
             members=0 if certificate is None else certificate.statement.members,
             rows=None if released is None else released.rows,
             evaluation=None if released is None else released.evaluation,
@@ -161,7 +161,7 @@ def _shown(connection: Connection, listed: ListedModel) -> ShownModel:
         listed.aliases,
         listed.created_at,
         listed.session_id,
-        targets=card.schema.targets,
+        targets=card.schema.real,
         members=card.members,
         rows=card.rows,
         evaluation=card.evaluation,

@@ -28,7 +28,8 @@ from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from privacy.accounting import gaussian
 from privacy.accounting.planning import Stage, multipliers
 from privacy.encoding import Encoding

@@ -31,7 +31,8 @@ from kernels.rounds.layer import linear
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from privacy.encoding import Encoding
 from tests.client_sdk.conftest import homes as homes
 from tests.client_sdk.coordinator import SmallCoordinator

@@ -26,7 +26,8 @@ from kernels.rounds.program import Program
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from kernels.tables.row_hashes import row_keys
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from privacy.securesum.errors import TableChanged
 from tests.client_sdk.conftest import Make, homes, make, program
 from tests.client_sdk.coordinator import SmallCoordinator, item_of, said, said_item

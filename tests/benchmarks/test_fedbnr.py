@@ -21,7 +21,8 @@ from benchmarks.fedbnr.protocol import CLIENTS, Column, Predictor, Table, Tables
 from benchmarks.fedbnr.scoring import Belief, scored
 from benchmarks.fedbnr.significance import arrows, probability
 from benchmarks.fedbnr.tables import Results, markdown
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 
 
 def table(rows: int, seed: int, inputs: int = 2) -> Table:

@@ -9,7 +9,8 @@ from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from tests.client_sdk.conftest import NAMES
 from tests.client_sdk.coordinator import SmallCoordinator
 from tests.client_sdk.hospitals import Hospital, permissive

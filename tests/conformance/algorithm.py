@@ -332,6 +332,7 @@ def _reversed(site: Site) -> Site:
                 for value in (records.numeric, records.missing, records.outside, records.levels)
             ),
             None if records.targets is None else records.targets.flip(0),
+            None if records.outcomes is None else records.outcomes.flip(0),
             None if records.patients is None else records.patients[::-1],
         )
 

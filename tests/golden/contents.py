@@ -28,8 +28,9 @@ from kernels.rounds.judging import evaluation
 from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
+from kernels.tables.targets import Target
 from privacy.encoding import Encoding
 from privacy.layout import Block, Layout
 from privacy.securesum.messages import Task

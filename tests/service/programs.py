@@ -9,7 +9,8 @@ from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from tests.dealing import DEALING
 from tests.kernels.rounds import tables
 

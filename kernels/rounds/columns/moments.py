@@ -1,7 +1,9 @@
 """Federated standardisation: counts, sums and sums of squares of every column, in one or two sums.
 
 mean = Σx/n, scale² = Σx²/n − mean², over all sites' training rows; missing cells and categorical
-levels are counted.
+levels are counted. The same sum takes the census of the outcomes (`kernels.outcomes.census`): how
+often each level occurs, and at how many sites. If fewer than `min_sites` sites have a level of an
+outcome, the run ends here: a model that separates the level would describe those sites' patients.
 
 Fixed-point sums need a bound on the summed values. Columns with both bounds in the schema have one.
 For the other columns, a first sum finds how large their values are: it counts the sites by the
@@ -9,10 +11,11 @@ smallest power of two above their largest |x|. The column is then summed in unit
 power that any site needs.
 
 broadcast  the schema; after the first sum, the power of two of each column without bounds
-local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels
+local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels, and
+           the census of its outcomes
 sum        the number of sites that need each power of two; then the moments of all rows
-update     the standardiser, rounded: dividing the same rows differently among sites gives the same
-           standardiser, bit for bit
+update     the standardiser and the census, rounded: dividing the same rows differently among sites
+           gives the same, bit for bit
 
 With `from_bounds` there is no sum: the standardiser is computed from the schema's bounds.
 
@@ -20,7 +23,10 @@ With differential privacy every numeric column and target needs both bounds, so 
 no first sum. A row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns,
 `missing` by 1 in each column that may be missing, `levels` by 1 in each of C columns, and the
 targets' sums by at most 1 for each of T targets. In Euclidean norm, k rows therefore change these
-by at most k times 1, √K, √K, √(columns that may be missing), √C, √T and √T. Noise of deviation
+by at most k times 1, √K, √K, √(columns that may be missing), √C, √T and √T. In the census, a row
+changes one level of each binary target and of classes, and up to J intervals and one event of a
+time to an event; a count by at most its upper bound, and an exposure, which is clipped, by at most
+`PRIVATE_EXPOSURES`. The sites of a level are not counted: noise protects them. Noise of deviation
 ∝ Δ/√c with c ∝ Δ minimises the sum of all variances. `kernels.noisy.moments` decides how far noisy
 sums are used.
 """
@@ -34,24 +40,27 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kernels.errors import OutOfBounds, SchemaRefused, StateError, StatisticsError
+from kernels.errors import OutOfBounds, RareLevel, SchemaRefused, StateError, StatisticsError
 from kernels.model.model import Model, check_model
 from kernels.noisy.moments import check_bounds, from_bounds, from_noisy
-from kernels.parameter_checks import check_flag
+from kernels.outcomes.census import EXPOSURE_STEP, Census
+from kernels.parameter_checks import check_flag, check_whole
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.moments import RESOLUTION, Moments
+from kernels.tables.outcome_cells import EXPOSURES, positions
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Standardiser
+from kernels.tables.targets import Count, Target, TimeToEvent
 from privacy.layout import Block, Layout, SecureTotal
 
 Matrix = NDArray[np.float64]
 
 NAME = "moments"
-VERSION = 1
+VERSION = 2
 NEEDS: frozenset[Made] = frozenset()
 MAKES = frozenset({Made.STANDARDISER})
 
@@ -68,14 +77,22 @@ _NOT_FILLED = "the bounds of this state are not the schema's with powers of two 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`from_bounds`: standardise by the schema's bounds alone, without a sum."""
+    """How to standardise.
+
+    from_bounds: standardise by the schema's bounds alone, without a sum; every outcome then starts
+        from an offset of 0.
+    min_sites: the least number of sites that must have each level of a binary target and of
+        classes, or all sites if there are fewer.
+    """
 
     STORED_AS: ClassVar[str] = "moments.spec"
 
     from_bounds: bool = False
+    min_sites: int = 3
 
     def __post_init__(self) -> None:
         check_flag(from_bounds=self.from_bounds)
+        check_whole(1, min_sites=self.min_sites)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,9 +139,13 @@ def layout(state: State) -> Layout:
 def initial(spec: Spec, model: Model) -> State:
     """Start at the second sum if the schema has all bounds, or finish with the bounds alone."""
     if spec.from_bounds:
-        return State(model.advanced(standardiser=from_bounds(model.schema)), spec, model.schema)
+        model = model.advanced(
+            standardiser=from_bounds(model.schema), census=Census.zero(model.schema)
+        )
+        return State(model, spec, model.schema)
     complete = not _unbounded(model.schema)
-    return State(model.advanced(standardiser=None), spec, model.schema if complete else None)
+    model = model.advanced(standardiser=None, census=None)
+    return State(model, spec, model.schema if complete else None)
 
 
 def contribute(state: State, site: Site) -> Contribution:
@@ -132,13 +153,21 @@ def contribute(state: State, site: Site) -> Contribution:
     chunks = site.record_chunks(Part.TRAINING, state.model)
     if state.bounded is None:
         return {"sites_per_exponent": _exponents(state.model.schema, chunks)}
-    moments = Moments.zero(state.bounded)
+    moments, census = Moments.zero(state.bounded), Census.zero(state.model.schema)
     for records in chunks:
         if state.model.privacy is None:
             _check_reach(state.model.schema, state.bounded, records)
+        else:
+            records = _clipped_exposures(records)
         moments += Moments.of(replace(records, schema=state.bounded))
+        census += Census.of(records)
+    # A site has a level or does not, however many pieces of its table do.
+    census = replace(census, sites=census.sites.clamp_max(1.0))
     names = [block.name for block in layout(state).blocks]
-    return {name: getattr(moments, name).numpy() for name in names}
+    return {
+        name: (_census_field(census, name) if _of_census(name) else getattr(moments, name)).numpy()
+        for name in names
+    }
 
 
 def update(state: State, total: SecureTotal) -> State:
@@ -148,7 +177,11 @@ def update(state: State, total: SecureTotal) -> State:
     if state.bounded is None:
         return replace(state, bounded=_with_bounds(schema, total["sites_per_exponent"]))
     if state.model.privacy is not None:
-        return replace(state, model=state.model.advanced(standardiser=_despite_noise(state, total)))
+        model = state.model.advanced(
+            standardiser=_despite_noise(state, total), census=_noisy_census(state, total)
+        )
+        return replace(state, model=model)
+    census = _counted(state, total)
     sums = {field.name: torch.tensor(total[field.name]) for field in fields(Moments)}
     # Counts are whole numbers; remove the rounding of the fixed-point encoding.
     for name in ("rows", "missing", "levels"):
@@ -160,7 +193,7 @@ def update(state: State, total: SecureTotal) -> State:
         numeric=tuple(_rounded(column) for column in exact.numeric),
         targets=tuple(_rounded(column) for column in exact.targets),
     )
-    return replace(state, model=state.model.advanced(standardiser=standardiser))
+    return replace(state, model=state.model.advanced(standardiser=standardiser, census=census))
 
 
 def finished(state: State) -> bool:
@@ -184,13 +217,14 @@ def declare(spec: Spec, before: Before) -> Declaration:
         makes=MAKES,
         students=before.students,
         words="the number of rows; for each column its sum and sum of squares; counts of missing "
-        "cells and of each level of a category",
+        "cells and of each level of a category; how often each outcome occurs",
         sums=0 if finished(start) else 1 if start.bounded is not None else 2,
         numbers=max(layout(start).length, layout_of_moments(model).length),
         numbers_in_all=(0 if start.bounded is not None else layout(start).length)
         + (0 if finished(start) else layout_of_moments(model).length),
         leaves=2 * (len(model.schema.numeric) + model.targets)
-        + sum(len(column.levels) for column in model.schema.categorical),
+        + sum(len(column.levels) for column in model.schema.categorical)
+        + sum(block.length for block in _census_blocks(model)),
         row_count="rows",
         local_passes=0,
         rate_times_steps=0.0,
@@ -212,7 +246,7 @@ def _unbounded(schema: Schema) -> list[Numeric | Target]:
 
 
 def _numbers(schema: Schema) -> tuple[Numeric | Target, ...]:
-    return (*schema.numeric, *schema.targets)
+    return (*schema.numeric, *schema.real)
 
 
 def _reach(column: Numeric | Target, filled: Numeric | Target) -> float:
@@ -237,7 +271,10 @@ def _filled(schema: Schema, reach: Mapping[str, float]) -> Schema:
         else column
         for column in schema.features
     )
-    targets = tuple(Target(column.name, column.unit, *bounds(column)) for column in schema.targets)
+    targets = tuple(
+        Target(target.name, target.unit, *bounds(target)) if isinstance(target, Target) else target
+        for target in schema.targets
+    )
     return Schema(features, targets, schema.patient)
 
 
@@ -253,7 +290,8 @@ def layout_of_moments(model: Model) -> Layout:
         f.name: tuple(getattr(Moments.zero(model.schema), f.name).shape) for f in fields(Moments)
     }
     if model.privacy is None:
-        return Layout(tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes))
+        own = tuple(Block(name, shapes[name], rows, RESOLUTION) for name in shapes)
+        return Layout((*own, *_census_blocks(model)))
     most = model.privacy.max_rows_per_patient
     sensitivities = {name: most * math.sqrt(per) for name, per in _per_row(model.schema).items()}
     return Layout(
@@ -262,12 +300,114 @@ def layout_of_moments(model: Model) -> Layout:
             for name, own in sensitivities.items()
             if own > 0
         )
+        + _census_blocks(model)
     )
+
+
+PRIVATE_EXPOSURES = 2.0**-4, 2.0**4
+"""With differential privacy, exposures are clipped to this range."""
+_CENSUS = "census."
+
+
+def _census_blocks(model: Model) -> tuple[Block, ...]:
+    """Return the blocks of the census; none for a schema without outcomes."""
+    rows, schema = float(model.max_rows), model.schema
+    zero = Census.zero(schema)
+    uppers = [own.upper for own in schema.outcomes if isinstance(own, Count)]
+    shapes = {f.name: tuple(getattr(zero, f.name).shape) for f in fields(Census)}
+    bounds = {
+        "levels": rows,
+        "counts": rows * max(uppers, default=1.0),
+        "exposures": rows * EXPOSURES[1],
+        "sites": 1.0,
+    }
+    steps = {"levels": 1.0, "counts": 1.0, "exposures": EXPOSURE_STEP, "sites": 1.0}
+    present = [name for name, shape in shapes.items() if shape[0]]
+    if model.privacy is None:
+        return tuple(
+            Block(_CENSUS + name, shapes[name], bounds[name], steps[name]) for name in present
+        )
+    most = model.privacy.max_rows_per_patient
+    counted = [own for own in schema.outcomes if isinstance(own, Count)]
+    times = [own for own in schema.outcomes if isinstance(own, TimeToEvent)]
+    others = len(schema.outcomes) - len(counted) - len(times)
+    per_row = {
+        "levels": math.sqrt(others + sum(len(own.intervals) + 1 for own in times)),
+        "counts": math.hypot(*uppers),
+        "exposures": PRIVATE_EXPOSURES[1] * math.sqrt(len(counted)),
+    }
+    return tuple(
+        Block(
+            _CENSUS + name,
+            shapes[name],
+            bounds[name],
+            steps[name],
+            most * per_row[name],
+            # One number of the census decides as much as one column.
+            weight=float(most) * math.sqrt(shapes[name][0]),
+        )
+        for name in present
+        if name in per_row
+    )
+
+
+def _of_census(name: str) -> bool:
+    return name.startswith(_CENSUS)
+
+
+def _census_field(census: Census, name: str) -> torch.Tensor:
+    field: torch.Tensor = getattr(census, name.removeprefix(_CENSUS))
+    return field
+
+
+def _clipped_exposures(records: Records) -> Records:
+    """Return records with the exposures of counts within `PRIVATE_EXPOSURES`."""
+    if records.outcomes is None:
+        return records
+    schema, outcomes = records.schema, records.outcomes.clone()
+    for outcome, where in zip(schema.outcomes, positions(schema.outcomes), strict=True):
+        if isinstance(outcome, Count):
+            outcomes[:, where.stop - 1].clamp_(*PRIVATE_EXPOSURES)
+    return replace(records, outcomes=outcomes)
+
+
+def _summed_census(state: State, total: SecureTotal) -> Census:
+    present = {block.name for block in total.layout.blocks}
+    found = {
+        field.name: torch.tensor(total[_CENSUS + field.name])
+        for field in fields(Census)
+        if _CENSUS + field.name in present
+    }
+    return replace(Census.zero(state.model.schema), **found)
+
+
+def _counted(state: State, total: SecureTotal) -> Census:
+    """Return the census; refuse one in which too few sites have a level."""
+    census = _summed_census(state, total)
+    census = replace(
+        census,
+        levels=census.levels.round(),
+        counts=census.counts.round(),
+        sites=census.sites.round(),
+    )
+    least = min(state.spec.min_sites, total.contributors)
+    if bool((census.sites < least).any()):
+        raise RareLevel(
+            f"a level of an outcome is at fewer than {least} sites: leave the level out of the "
+            "schema, join it with another one, or wait for further sites that have it"
+        )
+    return census
+
+
+def _noisy_census(state: State, total: SecureTotal) -> Census:
+    """Return the census with noise, as far as it is possible: nothing below zero."""
+    census = _summed_census(state, total)
+    return Census(*(getattr(census, field.name).clamp_min(0.0) for field in fields(Census)))
 
 
 def _per_row(schema: Schema) -> dict[str, int]:
     """Return the number of elements of each block that one row can change, each by at most 1."""
-    columns, targets = len(schema.numeric), len(schema.targets)
+    columns, targets = len(schema.numeric), len(schema.real)
     return {
         "rows": 1,
         "missing": sum(column.may_be_missing for column in schema.numeric),

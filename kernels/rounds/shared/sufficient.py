@@ -96,7 +96,7 @@ def target_bounds(model: Model) -> Tensor:
     if model.standardiser is None:
         return torch.full((model.targets,), model.privacy.target_clip, dtype=torch.float64)
     bounds, scales = [], model.standardiser.targets
-    for column, own in zip(model.schema.targets, scales, strict=True):
+    for column, own in zip(model.schema.real, scales, strict=True):
         ends = [end for end in (column.lower, column.upper) if end is not None]
         reach = max(abs(end - own.mean) for end in ends) if len(ends) == 2 else math.inf
         bounds.append(min(model.privacy.target_clip, reach / own.scale))

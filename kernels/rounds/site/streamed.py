@@ -139,7 +139,7 @@ _CHANGED = (
 def _checksum(records: Records) -> int:
     """Return a checksum of a piece; it only protects against accidental changes."""
     columns = [records.numeric, records.missing, records.levels]
-    columns += [] if records.targets is None else [records.targets]
+    columns += [own for own in (records.targets, records.outcomes) if own is not None]
     checksum = 0
     for column in columns:
         checksum = zlib.crc32(column.contiguous().numpy().data, checksum)

@@ -15,7 +15,8 @@ from typing import Any
 from kernels.features.spec import Architecture, Ending, KernelSpec, Normaliser, Replication
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.program import Program
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 
 COUNTS = (0, 1, 2, 3, 5, 8)
 POSITIVE = (1e-300, 1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.999, 1.0, 3.0, 100.0, 1e6, 1e12, 1e150, 1e300)

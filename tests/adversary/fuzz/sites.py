@@ -12,8 +12,10 @@ import torch
 
 from kernels.rounds.site.site import Part, Site
 from kernels.rounds.site.streamed import DEALT, Dealt, Streamed
+from kernels.tables.made_up import made_up_rows
 from kernels.tables.records import Records
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from tests.dealing import DEALING
 
 MANY = 24
@@ -142,7 +144,8 @@ def rows(
         missing=absent,
         outside=torch.zeros_like(absent),
         levels=levels,
-        targets=_cells(schema.targets, count, chance, extreme),
+        targets=_cells(schema.real, count, chance, extreme),
+        outcomes=made_up_rows(schema, count).outcomes,
         patients=None if schema.patient is None else who,
     )
 
@@ -177,6 +180,7 @@ def _of_one_patient(records: Records) -> Records:
         records.outside,
         records.levels,
         records.targets,
+        records.outcomes,
         patients,
     )
 

@@ -19,7 +19,8 @@ from client_sdk.terminal.command import application
 from kernels.errors import TableRefused
 from kernels.rounds.program import Program
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from tests.client_sdk.hospitals import permissive
 from tests.dealing import DEALING
 from tests.kernels.rounds.tables import SCHEMA as AGREED

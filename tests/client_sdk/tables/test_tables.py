@@ -30,7 +30,8 @@ from client_sdk.tables import open_table, read_site, summarise
 from kernels.errors import KernelsError, NotALabel, NotNumeric, TableRefused
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from tests.dealing import DEALING
 
 SCHEMA = Schema(

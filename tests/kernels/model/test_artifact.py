@@ -31,8 +31,9 @@ from kernels.rounds.layer import linear
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import Scores
 from kernels.scores.recalibration import Recalibration
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Standardiser
+from kernels.tables.targets import Target
 from tests.kernels.rounds import tables
 from tests.kernels.rounds.artifacts import CREATED, PLAIN, PRIVACY, PROGRAM, artifact
 

@@ -13,8 +13,9 @@ from kernels.errors import UnboundedColumns
 from kernels.noisy.moments import from_bounds, from_noisy
 from kernels.tables.moments import Moments
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Standardiser
+from kernels.tables.targets import Target
 
 SCHEMA = Schema(
     (

@@ -7,7 +7,8 @@ from kernels.features.spec import KernelSpec
 from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from tests.kernels.rounds.tables import Table
 
 SCHEMA = Schema((Numeric("dose", "mg", -4, 4),), (Target("response", "1"), Target("twice", "1")))

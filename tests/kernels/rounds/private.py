@@ -15,7 +15,8 @@ from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from privacy import noise
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal

@@ -13,7 +13,8 @@ from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 from tests.dealing import DEALING
 
 SCHEMA = Schema(

@@ -23,7 +23,8 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.shared.public_set import columns_of
 from kernels.rounds.site.site import Part, Site
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from privacy import noise
 from tests.dealing import DEALING
 from tests.kernels.rounds import private

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from kernels.errors import TableRefused
 from kernels.tables.few_rows import FEW, FewRows
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
+from kernels.tables.targets import Target
 
 SCHEMA = Schema(
     features=(

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from kernels.noisy.moments import from_bounds
 from kernels.tables.made_up import made_up_rows
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import CLIP
+from kernels.tables.targets import Target
 
 ENDS = st.sampled_from([None, -1e308, -3.0, 0.0, 2.5, 1e-300, 1e308])
 BOUNDS = st.tuples(ENDS, ENDS).filter(lambda own: None in own or own[0] < own[1])

@@ -26,7 +26,8 @@ from kernels.errors import (
 )
 from kernels.tables.problems import RowByRow
 from kernels.tables.records import Records, read_in_pieces
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 
 SCHEMA = Schema(
     features=(

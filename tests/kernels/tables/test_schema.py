@@ -18,7 +18,8 @@ from kernels.errors import (
     WrongField,
     WrongLevels,
 )
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.targets import Target
 
 AGE = Numeric("age", unit="a", lower=0, upper=120)
 SEX = Categorical("sex", levels=("female", "male"), may_be_missing=True)

@@ -21,8 +21,9 @@ from kernels.errors import (
 )
 from kernels.tables.moments import Moments
 from kernels.tables.records import Records
-from kernels.tables.schema import Categorical, Numeric, Schema, Target
+from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import CLIP, Rows, Scale, Shares, Standardiser
+from kernels.tables.targets import Target
 
 SCHEMA = Schema(
     features=(

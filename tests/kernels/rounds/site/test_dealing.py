@@ -12,7 +12,8 @@ from kernels.rounds.site.site import Part, Site
 from kernels.scores.recalibration import FOLDS
 from kernels.tables.records import Records
 from kernels.tables.row_hashes import row_keys
-from kernels.tables.schema import Numeric, Schema, Target
+from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import Target
 from tests.dealing import DEALING, dealing_of
 from tests.kernels.rounds import noisy, private, tables
 

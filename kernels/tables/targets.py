@@ -1,0 +1,246 @@
+"""The kinds of target that a schema can have, and which columns and cells each of them reads.
+
+    real            a number                                    `Target`
+    binary          which of two levels; one of them is the event    `Binary`
+    classes         which of several levels                     `Classes`
+    count           how often, perhaps during an exposure       `Count`
+    time_to_event   how long until an event, or until observation ended    `TimeToEvent`
+
+All kinds but the first are `outcomes`. Their cells are read as numbers: a binary target as 1 for
+the event and 0 otherwise, a class as its position among the levels, a count with its exposure, a
+time with 1 for an event and 0 for an end of observation (`kernels.tables.outcome_cells`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import ClassVar
+
+from kernels.errors import SchemaError, WrongBounds, WrongField, WrongLevels
+from kernels.strict_json import is_number, is_text
+from kernels.tables.column_checks import (
+    bound_problems,
+    level_problems,
+    name_problems,
+    unit_problems,
+)
+
+MOST_CLASSES = 50
+"""A sum has one matrix for each class."""
+MOST_EDGES = 100
+"""The most intervals of a time to an event; a patient can have a row in each of them."""
+LARGEST_COUNT = 2**24
+"""The largest count: a larger number is an identifier or an error."""
+INTERVALS = 10
+"""The number of equal intervals up to a horizon, where no edges are given."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A number to predict, with a unit and inclusive bounds; never missing in training."""
+
+    STORED_AS: ClassVar[str] = "target"
+
+    name: str
+    unit: str
+    lower: float | None = None
+    upper: float | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns that it reads."""
+        return (self.name,)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A yes or no: one of two levels, one of which is the event whose probability is predicted."""
+
+    STORED_AS: ClassVar[str] = "target.binary"
+
+    name: str
+    levels: tuple[str, ...]
+    event: str
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns that it reads."""
+        return (self.name,)
+
+    @property
+    def unit(self) -> str:
+        """The unit of its mean: a probability has none."""
+        return "1"
+
+
+@dataclass(frozen=True)
+class Classes:
+    """One of several levels that exclude each other, such as a diagnosis."""
+
+    STORED_AS: ClassVar[str] = "target.classes"
+
+    name: str
+    levels: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns that it reads."""
+        return (self.name,)
+
+    @property
+    def unit(self) -> str:
+        """The unit of its means: probabilities have none."""
+        return "1"
+
+
+@dataclass(frozen=True)
+class Count:
+    """How often something happened: 0, 1, 2, …, perhaps during an exposure that differs by row.
+
+    unit: what is counted, such as "visits". upper: the largest possible count, which bounds every
+    sum; with differential privacy, the less it is, the less noise. exposure: a numeric column,
+    positive in every row, such as the years of observation; the expected count is in proportion to
+    it.
+    """
+
+    STORED_AS: ClassVar[str] = "target.count"
+
+    name: str
+    unit: str
+    upper: float = 1000.0
+    exposure: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns that it reads."""
+        return (self.name,) if self.exposure is None else (self.name, self.exposure)
+
+
+@dataclass(frozen=True)
+class TimeToEvent:
+    """How long until an event, from an origin that is the same for everyone, such as admission.
+
+    name: the column with times ≥ 0, in `unit`. event: the column that says whether the event
+    happened at that time (`happened`) or whether observation ended without it (`censored`).
+    edges: public ends of the intervals whose hazards are modelled, rising; nothing is predicted
+    beyond the last. horizon: the time whose risk is predicted, by default the last edge; given
+    without edges, it is the last of ten equal intervals.
+    """
+
+    STORED_AS: ClassVar[str] = "target.time_to_event"
+
+    name: str
+    unit: str
+    event: str
+    edges: tuple[float, ...] = ()
+    horizon: float | None = None
+    happened: str = "1"
+    censored: str = "0"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The table's columns that it reads."""
+        return self.name, self.event
+
+    @cached_property
+    def intervals(self) -> tuple[float, ...]:
+        """The ends of the intervals, rising."""
+        if self.edges or self.horizon is None:
+            return self.edges
+        return tuple(self.horizon * step / INTERVALS for step in range(1, INTERVALS + 1))
+
+    @property
+    def risk_at(self) -> float:
+        """The time whose risk is predicted."""
+        return self.intervals[-1] if self.horizon is None else self.horizon
+
+
+Outcome = Binary | Classes | Count | TimeToEvent
+AnyTarget = Target | Outcome
+
+TARGET_KINDS: Mapping[str, type[AnyTarget]] = {
+    "real": Target,
+    "binary": Binary,
+    "classes": Classes,
+    "count": Count,
+    "time_to_event": TimeToEvent,
+}
+
+
+def kind_of(target: AnyTarget) -> str:
+    """Return the name of a target's kind."""
+    return next(name for name, kind in TARGET_KINDS.items() if type(target) is kind)
+
+
+def target_problems(target: AnyTarget) -> list[SchemaError]:
+    """Return everything that is wrong with a target by itself."""
+    where = f"target {target.name!r}"
+    problems = name_problems(target.name, where)
+    match target:
+        case Target():
+            problems += unit_problems(target.unit, where)
+            problems += bound_problems(target.lower, target.upper, where)
+        case Binary():
+            problems += level_problems(target.levels, where, least=2, most=2)
+            if not problems and target.event not in target.levels:
+                problems.append(
+                    WrongLevels(f"{where}: event must be one of the levels, not {target.event!r}")
+                )
+        case Classes():
+            problems += level_problems(target.levels, where, least=3)
+            if not problems and len(target.levels) > MOST_CLASSES:
+                problems.append(
+                    WrongLevels(
+                        f"{where}: at most {MOST_CLASSES} levels are allowed, not "
+                        f"{len(target.levels)}: group rare ones"
+                    )
+                )
+        case Count():
+            problems += unit_problems(target.unit, where)
+            problems += _count_problems(target, where)
+        case TimeToEvent():
+            problems += unit_problems(target.unit, where)
+            problems += _time_problems(target, where)
+    return problems
+
+
+def _count_problems(target: Count, where: str) -> list[SchemaError]:
+    problems: list[SchemaError] = []
+    if not (is_number(target.upper) and 1 <= target.upper <= LARGEST_COUNT):
+        problems.append(
+            WrongBounds(f"{where}: upper must be a number from 1 to {LARGEST_COUNT}, or omitted")
+        )
+    if target.exposure is not None and not is_text(target.exposure):
+        problems.append(WrongField(f"{where}: exposure must be the name of a column, or omitted"))
+    return problems
+
+
+def _time_problems(target: TimeToEvent, where: str) -> list[SchemaError]:
+    problems: list[SchemaError] = []
+    if not is_text(target.event):
+        problems.append(WrongField(f"{where}: event must be the name of a column"))
+    problems += level_problems((target.censored, target.happened), where, least=2, most=2)
+    if not isinstance(target.edges, tuple) or not all(map(is_number, target.edges)):
+        return [*problems, WrongBounds(f"{where}: edges must be a list of finite numbers")]
+    if len(target.edges) > MOST_EDGES:
+        problems.append(
+            WrongBounds(f"{where}: at most {MOST_EDGES} edges are allowed, not {len(target.edges)}")
+        )
+    if any(edge <= 0 for edge in target.edges[:1]) or any(
+        low >= high for low, high in pairwise(target.edges)
+    ):
+        problems.append(WrongBounds(f"{where}: edges must be positive and rise"))
+    if target.horizon is None:
+        if not target.edges:
+            problems.append(WrongBounds(f"{where}: edges or a horizon must be given"))
+    elif not (is_number(target.horizon) and target.horizon > 0):
+        problems.append(WrongBounds(f"{where}: horizon must be a positive number, or omitted"))
+    elif target.edges and target.horizon > target.edges[-1]:
+        problems.append(
+            WrongBounds(
+                f"{where}: horizon must not be beyond the last edge, {target.edges[-1]}: nothing "
+                "is known there"
+            )
+        )
+    return problems
