@@ -31,17 +31,20 @@ mean under the prior of `kernels.layer.refit`, both by quadrature.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from kernels.errors import EmptyTable, StatisticsError
-from kernels.layer.posterior import Hyperparameters, Posterior
+from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Posterior
 from kernels.layer.refit import RefitOptions
 from kernels.layer.statistics import Noise, Statistics
+from kernels.reproducible import number_to_bits
 
 _GRID = 33
+_FINE_GRID = 513
 _ZOOMS = 3
 _DEPTH = 12.0
 """The quadrature leaves out hyperparameters whose log density is further below the best."""
@@ -152,6 +155,29 @@ def refit(statistics: Statistics, options: RefitOptions | None = None) -> Hyperp
     return Hyperparameters(noise, prior).rounded()
 
 
+def refit_prior(parts: Sequence[Statistics], options: RefitOptions | None = None) -> float:
+    """Return λ² that several layers with σ = 1 share: exp E[log λ²] given their b̃.
+
+    For weighted statistics (`kernels.outcomes`), which have no yᵀy.
+    """
+    options = options or RefitOptions()
+    least, most = (math.log(end) for end in options.prior_bounds)
+    log_prior = torch.linspace(least, most, _FINE_GRID, dtype=torch.float64)
+    prior, sigma = (2 * log_prior).exp(), torch.ones(1, 1, dtype=torch.float64)
+    standardised = (log_prior - options.log_prior_mean) / options.log_prior_scale
+    density = -standardised.square() / 2
+    for own in parts:
+        noisy = _Noisy.of(own)
+        positive = noisy.eigenvalues > 0
+        values, cross = noisy.eigenvalues[positive], noisy.cross[positive, 0]
+        signal, added = _variances(noisy, values, sigma, prior[:, None])
+        total = signal + added
+        density = density - 0.5 * (total.log() + cross**2 / total).sum(1)
+    mass = (density - density.max()).exp()
+    mean = float((mass * log_prior).sum() / mass.sum())
+    return number_to_bits(math.exp(2 * mean), SCALE_BITS)
+
+
 def _mean_of(noisy: _Noisy, target: int, options: RefitOptions) -> tuple[float, float]:
     """Return E[σ²] and exp E[log λ²], on a grid that is narrowed to where the density is."""
     ranges = [options.noise_bounds, options.prior_bounds]
@@ -185,9 +211,7 @@ def _log_evidence(noisy: _Noisy, target: int, noise: Tensor, prior: Tensor) -> T
     own = noisy.eigenvalues > 0
     values, cross = noisy.eigenvalues[own], noisy.cross[own, target]
     sigma, lambda_ = noise[:, None], prior[:, None]
-    features = len(noisy.eigenvalues)
-    signal = lambda_ * values**2 + sigma * values
-    added = noisy.noise.cross**2 + lambda_ * noisy.noise.scatter**2 * (features + 1) / 2
+    signal, added = _variances(noisy, values, sigma, lambda_)
     total = signal + added
     first = -0.5 * (torch.log(2 * math.pi * total) + cross**2 / total).sum(1)
     share = signal / total
@@ -199,3 +223,12 @@ def _log_evidence(noisy: _Noisy, target: int, noise: Tensor, prior: Tensor) -> T
     doubt = 2 * freedom * noise**2 + spread + noisy.noise.target_squares**2
     gap = noisy.target_squares[target] - expected
     return first - 0.5 * (torch.log(2 * math.pi * doubt) + gap**2 / doubt)
+
+
+def _variances(
+    noisy: _Noisy, values: Tensor, sigma: Tensor, lambda_: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the variances of b_i and of its noise, for pairs of σ² and λ², each (k, 1)."""
+    features = len(noisy.eigenvalues)
+    signal = lambda_ * values**2 + sigma * values
+    return signal, noisy.noise.cross**2 + lambda_ * noisy.noise.scatter**2 * (features + 1) / 2

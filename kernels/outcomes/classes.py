@@ -97,8 +97,12 @@ def local(
     *,
     offsets: Sequence[float] | None = None,
     grid: Grid | None = None,
+    clip: float | None = None,
 ) -> tuple[Weighted, ...]:
-    """Return the hospital's K sums at q, from chunks of features (rows, M) and classes (rows,)."""
+    """Return the hospital's K sums at q, from chunks of features (rows, M) and classes (rows,).
+
+    clip: with differential privacy, the largest |κ|.
+    """
     shift = _checked_offsets(offsets, len(layers))
     totals = [Weighted.zero(layer.features) for layer in layers]
     for features, outcomes in table:
@@ -109,7 +113,8 @@ def local(
         for level, rows in enumerate(rows_of(y, mean, variance, shift)):
             common = rows.weights * centre
             terms = rows.terms + common * mean[:, level]  # κf + t is the same at m
-            rows = Rows(rows.weights, rows.pulls - common, terms)
+            pulls = rows.pulls - common
+            rows = Rows(rows.weights, pulls if clip is None else pulls.clamp(-clip, clip), terms)
             own = Weighted.of_chunks([(phi, rows)], features=phi.shape[1], grid=grid)
             totals[level] = totals[level] + own
     return tuple(totals)

@@ -22,9 +22,16 @@ from kernels.layer.refit import RefitOptions
 from kernels.outcomes.logistic import Rule, newton, polya_gamma
 from kernels.outcomes.variational import Layer, log_prior, updated_together
 from kernels.outcomes.weighted import Weighted
+from kernels.reproducible import near
 
-_TOLERANCE = 1e-12
-"""A bound that falls by less, relative to its terms, has not fallen: it is float64's error."""
+BOUND_STEP = 2.0**-24
+"""The grid of bounds, in nats, coarser than what depends on the machine."""
+_TOLERANCE = 2.0**-12
+"""A bound that falls by less has not fallen. The steps after it are as short as that."""
+_RATIO_STEPS = 3
+"""The ratio of a stretched part is chosen in so many of the first steps."""
+_FLOAT_ERROR = 1e-12
+"""The same relative to the bound's terms: float64's error."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +41,7 @@ class Search:
     One layer, or those of the latent functions that share a likelihood, with one λ.
     stride: the length of a step that was not shortened: 1, or less for classes (`classes.STRIDE`).
     kept: the best q so far, with the sums made at it and their bound. share: the length of the step
-    to the candidate. gain: what the last kept step gained, in nats.
+    to the candidate. gain: what the last kept step gained, in nats. kept_steps: how many were.
     """
 
     STORED_AS: ClassVar[str] = "outcome.search"
@@ -46,6 +53,7 @@ class Search:
     bound: float | None = None
     share: float = 1.0
     gain: float | None = None
+    kept_steps: int = 0
 
 
 def rule(search: Search) -> Rule:
@@ -65,14 +73,24 @@ def advanced(
     bound = math.fsum(own.bound(total) for own, total in zip(layers, totals, strict=True))
     if not fixed_prior:
         bound += log_prior(layers[0].prior_variance, options)
+    bound = near(bound, BOUND_STEP)
     before, size = search.bound, math.fsum(abs(total.terms) for total in totals)
-    if before is not None and bound < before - _TOLERANCE * (abs(before) + size):
+    fallen = 0.0 if before is None else before - bound
+    if before is not None and fallen > _TOLERANCE + _FLOAT_ERROR * (abs(before) + size):
         share = search.share / 2
         kept, totals = search.kept or layers, search.sums or totals
         after = updated_together(kept, totals, options, share=share, fixed_prior=fixed_prior)
         return replace(search, layers=after, share=share)
     share = min(search.stride, 1.5 * search.share) if before is not None else 1.0
-    after = updated_together(layers, totals, options, share=share, fixed_prior=fixed_prior)
+    after = updated_together(
+        layers,
+        totals,
+        options,
+        share=share,
+        fixed_prior=fixed_prior,
+        # Later changes of the ratio gain little, and each is many factorisations.
+        choose_ratio=search.kept_steps < _RATIO_STEPS,
+    )
     return replace(
         search,
         layers=after,
@@ -81,4 +99,5 @@ def advanced(
         bound=bound if before is None else max(bound, before),
         share=share,
         gain=None if before is None else bound - before,
+        kept_steps=search.kept_steps + 1,
     )

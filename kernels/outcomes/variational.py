@@ -17,12 +17,21 @@ together with log N(log λ; m, s²). The gradient of the negative bound with res
     G_S = ½(V + μμᵀ),   G_b = −μ
 
 with ω, κ and t held fixed, because the bound is stationary in q and in what they depend on.
+
+**A part of the features may be stretched**: multiplied by a ratio ρ, as the linear part of a kernel
+that is a sum (`kernels.features.linear_part`). S_ω and b of stretched features are DS_ωD and Db,
+D = diag(1, …, ρ, …), so ρ is found with λ from the same sums. The sums of a layer are always those
+of the features as they are; D is applied here.
+
+**With differential privacy** the sums are noisy, and q is `kernels.noisy.noise_aware`'s posterior
+for σ = 1.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 from typing import ClassVar, Self
 
 import numpy as np
@@ -35,10 +44,13 @@ from kernels.layer.evidence import PooledEvidence
 from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Posterior, Spectrum
 from kernels.layer.refit import RefitOptions
 from kernels.newton import polished
+from kernels.noisy import noise_aware
 from kernels.outcomes.weighted import Weighted
-from kernels.reproducible import number_to_bits
+from kernels.reproducible import near, number_to_bits
 
 _GRID = 193
+_VALUE_STEP = 2.0**-12
+"""The grid, in nats, of the values that ratios are compared by."""
 _EPSILON = torch.finfo(torch.float64).eps
 # An eigenvalue below 0 by more than this, the declared rounding and float64's error is refused.
 _UNDECLARED = 2.0**-20
@@ -50,24 +62,39 @@ class Layer:
 
     The sums are the same for everyone, and λ² is rounded; μ and V pass through a factorisation,
     whose last digits depend on the machine, so everybody computes them. Without rows q is the
-    prior.
+    prior. μ and V are of stretched features: those from stretched[0] to stretched[1] − 1 are
+    multiplied by `ratio`.
     """
 
     STORED_AS: ClassVar[str] = "outcome.layer"
 
     sums: Weighted
     prior_variance: float
+    ratio: float = 1.0
+    stretched: tuple[int, int] = (0, 0)
 
     def __post_init__(self) -> None:
+        if not (math.isfinite(self.ratio) and self.ratio > 0):
+            raise HyperparameterError(f"ratio must be positive and finite, not {self.ratio}")
+        first, end = self.stretched
+        if not 0 <= first <= end <= self.features:
+            raise WrongShape(f"stretched must be a range of {self.features} features")
         if not (math.isfinite(self.prior_variance) and self.prior_variance > 0):
             raise HyperparameterError(
                 f"prior_variance must be positive and finite, not {self.prior_variance}"
             )
 
     @classmethod
-    def prior(cls, features: int, *, prior_variance: float = 1.0) -> Self:
+    def prior(
+        cls, features: int, *, prior_variance: float = 1.0, stretched: tuple[int, int] = (0, 0)
+    ) -> Self:
         """Return N(0, λ²I), from which the first sum starts."""
-        return cls(Weighted.zero(features), prior_variance)
+        return cls(Weighted.zero(features), prior_variance, stretched=stretched)
+
+    @cached_property
+    def stretching(self) -> Tensor | None:
+        """D, (M,); None if it is the identity."""
+        return _stretching(self.features, self.stretched, self.ratio)
 
     @property
     def features(self) -> int:
@@ -77,7 +104,7 @@ class Layer:
     @cached_property
     def spectrum(self) -> Spectrum:
         """The eigenbasis of S_ω."""
-        return spectrum_of(self.sums)
+        return spectrum_of(_applied(self.stretching, self.sums))
 
     @property
     def hyperparameters(self) -> Hyperparameters:
@@ -87,6 +114,9 @@ class Layer:
     @cached_property
     def posterior(self) -> Posterior:
         """Q as the posterior of a Gaussian layer with one target; its predictions are latent."""
+        if self.sums.noise is not None:
+            statistics = _applied(self.stretching, self.sums).as_statistics()
+            return noise_aware.posterior(statistics, self.hyperparameters)
         return Posterior.of(self.spectrum, self.hyperparameters)
 
     @property
@@ -105,8 +135,8 @@ class Layer:
             raise WrongShape(
                 f"features must have shape (rows, {self.features}), not {tuple(features.shape)}"
             )
-        phi, posterior = features.detach().double(), self.posterior
-        variance = (phi @ posterior.eigenvectors).square() @ posterior.variances[:, 0]
+        phi = self._stretched(features)
+        variance = (phi @ self._basis).square() @ self.posterior.variances[:, 0]
         return phi @ self.mean, variance
 
     def joint(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,9 +144,19 @@ class Layer:
 
         features: (rows, J, M), such as one patient's features in J intervals.
         """
-        phi, posterior = features.detach().double(), self.posterior
-        root = (phi @ posterior.eigenvectors) * posterior.variances[:, 0].sqrt()
+        phi = self._stretched(features)
+        root = (phi @ self._basis) * self.posterior.variances[:, 0].sqrt()
         return phi @ self.mean, root @ root.mT
+
+    @property
+    def _basis(self) -> Tensor:
+        """The eigenvectors of V, (M, M)."""
+        basis = self.posterior.eigenvectors
+        return basis[0] if basis.ndim == 3 else basis
+
+    def _stretched(self, features: Tensor) -> Tensor:
+        phi = features.detach().double()
+        return phi if self.stretching is None else phi * self.stretching
 
     def divergence(self) -> float:
         """Return KL(q ‖ N(0, λ²I))."""
@@ -126,8 +166,8 @@ class Layer:
 
     def bound(self, total: Weighted) -> float:
         """Return the bound on log p(y) at this q, from the sums of all rows *at this q*."""
-        posterior = self.posterior
-        basis = posterior.eigenvectors
+        posterior, basis = self.posterior, self._basis
+        total = _applied(self.stretching, total)
         # ⟨S_ω, V⟩ from the diagonal of QᵀS_ωQ.
         diagonal = ((total.scatter @ basis) * basis).sum(0)
         spread = float(diagonal @ posterior.variances[:, 0])
@@ -138,7 +178,11 @@ class Layer:
     def gradient(self) -> tuple[Tensor, Tensor]:
         """G_S, (M, M), and G_b, (M, 1), of the negative bound."""
         pooled = PooledEvidence.of(self.spectrum, self.hyperparameters)
-        return pooled.scatter_gradient, pooled.cross_gradient
+        by = self.stretching
+        if by is None:
+            return pooled.scatter_gradient, pooled.cross_gradient
+        scatter = pooled.scatter_gradient * by.unsqueeze(0) * by.unsqueeze(1)
+        return scatter, pooled.cross_gradient * by.unsqueeze(1)
 
 
 def updated(
@@ -153,6 +197,10 @@ def updated(
     return updated_together((layer,), (total,), options, share=share, fixed_prior=fixed_prior)[0]
 
 
+RATIOS: tuple[float, ...] = tuple(2.0**step for step in range(-4, 5))
+"""The ratios of a stretched part that the bound chooses from."""
+
+
 def updated_together(
     layers: Sequence[Layer],
     totals: Sequence[Weighted],
@@ -160,18 +208,37 @@ def updated_together(
     *,
     share: float = 1.0,
     fixed_prior: bool = False,
+    choose_ratio: bool = False,
 ) -> tuple[Layer, ...]:
     """Return the layers, with one λ, that follow from the sums of all rows at `layers`.
 
-    share: how far to go along the natural gradient; 1 is all the way. fixed_prior: keep λ.
+    share: how far to go along the natural gradient; 1 is all the way. fixed_prior: keep λ and the
+    ratio. choose_ratio: of a stretched part, find the ratio with λ; otherwise it is kept.
     """
     pairs = zip(layers, totals, strict=True)
-    sums = [layer.sums.towards(total, share) for layer, total in pairs]
-    if fixed_prior or not any(own.count for own in sums):
-        kept = [layer.prior_variance for layer in layers]
-    else:
-        kept = [refit([spectrum_of(own) for own in sums], options)] * len(sums)
-    return tuple(Layer(own, prior) for own, prior in zip(sums, kept, strict=True))
+    moved = [replace(layer, sums=layer.sums.towards(total, share)) for layer, total in pairs]
+    if fixed_prior or not any(own.sums.count for own in moved):
+        return tuple(moved)
+    if any(own.sums.noise is not None for own in moved):
+        noisy = [_applied(own.stretching, own.sums).as_statistics() for own in moved]
+        prior = noise_aware.refit_prior(noisy, options)
+        return tuple(replace(own, prior_variance=prior) for own in moved)
+    first, end = moved[0].stretched
+    ratios = RATIOS if choose_ratio and end > first else (moved[0].ratio,)
+    return max((_refitted(moved, ratio, options) for ratio in ratios), key=itemgetter(0))[1]
+
+
+def _refitted(
+    layers: Sequence[Layer], ratio: float, options: RefitOptions | None
+) -> tuple[float, tuple[Layer, ...]]:
+    """Return layers with a ratio and the λ that is best for it, and how good they are together.
+
+    The value is rounded, so that all machines prefer the same ratio.
+    """
+    at_ratio = [replace(own, ratio=ratio) for own in layers]
+    prior, value = _likeliest([own.spectrum for own in at_ratio], options)
+    found = tuple(replace(own, prior_variance=prior) for own in at_ratio)
+    return near(value, _VALUE_STEP), found
 
 
 def spectrum_of(sums: Weighted) -> Spectrum:
@@ -180,7 +247,7 @@ def spectrum_of(sums: Weighted) -> Spectrum:
     eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
     least, greatest = float(eigenvalues[0]), float(eigenvalues[-1])
     allowed = sums.rounding + 8 * sums.features * _EPSILON * max(greatest, 0.0) + _UNDECLARED
-    if least < -allowed:
+    if least < -allowed and sums.noise is None:
         raise NotPositive(
             f"S_ω has the eigenvalue {least:.3g} (the largest is {greatest:.3g}), and rounding "
             f"explains none below −{allowed:.3g}: a contribution is wrong"
@@ -201,6 +268,11 @@ def refit(spectra: Sequence[Spectrum], options: RefitOptions | None = None) -> f
     The sum is over the latent functions that share λ. Of the options those of λ are used. The value
     is rounded (`SCALE_BITS`), so that everyone who has the same sums has the same λ.
     """
+    return _likeliest(spectra, options)[0]
+
+
+def _likeliest(spectra: Sequence[Spectrum], options: RefitOptions | None) -> tuple[float, float]:
+    """Return λ², and the value that it maximises."""
     options = options or RefitOptions()
     parts = [_objective(spectrum) for spectrum in spectra]
 
@@ -217,7 +289,8 @@ def refit(spectra: Sequence[Spectrum], options: RefitOptions | None = None) -> f
     cell = (ends[0, 1] - ends[0, 0]) / (_GRID - 1)
     near = np.array([[max(ends[0, 0], start - cell), min(ends[0, 1], start + cell)]])
     point = polished(lambda at: objective(at)[1], np.array([start]), near)
-    return number_to_bits(math.exp(2 * float(point[0])), SCALE_BITS)
+    value = -float(objective(point)[0][0])
+    return number_to_bits(math.exp(2 * float(point[0])), SCALE_BITS), value
 
 
 def log_prior(prior_variance: float, options: RefitOptions | None = None) -> float:
@@ -225,6 +298,18 @@ def log_prior(prior_variance: float, options: RefitOptions | None = None) -> flo
     options = options or RefitOptions()
     away = math.log(prior_variance) / 2 - options.log_prior_mean
     return -((away / options.log_prior_scale) ** 2) / 2
+
+
+def _stretching(features: int, part: tuple[int, int], ratio: float) -> Tensor | None:
+    if ratio == 1 or part[0] == part[1]:
+        return None
+    by = torch.ones(features, dtype=torch.float64)
+    by[part[0] : part[1]] = ratio
+    return by
+
+
+def _applied(by: Tensor | None, sums: Weighted) -> Weighted:
+    return sums if by is None else sums.stretched(by)
 
 
 _Objective = Callable[[NDArray[np.float64]], tuple[NDArray[np.float64], NDArray[np.float64]]]

@@ -14,7 +14,7 @@ on q, which everybody computes from the sums before.
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 import torch
@@ -22,6 +22,7 @@ from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
 from kernels.errors import NotFinite, NotSymmetric, StatisticsError, WrongShape
+from kernels.layer.statistics import Noise, Statistics, added
 from kernels.reproducible import on_grid
 
 
@@ -54,6 +55,7 @@ class Weighted:
 
     scatter: S_ω, (M, M), symmetric. cross: b, (M,). terms: Σt. count: n.
     rounding: a bound on the spectral norm of S_ω's error, 0 if it was never rounded.
+    noise: with differential privacy, the noise that was added. Then Σt is not summed, and is 0.
     """
 
     STORED_AS: ClassVar[str] = "weighted"
@@ -63,6 +65,7 @@ class Weighted:
     terms: float
     count: int
     rounding: float = 0.0
+    noise: Noise | None = None
 
     def __post_init__(self) -> None:
         side = self.features
@@ -84,6 +87,8 @@ class Weighted:
             raise StatisticsError(f"count must be an integer of at least 0, not {self.count}")
         if not (math.isfinite(self.rounding) and self.rounding >= 0):
             raise StatisticsError(f"rounding must be finite and at least 0, not {self.rounding}")
+        if not (self.noise is None or isinstance(self.noise, Noise)):
+            raise StatisticsError("the noise of weighted statistics must be a Noise or None")
         asymmetry = float((self.scatter - self.scatter.mT).abs().max())
         scale = float(self.scatter.diagonal().abs().max())
         if asymmetry > 1e-9 * scale + 2 * self.rounding:
@@ -149,6 +154,7 @@ class Weighted:
             self.terms + other.terms,
             self.count + other.count,
             self.rounding + other.rounding,
+            added(self.noise, other.noise),
         )
 
     def towards(self, other: Self, share: float) -> Self:
@@ -165,4 +171,27 @@ class Weighted:
             (1 - share) * self.terms + share * other.terms,
             other.count,
             max(self.rounding, other.rounding),
+            other.noise,
+        )
+
+    def stretched(self, by: Tensor) -> Self:
+        """Return the statistics of features multiplied by `by`, (M,), element by element."""
+        largest = float(by.max())
+        return replace(
+            self,
+            scatter=self.scatter * by.unsqueeze(0) * by.unsqueeze(1),
+            cross=self.cross * by,
+            rounding=self.rounding * max(1.0, largest * largest),
+        )
+
+    def as_statistics(self) -> Statistics:
+        """Return S_ω and b as the statistics of one target whose noise has the variance 1."""
+        squares = torch.zeros(1, dtype=torch.float64)
+        return Statistics(
+            (self.scatter + self.scatter.mT) / 2,
+            self.cross.unsqueeze(1),
+            squares,
+            self.count,
+            self.rounding,
+            self.noise,
         )

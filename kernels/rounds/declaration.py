@@ -26,12 +26,25 @@ class Made(StrEnum):
     """Weights of a linear layer, as the starting point of a refinement."""
     LAYER = "layer"
     """The Bayesian linear layer, with which a model can predict."""
+    OUTCOMES = "outcomes"
+    """The layers of all targets that are not real numbers."""
     STUDENTS = "students"
     """Networks distilled from the sites' own posteriors."""
     RECALIBRATION = "recalibration"
     """The width of intervals, according to held-out rows."""
     SCORES = "scores"
     """The model's scores on held-out rows."""
+
+
+class Answers(StrEnum):
+    """Which targets an algorithm is for. A schema without any of them has no use for it."""
+
+    REAL = "real"
+    """Targets that are real numbers; it leaves others alone."""
+    OUTCOMES = "outcomes"
+    """Targets of all other kinds."""
+    ALL = "all"
+    """Targets of every kind."""
 
 
 class PublicRows(StrEnum):
@@ -63,6 +76,7 @@ class Declaration:
     needs: everything that earlier stages must have made. needs_students: the methods of the
         students that it needs.
     needs_held_out: whether it is meaningless if the program holds out no rows.
+    answers: the targets that it is for.
     makes: what the model contains afterwards. students: the methods of the students that the model
         then has.
     words: a description of what it sums, for the disclosure that a hospital reads.
@@ -90,6 +104,7 @@ class Declaration:
     needs_students: frozenset[Method]
     needs_held_out: bool
     makes: frozenset[Made]
+    answers: Answers
     students: frozenset[Method]
     words: str
     sums: int

@@ -46,7 +46,7 @@ from kernels.noisy.moments import check_bounds, from_bounds, from_noisy
 from kernels.outcomes.census import EXPOSURE_STEP, Census
 from kernels.parameter_checks import check_flag, check_whole
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.moments import RESOLUTION, Moments
@@ -215,6 +215,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.ALL,
         students=before.students,
         words="the number of rows; for each column its sum and sum of squares; counts of missing "
         "cells and of each level of a category; how often each outcome occurs",

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from kernels.model.model import Model, check_model, known
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfSampling,
@@ -145,6 +145,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="mean and precision of a network's parameters after training on the local rows, and "
         "the error on held-out rows",

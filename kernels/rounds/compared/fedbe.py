@@ -25,7 +25,7 @@ from kernels.parameter_checks import check_whole
 from kernels.reproducible import on_grid, to_bits
 from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
@@ -177,6 +177,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="how training on the local rows changes a network's parameters, what that network "
         "predicts for the rows of a public table, and its error on held-out rows",

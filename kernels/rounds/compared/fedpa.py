@@ -29,7 +29,7 @@ from kernels.errors import ProgramError, StateError
 from kernels.model.model import Model, check_model
 from kernels.parameter_checks import check_at_least, check_whole
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.local_network import (
     OfTraining,
@@ -169,6 +169,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="how training on the local rows changes a network's parameters, weighted by how "
         "certain each direction is, and the error on held-out rows",

@@ -19,7 +19,7 @@ from torch import Tensor
 from kernels.ensembles.student_network import PARAMETER_STEP
 from kernels.model.model import Model, check_model
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Replay, Step
 from kernels.rounds.shared.lessons import OfPublicRows
 from kernels.rounds.shared.local_network import (
@@ -132,6 +132,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="what a network trained on the local rows predicts for the rows of a public table, "
         "and its error on held-out rows",

@@ -31,7 +31,7 @@ from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_whole
 from kernels.reproducible import on_grid
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Replay, Step
 from kernels.rounds.shared.lessons import STUDENTS
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
@@ -174,6 +174,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset({Method.PRODUCT, Method.MIXTURE}),
         needs_held_out=True,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students | {Method.BETA},
         words="how the likelihood of held-out rows changes with one number, β",
         sums=spec.sums,

@@ -38,7 +38,7 @@ from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least, one_of
 from kernels.reproducible import on_grid, to_bits
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay
 from kernels.rounds.shared.lessons import STUDENTS, OfPublicRows
 from kernels.rounds.shared.local_network import OfSampling, sample_at
@@ -212,6 +212,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=frozenset(spec.methods),
         words="what a model trained on the local rows alone predicts for the rows of a public "
         "table, with variances",

@@ -46,7 +46,7 @@ from kernels.noisy.recalibration import COUNT_STEP
 from kernels.parameter_checks import check_flag
 from kernels.reproducible import near, on_grid
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
 from kernels.rounds.site.site import Part, Site
@@ -253,6 +253,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.ALL,
         students=before.students,
         words="sums of scores of the predictions for held-out rows, for every method that the model"
         " has",

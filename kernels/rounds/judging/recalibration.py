@@ -27,7 +27,7 @@ from kernels.model.prediction import predict_each, predict_standardised
 from kernels.noisy import recalibration as noisy_recalibration
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.recalibration import BINS, FOLDS, LAW_BITS, Recalibration, histogram
@@ -132,6 +132,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.ALL,
         students=before.students,
         words="counts of held-out rows by the size of their prediction error",
         sums=1,

@@ -47,7 +47,7 @@ from kernels.parameter_checks import (
 )
 from kernels.reproducible import near
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, Replay, Step
 from kernels.rounds.shared import judged
 from kernels.rounds.shared.grid import WEIGHT_STEP
@@ -283,6 +283,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="similarities between the rows of a public table, by a kernel trained on the local "
         "rows; with validation also sums of products of features (S, b, yᵀy, n) and the error"

@@ -38,7 +38,7 @@ from kernels.parameter_checks import check_at_least, check_learning_rate, check_
 from kernels.reproducible import exp, near, on_grid
 from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.shared.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
 from kernels.rounds.shared.sufficient import check_features, target_bounds
@@ -211,6 +211,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="the gradient of a bound on the evidence over a random sample of the rows, to which "
         "each unit contributes a clipped part, and the number of rows in the sample",

@@ -39,7 +39,7 @@ from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole, choices
 from kernels.reproducible import norm
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, Replay, Step
 from kernels.rounds.shared import judged
 from kernels.rounds.shared.evidence_step import stepped
@@ -256,6 +256,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.ALL,
         students=before.students,
         words="in turn, sums of products of features (S, b, yᵀy, n) and the gradient of the "
         "evidence with the error on held-out rows",

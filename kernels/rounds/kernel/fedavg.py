@@ -39,7 +39,7 @@ from kernels.parameter_checks import (
     one_of,
 )
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, Replay, Step
 from kernels.rounds.shared import judged
 from kernels.rounds.shared.held_out import (
@@ -252,6 +252,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.ALL,
         students=before.students,
         words="how training on the local rows changes the kernel's weights; with validation also "
         "sums of products of features (S, b, yᵀy, n) and the error on held-out rows",

@@ -36,7 +36,7 @@ from kernels.noisy.realisable import DEVIATION_BITS, repaired
 from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
 from kernels.reproducible import near, norm
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, OwnStep, Replay, Step
 from kernels.rounds.shared.clipped import clipped_gradient, gradient_block
 from kernels.rounds.shared.evidence_step import stepped
@@ -218,6 +218,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="in turn, sums of products of features (S, b, yᵀy, n) and the gradient of the "
         "evidence, to which each unit contributes a clipped part",

@@ -18,7 +18,7 @@ from kernels.model.model import Model
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Replay
 from kernels.rounds.shared.sufficient import (
     check_features,
@@ -109,6 +109,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="sums of products of features (S, b, yᵀy, n), once",
         sums=1,

@@ -42,7 +42,7 @@ from kernels.model.model import Model, check_model, check_scales
 from kernels.parameter_checks import check_at_least, check_flag
 from kernels.reproducible import product
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, Replay
 from kernels.rounds.shared.pooled import Pooled, check_pooled
 from kernels.rounds.shared.sufficient import (
@@ -177,6 +177,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="sums of products of features (S, yᵀy, n), then sums of the linear layer's weights",
         sums=2,

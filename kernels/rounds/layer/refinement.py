@@ -42,7 +42,7 @@ from kernels.parameter_checks import check_flag
 from kernels.reproducible import on_grid, to_bits
 from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay, Step
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
@@ -228,6 +228,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.REAL,
         students=before.students,
         words="sums of products of features with the model's clipped errors; also sums of products "
         "of features (S) if no earlier sum had them",

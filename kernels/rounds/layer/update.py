@@ -36,7 +36,7 @@ from kernels.model.model import Model, check_model, known
 from kernels.noisy.realisable import DEVIATION_BITS, repaired
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay
 from kernels.rounds.shared.sufficient import (
     check_features,
@@ -164,6 +164,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
+        answers=Answers.ALL,
         students=before.students,
         words="how rows that were added or removed change the sums of products of features",
         sums=1,

@@ -41,7 +41,7 @@ TARGET_STEP = 2.0**-12
 WEIGHT_STEP = 2.0**-16
 """The grid of kernel weights; the optimiser's largest step is a few hundred times that."""
 
-_CERTAIN = 8
+CERTAIN = 8
 """The number of standard deviations that no error of a sum exceeds."""
 
 
@@ -67,7 +67,7 @@ def regenerated(total: SecureTotal, model: Model) -> Statistics:
     If enough sites take part for the sum's rounding to reach half a step, `rounding` is kept.
     """
     statistics, step = statistics_of(total, model), feature_step(model)
-    certain = _CERTAIN * scatter_deviation(total) < step**2 / 2
+    certain = CERTAIN * scatter_deviation(total) < step**2 / 2
     return replace(
         statistics,
         scatter=on_grid(statistics.scatter, step**2),

@@ -1,9 +1,8 @@
 """Guarded Newton steps: the kept bound never falls, few sums suffice where events are rare."""
 
 import pytest
-import torch
 
-from kernels.outcomes import binary, count, logistic
+from kernels.outcomes import binary, logistic
 from kernels.outcomes.newton import Search, advanced
 from kernels.outcomes.variational import Layer
 from tests.kernels.outcomes import tables
@@ -30,11 +29,12 @@ def test_rare_events_need_few_sums() -> None:
 
 
 def test_a_step_that_goes_too_far_is_shortened() -> None:
-    # A count far above its dispersion, from far away: the full step overshoots.
-    phi = tables.features(40)
-    rows = count.trials(torch.full((40,), 1e6, dtype=torch.float64), dispersion=0.5)
-    search, shares, bounds = Search((Layer.prior(7),)), [], []
-    for _ in range(40):
+    # Rare events, from a wide prior and without the first sum's bound: full steps overshoot.
+    phi = tables.features(2000)
+    y = tables.yes_no(phi, shift=-7.0)
+    rows = binary.trials(y, offset=binary.base_offset(events=float(y.sum()), rows=2000))
+    search, shares, bounds = Search((Layer.prior(7, prior_variance=25.0),)), [], []
+    for _ in range(20):
         total = logistic.local([(phi, rows)], search.layers[0], rule=logistic.newton)
         search = advanced(search, [total])
         shares.append(search.share)

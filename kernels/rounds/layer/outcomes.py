@@ -1,0 +1,318 @@
+"""Phase 2 of outcomes: q(w) of yes/no outcomes, classes, counts and times to an event.
+
+Each sum is made at a candidate q, from weighted statistics of the same kind as regression's
+(`kernels.outcomes`): S_ω = Σωφφᵀ, b = Σκφ and the bound's terms Σt. The first parabolas are those
+of the Pólya–Gamma bound, the next are Newton's, whose steps are shortened where the bound fell
+(`kernels.outcomes.newton`). λ, the ratio of a kernel's linear part and the dispersion of counts are
+chosen by the same sums.
+
+broadcast  the standardiser, the kernel and its weights θ, the census; then the sums so far, from
+           which each site computes the candidate q of every outcome
+local      S_ω, b, Σt and n over the training rows, for every outcome whose search goes on; of a
+           count also Σ E[log p] for each dispersion of a public grid
+sum        the same over all rows together
+update     the next candidates; an outcome is finished when a step gains at most `tolerance` nats
+
+All outcomes share their sums, and each leaves them when it is finished. Features and parabolas are
+on grids, so the sums do not depend on how rows are divided among sites.
+
+With differential privacy there are `private_sums` sums, all with Pólya–Gamma parabolas and full
+steps, because the bound is not summed; q takes the noise into account
+(`kernels.noisy.noise_aware`). The dispersion of a count then remains at 1 and the ratio at the
+kernel's.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.errors import StateError
+from kernels.layer.posterior import SCALE_BITS
+from kernels.model.model import Model, check_model, known
+from kernels.outcomes.census import Census
+from kernels.outcomes.classes import STRIDE
+from kernels.outcomes.fitted import FittedOutcome
+from kernels.outcomes.likelihood import Likelihood
+from kernels.outcomes.logistic import polya_gamma
+from kernels.outcomes.newton import BOUND_STEP, Search, advanced, rule
+from kernels.outcomes.variational import updated_together
+from kernels.parameter_checks import check_at_least, check_flag, check_whole
+from kernels.rounds.algorithm import Contribution, accepted
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
+from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
+from kernels.rounds.shared.sufficient import check_features
+from kernels.rounds.shared.weighted_sums import (
+    contribution_at,
+    dispersion_in,
+    nothing_at,
+    numbers_of,
+    outcome_chunks,
+    starting,
+    sums_of,
+    weighted_blocks,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.targets import Classes, Count
+from privacy.layout import Block, Layout, SecureTotal
+
+NAME = "outcomes"
+VERSION = 1
+NEEDS = frozenset({Made.STANDARDISER})
+MAKES = frozenset({Made.OUTCOMES})
+
+_RESTARTS = 3
+"""How often a count's dispersion may change, and its search begin again."""
+_SAME_DISPERSION = 0.05
+"""A dispersion that changes by a smaller share than this is kept."""
+_FEWEST = 2
+"""A search is not finished before its second sum, with Newton's parabolas."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spec:
+    """When to stop.
+
+    sums: the maximum number of sums. tolerance: an outcome is finished when a step gains at most so
+    many nats. private_sums: the number of sums with differential privacy.
+    """
+
+    STORED_AS: ClassVar[str] = "outcomes.spec"
+
+    sums: int = 12
+    tolerance: float = 0.01
+    private_sums: int = 2
+
+    def __post_init__(self) -> None:
+        check_whole(1, sums=self.sums, private_sums=self.private_sums)
+        check_at_least(0.0, tolerance=self.tolerance)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """The search for one outcome's q.
+
+    offsets, dispersion: as in `FittedOutcome`. restarts: how often the dispersion has changed.
+    """
+
+    STORED_AS: ClassVar[str] = "outcomes.fitting"
+
+    search: Search
+    offsets: tuple[float, ...]
+    dispersion: float | None
+    restarts: int = 0
+    finished: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.search, Search):
+            raise StateError("a fitting needs a search")
+        check_whole(0, restarts=self.restarts)
+        check_flag(finished=self.finished)
+
+    @property
+    def candidate(self) -> FittedOutcome:
+        """The outcome at the q at which the next sum is made."""
+        return FittedOutcome(self.search.layers, self.offsets, self.dispersion)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The searches of all outcomes. step: the number of sums made."""
+
+    STORED_AS: ClassVar[str] = "outcomes.state"
+
+    model: Model
+    spec: Spec
+    fittings: tuple[Fitting, ...]
+    step: int = 0
+
+    def __post_init__(self) -> None:
+        check_model(self.model)
+        check_whole(0, step=self.step)
+        outcomes = self.model.schema.outcomes
+        fittings = self.fittings if isinstance(self.fittings, tuple) else ()
+        if len(fittings) != len(outcomes) or not all(isinstance(f, Fitting) for f in fittings):
+            raise StateError(f"fittings must be one for each of {len(outcomes)} outcomes")
+        for outcome, fitting in zip(outcomes, fittings, strict=True):
+            fitting.candidate.check(outcome, self.model.kernel.features)
+
+
+def layout(state: State) -> Layout:
+    """Return the blocks of every outcome whose search goes on, and n."""
+    model = state.model
+    blocks = [
+        block
+        for index, fitting in _active(state)
+        for block in weighted_blocks(model, index, fitting.candidate)
+    ]
+    if model.privacy is None:
+        blocks.append(Block("rows", (), float(model.max_rows), 1.0))
+    return Layout(tuple(blocks))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Start every outcome at its prior, and drop earlier layers of outcomes."""
+    model = model.advanced(outcomes=None)
+    fittings = tuple(
+        Fitting(
+            Search(own.layers, stride=STRIDE if isinstance(outcome, Classes) else 1.0),
+            own.offsets,
+            own.dispersion,
+        )
+        for outcome, own in zip(model.schema.outcomes, starting(model), strict=True)
+    )
+    return State(model, spec, fittings)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Sum over the site's training rows."""
+    model, active = state.model, list(_active(state))
+    likelihoods = {index: _likelihood(state, index, fitting) for index, fitting in active}
+    sums: dict[str, NDArray[np.float64]] = {}
+    for index, fitting in active:
+        sums |= nothing_at(model, index, fitting.candidate)
+    for phi, columns in outcome_chunks(model, site, Part.TRAINING):
+        for index, at in likelihoods.items():
+            for name, own in contribution_at(model, index, at, phi, columns[index]).items():
+                sums[name] = sums[name] + own
+    if model.privacy is None:
+        sums["rows"] = np.array(float(site.count(Part.TRAINING)))
+    return sums
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Move every search on; set the outcomes when all are finished."""
+    total = accepted(total, layout(state))
+    model, step = state.model, state.step + 1
+    last = step == _most_sums(state.spec, model)
+    fittings = list(state.fittings)
+    for index, fitting in _active(state):
+        fittings[index] = _moved(state, index, fitting, total, last=last)
+    state = replace(state, fittings=tuple(fittings), step=step)
+    if all(fitting.finished for fitting in fittings):
+        outcomes = tuple(fitting.candidate for fitting in fittings)
+        state = replace(state, model=model.advanced(outcomes=outcomes))
+    return state
+
+
+def finished(state: State) -> bool:
+    """Return whether every outcome is finished."""
+    return state.model.outcomes is not None
+
+
+def check_private(_spec: Spec, model: Model) -> None:
+    """Refuse a kernel whose features are not bounded."""
+    check_features(model)
+
+
+_LAYERS = ("layers", "kept")
+REPLAY = Replay(
+    grids={
+        "model.outcomes.layers.prior_variance": Bits(SCALE_BITS),
+        "model.outcomes.dispersion": Bits(SCALE_BITS),
+        "fittings.dispersion": Bits(SCALE_BITS),
+        "fittings.search.bound": Step(BOUND_STEP),
+        "fittings.search.gain": Step(BOUND_STEP),
+        **{f"fittings.search.{each}.prior_variance": Bits(SCALE_BITS) for each in _LAYERS},
+    },
+    budget=LEAST_BUDGET,
+)
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Return what the stage needs, makes, reads and discloses at most."""
+    model = before.model
+    sums = _most_sums(spec, model)
+    start = starting(replace(model, census=Census.zero(model.schema)))
+    numbers = numbers_of(model, start) + (model.privacy is None)
+    return Declaration(
+        needs=NEEDS,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        answers=Answers.OUTCOMES,
+        students=before.students,
+        words="weighted sums of products of features (S_ω, b, Σt, n) for each outcome, several "
+        "times",
+        sums=sums,
+        numbers=numbers,
+        numbers_in_all=sums * numbers,
+        leaves=numbers,
+        row_count="rows",
+        local_passes=0,
+        rate_times_steps=0.0,
+        reads=frozenset({Part.TRAINING}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        public_set=None,
+        needs_consent=False,
+        replay=REPLAY,
+    )
+
+
+STORED = (Spec, State, Fitting, Search)
+
+
+def _active(state: State) -> Sequence[tuple[int, Fitting]]:
+    """Return the outcomes whose search goes on, with their positions."""
+    return [(i, fitting) for i, fitting in enumerate(state.fittings) if not fitting.finished]
+
+
+def _most_sums(spec: Spec, model: Model) -> int:
+    return spec.sums if model.privacy is None else spec.private_sums
+
+
+def _likelihood(state: State, index: int, fitting: Fitting) -> Likelihood:
+    own = polya_gamma if state.model.privacy is not None else rule(fitting.search)
+    return Likelihood(state.model.schema.outcomes[index], fitting.candidate, own)
+
+
+def _moved(
+    state: State, index: int, fitting: Fitting, total: SecureTotal, *, last: bool
+) -> Fitting:
+    """Return a fitting after a sum."""
+    model, search = state.model, fitting.search
+    rows = _rows(model, total)
+    sums = sums_of(total, model, index, fitting.candidate, rows=rows)
+    if model.privacy is not None:
+        after = updated_together(search.layers, sums)
+        return replace(fitting, search=replace(search, layers=after), finished=last)
+    after_search = advanced(search, sums)
+    settled = (
+        after_search.gain is not None
+        and after_search.gain <= state.spec.tolerance
+        and after_search.share >= search.stride
+        and state.step + 1 >= _FEWEST
+    )
+    if isinstance(model.schema.outcomes[index], Count) and not last:
+        restarted = _with_dispersion(fitting, after_search, dispersion_in(total, index))
+        if restarted is not None:
+            return restarted
+    if last and not settled:
+        # The candidate was not tried: keep the best q that was.
+        after_search = replace(after_search, layers=known(after_search.kept, NAME))
+    return replace(fitting, search=after_search, finished=settled or last)
+
+
+def _with_dispersion(fitting: Fitting, search: Search, best: float) -> Fitting | None:
+    """Return a fitting that begins again with a count's better r; None if it is the same."""
+    before = known(fitting.dispersion, NAME)
+    if fitting.restarts == _RESTARTS or abs(best - before) <= _SAME_DISPERSION * before:
+        return None
+    return replace(
+        fitting,
+        search=Search(search.layers, stride=search.stride),
+        dispersion=best,
+        restarts=fitting.restarts + 1,
+    )
+
+
+def _rows(model: Model, total: SecureTotal) -> int:
+    """Return the number of rows; with noise that of the census, which was summed before."""
+    if model.privacy is None:
+        return round(float(total["rows"]))
+    census = known(model.census, "moments")
+    return max(1, round(float(census.levels.sum())))

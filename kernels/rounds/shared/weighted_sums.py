@@ -1,0 +1,254 @@
+"""The weighted statistics of outcomes as blocks of a sum, with their bounds and sensitivities.
+
+A row of a table becomes `rows` weighted rows (one for each interval of a time to an event, else 1),
+each with 0 ≤ ω ≤ W and |κ| ≤ K (`kernels.outcomes.likelihood.row_bounds`). With features of at most
+F in absolute value, n rows have |S_ω| ≤ n·rows·W·F² and |b| ≤ n·rows·K·F in every element.
+
+Features, √ω·φ, κ and t are rounded to grids before they are multiplied, and the rounding of the sum
+is undone (`kernels.rounds.shared.grid`): the sums are the same, bit for bit, however rows are
+divided among sites.
+
+**With differential privacy** Σt is not summed: it has no bound of its own. With ‖φ‖ ≤ R, a row
+changes S_ω by ωφφᵀ, whose norm is at most W·R², and b by at most K·R, for each latent function. The
+J rows of a patient's intervals have the features (φ, e_j), so
+S_ω changes by the matrix [Σω_j·φφᵀ, φωᵀ; ωφᵀ, diag ω], ω ≤ W, and b by (φΣκ_j, κ):
+
+    ΔS = W·√((J·R²)² + 2J·R² + J)      Δb = K·√((J·R)² + J)
+
+which for J = 1 are slightly more than those of one row. A unit of k rows changes them k times.
+Noise is divided between S_ω and b as in `kernels.rounds.shared.sufficient`.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kernels.layer.posterior import rounding_of
+from kernels.layer.statistics import Noise
+from kernels.model.model import Model, known
+from kernels.outcomes import count
+from kernels.outcomes.fitted import FittedOutcome, latent_functions, layer_features
+from kernels.outcomes.likelihood import Likelihood, RowBounds, row_bounds
+from kernels.outcomes.variational import Layer
+from kernels.outcomes.weighted import Grid, Weighted
+from kernels.reproducible import on_grid
+from kernels.rounds.algorithm import Contribution
+from kernels.rounds.shared.grid import CERTAIN, feature_step
+from kernels.rounds.shared.sufficient import (
+    RESOLUTION,
+    WEIGHT_NORM,
+    feature_bound,
+    squared_norm,
+    without_failed,
+)
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.chunks import CHUNK_ROWS
+from kernels.tables.outcome_cells import EXPOSURES, positions
+from kernels.tables.records import Records
+from kernels.tables.targets import Count, TimeToEvent
+from privacy.layout import Block, SecureTotal
+
+PRIVATE_EXPOSURES = 2.0**-4, 2.0**4
+"""With differential privacy, exposures are clipped to this range."""
+TERMS_RESOLUTION = 2.0**-20
+_ROOM = 1 + 2.0**-40
+
+
+def starting(model: Model) -> tuple[FittedOutcome, ...]:
+    """Return every outcome at its prior, λ = 1, with the offsets of the census."""
+    schema, features = model.schema, model.kernel.features
+    offsets = known(model.census, "moments").offsets(schema)
+    return tuple(
+        FittedOutcome(
+            (Layer.prior(layer_features(outcome, features)),) * latent_functions(outcome),
+            own,
+            1.0 if isinstance(outcome, Count) else None,
+        )
+        for outcome, own in zip(schema.outcomes, offsets, strict=True)
+    )
+
+
+def outcome_columns(model: Model, records: Records) -> list[Tensor]:
+    """Return the columns of each outcome, (n, 1 or 2); with privacy, exposures are clipped."""
+    schema, found = model.schema, []
+    outcomes = known(records.outcomes, "moments")
+    for outcome, where in zip(schema.outcomes, positions(schema.outcomes), strict=True):
+        own = outcomes[:, where]
+        if model.privacy is not None and isinstance(outcome, Count):
+            exposure = own[:, 1:].clamp(*PRIVATE_EXPOSURES)
+            own = torch.cat([own[:, :1], exposure], 1)
+        found.append(own)
+    return found
+
+
+def outcome_chunks(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor, list[Tensor]]]:
+    """Yield features (n, M) and the columns of each outcome, in bounded memory."""
+    for x, _, records in site.chunks(part, model):
+        columns = outcome_columns(model, records)
+        for rows, phi in model.urk.features_in_chunks(x, chunk_rows=CHUNK_ROWS):
+            if model.privacy is not None:
+                (phi,) = without_failed(phi)
+            yield phi, [own[rows] for own in columns]
+
+
+def grid_of(model: Model) -> Grid:
+    """Return the grids of features, κ and t."""
+    return Grid(features=feature_step(model))
+
+
+def weighted_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Block, ...]:
+    """Return the blocks of one outcome's sums."""
+    outcome = model.schema.outcomes[index]
+    bounds = _row_bounds(model, index, fitted)
+    wide, functions = fitted.layers[0].features, len(fitted.layers)
+    rows = model.max_rows * bounds.rows * _ROOM
+    largest = max(1.0 if isinstance(outcome, TimeToEvent) else 0.0, feature_bound(model))
+    of_scatter, of_cross = rows * bounds.weight * largest**2, rows * bounds.pull * largest
+    # Counts are larger than other outcomes, and so may be the step of their sums.
+    coarser = RESOLUTION * 2.0 ** max(0, math.ceil(math.log2(bounds.weight)))
+    blocks = []
+    delta_scatter, delta_cross = _sensitivities(model, index, bounds)
+    for function in range(functions):
+        blocks += [
+            Block(
+                _name(index, "scatter", function),
+                (wide, wide),
+                of_scatter,
+                coarser,
+                delta_scatter,
+                symmetric=True,
+                weight=1.0 if delta_scatter is None else delta_scatter * WEIGHT_NORM / _SQRT2,
+            ),
+            Block(
+                _name(index, "cross", function),
+                (wide,),
+                of_cross,
+                coarser,
+                delta_cross,
+                weight=1.0 if delta_cross is None else delta_cross,
+            ),
+        ]
+    if model.privacy is None:
+        terms = model.max_rows * bounds.terms
+        blocks.append(Block(_name(index, "terms"), (), terms, TERMS_RESOLUTION))
+        if isinstance(outcome, Count):
+            shape = (len(count.GRID),)
+            blocks.append(Block(_name(index, "dispersion"), shape, terms, TERMS_RESOLUTION))
+    return tuple(blocks)
+
+
+_SQRT2 = math.sqrt(2)
+
+
+def _sensitivities(
+    model: Model, index: int, bounds: RowBounds
+) -> tuple[float | None, float | None]:
+    """Return what a unit can change in a latent function's S_ω and b; None without privacy."""
+    if model.privacy is None:
+        return None, None
+    square, rows = squared_norm(model), bounds.rows
+    most = model.privacy.max_rows_per_patient
+    if not isinstance(model.schema.outcomes[index], TimeToEvent):
+        return most * bounds.weight * square, most * bounds.pull * math.sqrt(square)
+    of_scatter = math.sqrt((rows * square) ** 2 + 2 * rows * square + rows)
+    of_cross = math.sqrt(rows**2 * square + rows)
+    return most * bounds.weight * of_scatter, most * bounds.pull * of_cross
+
+
+def _row_bounds(model: Model, index: int, fitted: FittedOutcome) -> RowBounds:
+    ends = EXPOSURES if model.privacy is None else PRIVATE_EXPOSURES
+    return row_bounds(
+        model.schema.outcomes[index],
+        fitted,
+        log_exposure=max(abs(math.log(end)) for end in ends),
+        private=model.privacy is not None,
+    )
+
+
+def contribution_at(
+    model: Model, index: int, at: Likelihood, features: Tensor, outcomes: Tensor
+) -> Contribution:
+    """Return the blocks of one outcome from some rows."""
+    clip = None
+    if model.privacy is not None:
+        clip = _row_bounds(model, index, at.fitted).pull
+    sums = at.sums(features, outcomes, grid=grid_of(model), clip=clip)
+    blocks = {}
+    for function, own in enumerate(sums):
+        blocks[_name(index, "scatter", function)] = own.scatter.numpy()
+        blocks[_name(index, "cross", function)] = own.cross.numpy()
+    if model.privacy is not None:
+        return blocks
+    blocks[_name(index, "terms")] = np.array(math.fsum(own.terms for own in sums))
+    if isinstance(at.outcome, Count):
+        terms = at.dispersion_terms(features, outcomes)
+        blocks[_name(index, "dispersion")] = on_grid(terms, TERMS_RESOLUTION).numpy()
+    return blocks
+
+
+def nothing_at(model: Model, index: int, fitted: FittedOutcome) -> dict[str, np.ndarray]:
+    """Return the blocks of no rows."""
+    return {block.name: np.zeros(block.shape) for block in weighted_blocks(model, index, fitted)}
+
+
+def sums_of(
+    total: SecureTotal, model: Model, index: int, fitted: FittedOutcome, *, rows: int
+) -> tuple[Weighted, ...]:
+    """Return an outcome's summed statistics as they would be without the rounding of the sum.
+
+    rows: the number of rows; Σt belongs to all latent functions, and is the first one's.
+    """
+    grid, found = grid_of(model), []
+    for function, layer in enumerate(fitted.layers):
+        scatter = torch.tensor(total[_name(index, "scatter", function)])
+        cross = torch.tensor(total[_name(index, "cross", function)])
+        resolution = 2 * total.rounding(_name(index, "scatter", function)) / total.contributors
+        rounding = rounding_of(
+            resolution=resolution, clients=total.contributors, features=layer.features
+        )
+        if model.privacy is not None:
+            noise = _noise(total, index, function)
+            found.append(Weighted(scatter, cross, 0.0, rows, rounding, noise))
+            continue
+        deviation = resolution * math.sqrt(total.contributors / 12)
+        certain = CERTAIN * deviation < grid.features**2 / 2
+        terms = float(total[_name(index, "terms")]) if function == 0 else 0.0
+        found.append(
+            Weighted(
+                on_grid(scatter, grid.features**2),
+                on_grid(cross, grid.features * grid.pulls),
+                terms,
+                rows,
+                0.0 if certain else rounding,
+            )
+        )
+    return tuple(found)
+
+
+def dispersion_in(total: SecureTotal, index: int) -> float:
+    """Return the best r of a count, from the summed terms."""
+    return count.dispersion_of(torch.tensor(total[_name(index, "dispersion")]))
+
+
+def _noise(total: SecureTotal, index: int, function: int) -> Noise:
+    scatter = total.noise(_name(index, "scatter", function))
+    cross = total.noise(_name(index, "cross", function))
+    # There is no yᵀy, and the number of rows is known from elsewhere: neither is used.
+    return Noise(scatter=scatter, cross=cross, target_squares=1.0, count=1.0)
+
+
+def _name(index: int, what: str, function: int | None = None) -> str:
+    name = f"outcome.{index}.{what}"
+    return name if function is None else f"{name}.{function}"
+
+
+def numbers_of(model: Model, fitted: Sequence[FittedOutcome]) -> int:
+    """Return the number of numbers in one sum of all outcomes."""
+    return sum(
+        block.length
+        for index, own in enumerate(fitted)
+        for block in weighted_blocks(model, index, own)
+    )
