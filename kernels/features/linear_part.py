@@ -2,10 +2,10 @@
 
     u(x) = [v·min(1, RADIUS/‖v‖), 1/√(p + 1)]    with v = x/√(p + 1)
 
-so the kernel is ρ²(xᵀx' + 1)/(p + 1): Bayesian linear regression with an intercept. For standardised
-x, ‖u‖² is about 1, as ‖φ‖² is for cos and sin. Features side by side are a sum of kernels, and ρ is
-the ratio of the linear part to the other one. Medical tables are nearly linear: the linear part
-then explains most, and the other part only what is left.
+so the kernel is ρ²(xᵀx' + 1)/(p + 1): Bayesian linear regression with an intercept. For
+standardised x, ‖u‖² is about 1, as ‖φ‖² is for cos and sin. Features side by side are a sum of
+kernels, and ρ is the ratio of the linear part to the other one. Medical tables are nearly linear:
+the linear part then explains most, and the other part only what is left.
 
 Rows far outside are moved onto the sphere of RADIUS, with and without differential privacy: a row
 then has a bounded norm, ‖u‖² ≤ RADIUS² + 1/(p + 1), which noise can cover. The constant is the same
@@ -16,7 +16,6 @@ counts only within ±MOST_LOG_RATIO, so that features are bounded for all weight
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +38,7 @@ _NAME = "log_ratio"
 def random_function(spec: KernelSpec) -> RandomFunction:
     """Return the architecture's g, with the linear part beside it if the spec says so."""
     if spec.architecture is Architecture.LINEAR:
-        return Linear()
+        return _LINEAR
     main = RANDOM_FUNCTIONS[spec.architecture]
     return Beside(main) if spec.linear_part else main
 
@@ -110,30 +109,32 @@ class Linear:
         return features
 
 
+_LINEAR = Linear()
+
+
 @dataclass(frozen=True)
 class Beside:
     """Another architecture's features, and the linear part beside them: [φ_main(x), ρ·u(x)]."""
 
     main: RandomFunction
-    linear: Linear = Linear()
 
     def draws(self, spec: KernelSpec) -> Named:
         return self.main.draws(spec)
 
     def shapes(self, spec: KernelSpec) -> Shapes:
-        return {**self.main.shapes(spec), **self.linear.shapes(spec)}
+        return {**self.main.shapes(spec), **_LINEAR.shapes(spec)}
 
     def start(self, spec: KernelSpec) -> Named:
-        return {**self.main.start(spec), **self.linear.start(spec)}
+        return {**self.main.start(spec), **_LINEAR.start(spec)}
 
     def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
         main = self.main.features(spec, draws, weights)
-        linear = self.linear.features(spec, {}, weights)
+        linear = _LINEAR.features(spec, {}, weights)
 
         def features(x: Tensor) -> tuple[Tensor, Pullback]:
             (phi, main_pullback), (u, linear_pullback) = main(x), linear(x)
 
-            def pullback(gradient: Tensor) -> Mapping[str, Tensor]:
+            def pullback(gradient: Tensor) -> Named:
                 first, last = gradient.split([phi.shape[-1], u.shape[-1]], dim=-1)
                 return {**main_pullback(first), **linear_pullback(last)}
 

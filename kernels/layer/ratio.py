@@ -83,12 +83,11 @@ def best_ratio(spec: KernelSpec, statistics: Statistics, *, log_ratio: float) ->
 
     It is one of LOG_RATIOS, or the given one if that explains the targets better than all of them.
     """
-    given = _fitted(spec, statistics, log_ratio, log_ratio)
-    if not (spec.main_features and spec.linear_features):
-        return given[1]
-    others = [_fitted(spec, statistics, log_ratio, other) for other in LOG_RATIOS]
+    one_part = not (spec.main_features and spec.linear_features)
+    ratios = (log_ratio,) if one_part else dict.fromkeys((*LOG_RATIOS, log_ratio))
+    found = [_fitted(spec, statistics, log_ratio, other) for other in ratios]
     # `max` returns the first of equal ones.
-    return max([*others, given], key=lambda each: each[0])[1]
+    return max(found, key=lambda each: each[0])[1]
 
 
 def _fitted(

@@ -5,10 +5,11 @@ after a hundred steps, and the last bit depends on how rows are distributed over
 chain of digital repeaters, the remedy is not less noise but regeneration. What one step passes to
 the next is rounded to a grid that is far coarser than the noise, and far finer than training needs:
 
-- Features are rounded to about 1/STEPS of the largest (of the largest of the linear part, in that
-  part) and targets to TARGET_STEP, before they are multiplied. S, b and yᵀy are then whole multiples of products of steps, which float64 adds without
-  error in any order. The fixed point of the secure sum rounds them (off S's diagonal, after a
-  factor √2), and the coordinator undoes that by rounding to the nearest multiple.
+- Features are rounded to about 1/STEPS of the largest of their part of the kernel and targets to
+  TARGET_STEP, before they are multiplied. S, b and yᵀy are then whole multiples of products of
+  steps, which float64 adds without error in any order. The fixed point of the secure sum rounds
+  them (off S's diagonal, after a factor √2), and the coordinator undoes that by rounding to the
+  nearest multiple.
 - σ, λ, G_S and G_b are therefore the same, to the last bit, however rows are distributed. Only the
   gradient differs, by about 1e-15; rounding the weights to WEIGHT_STEP after each optimiser step
   removes that difference.
