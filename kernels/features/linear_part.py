@@ -135,8 +135,8 @@ class Beside:
             (phi, main_pullback), (u, linear_pullback) = main(x), linear(x)
 
             def pullback(gradient: Tensor) -> Named:
-                first, last = gradient.split([phi.shape[-1], u.shape[-1]], dim=-1)
-                return {**main_pullback(first), **linear_pullback(last)}
+                first = main_pullback(gradient[..., : phi.shape[-1]])
+                return {**first, **linear_pullback(gradient[..., phi.shape[-1] :])}
 
             return torch.cat([phi, u], dim=-1), pullback
 
