@@ -20,8 +20,10 @@ _LOG2_LOW = -4.2009150726810846e-11
 _TERMS = 17
 
 
-def on_grid(values: Tensor, step: float) -> Tensor:
+def on_grid(values: Tensor, step: float | Tensor) -> Tensor:
     """Round to multiples of a power of two, detached from the autograd graph; zero has no sign.
+
+    A tensor of steps has one for each element, as far as it broadcasts.
 
     >>> on_grid(torch.tensor([0.3, -0.9, -0.1]), 0.25).tolist()
     [0.25, -1.0, 0.0]

@@ -27,6 +27,7 @@ class Recipes:
 
     kernels: tuple[str, ...] = (
         "deep",
+        "linear",
         "matern12",
         "matern32",
         "matern52",
@@ -34,7 +35,8 @@ class Recipes:
         "replicated",
         "shifted",
     )
-    """Architectures of the kernel. Features without a bound are always refused."""
+    """Architectures of the kernel, with or without a linear part beside them. Features without a
+    bound are always refused."""
     lengthscale: Interval = (0.1, 100.0)
     """Of kernels without a network, in standard deviations of the columns."""
     frequency_scale: Interval = (0.01, 3.0)

@@ -359,3 +359,4 @@ RANDOM_FUNCTIONS: Mapping[Architecture, RandomFunction] = {
     Architecture.SHIFTED: Shifted(),
     Architecture.REPLICATED: Replicated(),
 }
+"""All but the linear kernel: `kernels.features.linear_part` has it, beside any of these."""

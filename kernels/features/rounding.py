@@ -10,7 +10,8 @@ site that refuses the overflow reveals that it has such rows.
 Inputs are within ±CLIP, so the weights alone bound both effects. If |x| ≤ m with error at most e, a
 layer of n inputs gives |Wx + b| ≤ |W|m + |b| with error at most |W|e + (n + 2)·u·(|W|m + |b|), and
 tanh does not increase errors. An error of δ in an angle moves its cos and sin by at most
-min(δ, 2)/√m.
+min(δ, 2)/√m. The linear part has no angles: its error is a few units in the last place of its norm,
+which is bounded (`kernels.features.linear_part`).
 """
 
 import math
@@ -19,7 +20,8 @@ import torch
 from torch import Tensor
 
 from kernels.features.architectures import RANDOM_FUNCTIONS, Deep, Named, Replicated, Stationary
-from kernels.features.spec import KernelSpec, Replication
+from kernels.features.linear_part import log_ratio_of, ratio
+from kernels.features.spec import Architecture, KernelSpec, Replication
 from kernels.features.urk import URK
 from kernels.tables.standardiser import CLIP
 
@@ -36,10 +38,16 @@ def feature_rounding(kernel: URK) -> float:
     >>> feature_rounding(URK(KernelSpec(inputs=4))) < 2.0**-30
     True
     """
-    spec, weights = kernel.spec, {n: w.detach() for n, w in kernel.named_weights().items()}
-    bound = spec.squared_norm_bound
+    main = _main_rounding(kernel.spec, {n: w.detach() for n, w in kernel.named_weights().items()})
+    return math.hypot(main, _linear_rounding(kernel))
+
+
+def _main_rounding(spec: KernelSpec, weights: Named) -> float:
+    bound = spec.main_squared_norm
     if bound is None:
         return math.inf
+    if spec.architecture is Architecture.LINEAR:
+        return 0.0
     function = RANDOM_FUNCTIONS[spec.architecture]
     draws = function.draws(spec)
     if isinstance(function, Deep):
@@ -56,6 +64,15 @@ def feature_rounding(kernel: URK) -> float:
         return math.inf
     moved = (error + 4 * _UNIT).clamp_max(2.0).square().mean().sqrt()
     return math.sqrt(bound) * float(moved)
+
+
+def _linear_rounding(kernel: URK) -> float:
+    """Return the error of ρ·u: of p + 1 additions in the norm, and of a few operations more."""
+    log_ratio = log_ratio_of(kernel.spec, kernel.weights.detach())
+    if log_ratio is None:
+        return 0.0
+    norm = ratio(log_ratio) * math.sqrt(kernel.spec.linear_squared_norm)
+    return (kernel.spec.inputs + 8) * _UNIT * norm
 
 
 def _inputs(spec: KernelSpec, function: Deep, draws: Named) -> _Interval:

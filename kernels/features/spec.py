@@ -37,6 +37,8 @@ class Architecture(StrEnum):
     """A network f and a distribution shifter h(ω) (fig. 3.1, right)."""
     REPLICATED = "replicated"
     """A network f applied to randomised copies of x (fig. 3.2, left)."""
+    LINEAR = "linear"
+    """The linear part alone, without random samples (`kernels.features.linear_part`)."""
 
 
 class Normaliser(StrEnum):
@@ -75,6 +77,15 @@ _STATIONARY = {
 _CLASSICAL = _STATIONARY | {Architecture.EXPONENTIAL, Architecture.POLYNOMIAL}
 _NETWORKS = {Architecture.DEEP, Architecture.SHIFTED, Architecture.REPLICATED}
 
+_SAMPLED = set(Architecture) - {Architecture.LINEAR}
+
+RADIUS = 2.0
+"""The largest norm of x/√(p + 1) in the linear part: about twice that of an average row."""
+MOST_LOG_RATIO = 4.125
+"""The largest |log ρ| of the linear part; the evidence chooses among smaller ones."""
+_MOST_RATIO = 64.0
+"""A little more than exp(MOST_LOG_RATIO), and the same with every libm."""
+
 # Far above any honest kernel; a hostile spec must not make a hospital run out of memory.
 _MOST = 1_000_000
 _MOST_NUMBERS = 100_000_000
@@ -100,6 +111,10 @@ _WHOLE: Mapping[str, tuple[int, int]] = {
 
 # Which architectures an optional field belongs to.
 _BELONGS_TO: Mapping[str, set[Architecture]] = {
+    "samples": _SAMPLED,
+    "seed": _SAMPLED,
+    "normaliser": _SAMPLED,
+    "linear_part": _SAMPLED,
     "lengthscale": _CLASSICAL,
     "degree": {Architecture.POLYNOMIAL},
     "offset": {Architecture.POLYNOMIAL},
@@ -120,6 +135,8 @@ class KernelSpec:
 
     inputs: p, the number of columns of x after the schema's encoding.
     samples: m ≥ 2, the number of random samples of g.
+    linear_part: the linear part's p + 1 features stand beside those of the architecture, so the
+        kernel is the sum of both (`kernels.features.linear_part`).
     seed: 0 ≤ seed < 2⁵³; ω and the starting weights are hashes of it.
     lengthscale: the starting value of the classical kernels' lengthscales (one weight per input).
     degree, offset: the polynomial kernel's n and c.
@@ -140,6 +157,7 @@ class KernelSpec:
     samples: int = 100
     seed: int = 0
     normaliser: Normaliser = Normaliser.UNBIASED
+    linear_part: bool = False
     lengthscale: float = 1.0
     degree: int = 2
     offset: float = 1.0
@@ -157,6 +175,8 @@ class KernelSpec:
             object.__setattr__(self, name, _member(name, getattr(self, name), kind))
         for name, (least, most) in _WHOLE.items():
             _whole(name, getattr(self, name), least, most)
+        if type(self.linear_part) is not bool:
+            raise SpecError(f"linear_part must be true or false, not {self.linear_part!r:.40}")
         if not isinstance(self.hidden, tuple | list):
             raise SpecError(f"hidden must be a list of integers, not {self.hidden!r}")
         object.__setattr__(self, "hidden", tuple(self.hidden))
@@ -182,7 +202,9 @@ class KernelSpec:
 
     @property
     def features_per_sample(self) -> int:
-        """Return d, how many numbers one sample of g has."""
+        """Return d, how many numbers one sample of g has; 0 for the linear kernel."""
+        if self.architecture is Architecture.LINEAR:
+            return 0
         if self.architecture in (Architecture.EXPONENTIAL, Architecture.POLYNOMIAL):
             return 1
         if self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR:
@@ -190,9 +212,20 @@ class KernelSpec:
         return 2
 
     @property
-    def features(self) -> int:
-        """Return M = m·d, the length of φ(x)."""
+    def main_features(self) -> int:
+        """Return m·d, how many features are of random samples; they come first in φ(x)."""
         return self.samples * self.features_per_sample
+
+    @property
+    def linear_features(self) -> int:
+        """Return p + 1, how many features are of the linear part, or 0 if there is none."""
+        linear = self.linear_part or self.architecture is Architecture.LINEAR
+        return self.inputs + 1 if linear else 0
+
+    @property
+    def features(self) -> int:
+        """Return M, the length of φ(x)."""
+        return self.main_features + self.linear_features
 
     @property
     def normalising_square(self) -> int:
@@ -200,16 +233,33 @@ class KernelSpec:
         return self.samples - (self.normaliser is Normaliser.THESIS)
 
     @property
-    def squared_norm_bound(self) -> float | None:
-        """Return a bound on ‖φ(x)‖² that holds for all x and all weights, if there is one.
+    def main_squared_norm(self) -> float | None:
+        """Return ‖φ_main(x)‖², the same for all x and all weights, if there is such a number.
 
-        cos² + sin² = 1 per sample, so the bound is m divided by the normalising square. None for
-        features that grow with x, which have no bound on their sensitivity for all weights.
+        cos² + sin² = 1 per sample, so it is m divided by the normalising square. It is None for
+        features that grow with x, and 0 for the linear kernel, which has no main part.
         """
+        if self.architecture is Architecture.LINEAR:
+            return 0.0
         unbounded = self.features_per_sample == 1 or (
             self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR
         )
         return None if unbounded else self.samples / self.normalising_square
+
+    @property
+    def linear_squared_norm(self) -> float:
+        """Return a bound on ‖u(x)‖², the linear part's squared norm divided by ρ²; 0 without it."""
+        return RADIUS**2 + 1 / (self.inputs + 1) if self.linear_features else 0.0
+
+    @property
+    def squared_norm_bound(self) -> float | None:
+        """Return a bound on ‖φ(x)‖² that holds for all x and all weights, if there is one.
+
+        None for features that grow with x, which have no bound on their sensitivity for all
+        weights. `kernels.features.linear_part.squared_norm_at` is the bound at given weights.
+        """
+        main = self.main_squared_norm
+        return None if main is None else main + self.linear_squared_norm * _MOST_RATIO**2
 
     def rows_at_a_time(self, chunk_rows: int) -> int:
         """Return how many rows to compute at once: fewer if each row becomes m copies."""

@@ -20,7 +20,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from kernels.errors import EmptyTable, NotFinite, WeightsError, WrongShape
-from kernels.features.architectures import RANDOM_FUNCTIONS, Features, Shapes
+from kernels.features.architectures import Features, Shapes
+from kernels.features.linear_part import random_function
 from kernels.features.spec import KernelSpec
 from kernels.tables.chunks import chunks
 
@@ -30,7 +31,7 @@ def weight_shapes(spec: KernelSpec) -> Shapes:
 
     Each array is stored row by row; the flat vector is their concatenation.
     """
-    return RANDOM_FUNCTIONS[spec.architecture].shapes(spec)
+    return random_function(spec).shapes(spec)
 
 
 def weight_count(spec: KernelSpec) -> int:
@@ -40,7 +41,7 @@ def weight_count(spec: KernelSpec) -> int:
 
 def starting_weights(spec: KernelSpec) -> Tensor:
     """Return the flat float64 vector of starting weights, a function of the spec alone."""
-    start = RANDOM_FUNCTIONS[spec.architecture].start(spec)
+    start = random_function(spec).start(spec)
     return torch.cat([start[name].flatten() for name in weight_shapes(spec)])
 
 
@@ -61,7 +62,7 @@ class URK(Kernel):
     def __init__(self, spec: KernelSpec, weights: Tensor | None = None) -> None:
         super().__init__()
         self.spec = spec
-        self._function = RANDOM_FUNCTIONS[spec.architecture]
+        self._function = random_function(spec)
         self._shapes = dict(self._function.shapes(spec))
         flat = starting_weights(spec) if weights is None else _checked(spec, weights)
         self.register_parameter("weights", torch.nn.Parameter(flat))

@@ -72,7 +72,9 @@ class Likelihood:
         """
         layers, offsets = self.fitted.layers, self.fitted.offsets
         if grid is not None:
-            features = on_grid(features.double(), grid.features)
+            steps = torch.as_tensor(grid.features, dtype=torch.float64)
+            own = steps if steps.ndim == 0 else steps[: features.shape[1]]
+            features = on_grid(features.double(), own)
         if isinstance(self.outcome, Classes):
             table = [(features, outcomes[:, 0])]
             return classes.local(table, layers, offsets=offsets, grid=grid, clip=clip)

@@ -39,12 +39,14 @@ class Rows:
 class Grid:
     """Steps, powers of two, to which √ω·φ, φ, κ and t are rounded before they are multiplied.
 
+    features: one step for all features, or one for each, (M,).
+
     The sums are then multiples of products of steps, which float64 adds without error in any order
     until 2⁵³ of them: the same bits however rows are divided among sites. S_ω remains a Gram
     matrix, because √ω·φ is rounded and not ω.
     """
 
-    features: float
+    features: float | Tensor
     pulls: float = 2.0**-12
     terms: float = 2.0**-20
 

@@ -136,6 +136,8 @@ def programs(size: Size) -> dict[str, Program]:
         name: Program(tables.SCHEMA, kernel, (moments.Spec(), *stages), max_rows=1000, held_out=0.4)
         for name, stages in plain.items()
     }
+    beside = replace(kernel, linear_part=True)
+    found["a linear part"] = replace(found["exact"], kernel=beside)
     few = replace(private.KERNEL, samples=min(size.samples, 40))
     for name, stages in noisy.items():
         found[name] = private.program(moments.Spec(), *stages, kernel=few, multiplier=0.1)

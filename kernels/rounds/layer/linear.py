@@ -7,6 +7,10 @@ local      S_c = Σ φφᵀ, b_c = Σ φy, y_cᵀy_c, n_c over the training rows
 sum        (S, b, yᵀy, n) of all rows together, which is what the coordinator sees
 update     σ and λ from the sums (or kept, as in [FedBNR]), and the posterior from all of these
 
+If the kernel has a linear part beside another one, its ratio ρ, which is a weight of the kernel, is
+chosen with σ and λ, by evidence from the same sums (`kernels.layer.ratio`). With differential
+privacy ρ is kept: at another ratio, the noise of S and b would differ from feature to feature.
+
 With differential privacy the sums are noisy and are stored with the deviations of their noise: σ, λ
 and the posterior are those of `kernels.noisy.noise_aware`.
 """
@@ -14,6 +18,8 @@ and the posterior are those of `kernels.noisy.noise_aware`.
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from kernels.features.linear_part import log_ratio_of, with_log_ratio
+from kernels.layer.ratio import Chosen, best_ratio
 from kernels.model.model import Model
 from kernels.noisy.realisable import repaired
 from kernels.parameter_checks import check_flag
@@ -40,7 +46,7 @@ MAKES = frozenset({Made.CENTRE, Made.LAYER})
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`refit`: fit σ and λ to the sums (the default); otherwise keep those of phase 1."""
+    """`refit`: fit σ, λ and ρ to the sums (the default); otherwise keep those of phase 1."""
 
     STORED_AS: ClassVar[str] = "linear.spec"
 
@@ -76,14 +82,29 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Set the statistics, and fit σ and λ to them."""
+    """Set the statistics, and fit σ and λ, and the ratio of a linear part, to them."""
     total = accepted(total, layout(state))
-    statistics = repaired(statistics_of(total, state.model), state.model.urk)
-    hyperparameters = state.model.hyperparameters
+    model = state.model
+    statistics = repaired(statistics_of(total, model), model.urk)
+    log_ratio = log_ratio_of(model.kernel, model.urk.weights.detach())
+    if state.spec.refit and log_ratio is not None and statistics.noise is None:
+        chosen = best_ratio(model.kernel, statistics, log_ratio=log_ratio)
+        return replace(state, model=_at(chosen, model))
+    hyperparameters = model.hyperparameters
     if state.spec.refit or hyperparameters is None:
         hyperparameters = fitted_scales(statistics)
-    model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
+    model = model.advanced(hyperparameters=hyperparameters, statistics=statistics)
     return replace(state, model=model)
+
+
+def _at(chosen: Chosen, model: Model) -> Model:
+    """Return the model with the chosen ratio, and with σ, λ and the statistics at it."""
+    weights = with_log_ratio(model.urk.weights.detach(), chosen.log_ratio)
+    return model.advanced(
+        weights=weights,
+        hyperparameters=chosen.hyperparameters,
+        statistics=chosen.statistics,
+    )
 
 
 def finished(state: State) -> bool:

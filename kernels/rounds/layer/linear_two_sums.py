@@ -53,6 +53,7 @@ from kernels.rounds.shared.sufficient import (
     scatter_rounding,
     site_statistics,
     statistics_length,
+    summed_scatter,
     target_blocks,
 )
 from kernels.rounds.site.site import Part, Site
@@ -203,11 +204,11 @@ STORED = (Spec, State, Pooled, First)
 def _with_scatter(state: State, total: SecureTotal) -> State:
     model = state.model
     first = Statistics(
-        torch.tensor(total["scatter"]),
+        summed_scatter(total, model),
         torch.zeros(model.kernel.features, model.targets, dtype=torch.float64),
         torch.tensor(total["target_squares"]).clamp_min(0.0),
         round(float(total["rows"])),
-        scatter_rounding(total, model.kernel.features),
+        scatter_rounding(total, model),
     )
     hyperparameters = model.hyperparameters or Hyperparameters.of(**START, targets=model.targets)
     noise = hyperparameters.noise_variance

@@ -40,7 +40,6 @@ from kernels.noisy import noise_aware
 from kernels.noisy.realisable import DEVIATION_BITS, repaired
 from kernels.parameter_checks import check_flag
 from kernels.reproducible import on_grid, to_bits
-from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay, Step
@@ -48,6 +47,8 @@ from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     SQUARES_RESOLUTION,
     check_features,
+    counted,
+    counting_noise,
     feature_bound,
     scatter_block,
     squared_norm,
@@ -165,8 +166,8 @@ def update(state: State, total: SecureTotal) -> State:
     model = state.model
     if state.sums_scatter:
         scatter, deviation = torch.tensor(total["scatter"]), total.noise("scatter")
-        count = max(1, round(float(sum_of(scatter.diagonal())) / squared_norm(model)))
-        rows = deviation * math.sqrt(len(scatter)) / squared_norm(model)
+        count = max(1, counted(scatter.diagonal(), model))
+        rows = counting_noise(deviation, model)
     else:
         before = known(state.before, "linear")
         noise = known(before.noise, "linear")

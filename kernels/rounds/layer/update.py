@@ -48,6 +48,8 @@ from kernels.rounds.shared.sufficient import (
     site_statistics,
     statistics_blocks,
     statistics_length,
+    summed_cross,
+    summed_scatter,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -118,11 +120,11 @@ def update(state: State, total: SecureTotal) -> State:
     if state.model.privacy is not None:
         squares, count = squares.clamp_min(0.0), max(1, count)
     statistics = Statistics(
-        before.scatter + torch.tensor(total["scatter"]),
-        before.cross + torch.tensor(total["cross"]),
+        before.scatter + summed_scatter(total, state.model),
+        before.cross + summed_cross(total, state.model),
         squares,
         count,
-        before.rounding + scatter_rounding(total, state.model.kernel.features),
+        before.rounding + scatter_rounding(total, state.model),
         added(before.noise, noise_of(total, state.model)),
     )
     statistics = repaired(statistics, state.model.urk)

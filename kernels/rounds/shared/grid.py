@@ -5,10 +5,11 @@ after a hundred steps, and the last bit depends on how rows are distributed over
 chain of digital repeaters, the remedy is not less noise but regeneration. What one step passes to
 the next is rounded to a grid that is far coarser than the noise, and far finer than training needs:
 
-- Features are rounded to about 1/STEPS of the largest and targets to TARGET_STEP, before they are
-  multiplied. S, b and yᵀy are then whole multiples of products of steps, which float64 adds without
-  error in any order. The fixed point of the secure sum rounds them (off S's diagonal, after a
-  factor √2), and the coordinator undoes that by rounding to the nearest multiple.
+- Features are rounded to about 1/STEPS of the largest of their part of the kernel and targets to
+  TARGET_STEP, before they are multiplied. S, b and yᵀy are then whole multiples of products of
+  steps, which float64 adds without error in any order. The fixed point of the secure sum rounds
+  them (off S's diagonal, after a factor √2), and the coordinator undoes that by rounding to the
+  nearest multiple.
 - σ, λ, G_S and G_b are therefore the same, to the last bit, however rows are distributed. Only the
   gradient differs, by about 1e-15; rounding the weights to WEIGHT_STEP after each optimiser step
   removes that difference.
@@ -31,7 +32,12 @@ from torch import Tensor
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.reproducible import on_grid
-from kernels.rounds.shared.sufficient import scatter_deviation, statistics_of
+from kernels.rounds.shared.sufficient import (
+    feature_scale,
+    scatter_deviation,
+    sent_scale,
+    statistics_of,
+)
 from privacy.layout import SecureTotal
 
 STEPS = 2**14
@@ -45,17 +51,22 @@ CERTAIN = 8
 """The number of standard deviations that no error of a sum exceeds."""
 
 
-def feature_step(model: Model) -> float:
-    """Return the step of the features' grid: a power of two that depends on their scale 1/√m."""
-    exponent = math.frexp(1 / math.sqrt(model.kernel.normalising_square))[1]
+def feature_steps(model: Model) -> Tensor:
+    """Return the step of each feature's grid, (M,): powers of two that depend on their scale."""
+    return base_step(model) / sent_scale(model)
+
+
+def base_step(model: Model) -> float:
+    """Return the step of features as they are sent, a power of two."""
+    exponent = math.frexp(feature_scale(model))[1]
     return math.ldexp(1 / STEPS, exponent - 1)
 
 
 def gridded(model: Model, chunks: Iterable[tuple[Tensor, Tensor]]) -> Statistics:
     """Sum over a stream of (features, targets) rounded to their grids: exact, in any order."""
-    step = feature_step(model)
+    steps = feature_steps(model)
     return Statistics.of_chunks(
-        ((on_grid(features, step), on_grid(targets, TARGET_STEP)) for features, targets in chunks),
+        ((on_grid(features, steps), on_grid(targets, TARGET_STEP)) for features, targets in chunks),
         features=model.kernel.features,
         targets=model.targets,
     )
@@ -66,12 +77,13 @@ def regenerated(total: SecureTotal, model: Model) -> Statistics:
 
     If enough sites take part for the sum's rounding to reach half a step, `rounding` is kept.
     """
-    statistics, step = statistics_of(total, model), feature_step(model)
-    certain = CERTAIN * scatter_deviation(total) < step**2 / 2
+    statistics, steps = statistics_of(total, model), feature_steps(model)
+    sent = float((steps * sent_scale(model))[0])  # the same for all features, as they are sent
+    certain = CERTAIN * scatter_deviation(total) < sent**2 / 2
     return replace(
         statistics,
-        scatter=on_grid(statistics.scatter, step**2),
-        cross=on_grid(statistics.cross, step * TARGET_STEP),
+        scatter=on_grid(statistics.scatter, steps.outer(steps)),
+        cross=on_grid(statistics.cross, steps[:, None] * TARGET_STEP),
         target_squares=on_grid(statistics.target_squares, TARGET_STEP**2),
         rounding=0.0 if certain else statistics.rounding,
     )

@@ -4,6 +4,12 @@
 |S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m.
 FEATURE_BOUND applies to features without a bound of their own; a value beyond it fails the run.
 
+A linear part (`kernels.features.linear_part`) has features of up to 2ρ, many times 1/√m, and one
+block has one fixed point. So S and b are sent with the linear part's features multiplied by a power
+of two that brings them to the scale of the others (`sent_scale`), and the coordinator divides them
+again, which is exact. With differential privacy they are sent as they are: noise would be divided
+too, and the linear part would have more of it.
+
 **With differential privacy**, a unit of at most k rows is added or removed. Features are cos and
 sin, so ‖φ‖² = R² for every row, whatever the weights; standardised targets are clipped to ±B_t. One
 row changes S by φφᵀ, whose Frobenius norm is ‖φ‖² = R²; b by φyᵀ, of norm ‖φ‖·‖y‖; yᵀy by (y_t²).
@@ -13,6 +19,10 @@ With B = (B_1 … B_T), k rows change them by at most
 
 Packing S as its upper triangle times √2 is an isometry, so ΔS also holds for the packed vector. n
 is not released: tr S = n·R², so it follows from S, with noise of √M·s/R² rows.
+
+With a linear part, R² is a bound at the present ρ (`squared_norm`), and rows are counted by the
+trace of the other part of S only. In a kernel that has only the linear part, the constant feature
+is ρ/√(p + 1) in every row and counts them, with noise of (p + 1)·s/ρ² rows.
 
 The privacy cost is divided between the blocks as follows. With weights c_S + c_b + c_y = 1 the
 noise deviations are s = zΔS/√c_S and s_b = zΔb/√c_b. The layer solves b̃ ≈ S̃w, in which the noise
@@ -36,11 +46,14 @@ import torch
 from torch import Tensor
 
 from kernels.errors import UnboundedFeatures
+from kernels.features.linear_part import log_ratio_of, ratio, squared_norm_at
+from kernels.features.spec import RADIUS
 from kernels.layer.posterior import Hyperparameters, Spectrum, rounding_of
 from kernels.layer.refit import refit
 from kernels.layer.statistics import Noise, Statistics
 from kernels.model.model import Model
 from kernels.noisy import noise_aware
+from kernels.reproducible import total as total_of
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.chunks import CHUNK_ROWS
@@ -63,22 +76,81 @@ SQUARES_WEIGHT = 0.05
 _ROOM = 1 + 2.0**-40
 
 
-def feature_bound(model: Model) -> float:
-    """Return the largest absolute value of one feature."""
-    if model.kernel.squared_norm_bound is None:
-        return FEATURE_BOUND
+def feature_scale(model: Model) -> float:
+    """Return the scale of features as they are sent: 1/√m, or 1 for the linear kernel."""
+    if not model.kernel.main_features:
+        return 1.0
     return 1 / math.sqrt(model.kernel.normalising_square)
 
 
+def sent_scale(model: Model) -> Tensor:
+    """Return what features are multiplied by in the blocks of S and b, powers of two, (M,).
+
+    It is 1 except for the linear part without privacy, whose largest value, 2ρ, it brings to at
+    most `feature_scale`, and to more than half of that.
+    """
+    kernel = model.kernel
+    scale = torch.ones(kernel.features, dtype=torch.float64)
+    if kernel.linear_features and model.privacy is None:
+        _, exponent = math.frexp(feature_scale(model) / _linear_bound(model))
+        scale[kernel.main_features :] = math.ldexp(1.0, exponent - 1)
+    return scale
+
+
+def _linear_bound(model: Model) -> float:
+    """Return the largest absolute value of a feature of the linear part."""
+    return RADIUS * ratio(log_ratio_of(model.kernel, model.urk.weights.detach()) or 0.0)
+
+
+def feature_bound(model: Model) -> float:
+    """Return the largest absolute value of one feature as it is sent."""
+    if model.kernel.main_squared_norm is None:
+        return FEATURE_BOUND
+    bound = feature_scale(model)
+    if model.kernel.linear_features and model.privacy is not None:
+        linear = _linear_bound(model)
+        return max(bound, linear) if model.kernel.main_features else linear
+    return bound
+
+
 def squared_norm(model: Model) -> float:
-    """Return R², the ‖φ‖² of every row; raise `UnboundedFeatures` for kernels without a bound."""
-    bound = model.kernel.squared_norm_bound
+    """Return R², the largest ‖φ‖² of a row; raise `UnboundedFeatures` for kernels without a bound.
+
+    It is that of every row if the kernel has no linear part.
+    """
+    bound = squared_norm_at(model.kernel, model.urk.weights.detach())
     if bound is None:
         raise UnboundedFeatures(
             f"the features of a {model.kernel.architecture} kernel grow with x, so no noise covers "
             "a row: with differential privacy take a kernel that ends in cos and sin"
         )
     return bound
+
+
+def counting_part(model: Model) -> tuple[slice, float]:
+    """Return features whose squares have the same sum in every row, and that sum.
+
+    The sum of their diagonal elements of S, divided by it, is the number of rows.
+    """
+    kernel, norm = model.kernel, squared_norm(model)
+    if not kernel.linear_features:
+        return slice(None), norm
+    if kernel.main_features and kernel.main_squared_norm is not None:
+        return slice(0, kernel.main_features), kernel.main_squared_norm
+    log_ratio = log_ratio_of(kernel, model.urk.weights.detach()) or 0.0
+    return slice(-1, None), ratio(log_ratio) ** 2 / (kernel.inputs + 1)
+
+
+def counted(diagonal: Tensor, model: Model) -> int:
+    """Return the number of rows by the diagonal of S; with noise an estimate, maybe below zero."""
+    part, each = counting_part(model)
+    return round(math.fsum(diagonal[part].tolist()) / each)
+
+
+def counting_noise(deviation: float, model: Model) -> float:
+    """Return the deviation of `counted`, given that of a diagonal element of S."""
+    part, each = counting_part(model)
+    return deviation * math.sqrt(len(range(model.kernel.features)[part])) / each
 
 
 def check_features(model: Model) -> None:
@@ -190,9 +262,10 @@ def site_statistics(model: Model, site: Site, part: Part) -> Statistics:
 
 def contribution_of(statistics: Statistics, model: Model) -> Contribution:
     """Return the statistics as blocks by name."""
+    scale = sent_scale(model)
     blocks = {
-        "scatter": statistics.scatter.numpy(),
-        "cross": statistics.cross.numpy(),
+        "scatter": (statistics.scatter * scale.outer(scale)).numpy(),
+        "cross": (statistics.cross * scale[:, None]).numpy(),
         "target_squares": statistics.target_squares.numpy(),
     }
     if model.privacy is not None:
@@ -200,14 +273,37 @@ def contribution_of(statistics: Statistics, model: Model) -> Contribution:
     return {**blocks, "rows": np.array(float(statistics.count))}
 
 
-def scatter_rounding(total: SecureTotal, features: int) -> float:
-    """Return the rounding of a summed S as a spectral norm."""
-    resolution = _scatter_resolution(total)
-    return rounding_of(resolution=resolution, clients=total.contributors, features=features)
+def summed_scatter(total: SecureTotal, model: Model) -> Tensor:
+    """Return the S that a sum gives."""
+    scale = sent_scale(model)
+    return torch.tensor(total["scatter"]) / scale.outer(scale)
+
+
+def summed_cross(total: SecureTotal, model: Model) -> Tensor:
+    """Return the b that a sum gives."""
+    return torch.tensor(total["cross"]) / sent_scale(model)[:, None]
+
+
+def scatter_rounding(total: SecureTotal, model: Model) -> float:
+    """Return the rounding of a summed S as a spectral norm.
+
+    With features divided by d, an entry's deviation is that of the block divided by d_i·d_j, and
+    the norm of such a matrix is at most about 2·√(max_i Σ_j) of their variances: that of M
+    features, times √(Σ_j d_j⁻²/M)·max d_i⁻¹.
+    """
+    resolution, features = _scatter_resolution(total), model.kernel.features
+    rounding = rounding_of(resolution=resolution, clients=total.contributors, features=features)
+    return stretched_rounding(1 / sent_scale(model), rounding)
+
+
+def stretched_rounding(by: Tensor, rounding: float) -> float:
+    """Return the rounding of S whose features are multiplied by `by`, (M,), after the sum."""
+    spread = math.sqrt(float(total_of(by.square())) / len(by)) * float(by.max())
+    return spread * rounding
 
 
 def scatter_deviation(total: SecureTotal) -> float:
-    """Return the standard deviation of the rounding of one entry of a summed S."""
+    """Return the standard deviation of the rounding of one entry of S as it is sent."""
     return _scatter_resolution(total) * math.sqrt(total.contributors / 12)
 
 
@@ -218,12 +314,12 @@ def _scatter_resolution(total: SecureTotal) -> float:
 def statistics_of(total: SecureTotal, model: Model) -> Statistics:
     """Return the summed statistics with what is known about their rounding and noise."""
     return Statistics(
-        torch.tensor(total["scatter"]),
-        torch.tensor(total["cross"]),
+        summed_scatter(total, model),
+        summed_cross(total, model),
         torch.tensor(total["target_squares"]).clamp_min(0.0),
         # With much noise the estimate from the trace may be below 1, but some site has a row.
         rows_in(total, model) if model.privacy is None else max(1, rows_in(total, model)),
-        scatter_rounding(total, model.kernel.features),
+        scatter_rounding(total, model),
         noise_of(total, model),
     )
 
@@ -239,7 +335,7 @@ def rows_in(total: SecureTotal, model: Model) -> int:
     """Return the number of rows summed; with noise this is an estimate, possibly below zero."""
     if model.privacy is None:
         return round(float(total["rows"]))
-    return round(math.fsum(np.diagonal(total["scatter"])) / squared_norm(model))
+    return counted(torch.tensor(total["scatter"]).diagonal(), model)
 
 
 def noise_of(total: SecureTotal, model: Model) -> Noise | None:
@@ -251,5 +347,5 @@ def noise_of(total: SecureTotal, model: Model) -> Noise | None:
         scatter=scatter,
         cross=total.noise("cross"),
         target_squares=total.noise("target_squares"),
-        count=scatter * math.sqrt(model.kernel.features) / squared_norm(model),
+        count=counting_noise(scatter, model),
     )

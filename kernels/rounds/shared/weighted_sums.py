@@ -36,12 +36,15 @@ from kernels.outcomes.variational import Layer
 from kernels.outcomes.weighted import Grid, Weighted
 from kernels.reproducible import on_grid
 from kernels.rounds.algorithm import Contribution
-from kernels.rounds.shared.grid import CERTAIN, feature_step
+from kernels.rounds.shared.grid import CERTAIN, base_step
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     WEIGHT_NORM,
     feature_bound,
+    feature_scale,
+    sent_scale,
     squared_norm,
+    stretched_rounding,
     without_failed,
 )
 from kernels.rounds.site.site import Part, Site
@@ -59,11 +62,14 @@ _ROOM = 1 + 2.0**-40
 
 def starting(model: Model) -> tuple[FittedOutcome, ...]:
     """Return every outcome at its prior, λ = 1, with the offsets of the census."""
-    schema, features = model.schema, model.kernel.features
+    schema, features, kernel = model.schema, model.kernel.features, model.kernel
+    # The ratio of a linear part is each outcome's own, unless the part is all that there is.
+    linear = (kernel.main_features, features) if kernel.main_features else (0, 0)
     offsets = known(model.census, "moments").offsets(schema)
     return tuple(
         FittedOutcome(
-            (Layer.prior(layer_features(outcome, features)),) * latent_functions(outcome),
+            (Layer.prior(layer_features(outcome, features), stretched=linear),)
+            * latent_functions(outcome),
             own,
             1.0 if isinstance(outcome, Count) else None,
         )
@@ -94,9 +100,20 @@ def outcome_chunks(model: Model, site: Site, part: Part) -> Iterator[tuple[Tenso
             yield phi, [own[rows] for own in columns]
 
 
-def grid_of(model: Model) -> Grid:
-    """Return the grids of features, κ and t."""
-    return Grid(features=feature_step(model))
+def grid_of(model: Model, index: int) -> Grid:
+    """Return the grids of features, κ and t of an outcome."""
+    return Grid(features=base_step(model) / _sent_scale(model, index))
+
+
+def _sent_scale(model: Model, index: int) -> Tensor:
+    """Return what an outcome's features are multiplied by in its blocks (`sent_scale`)."""
+    scale, outcome = sent_scale(model), model.schema.outcomes[index]
+    if not isinstance(outcome, TimeToEvent):
+        return scale
+    indicator = 1.0
+    if model.privacy is None:
+        indicator = math.ldexp(1.0, math.frexp(feature_scale(model))[1] - 1)
+    return torch.cat([scale, scale.new_full((len(outcome.intervals),), indicator)])
 
 
 def weighted_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Block, ...]:
@@ -105,7 +122,9 @@ def weighted_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Bl
     bounds = _row_bounds(model, index, fitted)
     wide, functions = fitted.layers[0].features, len(fitted.layers)
     rows = model.max_rows * bounds.rows * _ROOM
-    largest = max(1.0 if isinstance(outcome, TimeToEvent) else 0.0, feature_bound(model))
+    largest = feature_bound(model)
+    if isinstance(outcome, TimeToEvent):
+        largest = max(largest, float(_sent_scale(model, index)[-1]))
     of_scatter, of_cross = rows * bounds.weight * largest**2, rows * bounds.pull * largest
     # Counts are larger than other outcomes, and so may be the step of their sums.
     coarser = RESOLUTION * 2.0 ** max(0, math.ceil(math.log2(bounds.weight)))
@@ -175,11 +194,11 @@ def contribution_at(
     clip = None
     if model.privacy is not None:
         clip = _row_bounds(model, index, at.fitted).pull
-    sums = at.sums(features, outcomes, grid=grid_of(model), clip=clip)
-    blocks = {}
+    sums = at.sums(features, outcomes, grid=grid_of(model, index), clip=clip)
+    scale, blocks = _sent_scale(model, index), {}
     for function, own in enumerate(sums):
-        blocks[_name(index, "scatter", function)] = own.scatter.numpy()
-        blocks[_name(index, "cross", function)] = own.cross.numpy()
+        blocks[_name(index, "scatter", function)] = (own.scatter * scale.outer(scale)).numpy()
+        blocks[_name(index, "cross", function)] = (own.cross * scale).numpy()
     if model.privacy is not None:
         return blocks
     blocks[_name(index, "terms")] = np.array(math.fsum(own.terms for own in sums))
@@ -201,25 +220,27 @@ def sums_of(
 
     rows: the number of rows; Σt belongs to all latent functions, and is the first one's.
     """
-    grid, found = grid_of(model), []
+    grid, scale, found = grid_of(model, index), _sent_scale(model, index), []
+    steps = torch.as_tensor(grid.features)
     for function, layer in enumerate(fitted.layers):
-        scatter = torch.tensor(total[_name(index, "scatter", function)])
-        cross = torch.tensor(total[_name(index, "cross", function)])
+        scatter = torch.tensor(total[_name(index, "scatter", function)]) / scale.outer(scale)
+        cross = torch.tensor(total[_name(index, "cross", function)]) / scale
         resolution = 2 * total.rounding(_name(index, "scatter", function)) / total.contributors
-        rounding = rounding_of(
-            resolution=resolution, clients=total.contributors, features=layer.features
+        rounding = stretched_rounding(
+            1 / scale,
+            rounding_of(resolution=resolution, clients=total.contributors, features=layer.features),
         )
         if model.privacy is not None:
             noise = _noise(total, index, function)
             found.append(Weighted(scatter, cross, 0.0, rows, rounding, noise))
             continue
         deviation = resolution * math.sqrt(total.contributors / 12)
-        certain = CERTAIN * deviation < grid.features**2 / 2
+        certain = CERTAIN * deviation < base_step(model) ** 2 / 2
         terms = float(total[_name(index, "terms")]) if function == 0 else 0.0
         found.append(
             Weighted(
-                on_grid(scatter, grid.features**2),
-                on_grid(cross, grid.features * grid.pulls),
+                on_grid(scatter, steps.outer(steps)),
+                on_grid(cross, steps * grid.pulls),
                 terms,
                 rows,
                 0.0 if certain else rounding,

@@ -187,9 +187,13 @@ def _kernel(program: Program, _: Sequence[Program], chance: random.Random) -> tu
     }
     scale = chance.choice(POSITIVE)
     architecture = chance.choice(list(Architecture))
+    own: dict[str, Any]
+    sizes["linear_part"] = chance.choice((False, False, True))
     match architecture:
+        case Architecture.LINEAR:
+            sizes, own = {"inputs": program.kernel.inputs}, {}
         case Architecture.POLYNOMIAL:
-            own: dict[str, Any] = {"degree": chance.choice((1, 2, 100)), "offset": scale}
+            own = {"degree": chance.choice((1, 2, 100)), "offset": scale}
         case Architecture.DEEP | Architecture.SHIFTED | Architecture.REPLICATED:
             own = {"hidden": chance.choice(((), (1,), (4,), (3, 2))), "latent": 3}
             own["frequency_scale"] = scale

@@ -32,6 +32,7 @@ JSON = st.recursive(
     max_leaves=4,
 )
 FIELDS = ["version", "inputs", "architecture", "samples", "seed", "hidden", "latent", "offset"]
+FIELDS += ["linear_part"]
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), JSON))
@@ -77,6 +78,13 @@ def _document(**changes: object) -> str:
         (_document(architecture="rbf", inputs=10**6, samples=10**6), SpecError, "smaller"),
         (_document(hidden=[2] * 100), SpecError, "layers"),
         (_document(architecture="rbf", hidden=[3]), SpecError, "rbf kernel does not use hidden"),
+        (_document(linear_part=1), SpecError, "linear_part must be true or false"),
+        (
+            _document(architecture="linear", samples=10),
+            SpecError,
+            "linear kernel does not use samples",
+        ),
+        (_document(architecture="linear", linear_part=True), SpecError, "not use linear_part"),
         (_document(lengthscale=2.0), SpecError, "use it: exponential"),
         (_document(colour="red"), SpecError, "unknown fields"),
         (json.dumps({"version": 1}), SpecError, "inputs is missing"),
@@ -91,12 +99,8 @@ def test_what_is_wrong_is_named(text: str, error: type[SpecError], says: str) ->
 def test_only_bounded_features_declare_a_bound() -> None:
     bounds = {name: spec.squared_norm_bound for name, spec in EVERY_SPEC.items()}
     unbounded = {name for name, bound in bounds.items() if bound is None}
-    assert unbounded == {
-        "exponential",
-        "polynomial",
-        "polynomial-3",
-        "replicated-multiply-linear",
-    }
+    alone = {"exponential", "polynomial", "polynomial-3", "replicated-multiply-linear"}
+    assert unbounded == alone | {f"{name}+linear" for name in alone}
     assert bounds["rbf"] == 1
     thesis = KernelSpec(inputs=1, samples=11, normaliser=Normaliser.THESIS)
     assert thesis.squared_norm_bound == pytest.approx(1.1)

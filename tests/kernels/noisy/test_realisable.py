@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -102,6 +103,22 @@ def test_deep_kernels_are_repaired_too() -> None:
     ours = repaired(noisy, kernel)
     before = distance(noisy.scatter, exact.scatter)
     assert distance(ours.scatter, exact.scatter) < 0.5 * before
+
+
+@pytest.mark.parametrize("architecture", ["rbf", "linear"])
+def test_kernels_with_a_linear_part_are_repaired_too(architecture: str) -> None:
+    main = {"samples": 10, "lengthscale": 2.0, "linear_part": True}
+    own = main if architecture == "rbf" else {}
+    kernel = URK(KernelSpec(architecture=architecture, inputs=3, **own))
+    exact = statistics(kernel)
+    noisy = released(exact, 20.0)
+    ours = repaired(noisy, kernel)
+    before = distance(noisy.scatter, exact.scatter)
+    # A matrix of second moments has no other condition than to be one.
+    assert distance(ours.scatter, exact.scatter) < (0.8 if own else 1.01) * before
+    assert torch.linalg.eigvalsh(ours.scatter)[0] > -1e-3
+    nothing = repaired(released(exact, 1e-6), kernel)
+    assert distance(nothing.scatter, exact.scatter) < 1e-3
 
 
 def test_the_same_release_is_repaired_alike() -> None:

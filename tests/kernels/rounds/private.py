@@ -1,6 +1,7 @@
 """Tables, programs and noisy sums for tests of differential privacy: patients with many rows."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,8 @@ KERNEL = KernelSpec(
     inputs=6, samples=6, hidden=(5,), latent=3, shifter_inputs=3, shifter_hidden=4, seed=3
 )
 SMOOTH = KernelSpec(architecture=Architecture.RBF, inputs=6, samples=6, lengthscale=2.0, seed=3)
+BESIDE = replace(SMOOTH, linear_part=True)
+LINEAR = KernelSpec(architecture=Architecture.LINEAR, inputs=6)
 
 Table = dict[str, Any]
 

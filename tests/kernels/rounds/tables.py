@@ -1,6 +1,7 @@
 """Small tables with everything in them, and programs over them, shared by the tests of rounds."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +29,7 @@ SCHEMA = Schema(
 KERNEL = KernelSpec(
     inputs=5, samples=8, hidden=(6,), latent=4, shifter_inputs=3, shifter_hidden=4, seed=3
 )
+BESIDE = replace(KERNEL, linear_part=True)
 
 Table = Mapping[str, NDArray[np.generic]]
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from kernels.features.linear_part import with_log_ratio
+from kernels.features.spec import KernelSpec
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
@@ -41,12 +43,24 @@ class TestLinearWithNoisyMoments(TestLinear):
     before = (moments.Spec(),)
 
 
+class TestLinearBesideAnotherKernel(TestLinearWithNoisyMoments):
+    kernel = private.BESIDE
+
+
+class TestLinearAlone(TestLinearWithNoisyMoments):
+    kernel = private.LINEAR
+
+
 class TestPrivateExact(PrivateConformance):
     algorithm = private_exact
     before = (moments.Spec(from_bounds=True),)
 
     def spec(self) -> Any:
         return private_exact.Spec(steps=2, learning_rate=0.1, penalty=3.0, unit_clip=0.5)
+
+
+class TestPrivateExactWithALinearPart(TestPrivateExact):
+    kernel = private.BESIDE
 
 
 class TestElbo(PrivateConformance):
@@ -93,12 +107,34 @@ class TestUpdate(PrivateConformance):
         return Site({**own.parts, Part.ADDED: own.parts[Part.CALIBRATION]}, dealing=DEALING)
 
 
+@pytest.mark.parametrize("kernel", [private.SMOOTH, private.BESIDE, private.LINEAR])
+def test_rows_are_counted_by_the_part_of_s_that_is_the_same_in_every_row(
+    kernel: KernelSpec,
+) -> None:
+    whole = private.program(moments.Spec(from_bounds=True), schema=private.ROWS, kernel=kernel)
+    site = private.site(private.table(60, seed=3, outliers=0.5), private.ROWS, held_out=0.0)
+    model = private.fitted(whole, [site])
+    scatter = sufficient.site_statistics(model, site, Part.TRAINING).scatter
+    assert sufficient.counted(scatter.diagonal(), model) == 60
+    generator = torch.Generator().manual_seed(1)
+    noise = torch.randn(4000, len(scatter), generator=generator, dtype=torch.float64)
+    part, each = sufficient.counting_part(model)
+    spread = float((noise[:, part].sum(1) / each).std())
+    assert sufficient.counting_noise(1.0, model) == pytest.approx(spread, rel=0.1)
+
+
 # -- what must be noticed
 
 
 def _no_bound_per_patient(state: Any, site: Site) -> Contribution:
     unbounded = replace(state.model.privacy, max_rows_per_patient=100_000)
     return linear.contribute(replace(state, model=replace(state.model, privacy=unbounded)), site)
+
+
+def _at_another_ratio(state: Any, site: Site) -> Contribution:
+    """The linear part at a ratio for which the sensitivity was not declared."""
+    weights = with_log_ratio(state.model.urk.weights.detach(), 1.0)
+    return linear.contribute(replace(state, model=replace(state.model, weights=weights)), site)
 
 
 def _targets_as_they_are(state: Any, site: Site) -> Contribution:
@@ -133,6 +169,7 @@ def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
     ("kind", "broken", "schema"),
     [
         (TestLinear, _no_bound_per_patient, private.PATIENTS),
+        (TestLinearAlone, _at_another_ratio, private.ROWS),
         (TestLinearWithNoisyMoments, _targets_as_they_are, private.ROWS),
         (TestLinear, _targets_on_the_sites_own_scale, private.ROWS),
         (TestElbo, _clipped_row_by_row, private.PATIENTS),

@@ -1,13 +1,16 @@
 """Phase 1 by the exact gradient of the pooled evidence."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from kernels.errors import StatisticsError
+from kernels.model.model import Model
 from kernels.rounds.kernel import exact, fedavg
 from kernels.rounds.shared.held_out import TOLERANCE
+from kernels.rounds.site.site import Site
 from tests.conformance.algorithm import AdditiveOverRows, ChosenByHeldOutError, EqualToPooled
 from tests.kernels.rounds import sums, tables
 
@@ -20,6 +23,20 @@ class TestExact(AdditiveOverRows, EqualToPooled, ChosenByHeldOutError):
 
     def harmful(self, *, patience: int) -> Any:
         return exact.Spec(steps=8, learning_rate=0.5, penalties=(0.0, 3.0), patience=patience)
+
+
+class TestExactWithALinearPart(AdditiveOverRows, EqualToPooled):
+    algorithm = exact
+
+    def spec(self) -> Any:
+        return exact.Spec(steps=3, penalties=(3.0,))
+
+    def model(self, sites: list[Site]) -> Model:
+        return replace(tables.fitted(sites), kernel=tables.BESIDE)
+
+    def test_the_ratio_is_trained_as_any_weight(self) -> None:
+        ratios = [float(state.model.urk.weights.detach()[-1]) for state in self.states()]
+        assert len(set(ratios)) == 3
 
 
 @pytest.mark.parametrize("learning_rate", [0.01, 1.0], ids=["training helps", "training harms"])

@@ -1,5 +1,6 @@
 """Rows added and removed give the linear layer as if refitted from scratch."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from client_sdk.simulation import simulate
 from kernels.errors import KernelsError, NotFitted
+from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.rounds.layer import linear, update
 from kernels.rounds.program import Program
@@ -46,6 +48,27 @@ class TestUpdate(AdditiveOverRows, EqualToPooled):
 
     def model(self, sites: list[Site]) -> Model:
         return tables.fitted(sites, linear.Spec())
+
+
+class TestUpdateWithALinearPart(TestUpdate):
+    def model(self, sites: list[Site]) -> Model:
+        model = replace(tables.fitted(sites), kernel=tables.BESIDE)
+        return after_one_sum(linear, linear.Spec(), model, sites)
+
+
+def test_the_ratio_of_a_linear_part_is_kept_and_its_rows_can_all_leave() -> None:
+    first, second = records(40, seed=0), records(30, seed=1)
+    model = replace(tables.fitted([site(training=first)]), kernel=tables.BESIDE)
+    both = after_one_sum(
+        linear, linear.Spec(), model, [site(training=first), site(training=second)]
+    )
+    assert float(both.weights[-1]) != 0
+    left = run(both, [site(training=first), site(removed=second)])
+    assert torch.equal(left.weights, both.weights)
+    x, y = site(training=first).table(Part.TRAINING, left)
+    expected = Statistics.of_table(left.urk, x, y)
+    torch.testing.assert_close(left.statistics.scatter, expected.scatter, rtol=1e-8, atol=1e-8)
+    torch.testing.assert_close(left.statistics.cross, expected.cross, rtol=1e-8, atol=1e-8)
 
 
 def after_one_sum(algorithm: Any, spec: Any, model: Model, sites: list[Site]) -> Model:
