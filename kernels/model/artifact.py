@@ -18,7 +18,7 @@ from kernels.features.spec import KernelSpec
 from kernels.model.card import NO_SALT, Card, digest
 from kernels.model.card_sections import Evaluation, Law, Layer, Privacy, Served
 from kernels.model.methods import methods_of
-from kernels.model.model import Model, known
+from kernels.model.model import Model, check_fitted, known, training_rows
 from kernels.model.stored import MODEL_KINDS
 from kernels.tables.schema import Schema
 
@@ -74,7 +74,7 @@ class Artifact:
             raise ArtifactError(
                 "created must have a time zone; use for example datetime.now(timezone.utc)"
             )
-        statistics = known(model.statistics, "linear")
+        rows = training_rows(model)
         methods = Served.of(model)
         model = published(model)
         data, text = storage.encode(model), program.to_json()
@@ -90,7 +90,7 @@ class Artifact:
             program_digest=digest(text.encode()),
             members=members,
             sums=sums,
-            rows=statistics.count,
+            rows=rows,
             layer=Layer.of(model),
             recalibration=Law.of(model),
             evaluation=Evaluation.of(model),
@@ -150,8 +150,13 @@ def _finished(model: object) -> Model:
     if not isinstance(model, Model):
         raise StateError(f"these bytes contain a {type(model).__name__}, not a model")
     known(model.standardiser, "moments")
+    check_fitted(model)
     try:
-        known(model.posterior, "linear")
+        if model.schema.real:
+            known(model.posterior, "linear")
+        for fitted in model.outcomes or ():
+            for layer in fitted.layers:
+                known(layer.posterior, "outcomes")
     except KernelsError:
         raise
     except RuntimeError as problem:  # LAPACK's, for numbers that no table can produce
@@ -164,16 +169,14 @@ def _finished(model: object) -> Model:
 
 def _check_described(model: Model, card: Card) -> None:
     """Refuse the card of another model; recomputed numbers are not compared, for their rounding."""
-    statistics = known(model.statistics, "linear")
-    hyperparameters = known(model.hyperparameters, "linear")
     said = [[own.noise_variance for own in card.layer], [own.prior_variance for own in card.layer]]
-    is_so = [
-        hyperparameters.noise_variance.tolist(),
-        hyperparameters.prior_variance.tolist(),
-    ]
+    is_so: list[list[float]] = [[], []]
+    if model.schema.real:
+        scales = known(model.hyperparameters, "linear")
+        is_so = [scales.noise_variance.tolist(), scales.prior_variance.tolist()]
     methods = tuple(served.method for served in card.methods)
     described = (card.schema, card.kernel, card.standardiser, card.rows, said, methods)
-    found = (model.schema, model.kernel, model.standardiser, statistics.count, is_so)
+    found = (model.schema, model.kernel, model.standardiser, training_rows(model), is_so)
     if described != (*found, methods_of(model)):
         raise ArtifactError(
             "the card does not describe the model in the bytes: request both from the coordinator "

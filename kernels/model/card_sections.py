@@ -177,7 +177,9 @@ class Layer:
 
     @classmethod
     def of(cls, model: Model) -> tuple[Self, ...]:
-        """Return the description of every target."""
+        """Return the description of every target that is a real number."""
+        if not model.schema.real:
+            return ()
         found = known(model.hyperparameters, "linear")
         columns = found.noise_variance, found.prior_variance, model.posterior.log_evidence
         return tuple(

@@ -9,7 +9,7 @@ The methods of a model follow from its parts, and are not stored separately.
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import UnknownMethod
-from kernels.model.model import Model, known
+from kernels.model.model import Model, check_fitted, is_fitted
 
 FEDBNR = "fedbnr"
 METHODS: tuple[str, ...] = (FEDBNR, *(method.value for method in Method))
@@ -20,7 +20,7 @@ def methods_of(model: Model) -> tuple[str, ...]:
     """Return the methods of a model, its default first."""
     students = model.distilled.students if model.distilled is not None else ()
     found = {student.method.value for student in students}
-    if model.statistics is not None:
+    if is_fitted(model):
         found.add(FEDBNR)
     return tuple(method for method in METHODS if method in found)
 
@@ -29,7 +29,7 @@ def method_for(model: Model, name: str | None) -> str:
     """Return the named method, by default the model's first; refuse one that it does not have."""
     there = methods_of(model)
     if not there:
-        known(model.statistics, "linear")
+        check_fitted(model)
     if name is None:
         return there[0]
     if name not in there:

@@ -253,6 +253,28 @@ def check_model(model: object) -> None:
         raise StateError(f"state.model must be a Model, not {type(model).__name__}")
 
 
+def is_fitted(model: Model) -> bool:
+    """Return whether a model has a layer for each of its targets, so that it can predict."""
+    real = model.statistics is not None or not model.schema.real
+    return real and (model.outcomes is not None or not model.schema.outcomes)
+
+
+def check_fitted(model: Model) -> None:
+    """Refuse a model that has no layer for some of its targets."""
+    if model.schema.real:
+        known(model.statistics, "linear")
+    if model.schema.outcomes:
+        known(model.outcomes, "outcomes")
+
+
+def training_rows(model: Model) -> int:
+    """Return the number of training rows of a fitted model."""
+    check_fitted(model)
+    if model.statistics is not None:
+        return model.statistics.count
+    return known(model.outcomes, "outcomes")[0].rows
+
+
 def known(part: T | None, stage: str) -> T:
     """Return a part of a model; the error names the stage that computes it."""
     if part is None:

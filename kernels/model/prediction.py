@@ -32,12 +32,15 @@ from kernels.errors import OneVariance, PredictionError
 from kernels.layer.posterior import Prediction
 from kernels.model.methods import FEDBNR, committee_method, method_for
 from kernels.model.model import Model, known
+from kernels.outcomes.predictions import OutcomePrediction, predict_outcome
 from kernels.scores.gaussians import Gaussian
 from kernels.scores.recalibration import Recalibration, inflation
 from kernels.scores.student_t import StudentT
+from kernels.tables.cells import as_array, read_numbers
 from kernels.tables.chunks import CHUNK_ROWS, chunks
+from kernels.tables.outcome_cells import EXPOSURES
 from kernels.tables.records import Records
-from kernels.tables.targets import Target
+from kernels.tables.targets import Count, Target
 
 INTERVAL_KINDS = "conformal", "student_t", "gaussian"
 
@@ -68,6 +71,8 @@ class Predictions:
     extrapolates: (n,) bool, whether a numeric cell of the row is outside the schema's bounds.
     recalibration: one for each target; None if the program has no recalibration stage, or if it
     does not apply to the method.
+    outcomes: the predictions of all targets that are not real numbers, in order; empty for methods
+    other than `fedbnr`.
     """
 
     targets: tuple[Target, ...]
@@ -77,6 +82,7 @@ class Predictions:
     divided: Divided | None
     extrapolates: Tensor
     recalibration: tuple[Recalibration, ...] | None
+    outcomes: tuple[OutcomePrediction, ...] = ()
 
     @property
     def latent_variance(self) -> Tensor:
@@ -136,11 +142,20 @@ class Predictions:
         half = half * torch.tensor(deviations, dtype=torch.float64)
         return Interval(self.mean - half, self.mean + half)
 
+    def outcome(self, name: str) -> OutcomePrediction:
+        """Return the predictions of the target with this name, which is not a real number."""
+        for own in self.outcomes:
+            if own.target.name == name:
+                return own
+        there = ", ".join(own.target.name for own in self.outcomes) or "none"
+        raise PredictionError(f"there is no outcome {name!r:.40}; the outcomes are: {there}")
+
     def __len__(self) -> int:
         return len(self.mean)
 
     def __repr__(self) -> str:
-        return f"Predictions({len(self)} rows of {', '.join(t.name for t in self.targets)})"
+        names = [t.name for t in (*self.targets, *(own.target for own in self.outcomes))]
+        return f"Predictions({len(self)} rows of {', '.join(names)})"
 
 
 def predict(
@@ -164,6 +179,11 @@ def predict(
         said = known(model.distilled, "predictive").predict if committee is None else committee
         mean, variance = _by_committee(model, Method(method), said, pieces)
         return Predictions(model.schema.real, method, mean, variance, None, extrapolates, None)
+    pieces = list(pieces)
+    outcomes = _outcomes(model, pieces, _exposures(model, table), chunk_rows)
+    if not model.targets:
+        nothing = torch.zeros(len(extrapolates), 0, dtype=torch.float64)
+        return Predictions((), method, nothing, nothing, None, extrapolates, None, outcomes)
     predicted = _joined(
         model, (predict_standardised(model, x, chunk_rows=chunk_rows) for x in pieces)
     )
@@ -178,7 +198,59 @@ def predict(
         Divided(latent, model.noise_variance),
         extrapolates,
         model.recalibration,
+        outcomes,
     )
+
+
+def _outcomes(
+    model: Model,
+    pieces: Iterable[Tensor],
+    exposures: Mapping[str, Tensor],
+    chunk_rows: int,
+) -> tuple[OutcomePrediction, ...]:
+    """Return the predictions of every outcome for standardised features in pieces."""
+    if not model.schema.outcomes:
+        return ()
+    first, found = 0, []
+    for x in pieces:
+        for rows in chunks(len(x), model.kernel.rows_at_a_time(chunk_rows)):
+            phi = model.features(x[rows]).double()
+            own = {name: all_of[first : first + len(phi)] for name, all_of in exposures.items()}
+            found.append(predict_outcomes(model, phi, own))
+            first += len(phi)
+    if not found:
+        nothing = torch.zeros(0, model.kernel.features, dtype=torch.float64)
+        return predict_outcomes(model, nothing, {})
+    return tuple(OutcomePrediction.joined(parts) for parts in zip(*found, strict=True))
+
+
+def predict_outcomes(
+    model: Model, features: Tensor, exposures: Mapping[str, Tensor]
+) -> tuple[OutcomePrediction, ...]:
+    """Return the predictions of every outcome for rows of the kernel's features, (n, M)."""
+    fitted = known(model.outcomes, "outcomes")
+    return tuple(
+        predict_outcome(outcome, own, features, exposure=exposures.get(outcome.name))
+        for outcome, own in zip(model.schema.outcomes, fitted, strict=True)
+    )
+
+
+def _exposures(model: Model, table: Mapping[str, object] | Records) -> dict[str, Tensor]:
+    """Return the exposures of counts that a table states, by the name of the target."""
+    if isinstance(table, Records):
+        return {}
+    found = {}
+    for outcome in model.schema.outcomes:
+        name = outcome.exposure if isinstance(outcome, Count) else None
+        if name is not None and name in table:
+            values, _ = read_numbers(as_array(table[name]))
+            if not bool(((values >= EXPOSURES[0]) & (values <= EXPOSURES[1])).all()):
+                raise PredictionError(
+                    f"the exposures in column {name!r} must be numbers from "
+                    f"{EXPOSURES[0]:g} to {EXPOSURES[1]:g}; without the column they are 1"
+                )
+            found[outcome.name] = torch.from_numpy(values)
+    return found
 
 
 def _read(

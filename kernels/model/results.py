@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from kernels.errors import ArtifactError
 from kernels.model.card_sections import Evaluation
-from kernels.model.model import Model, known
+from kernels.model.model import Model, training_rows
 from kernels.model.typed_json import from_plain, to_plain
 from kernels.strict_json import encode_json, parse_json
 
@@ -42,7 +42,7 @@ def released(model: Model) -> bytes:
     evaluation = Evaluation.of(model)
     if evaluation is None:
         return b""
-    return said(evaluation, known(model.statistics, "linear").count)
+    return said(evaluation, training_rows(model))
 
 
 def said(evaluation: Evaluation, rows: int) -> bytes:

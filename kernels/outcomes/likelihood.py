@@ -146,20 +146,32 @@ class Likelihood:
 
     def survival(self, features: Tensor) -> time_to_event.Prediction:
         """Return survival at the edges for rows of features (n, M), of a time to an event."""
+        nothing = torch.zeros(0, self.layer.features - features.shape[1], dtype=torch.float64)
+        means, variances = [nothing], [nothing]
+        for mean, covariance in self._joint(features):
+            found = time_to_event.predict(mean, covariance)
+            means.append(found.mean)
+            variances.append(found.variance)
+        return time_to_event.Prediction(torch.cat(means), torch.cat(variances))
+
+    def hazards(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return mean and variance of the logits of the intervals' hazards, each (n, J)."""
+        nothing = torch.zeros(0, self.layer.features - features.shape[1], dtype=torch.float64)
+        means, variances = [nothing], [nothing]
+        for mean, covariance in self._joint(features):
+            means.append(mean)
+            variances.append(covariance.diagonal(dim1=1, dim2=2))
+        return torch.cat(means), torch.cat(variances)
+
+    def _joint(self, features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield means (n, J) and covariances (n, J, J) of the logits of the hazards."""
         intervals = self.layer.features - features.shape[1]
-        means, variances = [], []
         for part in chunks(len(features), PATIENTS_AT_A_TIME // 4):
             phi = features[part].double()
             indicators = torch.eye(intervals, dtype=torch.float64).expand(len(phi), -1, -1)
             wide = torch.cat([phi.unsqueeze(1).expand(-1, intervals, -1), indicators], 2)
             mean, covariance = self.layer.joint(wide)
-            found = time_to_event.predict(mean + self.fitted.offsets[0], covariance)
-            means.append(found.mean)
-            variances.append(found.variance)
-        if not means:
-            nothing = torch.zeros(0, intervals, dtype=torch.float64)
-            return time_to_event.Prediction(nothing, nothing)
-        return time_to_event.Prediction(torch.cat(means), torch.cat(variances))
+            yield mean + self.fitted.offsets[0], covariance
 
     def _trials(self, features: Tensor, outcomes: Tensor) -> Iterator[_Periods]:
         """Yield features with their likelihood; of a time to an event, of patients' intervals."""

@@ -22,7 +22,7 @@ from anyio import CapacityLimiter
 
 from kernels.model.card_sections import DISTILLED
 from kernels.model.methods import FEDBNR, committee_method
-from kernels.model.model import Model, known
+from kernels.model.model import Model, training_rows
 from kernels.model.prediction import Predictions
 from kernels.tables.schema import Schema
 from service import models
@@ -137,7 +137,7 @@ class Predictor:
             model, wanted.table(model.schema), method=method, ensemble=opened
         )
         self._count(rows)
-        count = known(model.statistics, "linear").count if opened is None else opened.least_rows
+        count = training_rows(model) if opened is None else opened.least_rows
         refusal = withheld(access, self._settings, rows=count, private=model.privacy is not None)
         if serving is None:
             way = None if predictions.method == FEDBNR else DISTILLED
