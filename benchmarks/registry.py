@@ -11,6 +11,7 @@ RESULTS = Path(__file__).parent / "results"
 NAMES = (
     "dp",
     "fedbnr",
+    "outcomes",
     "predictive",
     "secure_sum",
     "session",

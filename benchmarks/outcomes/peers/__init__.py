@@ -1,0 +1,1 @@
+"""The methods of others: on pooled rows, by federated averaging, and each hospital alone."""
