@@ -227,7 +227,7 @@ def row_bounds(
             dispersion = fitted.dispersion or 1.0
             total = outcome.upper + dispersion
             shift = largest + log_exposure + abs(math.log(dispersion))
-            return RowBounds(1, total / 4, total * (1 + shift / 4), _MOST_TERM * total)
+            return RowBounds(1, total / 4, total * (1 + shift / 4), _MOST_COUNT_TERM * total)
         case TimeToEvent():
             intervals = len(outcome.intervals)
             return RowBounds(intervals, 0.25, 1 + largest / 4, _MOST_TERM * intervals)
@@ -238,5 +238,7 @@ def row_bounds(
 
 
 _MOST_TERM = 1e4
+_MOST_COUNT_TERM = 100.0
+"""For each of the trials that a count is, of which there are many."""
 _CLASS_PULL = 1e3
 """|κ_k| of a class is rarely above 1, and grows with the differences of latent means."""

@@ -67,8 +67,12 @@ def advanced(
     options: RefitOptions | None = None,
     *,
     fixed_prior: bool = False,
+    rounding: float = 0.0,
 ) -> Search:
-    """Return the search after the sums made at its candidate."""
+    """Return the search after the sums made at its candidate.
+
+    rounding: the largest error of Σt, by which a bound may be lower and not have fallen.
+    """
     layers, totals = search.layers, tuple(totals)
     bound = math.fsum(own.bound(total) for own, total in zip(layers, totals, strict=True))
     if not fixed_prior:
@@ -76,7 +80,9 @@ def advanced(
     bound = near(bound, BOUND_STEP)
     before, size = search.bound, math.fsum(abs(total.terms) for total in totals)
     fallen = 0.0 if before is None else before - bound
-    if before is not None and fallen > _TOLERANCE + _FLOAT_ERROR * (abs(before) + size):
+    if before is not None and fallen > _TOLERANCE + 2 * rounding + _FLOAT_ERROR * (
+        abs(before) + size
+    ):
         share = search.share / 2
         kept, totals = search.kept or layers, search.sums or totals
         after = updated_together(kept, totals, options, share=share, fixed_prior=fixed_prior)

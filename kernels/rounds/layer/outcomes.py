@@ -52,6 +52,7 @@ from kernels.rounds.shared.weighted_sums import (
     outcome_chunks,
     starting,
     sums_of,
+    terms_rounding,
     weighted_blocks,
 )
 from kernels.rounds.site.site import Part, Site
@@ -280,7 +281,7 @@ def _moved(
     if model.privacy is not None:
         after = updated_together(search.layers, sums)
         return replace(fitting, search=replace(search, layers=after), finished=last)
-    after_search = advanced(search, sums)
+    after_search = advanced(search, sums, rounding=terms_rounding(total, index))
     settled = (
         after_search.gain is not None
         and after_search.gain <= state.spec.tolerance

@@ -152,10 +152,10 @@ def weighted_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Bl
         ]
     if model.privacy is None:
         terms = model.max_rows * bounds.terms
-        blocks.append(Block(_name(index, "terms"), (), terms, TERMS_RESOLUTION))
+        step = coarser / RESOLUTION * TERMS_RESOLUTION
+        blocks.append(Block(_name(index, "terms"), (), terms, step))
         if isinstance(outcome, Count):
-            shape = (len(count.GRID),)
-            blocks.append(Block(_name(index, "dispersion"), shape, terms, TERMS_RESOLUTION))
+            blocks.append(Block(_name(index, "dispersion"), (len(count.GRID),), terms, step))
     return tuple(blocks)
 
 
@@ -247,6 +247,11 @@ def sums_of(
             )
         )
     return tuple(found)
+
+
+def terms_rounding(total: SecureTotal, index: int) -> float:
+    """Return the largest error of a summed Σt."""
+    return total.rounding(_name(index, "terms"))
 
 
 def dispersion_in(total: SecureTotal, index: int) -> float:
