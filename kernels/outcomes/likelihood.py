@@ -31,7 +31,7 @@ from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
 
 PATIENTS_AT_A_TIME = 1024
 """Each becomes a row of features for every interval."""
-_MOST_LOSS = 100.0
+MOST_LOSS = 100.0
 
 
 class _Periods(NamedTuple):
@@ -142,7 +142,7 @@ class Likelihood:
                 edges = torch.tensor(self.outcome.intervals, dtype=torch.float64)
                 survival = self.survival(features).mean
                 found = time_to_event.log_density(survival, y, outcomes[:, 1], edges)
-        return (-found).clamp(max=_MOST_LOSS)
+        return (-found).clamp(max=MOST_LOSS)
 
     def survival(self, features: Tensor) -> time_to_event.Prediction:
         """Return survival at the edges for rows of features (n, M), of a time to an event."""

@@ -32,7 +32,6 @@ from numpy.typing import NDArray
 from kernels.errors import StateError
 from kernels.layer.posterior import SCALE_BITS
 from kernels.model.model import Model, check_model, known
-from kernels.outcomes.census import Census
 from kernels.outcomes.classes import STRIDE
 from kernels.outcomes.fitted import FittedOutcome
 from kernels.outcomes.likelihood import Likelihood
@@ -43,13 +42,13 @@ from kernels.parameter_checks import check_at_least, check_flag, check_whole
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
-from kernels.rounds.shared.sufficient import check_features
+from kernels.rounds.shared.sufficient import check_features, rows_block
 from kernels.rounds.shared.weighted_sums import (
     contribution_at,
     dispersion_in,
     nothing_at,
-    numbers_of,
     outcome_chunks,
+    outcome_numbers,
     starting,
     sums_of,
     terms_rounding,
@@ -57,7 +56,7 @@ from kernels.rounds.shared.weighted_sums import (
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.targets import Classes, Count
-from privacy.layout import Block, Layout, SecureTotal
+from privacy.layout import Layout, SecureTotal
 
 NAME = "outcomes"
 VERSION = 1
@@ -149,7 +148,7 @@ def layout(state: State) -> Layout:
         for block in weighted_blocks(model, index, fitting.candidate)
     ]
     if model.privacy is None:
-        blocks.append(Block("rows", (), float(model.max_rows), 1.0))
+        blocks.append(rows_block(model))
     return Layout(tuple(blocks))
 
 
@@ -226,8 +225,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     sums = _most_sums(spec, model)
-    start = starting(replace(model, census=Census.zero(model.schema)))
-    numbers = numbers_of(model, start) + (model.privacy is None)
+    numbers = outcome_numbers(model) + (model.privacy is None)
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),

@@ -1,4 +1,7 @@
-"""The absolute error on the rows held out for stopping, as additional blocks of a sum.
+"""The error on the rows held out for stopping, as additional blocks of a sum.
+
+It is the absolute error of targets that are real numbers, in deviations, plus −log p of all other
+targets, in nats.
 
 If a stage's broadcast contains w̄, each site evaluates the received model as part of the sum that it
 contributes to anyway, so stopping and model choice need no extra sum.
@@ -21,15 +24,17 @@ clients, lowest error and 2 %: averaging .954 and .964, 4.18 and 4.16, 3.74 and 
 .674.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from torch import Tensor
 
 from kernels.errors import StatisticsError
 from kernels.model.model import Model
+from kernels.outcomes.likelihood import MOST_LOSS, Likelihood
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.shared.sufficient import RESOLUTION, TARGET_BOUND, site_features
+from kernels.rounds.shared.weighted_sums import outcome_chunks
 from kernels.rounds.site.site import Part, Site
 from privacy.layout import Block, SecureTotal
 
@@ -39,8 +44,8 @@ TOLERANCE = 0.02
 
 def held_out_blocks(model: Model) -> tuple[Block, ...]:
     """Return the blocks of Σ|r| and n; predictions and targets are within ±TARGET_BOUND."""
-    rows = float(model.max_rows)
-    errors = rows * model.targets * 2 * TARGET_BOUND
+    rows, outcomes = float(model.max_rows), len(model.schema.outcomes)
+    errors = rows * (model.targets * 2 * TARGET_BOUND + outcomes * MOST_LOSS)
     return (
         Block("held_out_errors", (), errors, RESOLUTION),
         Block("held_out_rows", (), rows, 1.0),
@@ -48,19 +53,30 @@ def held_out_blocks(model: Model) -> tuple[Block, ...]:
 
 
 def held_out_contribution(
-    model: Model, posterior_weights: Tensor, site: Site, *, features: Tensor | None = None
+    model: Model,
+    posterior_weights: Tensor | None,
+    site: Site,
+    *,
+    features: Tensor | None = None,
+    likelihoods: Sequence[Likelihood] = (),
 ) -> Contribution:
-    """Sum the absolute errors of φᵀw̄ over the site's rows for stopping, and count the rows.
+    """Sum the errors of φᵀw̄ and of the outcomes over the site's rows for stopping; count the rows.
 
+    posterior_weights: None if no target is a real number. likelihoods: of the outcomes, at their q.
     features: the features of these rows, (n, M), if already computed.
     """
     errors = 0.0
-    if features is None:
-        chunks = site_features(model, site, Part.STOPPING)
-    else:
-        chunks = iter([(features, site.table(Part.STOPPING, model)[1])])
-    for phi, y in chunks:
-        errors += float((phi @ posterior_weights).sub_(y).abs_().sum())
+    if posterior_weights is not None:
+        if features is None:
+            chunks = site_features(model, site, Part.STOPPING)
+        else:
+            chunks = iter([(features, site.table(Part.STOPPING, model)[1])])
+        for phi, y in chunks:
+            errors += float((phi @ posterior_weights).sub_(y).abs_().sum())
+    if likelihoods:
+        for phi, columns in outcome_chunks(model, site, Part.STOPPING):
+            for at, own in zip(likelihoods, columns, strict=True):
+                errors += float(at.losses(phi, own).sum())
     return {
         "held_out_errors": np.array(errors),
         "held_out_rows": np.array(float(site.count(Part.STOPPING))),

@@ -214,13 +214,18 @@ def target_blocks(model: Model) -> tuple[Block, ...]:
     if model.privacy is None:
         return (
             Block("target_squares", (model.targets,), bound, SQUARES_RESOLUTION),
-            Block("rows", (), float(model.max_rows), 1.0),
+            rows_block(model),
         )
     sensitivity = model.privacy.max_rows_per_patient * float(largest.square().norm())
     others = scatter_block(model).weight + cross_block(model).weight
     weight = others * SQUARES_WEIGHT / (1 - SQUARES_WEIGHT)
     shape = (model.targets,)
     return (Block("target_squares", shape, bound, SQUARES_RESOLUTION, sensitivity, weight=weight),)
+
+
+def rows_block(model: Model) -> Block:
+    """Return the block of n."""
+    return Block("rows", (), float(model.max_rows), 1.0)
 
 
 def statistics_blocks(model: Model) -> tuple[Block, ...]:

@@ -21,6 +21,7 @@ Noise is divided between S_ω and b as in `kernels.rounds.shared.sufficient`.
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -30,9 +31,12 @@ from kernels.layer.posterior import rounding_of
 from kernels.layer.statistics import Noise
 from kernels.model.model import Model, known
 from kernels.outcomes import count
+from kernels.outcomes.census import Census
+from kernels.outcomes.classes import STRIDE
 from kernels.outcomes.fitted import FittedOutcome, latent_functions, layer_features
 from kernels.outcomes.likelihood import Likelihood, RowBounds, row_bounds
-from kernels.outcomes.variational import Layer
+from kernels.outcomes.logistic import polya_gamma
+from kernels.outcomes.variational import Layer, updated_together
 from kernels.outcomes.weighted import Grid, Weighted
 from kernels.reproducible import on_grid
 from kernels.rounds.algorithm import Contribution
@@ -62,6 +66,8 @@ _ROOM = 1 + 2.0**-40
 
 def starting(model: Model) -> tuple[FittedOutcome, ...]:
     """Return every outcome at its prior, λ = 1, with the offsets of the census."""
+    if not model.schema.outcomes:
+        return ()
     schema, features, kernel = model.schema, model.kernel.features, model.kernel
     # The ratio of a linear part is each outcome's own, unless the part is all that there is.
     linear = (kernel.main_features, features) if kernel.main_features else (0, 0)
@@ -90,6 +96,12 @@ def outcome_columns(model: Model, records: Records) -> list[Tensor]:
     return found
 
 
+def site_outcomes(model: Model, site: Site, part: Part) -> list[Tensor]:
+    """Return the columns of each outcome of all rows of a part, in memory."""
+    pieces = [outcome_columns(model, own) for own in site.record_chunks(part, model)]
+    return [torch.cat(each) for each in zip(*pieces, strict=True)]
+
+
 def outcome_chunks(model: Model, site: Site, part: Part) -> Iterator[tuple[Tensor, list[Tensor]]]:
     """Yield features (n, M) and the columns of each outcome, in bounded memory."""
     for x, _, records in site.chunks(part, model):
@@ -98,6 +110,41 @@ def outcome_chunks(model: Model, site: Site, part: Part) -> Iterator[tuple[Tenso
             if model.privacy is not None:
                 (phi,) = without_failed(phi)
             yield phi, [own[rows] for own in columns]
+
+
+def stepped(
+    model: Model, fitted: Sequence[FittedOutcome], total: SecureTotal, *, rows: int
+) -> tuple[FittedOutcome, ...]:
+    """Return every outcome after one step of phase 1, from the sums made at its q.
+
+    Each is a full step along the Pólya–Gamma bound, which cannot fall; of classes one of their own
+    length. λ and the dispersion of counts follow from the same sums.
+    """
+    found = []
+    for index, own in enumerate(fitted):
+        sums = sums_of(total, model, index, own, rows=rows)
+        counted = isinstance(model.schema.outcomes[index], Count)
+        layers = updated_together(own.layers, sums, share=1.0 if len(sums) == 1 else STRIDE)
+        dispersion = dispersion_in(total, index) if counted else None
+        found.append(FittedOutcome(layers, own.offsets, dispersion))
+    return tuple(found)
+
+
+def negative_bound(
+    model: Model, fitted: Sequence[FittedOutcome], total: SecureTotal, *, rows: int
+) -> float:
+    """Return the negative bound of all outcomes at q, from the sums made at it."""
+    found = 0.0
+    for index, own in enumerate(fitted):
+        sums = sums_of(total, model, index, own, rows=rows)
+        found -= math.fsum(layer.bound(each) for layer, each in zip(own.layers, sums, strict=True))
+    return found
+
+
+def likelihoods_at(model: Model, fitted: Sequence[FittedOutcome]) -> tuple[Likelihood, ...]:
+    """Return every outcome at its q with the Pólya–Gamma bound's parabolas, for phase 1."""
+    pairs = zip(model.schema.outcomes, fitted, strict=True)
+    return tuple(Likelihood(outcome, own, polya_gamma) for outcome, own in pairs)
 
 
 def grid_of(model: Model, index: int) -> Grid:
@@ -271,10 +318,11 @@ def _name(index: int, what: str, function: int | None = None) -> str:
     return name if function is None else f"{name}.{function}"
 
 
-def numbers_of(model: Model, fitted: Sequence[FittedOutcome]) -> int:
-    """Return the number of numbers in one sum of all outcomes."""
+def outcome_numbers(model: Model) -> int:
+    """Return the number of numbers in one sum of all outcomes, of a model before its census."""
+    start = starting(replace(model, census=Census.zero(model.schema)))
     return sum(
         block.length
-        for index, own in enumerate(fitted)
+        for index, own in enumerate(start)
         for block in weighted_blocks(model, index, own)
     )
