@@ -13,6 +13,7 @@ from kernels.ensembles.distilled import Method
 from kernels.model.model import Model
 from kernels.rounds.replay import Replay
 from kernels.rounds.site.site import Part
+from kernels.tables.schema import Schema
 
 
 class Made(StrEnum):
@@ -55,6 +56,12 @@ class PublicRows(StrEnum):
     """The schema's features."""
     LABELLED = "labelled"
     """Features and targets."""
+
+
+def layers_of(schema: Schema) -> frozenset[Made]:
+    """Return what a model with this schema must have to predict all its targets."""
+    layers = {Made.LAYER} if schema.real else set()
+    return frozenset(layers | ({Made.OUTCOMES} if schema.outcomes else set()))
 
 
 @dataclass(frozen=True, kw_only=True)

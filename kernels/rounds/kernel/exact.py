@@ -65,10 +65,10 @@ from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     contribution_of,
     rows_block,
-    statistics_blocks,
     statistics_length,
 )
 from kernels.rounds.shared.weighted_sums import (
+    all_statistics_blocks,
     contribution_at,
     likelihoods_at,
     negative_bound,
@@ -76,7 +76,6 @@ from kernels.rounds.shared.weighted_sums import (
     outcome_numbers,
     site_outcomes,
     starting,
-    weighted_blocks,
 )
 from kernels.rounds.shared.weighted_sums import stepped as stepped_outcomes
 from kernels.rounds.site.site import Part, Site
@@ -210,13 +209,7 @@ def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n) and the sums of outcomes, or the gradient with the held-out error."""
     model = state.model
     if state.rows is None:
-        real = statistics_blocks(model) if model.targets else (rows_block(model),)
-        outcomes = [
-            block
-            for index, own in enumerate(state.fitted)
-            for block in weighted_blocks(model, index, own)
-        ]
-        return Layout((*real, *outcomes))
+        return Layout(all_statistics_blocks(model, state.fitted))
     return Layout(
         (
             Block("gradient", (weight_count(model.kernel),), GRADIENT_BOUND, RESOLUTION),

@@ -5,11 +5,15 @@ as in [FedBNR], or n_c; a site without training rows has ω_c = 0. log σ_c and 
 with θ_c and averaged with it. Training continues from these means. The σ and λ that the model is
 judged by and ends with are either the same ([FedBNR]) or, by default, refitted by the coordinator
 to the pooled statistics, which is far better calibrated (docs/results.md) and costs no sum.
+Targets that are not real numbers add the bounds of their own layers to what a site maximises
+(`local_outcomes`).
 
-broadcast  θ, σ, λ; after a sum of statistics also these, from which each site computes w̄
-local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ; then, after `local_steps`, ω_c(θ_c − θ), the
-           same for log σ_c and log λ_c, and ω_c; and the absolute error of the broadcast model on
-           the rows kept for stopping, so that validation needs no sum of its own
+broadcast  θ, σ, λ; after a sum of statistics also these, from which each site computes w̄, and q of
+           the outcomes
+local      if validated, S_c, b_c, y_cᵀy_c, n_c at θ, and of outcomes S_ω, b, Σt at q; then, after
+           `local_steps`, ω_c(θ_c − θ), the same for log σ_c and log λ_c, and ω_c; and the error of
+           the broadcast model on the rows kept for stopping, so that validation needs no sum of its
+           own
 sum        the pooled statistics; then the mean change and the held-out error: the coordinator sees
            neither a site's θ_c nor its number of rows
 update     σ and λ; then the mean. It keeps the θ with the lowest held-out error and stops
@@ -31,6 +35,7 @@ from kernels.features.urk import weight_count
 from kernels.layer.posterior import SCALE_BITS, Hyperparameters
 from kernels.layer.refit import refit
 from kernels.model.model import Model, check_model, check_scales, known
+from kernels.outcomes.fitted import FittedOutcome, check_outcomes
 from kernels.parameter_checks import (
     check_at_least,
     check_flag,
@@ -38,6 +43,7 @@ from kernels.parameter_checks import (
     check_whole,
     one_of,
 )
+from kernels.reproducible import near
 from kernels.rounds.algorithm import Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, Bits, Replay, Step
@@ -48,6 +54,7 @@ from kernels.rounds.shared.held_out import (
     held_out_error,
 )
 from kernels.rounds.shared.judged import Kept, Progress
+from kernels.rounds.shared.local_outcomes import LocalOutcomes
 from kernels.rounds.shared.local_training import Fit, reach, starting_scales, train_locally
 from kernels.rounds.shared.pooled import EVIDENCE_STEP, Pooled, check_pooled, posterior_weights
 from kernels.rounds.shared.site_mean import (
@@ -56,19 +63,22 @@ from kernels.rounds.shared.site_mean import (
     total_weight,
     trainable,
 )
-from kernels.rounds.shared.sufficient import (
-    contribution_of,
-    site_statistics,
-    statistics_blocks,
-    statistics_length,
-    statistics_of,
+from kernels.rounds.shared.sufficient import statistics_length, statistics_of
+from kernels.rounds.shared.weighted_sums import (
+    all_statistics,
+    all_statistics_blocks,
+    likelihoods_at,
+    negative_bound,
+    outcome_numbers,
+    starting,
+    stepped,
 )
 from kernels.rounds.site.site import Part, Site
-from kernels.storage import PRIVATE
+from kernels.storage import PRIVATE, check_rows
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "fedavg"
-VERSION = 3
+VERSION = 4
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL})
 
@@ -124,7 +134,9 @@ class State:
     """The progress of averaging.
 
     scales: the σ and λ that training continues from. round: rounds of training so far.
-    pooled: the statistics of all rows at θ; None when the next sum is of statistics.
+    rows: the number of rows of the statistics at θ; None when the next sum is of statistics, and
+    without validation. pooled: the statistics of the targets that are real numbers, if there are
+    any. fitted: the q of the other targets.
     """
 
     STORED_AS: ClassVar[str] = "fedavg.state"
@@ -134,7 +146,9 @@ class State:
     scales: Hyperparameters
     round: int = 0
     done: bool = False
+    rows: int | None = None
     pooled: Pooled | None = None
+    fitted: tuple[FittedOutcome, ...] = ()
     evidence: float | None = field(default=None, metadata=PRIVATE)
     best: Kept | None = field(default=None, metadata=PRIVATE)
     history: tuple[Progress, ...] | None = field(default=None, metadata=PRIVATE)
@@ -146,15 +160,20 @@ class State:
         check_flag(done=self.done)
         if self.round > self.spec.rounds:
             raise StateError(f"round {self.round} is beyond the program's {self.spec.rounds}")
+        if self.rows is not None:
+            check_rows(self.rows)
+        if (self.pooled is not None) != (self.rows is not None and bool(self.model.targets)):
+            raise StateError("this state has pooled statistics if and only if they were summed")
         if self.pooled is not None:
             check_pooled(self.pooled, self.model)
+        check_outcomes(self.fitted, self.model.schema, self.model.kernel.features)
 
 
 def layout(state: State) -> Layout:
     """Return (S, b, yᵀy, n), or the change of θ and the held-out error; finally only the error."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
-        return Layout(statistics_blocks(model))
+        return Layout(all_statistics_blocks(model, state.fitted))
     errors = held_out_blocks(model) if spec.validate else ()
     if state.round == spec.rounds:
         return Layout(errors)
@@ -173,18 +192,20 @@ def initial(spec: Spec, model: Model) -> State:
     scales = starting_scales(model.targets)
     weights = Fit.of(model, scales).weights
     model = model.advanced(weights=weights)
-    return State(model, spec, scales, history=())
+    return State(model, spec, scales, fitted=starting(model), history=())
 
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return the site's statistics, or its weighted change of θ and its held-out error."""
     model, spec = state.model, state.spec
     if _statistics_are_next(state):
-        return contribution_of(site_statistics(model, site, Part.TRAINING), model)
+        return all_statistics(model, state.fitted, site)
     contribution: dict[str, NDArray[np.float64]] = {}
-    judge = posterior_weights(known(state.pooled, NAME), model) if spec.validate else None
+    judge = None if state.pooled is None else posterior_weights(state.pooled, model)
+    judges = likelihoods_at(model, state.fitted)
     if state.round < spec.rounds:
-        x, y = trainable(site, model).table(Part.TRAINING, model)
+        training = trainable(site, model)
+        x, y = training.table(Part.TRAINING, model)
         start = Fit.of(model, state.scales)
         trained = train_locally(
             model.kernel,
@@ -194,14 +215,15 @@ def contribute(state: State, site: Site) -> Contribution:
             steps=spec.local_steps,
             learning_rate=spec.learning_rate,
             proximal=spec.proximal,
+            outcomes=LocalOutcomes.of(model, training) if state.fitted else None,
         )
         weight = spec.weighting.weight(site.count(Part.TRAINING))
         for name, part in _CHANGES.items():
             change = weight * (getattr(trained, part) - getattr(start, part))
             contribution[name] = change.numpy()
         contribution["weight"] = np.array(float(weight))
-    if judge is not None:
-        contribution |= held_out_contribution(model, judge, site)
+    if spec.validate:
+        contribution |= held_out_contribution(model, judge, site, likelihoods=judges)
     return contribution
 
 
@@ -218,7 +240,7 @@ def update(state: State, total: SecureTotal) -> State:
     stalled = judged.stalled(best, step=state.round, patience=state.spec.patience)
     if stalled or state.round == state.spec.rounds:
         model = best.restored(state.model)
-        return replace(state, model=model, done=True, pooled=None, evidence=None)
+        return replace(state, model=model, done=True, rows=None, pooled=None, evidence=None)
     return _averaged(state, total)
 
 
@@ -239,6 +261,8 @@ REPLAY = Replay(
         "scales.noise_variance": Bits(SCALE_BITS),
         "scales.prior_variance": Bits(SCALE_BITS),
         "evidence": Step(EVIDENCE_STEP),
+        "fitted.layers.prior_variance": Bits(SCALE_BITS),
+        "fitted.dispersion": Bits(SCALE_BITS),
     },
     budget=LEAST_BUDGET,
 )
@@ -247,6 +271,7 @@ REPLAY = Replay(
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
+    statistics = (statistics_length(model) if model.targets else 1) + outcome_numbers(model)
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -257,9 +282,9 @@ def declare(spec: Spec, before: Before) -> Declaration:
         words="how training on the local rows changes the kernel's weights; with validation also "
         "sums of products of features (S, b, yᵀy, n) and the error on held-out rows",
         sums=2 * (spec.rounds + 1) if spec.validate else spec.rounds,
-        numbers=max(statistics_length(model), weight_count(model.kernel) + 2 * model.targets + 3),
+        numbers=max(statistics, weight_count(model.kernel) + 2 * model.targets + 3),
         numbers_in_all=(spec.rounds + 1)
-        * (statistics_length(model) + weight_count(model.kernel) + 2 * model.targets + 3)
+        * (statistics + weight_count(model.kernel) + 2 * model.targets + 3)
         if spec.validate
         else spec.rounds * (weight_count(model.kernel) + 2 * model.targets + 1),
         leaves=weight_count(model.kernel) + 2 * model.targets,
@@ -280,18 +305,27 @@ STORED = (Spec, State, Pooled, Kept, Progress)
 
 
 def _statistics_are_next(state: State) -> bool:
-    return state.spec.validate and state.pooled is None
+    return state.spec.validate and state.rows is None
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    pooled = Pooled(statistics_of(total, state.model))
-    averaged = state.spec.scales is Scales.AVERAGED
-    scales = state.scales if averaged else refit(pooled.spectrum)
+    model, rows = state.model, round(float(total["rows"]))
+    pooled, evidence, scales = None, 0.0, state.scales
+    if model.targets:
+        pooled = Pooled(statistics_of(total, model))
+        averaged = state.spec.scales is Scales.AVERAGED
+        scales = state.scales if averaged else refit(pooled.spectrum)
+        evidence = pooled.evidence(scales)
+    if state.fitted:
+        bound = negative_bound(model, state.fitted, total, rows=rows)
+        evidence = near(evidence + bound / max(rows, 1), EVIDENCE_STEP)
     return replace(
         state,
-        model=state.model.advanced(hyperparameters=scales),
+        model=model.advanced(hyperparameters=scales),
+        rows=rows,
         pooled=pooled,
-        evidence=pooled.evidence(scales),
+        fitted=stepped(model, state.fitted, total, rows=rows),
+        evidence=evidence,
     )
 
 
@@ -316,6 +350,7 @@ def _averaged(state: State, total: SecureTotal) -> State:
         ),
         scales=scales,
         round=state.round + 1,
+        rows=None,
         pooled=None,
         evidence=None,
     )

@@ -3,8 +3,15 @@
 S, b, yᵀy and n are sums over rows, so those of new rows are added and those of removed rows are
 subtracted. A site that joins adds all its rows, and a site that leaves removes all its rows.
 
+Targets that are not real numbers have weighted sums at a q (`kernels.outcomes`). Those of added and
+removed rows are made at the model's q, and one step from the changed sums gives the next. At the
+optimum the sums of the other rows would change with q only by what the step changes, so the result
+differs from refitting from scratch in second order: little for a small share of rows. The stage
+`outcomes` refits from scratch.
+
 broadcast  the model with its kernel and weights, which do not change
-local      (S, b, yᵀy, n) of the site's added rows minus those of its removed rows
+local      (S, b, yᵀy, n) of the site's added rows minus those of its removed rows, and the same of
+           the outcomes' sums
 sum        the change of the statistics over all sites; every member takes part, most of them
            with zero
 update     the statistics with the change, and σ and λ fitted to them
@@ -32,33 +39,40 @@ import torch
 
 from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Spectrum
 from kernels.layer.statistics import Statistics, added
-from kernels.model.model import Model, check_model, known
+from kernels.model.model import Model, check_fitted, check_model, known
 from kernels.noisy.realisable import DEVIATION_BITS, repaired
+from kernels.outcomes.classes import STRIDE
+from kernels.outcomes.fitted import FittedOutcome, check_outcomes
+from kernels.outcomes.logistic import newton, polya_gamma
+from kernels.outcomes.variational import updated_together
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
 from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay
 from kernels.rounds.shared.sufficient import (
     check_features,
-    contribution_of,
     fitted_scales,
     noise_of,
     rows_in,
     scatter_rounding,
-    site_statistics,
-    statistics_blocks,
     statistics_length,
     summed_cross,
     summed_scatter,
+)
+from kernels.rounds.shared.weighted_sums import (
+    all_statistics,
+    all_statistics_blocks,
+    outcome_numbers,
+    sums_of,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from privacy.layout import Layout, SecureTotal
 
 NAME = "update"
-VERSION = 1
-NEEDS = frozenset({Made.LAYER})
-MAKES = frozenset({Made.CENTRE, Made.LAYER})
+VERSION = 2
+NEEDS: frozenset[Made] = frozenset()
+MAKES: frozenset[Made] = frozenset({Made.CENTRE})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,45 +89,69 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`before`: the statistics so far, which sites do not need. `done`: the sum has been made."""
+    """The sums so far.
+
+    done: the sum has been made. outcomes: the outcomes' q, at which their sums are made.
+    before, kept: the statistics, σ and λ so far, which sites do not need.
+    """
 
     STORED_AS: ClassVar[str] = "update.state"
 
     model: Model
     spec: Spec
     done: bool = False
+    outcomes: tuple[FittedOutcome, ...] = ()
     before: Statistics | None = field(default=None, metadata=PRIVATE)
     kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
         check_flag(done=self.done)
+        if not self.done:
+            check_outcomes(self.outcomes, self.model.schema, self.model.kernel.features)
 
 
 def layout(state: State) -> Layout:
     """Return the change of (S, b, yᵀy, n)."""
-    return Layout(statistics_blocks(state.model))
+    return Layout(all_statistics_blocks(state.model, state.outcomes))
 
 
 def initial(spec: Spec, model: Model) -> State:
-    """Start from a model that has a linear layer."""
-    before = known(model.statistics, "linear")
-    kept = known(model.hyperparameters, "linear")
-    return State(model.advanced(hyperparameters=None), spec, before=before, kept=kept)
+    """Start from a model that has a layer for each of its targets."""
+    check_fitted(model)
+    return State(
+        model.advanced(hyperparameters=None, outcomes=None),
+        spec,
+        outcomes=model.outcomes or (),
+        before=model.statistics,
+        kept=model.hyperparameters,
+    )
 
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return the change due to the site's rows; zero if there is none."""
-    if state.model.privacy is not None:
-        return contribution_of(site_statistics(state.model, site, Part.ADDED), state.model)
-    new, removed = (site_statistics(state.model, site, part) for part in (Part.ADDED, Part.REMOVED))
-    plus, minus = (contribution_of(own, state.model) for own in (new, removed))
+    model, private = state.model, state.model.privacy is not None
+    rule = polya_gamma if private else newton
+    plus = all_statistics(model, state.outcomes, site, part=Part.ADDED, rule=rule)
+    if private:
+        return plus
+    minus = all_statistics(model, state.outcomes, site, part=Part.REMOVED, rule=rule)
     return {name: plus[name] - minus[name] for name in plus}
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Add the change; refuse a result that cannot be the statistics of any table."""
     total = accepted(total, layout(state))
+    model = state.model
+    if model.targets:
+        model = _with_statistics(state, total)
+    if state.outcomes:
+        model = model.advanced(outcomes=_with_outcomes(state, total))
+    return replace(state, model=model, done=True, outcomes=(), before=None, kept=None)
+
+
+def _with_statistics(state: State, total: SecureTotal) -> Model:
+    """Return the model with the changed statistics of targets that are real numbers."""
     before = known(state.before, "linear")
     squares = before.target_squares + torch.tensor(total["target_squares"])
     count = before.count + rows_in(total, state.model)
@@ -131,8 +169,28 @@ def update(state: State, total: SecureTotal) -> State:
     if statistics.noise is None:
         Spectrum.of(statistics)
     hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
-    model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
-    return replace(state, model=model, done=True, before=None, kept=None)
+    return state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
+
+
+def _with_outcomes(state: State, total: SecureTotal) -> tuple[FittedOutcome, ...]:
+    """Return every outcome after a step from its changed sums."""
+    found = []
+    change = round(float(total["rows"])) if state.model.privacy is None else 0
+    for index, own in enumerate(state.outcomes):
+        sums = sums_of(total, state.model, index, own, rows=0)
+        changed = [
+            replace(layer.sums + each, count=max(0, layer.sums.count + change))
+            for layer, each in zip(own.layers, sums, strict=True)
+        ]
+        share = 1.0 if len(changed) == 1 else STRIDE
+        layers = updated_together(
+            own.layers, changed, share=share, fixed_prior=not state.spec.refit
+        )
+        if state.model.privacy is None:
+            for layer in layers:
+                _ = layer.spectrum  # refuses what cannot be the sums of any table
+        found.append(replace(own, layers=layers))
+    return tuple(found)
 
 
 def finished(state: State) -> bool:
@@ -153,6 +211,10 @@ REPLAY = Replay(
         "kept.prior_variance": Bits(SCALE_BITS),
         "before.scatter": OwnStep(),
         "before.noise.scatter": Bits(DEVIATION_BITS),
+        "outcomes.layers.prior_variance": Bits(SCALE_BITS),
+        "outcomes.dispersion": Bits(SCALE_BITS),
+        "model.outcomes.layers.prior_variance": Bits(SCALE_BITS),
+        "model.outcomes.dispersion": Bits(SCALE_BITS),
     },
     budget=LEAST_BUDGET,
 )
@@ -160,19 +222,21 @@ REPLAY = Replay(
 
 def declare(_spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
-    private = before.model.privacy is not None
+    private, model = before.model.privacy is not None, before.model
+    numbers = (statistics_length(model) if model.targets else not private) + outcome_numbers(model)
+    layers = layers_of(model.schema)
     return Declaration(
-        needs=NEEDS,
+        needs=layers,
         needs_students=frozenset(),
         needs_held_out=False,
-        makes=MAKES,
+        makes=MAKES | layers,
         answers=Answers.ALL,
         students=before.students,
         words="how rows that were added or removed change the sums of products of features",
         sums=1,
-        numbers=statistics_length(before.model),
-        numbers_in_all=statistics_length(before.model),
-        leaves=statistics_length(before.model),
+        numbers=numbers,
+        numbers_in_all=numbers,
+        leaves=numbers,
         row_count=None,
         local_passes=0,
         rate_times_steps=0.0,

@@ -43,6 +43,7 @@ from kernels.layer.posterior import Hyperparameters
 from kernels.layer.refit import RefitOptions
 from kernels.model.model import Model
 from kernels.reproducible import on_grid
+from kernels.rounds.shared.local_outcomes import LocalOutcomes
 
 STEP_BOUND = 8.0
 """No parameter moves further than this many learning rates in one step of Adam."""
@@ -89,12 +90,20 @@ def train_locally(
     steps: int,
     learning_rate: float,
     proximal: float,
+    outcomes: LocalOutcomes | None = None,
 ) -> Fit:
-    """Train from the broadcast `start` on one site's standardised rows (n, p) and (n, T)."""
+    """Train from the broadcast `start` on one site's standardised rows (n, p) and (n, T).
+
+    outcomes: the targets of the same rows that are not real numbers.
+    """
 
     def loss(urk: URK, log_noise: Tensor, log_prior: Tensor) -> Tensor:
         phi = urk.features(x)
-        return negative_log_evidence(phi, y, log_noise=log_noise, log_prior=log_prior) / len(y)
+        found = phi.new_zeros(()) if outcomes is None else outcomes.loss(phi)
+        if y.shape[1]:
+            own = negative_log_evidence(phi, y, log_noise=log_noise, log_prior=log_prior)
+            found = found + own
+        return found / len(y)
 
     return minimise(
         loss, kernel, start, steps=steps, learning_rate=learning_rate, proximal=proximal
@@ -125,7 +134,9 @@ def minimise(
     allowed = RefitOptions()
     for time in range(1, steps + 1):
         try:
-            gradients = torch.autograd.grad(loss(urk, log_noise, log_prior), trained)
+            gradients = torch.autograd.grad(
+                loss(urk, log_noise, log_prior), trained, materialize_grads=True
+            )
         except torch.linalg.LinAlgError as problem:  # type: ignore[attr-defined]
             raise WeightsError(
                 f"training diverged in step {time} of {steps}: lower the learning rate, now "

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.layer.posterior import rounding_of
@@ -35,7 +36,7 @@ from kernels.outcomes.census import Census
 from kernels.outcomes.classes import STRIDE
 from kernels.outcomes.fitted import FittedOutcome, latent_functions, layer_features
 from kernels.outcomes.likelihood import Likelihood, RowBounds, row_bounds
-from kernels.outcomes.logistic import polya_gamma
+from kernels.outcomes.logistic import Rule, polya_gamma
 from kernels.outcomes.variational import Layer, updated_together
 from kernels.outcomes.weighted import Grid, Weighted
 from kernels.reproducible import on_grid
@@ -44,10 +45,14 @@ from kernels.rounds.shared.grid import CERTAIN, base_step
 from kernels.rounds.shared.sufficient import (
     RESOLUTION,
     WEIGHT_NORM,
+    contribution_of,
     feature_bound,
     feature_scale,
+    rows_block,
     sent_scale,
+    site_statistics,
     squared_norm,
+    statistics_blocks,
     stretched_rounding,
     without_failed,
 )
@@ -110,6 +115,42 @@ def outcome_chunks(model: Model, site: Site, part: Part) -> Iterator[tuple[Tenso
             if model.privacy is not None:
                 (phi,) = without_failed(phi)
             yield phi, [own[rows] for own in columns]
+
+
+def all_statistics_blocks(model: Model, fitted: Sequence[FittedOutcome]) -> tuple[Block, ...]:
+    """Return the blocks of (S, b, yᵀy, n) of real numbers, and of all outcomes' sums."""
+    rows = (rows_block(model),) if model.privacy is None else ()
+    real = statistics_blocks(model) if model.targets else rows
+    outcomes = (
+        block for index, own in enumerate(fitted) for block in weighted_blocks(model, index, own)
+    )
+    return (*real, *outcomes)
+
+
+def all_statistics(
+    model: Model,
+    fitted: Sequence[FittedOutcome],
+    site: Site,
+    *,
+    part: Part = Part.TRAINING,
+    rule: Rule = polya_gamma,
+) -> dict[str, NDArray[np.float64]]:
+    """Return these blocks of the rows of a part of a site, with a rule's parabolas at q."""
+    blocks: dict[str, NDArray[np.float64]] = {}
+    if model.privacy is None:
+        blocks["rows"] = np.array(float(site.count(part)))
+    if model.targets:
+        blocks |= contribution_of(site_statistics(model, site, part), model)
+    if not fitted:
+        return blocks
+    likelihoods = [replace(own, rule=rule) for own in likelihoods_at(model, fitted)]
+    for index, own in enumerate(fitted):
+        blocks |= nothing_at(model, index, own)
+    for phi, columns in outcome_chunks(model, site, part):
+        for index, at in enumerate(likelihoods):
+            for name, each in contribution_at(model, index, at, phi, columns[index]).items():
+                blocks[name] = blocks[name] + each
+    return blocks
 
 
 def stepped(
@@ -255,7 +296,7 @@ def contribution_at(
     return blocks
 
 
-def nothing_at(model: Model, index: int, fitted: FittedOutcome) -> dict[str, np.ndarray]:
+def nothing_at(model: Model, index: int, fitted: FittedOutcome) -> dict[str, NDArray[np.float64]]:
     """Return the blocks of no rows."""
     return {block.name: np.zeros(block.shape) for block in weighted_blocks(model, index, fitted)}
 
