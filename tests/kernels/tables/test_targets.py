@@ -1,7 +1,9 @@
 """Targets of every kind: valid ones survive JSON, wrong ones are refused by name."""
 
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,7 @@ from kernels.tables.targets import (
     kind_of,
 )
 
+ROOT = Path(__file__).parents[3]
 AGE = Numeric("age", "a", 0, 120)
 STAY = Target("stay", "d", 0, 60)
 READMITTED = Binary("readmitted", ("no", "yes"), event="yes")
@@ -69,6 +72,14 @@ def test_a_target_without_a_kind_is_a_real_number() -> None:
     document = json.loads(Schema((AGE,), (STAY,)).to_json())
     del document["targets"][0]["kind"]
     assert Schema.from_json(json.dumps(document)).targets == (STAY,)
+
+
+def test_the_documented_example_of_each_kind_is_valid() -> None:
+    page = (ROOT / "docs" / "two-machines.md").read_text()
+    (example,) = re.findall(r"```json\n(\[\{\"kind\".*?)```", page, re.DOTALL)
+    document = json.loads(Schema((AGE,), (STAY,)).to_json())
+    schema = Schema.from_json(json.dumps({**document, "targets": json.loads(example)}))
+    assert [kind_of(target) for target in schema.targets] == [*TARGET_KINDS]
 
 
 def test_a_kind_that_does_not_exist_and_fields_of_another_kind_are_refused() -> None:
@@ -169,7 +180,7 @@ def test_a_horizon_alone_gives_ten_intervals_that_end_at_it(horizon: float) -> N
     target = replace(DEATH, horizon=horizon)
     assert len(target.intervals) == 10
     assert target.intervals[-1] == target.risk_at == horizon
-    assert 0 < target.intervals[0]
+    assert target.intervals[0] > 0
     assert sorted(set(target.intervals)) == [*target.intervals]
 
 
