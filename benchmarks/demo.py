@@ -34,7 +34,7 @@ from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
 from client_sdk.tables import draft
-from client_sdk.tables.draft import UNKNOWN
+from client_sdk.tables.column_seen import UNKNOWN
 from kernels.model.prediction import predict
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program

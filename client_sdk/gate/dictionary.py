@@ -21,10 +21,10 @@ from pathlib import Path
 from client_sdk.errors import DictionaryMismatch, PolicyFileError
 from client_sdk.gate import refusals
 from client_sdk.readable import quoted
-from client_sdk.tables.draft import UNKNOWN
+from client_sdk.tables.column_seen import UNKNOWN
 from kernels.rounds.plan import columns_read
-from kernels.tables.schema import Categorical, Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.schema import Categorical, Schema
+from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
 
 _FIELDS = ("unit", "lower", "upper", "levels", "patient")
 
@@ -74,13 +74,14 @@ class Dictionary:
     @classmethod
     def containing(cls, schema: Schema) -> "Dictionary":
         """Return the dictionary that this schema, and any wider one, contains."""
-        columns: tuple[Numeric | Categorical | Target, ...] = (*schema.features, *schema.real)
         entries = {
             column.name: Entry(levels=column.levels)
             if isinstance(column, Categorical)
             else Entry(unit=column.unit, lower=column.lower, upper=column.upper)
-            for column in columns
+            for column in (*schema.features, *schema.real)
         }
+        for outcome in schema.outcomes:
+            entries |= _of_outcome(outcome)
         if schema.patient is not None:
             entries[schema.patient] = Entry(patient=True)
         return cls(entries)
@@ -114,7 +115,8 @@ class Dictionary:
 
     def problems(self, schema: Schema) -> Iterator[DictionaryMismatch]:
         """Yield a refusal for each column of a session's schema that does not contain its entry."""
-        columns = {column.name: column for column in (*schema.features, *schema.real)}
+        asked = Dictionary.containing(schema).entries
+        exposures = {own.exposure for own in schema.outcomes if isinstance(own, Count)}
         for name in columns_read(schema):
             entry = self.entries.get(name)
             if entry is None:
@@ -122,8 +124,12 @@ class Dictionary:
             elif name == schema.patient:
                 if not entry.patient:
                     yield refusals.not_the_patient(name)
+            elif name in exposures:
+                # Its limits are the software's, and its unit is not for a session to choose.
+                if not entry.numeric:
+                    yield refusals.other_kind(name, "numeric")
             else:
-                yield from _column_problems(columns[name], entry)
+                yield from _column_problems(name, asked[name], entry)
 
     def outside(self, ranges: Mapping[str, tuple[float, float]]) -> Iterator[DictionaryMismatch]:
         """Yield a refusal for each column of the table with values outside the dictionary."""
@@ -135,28 +141,40 @@ class Dictionary:
                 yield refusals.table_outside_dictionary(name)
 
 
-def _column_problems(
-    column: Numeric | Categorical | Target, entry: Entry
-) -> Iterator[DictionaryMismatch]:
-    name = column.name
-    if isinstance(column, Categorical):
-        if entry.levels is None:
+def _of_outcome(outcome: Outcome) -> dict[str, Entry]:
+    """Return the columns of an outcome: labels with their levels, numbers with their bounds."""
+    match outcome:
+        case Binary() | Classes():
+            return {outcome.name: Entry(levels=outcome.levels)}
+        case Count():
+            own = {outcome.name: Entry(unit=outcome.unit, lower=0.0, upper=outcome.upper)}
+            return own if outcome.exposure is None else {**own, outcome.exposure: Entry(unit="1")}
+        case TimeToEvent():
+            return {
+                outcome.name: Entry(unit=outcome.unit, lower=0.0),
+                outcome.event: Entry(levels=(outcome.censored, outcome.happened)),
+            }
+
+
+def _column_problems(name: str, asked: Entry, own: Entry) -> Iterator[DictionaryMismatch]:
+    if asked.levels is not None:
+        if own.levels is None:
             yield refusals.other_kind(name, "categorical")
-        elif missing := [level for level in entry.levels if level not in column.levels]:
+        elif missing := [level for level in own.levels if level not in asked.levels]:
             yield refusals.levels_missing(name, missing)
         return
-    if not entry.numeric:
+    if not own.numeric:
         yield refusals.other_kind(name, "numeric")
         return
-    if column.unit != entry.unit:
-        yield refusals.other_unit(name, column.unit, own=entry.unit or "")
+    if asked.unit != own.unit:
+        yield refusals.other_unit(name, asked.unit or "", own=own.unit or "")
     narrow = (
-        column.lower is not None and (entry.lower is None or column.lower > entry.lower),
-        column.upper is not None and (entry.upper is None or column.upper < entry.upper),
+        asked.lower is not None and (own.lower is None or asked.lower > own.lower),
+        asked.upper is not None and (own.upper is None or asked.upper < own.upper),
     )
     if any(narrow):
         yield refusals.bounds_too_narrow(
-            name, (column.lower, column.upper), own=(entry.lower, entry.upper)
+            name, (asked.lower, asked.upper), own=(own.lower, own.upper)
         )
 
 

@@ -8,7 +8,7 @@ csv_file      a CSV file, streamed
 parquet_file  a Parquet file, streamed by row groups
 folder        a folder of such files, as one table
 reading       a source read with a schema: the site that takes part in a session
-summary       the counts that a site's policy limits
+summary       the counts that a site's policy limits, and how its outcomes are read
 draft         a draft schema for a table, to be edited
 """
 

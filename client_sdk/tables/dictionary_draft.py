@@ -8,14 +8,15 @@ listed.
 """
 
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from client_sdk.errors import DraftError
-from client_sdk.tables.draft import FEW_ROWS, UNKNOWN, ColumnSeen
+from client_sdk.tables.column_seen import FEW_ROWS, UNKNOWN, ColumnSeen
 from client_sdk.tables.opening import open_table
 from kernels.tables.arrow_cells import as_numbers
 from kernels.tables.cells import read_numbers
@@ -53,9 +54,16 @@ class DictionaryDraft:
 
 
 def draft_dictionary(
-    data: object, *, patient: str | None = None, units: Mapping[str, str] | None = None
+    data: object,
+    *,
+    patient: str | None = None,
+    units: Mapping[str, str] | None = None,
+    labels: Collection[str] = (),
 ) -> DictionaryDraft:
-    """Read all rows of a table, and return a draft; units are known only if they are given."""
+    """Read all rows of a table, and return a draft; units are known only if they are given.
+
+    labels: columns whose numbers are codes, such as 0 and 1 for an outcome.
+    """
     source = open_table(data)
     if patient is not None and patient not in source.columns:
         raise DraftError(f"{source.name} has no column {patient!r}: correct the name")
@@ -71,7 +79,7 @@ def draft_dictionary(
     drafted = [] if patient is None else [DraftedColumn(patient, patient=True)]
     advice: list[str] = []
     for name in names:
-        column = _drafted(name, seen[name], values[name])
+        column = _drafted(name, seen[name], values[name], coded=name in labels)
         if column is None:
             advice.append(f"column {name!r}: left out, it has neither numbers nor common levels")
         else:
@@ -79,13 +87,15 @@ def draft_dictionary(
     return DictionaryDraft(tuple(drafted), tuple(advice), dict(units or {}))
 
 
-def _drafted(name: str, seen: ColumnSeen, values: "_Values") -> DraftedColumn | None:
+def _drafted(
+    name: str, seen: ColumnSeen, values: "_Values", *, coded: bool
+) -> DraftedColumn | None:
     if seen.dates or seen.missing == seen.rows:
         return None
-    if seen.numeric:
+    if seen.numeric and not coded:
         lower, upper = values.bounds()
         return DraftedColumn(name, lower=lower, upper=upper)
-    labels: Mapping[str, int] = seen.labels or {}
+    labels: Counter[str] = seen.labels or Counter()
     common = tuple(sorted(label for label, rows in labels.items() if rows >= FEW_ROWS))
     if not common:
         return None

@@ -1,36 +1,22 @@
-"""A draft schema for a table, to be edited: only what the table shows, nothing guessed.
+"""A draft schema for a table, to be edited: what the table shows, and what was guessed is said.
 
-The table shows the columns' types, their levels and whether cells are missing. It does not show
-units: they are UNKNOWN until someone writes them, and `veilgp check` requires them. Bounds are left
-open: they must come from what is medically possible, because the extreme values of a table belong
-to two patients.
+The table shows the columns' types, their levels and whether cells are missing, and mostly the kinds
+of targets (`client_sdk.tables.target_draft`). It does not show units: they are UNKNOWN until
+someone writes them, and `veilgp check` requires them. Bounds are left open, and a horizon must be
+given: they must come from what is medically possible and of interest, because the extreme values
+of a table belong to two patients.
 """
 
 import json
-import re
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
-import numpy as np
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from client_sdk.errors import DraftError
+from client_sdk.tables.column_seen import UNKNOWN, ColumnSeen
 from client_sdk.tables.opening import open_table
-from kernels.tables.arrow_cells import Column, as_labels, as_numbers
-from kernels.tables.cells import are_dates, read_labels, read_numbers
-from kernels.tables.schema import Categorical, Feature, Numeric, Schema
-from kernels.tables.targets import Target
-
-UNKNOWN = "?"
-"""The unit of a number in a draft."""
-
-MOST_LEVELS = 30
-"""A text column with more distinct labels is not treated as categorical."""
-
-FEW_ROWS = 10
-"""A level with fewer rows should be merged with others."""
-
-_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?")
+from client_sdk.tables.target_draft import DraftedTarget, count, target, time_to_event
+from kernels.tables.schema import Feature, Schema
+from kernels.tables.targets import Binary, Classes
 
 
 @dataclass(frozen=True)
@@ -45,21 +31,78 @@ class Draft:
         return json.dumps(json.loads(self.schema.to_json()), indent=2, ensure_ascii=False)
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """The columns to predict, as `draft` describes them."""
+
+    targets: Sequence[str]
+    times_to_event: Mapping[str, str]
+    horizon: float | None
+    exposures: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        if not self.targets and not self.times_to_event:
+            raise DraftError("name at least one target")
+        if self.times_to_event and self.horizon is None:
+            raise DraftError(
+                "a time to an event needs a horizon, the time up to which it is predicted: it is a "
+                "question's, such as 90 days, and not read from the table, whose longest time is "
+                "one patient's"
+            )
+        if self.horizon is not None and not self.times_to_event:
+            raise DraftError("a horizon is given, but no time to an event")
+        if unknown := [repr(name) for name in self.exposures if name not in self.targets]:
+            raise DraftError(f"exposures are given for {', '.join(unknown)}: name them as targets")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read for targets."""
+        times = (name for both in self.times_to_event.items() for name in both)
+        return (*self.targets, *times, *self.exposures.values())
+
+    def drafted(self, seen: Mapping[str, ColumnSeen]) -> list[DraftedTarget]:
+        """Return the targets, in the order in which they were named."""
+        found = [
+            count(name, seen[name], self.exposures[name], seen[self.exposures[name]])
+            if name in self.exposures
+            else target(name, seen[name])
+            for name in self.targets
+        ]
+        for time, event in self.times_to_event.items():
+            horizon = self.horizon or 0.0
+            found.append(time_to_event(time, seen[time], event, seen[event], horizon=horizon))
+        return found
+
+
 def unfinished(schema: Schema) -> list[str]:
     """Return a sentence for each column whose unit is still unknown."""
-    columns: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.real)
     return [
         f"column {column.name!r}: its unit is still {UNKNOWN!r}: write the unit, or '1' if it has "
         "none"
-        for column in columns
+        for column in (*schema.numeric, *schema.targets)
         if column.unit.strip() == UNKNOWN
     ]
 
 
-def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -> Draft:
-    """Read all rows of a table, and return a draft schema with these targets."""
+def draft(
+    data: object,
+    *,
+    targets: Sequence[str] = (),
+    times_to_event: Mapping[str, str] | None = None,
+    horizon: float | None = None,
+    exposures: Mapping[str, str] | None = None,
+    patient: str | None = None,
+) -> Draft:
+    """Read all rows of a table, and return a draft schema with these targets.
+
+    targets: columns of which the table shows the kind.
+    times_to_event: for each column of times, the column that says whether the event happened.
+    horizon: the time up to which these events are predicted.
+    exposures: for each target that is a count, the column of its exposures.
+    """
+    wanted = _Wanted(targets, times_to_event or {}, horizon, exposures or {})
     source = open_table(data)
-    named = [*targets, *([] if patient is None else [patient])]
+    named = [*wanted.columns, *([] if patient is None else [patient])]
     absent = [repr(name) for name in named if name not in source.columns]
     if absent:
         raise DraftError(f"{source.name} has no column {', '.join(absent)}: correct the names")
@@ -70,104 +113,22 @@ def draft(data: object, *, targets: Sequence[str], patient: str | None = None) -
     features: list[Feature] = []
     advice: list[str] = []
     for name, column in seen.items():
-        if name in targets:
-            if not column.numeric:
-                raise DraftError(
-                    f"the target {name!r} has cells that are not numbers: correct them, or choose "
-                    "another target"
-                )
+        if name in wanted.columns:
             continue
         feature = column.feature(name)
         if feature is not None:
             features.append(feature)
         advice += [f"column {name!r}: {sentence}" for sentence in column.advice(name)]
+    drafted = wanted.drafted(seen)
     if not features:
         raise DraftError(f"{source.name} has no usable feature columns besides the targets")
-    schema = Schema(tuple(features), tuple(Target(name, UNKNOWN) for name in targets), patient)
-    if schema.numeric or schema.real:
+    schema = Schema(tuple(features), tuple(own.target for own in drafted), patient)
+    for own in drafted:
+        advice += [f"target {own.target.name!r}: {sentence}" for sentence in own.advice]
+    if schema.numeric or not all(isinstance(own, Binary | Classes) for own in schema.targets):
         advice.append(
             f"write the unit of every number in place of {UNKNOWN!r}, and bounds that are "
             "medically possible, not those of this table: its extreme values belong to single "
             "patients"
         )
     return Draft(schema, tuple(advice))
-
-
-@dataclass
-class ColumnSeen:
-    """What has been read of a column so far."""
-
-    rows: int = 0
-    missing_numbers: int = 0
-    missing_labels: int = 0
-    numeric: bool = True
-    dates: bool = False
-    labels: Counter[str] | None = field(default_factory=Counter)
-    """Rows per label; None once there are too many labels, or cells that are not labels."""
-
-    def look(self, column: Column, *, text: bool) -> None:
-        """Read the cells of a batch."""
-        cells = as_numbers(column, text=text)
-        values, no_number = read_numbers(cells)
-        self.rows += len(values)
-        self.numeric &= not bool(no_number.any())
-        self.missing_numbers += int((np.isnan(values) & ~no_number).sum())
-        labels, own = read_labels(as_labels(column))
-        self.dates |= are_dates(cells) or (text and _look_like_dates(labels))
-        counts = np.bincount(own, minlength=len(labels)).tolist()
-        found = Counter[str]()
-        for label, count in zip(labels, counts, strict=True):
-            if label is None and count:
-                self.labels = None
-            elif label:
-                found[label] += count
-            elif label == "":
-                self.missing_labels += count
-        if self.labels is not None:
-            self.labels += found
-            if len(self.labels) > MOST_LEVELS:
-                self.labels = None
-
-    @property
-    def missing(self) -> int:
-        """Missing cells; in CSV more texts mean a missing number than a missing label."""
-        return self.missing_numbers if self.numeric else self.missing_labels
-
-    def feature(self, name: str) -> Feature | None:
-        """Return the feature that this column becomes, or None."""
-        may_be_missing = self.missing > 0
-        if self.dates or self.missing == self.rows:
-            return None
-        if self.numeric:
-            return Numeric(name, UNKNOWN, may_be_missing=may_be_missing)
-        if not self.labels:
-            return None
-        return Categorical(name, tuple(sorted(self.labels)), may_be_missing=may_be_missing)
-
-    def advice(self, name: str) -> list[str]:
-        """Return what a person must decide about the column."""
-        if self.dates:
-            return ["left out: it has dates; convert them to numbers, such as days, to use them"]
-        if self.missing == self.rows:
-            return ["left out: all its cells are missing"]
-        found = []
-        if name.lower().endswith("id"):
-            found.append("if it identifies the patient, remove it and pass it with --patient")
-        if self.numeric:
-            if self.labels is not None and len(self.labels) <= FEW_ROWS:
-                found.append("it has few distinct numbers; if they are codes, make it categorical")
-            return found
-        if not self.labels:
-            return [*found, f"left out: it is text with more than {MOST_LEVELS} distinct labels"]
-        rare = [repr(label) for label in sorted(self.labels) if self.labels[label] < FEW_ROWS]
-        if rare:
-            found.append(
-                f"fewer than {FEW_ROWS} rows have {', '.join(rare)}; merge these levels, or remove "
-                "them and set 'other' to the level that replaces them"
-            )
-        return found
-
-
-def _look_like_dates(labels: Sequence[str | None]) -> bool:
-    texts = [label for label in labels if label]
-    return bool(texts) and all(map(_DATE.fullmatch, texts))

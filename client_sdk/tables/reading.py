@@ -15,10 +15,10 @@ from client_sdk.tables.source import TableSource
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from kernels.tables.arrow_cells import as_labels, as_numbers
+from kernels.tables.outcome_cells import label_columns
 from kernels.tables.problems import RowByRow
 from kernels.tables.records import Records, read_in_pieces
-from kernels.tables.schema import Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.schema import Schema
 
 
 class SchemaStream:
@@ -26,16 +26,14 @@ class SchemaStream:
 
     def __init__(self, source: TableSource, schema: Schema) -> None:
         self._source = source
-        numbers: tuple[Numeric | Target, ...] = (*schema.numeric, *schema.real)
-        self._numbers = {column.name for column in numbers}
-        self._labels = {column.name for column in schema.categorical}
-        if schema.patient is not None:
-            self._labels.add(schema.patient)
+        labels = {column.name for column in schema.categorical} | {schema.patient}
+        labels |= {name for outcome in schema.outcomes for name in label_columns(outcome)}
+        self._wanted = set(schema.columns)
+        self._numbers = self._wanted - labels
 
     def __iter__(self) -> Iterator[Mapping[str, object]]:
         text = self._source.numbers_are_text
-        wanted = self._numbers | self._labels
-        columns = [name for name in self._source.columns if name in wanted]
+        columns = [name for name in self._source.columns if name in self._wanted]
         if not columns:
             yield {}
             return

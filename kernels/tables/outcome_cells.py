@@ -25,7 +25,7 @@ from kernels.errors import (
     UnknownLevel,
     WrongOutcome,
 )
-from kernels.tables.cells import Cells, read_labels, read_numbers
+from kernels.tables.cells import Cells, are_dates, read_labels, read_numbers
 from kernels.tables.problems import BadCells, Problems
 from kernels.tables.targets import LARGEST_COUNT, Binary, Classes, Count, Outcome, TimeToEvent
 
@@ -44,6 +44,17 @@ def positions(outcomes: tuple[Outcome, ...]) -> tuple[slice, ...]:
     """Return where the columns of each outcome are among those of all."""
     ends = np.cumsum([width(own) for own in outcomes]).tolist()
     return tuple(slice(end - width(own), end) for own, end in zip(outcomes, ends, strict=True))
+
+
+def label_columns(outcome: Outcome) -> tuple[str, ...]:
+    """Return the columns whose cells are labels; those of its other columns are numbers."""
+    match outcome:
+        case Binary() | Classes():
+            return (outcome.name,)
+        case Count():
+            return ()
+        case TimeToEvent():
+            return (outcome.event,)
 
 
 def read_outcome(
@@ -66,7 +77,7 @@ def read_outcome(
         case TimeToEvent():
             times = _numbers(outcome.name, columns[outcome.name], problems)
             below = "are below 0: the event cannot be before the origin of time"
-            _note(problems, OutOfBounds, outcome.name, times < 0, below, _DROP_TIMES)
+            _note(problems, WrongOutcome, outcome.name, times < 0, below, _DROP_TIMES)
             both = outcome.censored, outcome.happened
             return [
                 np.maximum(times, 0.0),
@@ -75,6 +86,7 @@ def read_outcome(
 
 
 _DROP = "correct the cells, or drop the rows: training needs every outcome"
+_DAYS = "convert them to numbers, such as the days since admission"
 _DROP_TIMES = "correct the times, or drop the rows"
 
 
@@ -104,7 +116,10 @@ def _numbers(column: str, cells: Cells, problems: Problems) -> Numbers:
     """Return numbers; 1 in place of cells that are none, which are noted."""
     values, no_number = read_numbers(cells)
     problems.count(column, len(values))
-    _note(problems, NotNumeric, column, no_number, "are not numbers", _DROP)
+    if are_dates(cells):
+        _note(problems, NotNumeric, column, no_number, "are dates or times", _DAYS)
+    else:
+        _note(problems, NotNumeric, column, no_number, "are not numbers", _DROP)
     _note(problems, InfiniteValue, column, np.isinf(values), "are infinite", _DROP)
     _note(problems, MissingValue, column, np.isnan(values) & ~no_number, "are missing", _DROP)
     return np.where(np.isfinite(values), values, 1.0)

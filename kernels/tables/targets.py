@@ -32,6 +32,8 @@ MOST_EDGES = 100
 """The most intervals of a time to an event; a patient can have a row in each of them."""
 LARGEST_COUNT = 2**24
 """The largest count: a larger number is an identifier or an error."""
+TIMES = 2.0**-32, 2.0**32
+"""The least and the largest edge or horizon: otherwise choose another unit of time."""
 INTERVALS = 10
 """The number of equal intervals up to a horizon, where no edges are given."""
 
@@ -148,7 +150,8 @@ class TimeToEvent:
         """The ends of the intervals, rising."""
         if self.edges or self.horizon is None:
             return self.edges
-        return tuple(self.horizon * step / INTERVALS for step in range(1, INTERVALS + 1))
+        inner = (self.horizon * (step / INTERVALS) for step in range(1, INTERVALS))
+        return (*inner, float(self.horizon))  # not 10 h/10, which may be another number than h
 
     @property
     def risk_at(self) -> float:
@@ -220,22 +223,33 @@ def _time_problems(target: TimeToEvent, where: str) -> list[SchemaError]:
     problems: list[SchemaError] = []
     if not is_text(target.event):
         problems.append(WrongField(f"{where}: event must be the name of a column"))
-    problems += level_problems((target.censored, target.happened), where, least=2, most=2)
+    both = target.happened, target.censored
+    if not all(map(is_text, both)) or target.happened == target.censored:
+        problems.append(
+            WrongLevels(f"{where}: happened and censored must be two different texts, not blank")
+        )
     if not isinstance(target.edges, tuple) or not all(map(is_number, target.edges)):
         return [*problems, WrongBounds(f"{where}: edges must be a list of finite numbers")]
     if len(target.edges) > MOST_EDGES:
         problems.append(
             WrongBounds(f"{where}: at most {MOST_EDGES} edges are allowed, not {len(target.edges)}")
         )
-    if any(edge <= 0 for edge in target.edges[:1]) or any(
-        low >= high for low, high in pairwise(target.edges)
+    least, most = TIMES
+    if not all(least <= edge <= most for edge in target.edges) or any(
+        float(low) >= float(high) for low, high in pairwise(target.edges)
     ):
-        problems.append(WrongBounds(f"{where}: edges must be positive and rise"))
+        problems.append(
+            WrongBounds(f"{where}: edges must rise and be from {least:.1g} to {most:.1g}")
+        )
     if target.horizon is None:
         if not target.edges:
             problems.append(WrongBounds(f"{where}: edges or a horizon must be given"))
-    elif not (is_number(target.horizon) and target.horizon > 0):
-        problems.append(WrongBounds(f"{where}: horizon must be a positive number, or omitted"))
+    elif not (is_number(target.horizon) and least <= target.horizon <= most):
+        problems.append(
+            WrongBounds(
+                f"{where}: horizon must be a number from {least:.1g} to {most:.1g}, or omitted"
+            )
+        )
     elif target.edges and target.horizon > target.edges[-1]:
         problems.append(
             WrongBounds(

@@ -24,8 +24,8 @@ def draft_command(
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="A schema's JSON file that you have checked: units and patient column are taken "
-            "from it, bounds and levels are not."
+            help="A schema's JSON file that you have checked: units, the patient column and which "
+            "columns have codes are taken from it, bounds and levels are not."
         ),
     ] = None,
     patient: Annotated[
@@ -40,9 +40,11 @@ def draft_command(
         from client_sdk.errors import DraftError
         from client_sdk.gate.dictionary_draft import text_of
         from client_sdk.tables.dictionary_draft import draft_dictionary
+        from kernels.tables.outcome_cells import label_columns
         from kernels.tables.schema import Schema
 
         units: dict[str, str] = {}
+        labels: set[str] = set()
         if schema is not None:
             try:
                 agreed = Schema.from_json(schema.read_text(encoding="utf-8"))
@@ -50,8 +52,10 @@ def draft_command(
                 raise DraftError(f"cannot read a schema from {schema}: correct the path") from error
             units = {own.name: own.unit for own in agreed.numeric}
             units |= {own.name: own.unit for own in agreed.targets}
+            labels = {own.name for own in agreed.categorical}
+            labels |= {name for own in agreed.outcomes for name in label_columns(own)}
             patient = patient or agreed.patient
-        drafted = draft_dictionary(table, patient=patient, units=units)
+        drafted = draft_dictionary(table, patient=patient, units=units, labels=labels)
         typer.echo(text_of(drafted), nl=False)
         for sentence in drafted.advice:
             typer.echo(f"- {sentence}", err=True)

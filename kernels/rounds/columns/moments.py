@@ -54,7 +54,7 @@ from kernels.tables.outcome_cells import EXPOSURES, positions
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Standardiser
-from kernels.tables.targets import Count, Target, TimeToEvent
+from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
 from privacy.layout import Block, Layout, SecureTotal
 
 Matrix = NDArray[np.float64]
@@ -319,7 +319,7 @@ def _census_blocks(model: Model) -> tuple[Block, ...]:
     bounds = {
         "levels": rows,
         "counts": rows * max(uppers, default=1.0),
-        "exposures": rows * EXPOSURES[1],
+        "exposures": rows * (EXPOSURES if model.privacy is None else PRIVATE_EXPOSURES)[1],
         "sites": 1.0,
     }
     steps = {"levels": 1.0, "counts": 1.0, "exposures": EXPOSURE_STEP, "sites": 1.0}
@@ -392,12 +392,27 @@ def _counted(state: State, total: SecureTotal) -> Census:
         sites=census.sites.round(),
     )
     least = min(state.spec.min_sites, total.contributors)
-    if bool((census.sites < least).any()):
+    named = [
+        f"{level!r} of {outcome.name!r}"
+        for outcome in state.model.schema.outcomes
+        if isinstance(outcome, Binary | Classes)
+        for level in _in_order(outcome)
+    ]
+    rare = [own for own, sites in zip(named, census.sites.tolist(), strict=True) if sites < least]
+    if rare:
+        # Everyone who sees this sees the total, in which the number of sites of each level is.
         raise RareLevel(
-            f"a level of an outcome is at fewer than {least} sites: leave the level out of the "
-            "schema, join it with another one, or wait for further sites that have it"
+            f"fewer than {least} sites have rows with {', '.join(rare)}: leave the level out of "
+            "the schema, join it with another one, or wait for further sites that have it"
         )
     return census
+
+
+def _in_order(outcome: Binary | Classes) -> tuple[str, ...]:
+    """Return the levels in the order of the census: the event of a binary target last."""
+    if isinstance(outcome, Classes):
+        return outcome.levels
+    return tuple(sorted(outcome.levels, key=lambda level: level == outcome.event))
 
 
 def _noisy_census(state: State, total: SecureTotal) -> Census:
@@ -473,8 +488,8 @@ def _with_bounds(schema: Schema, sites: Matrix) -> Schema:
 
 
 def _despite_noise(state: State, total: SecureTotal) -> Standardiser:
-    schema, names = state.model.schema, [block.name for block in total.layout.blocks]
-    zero = Moments.zero(schema)
+    schema, zero = state.model.schema, Moments.zero(state.model.schema)
+    names = [block.name for block in total.layout.blocks if not _of_census(block.name)]
     moments = replace(zero, **{name: torch.tensor(total[name]) for name in names})
     never = torch.tensor([not column.may_be_missing for column in schema.numeric], dtype=torch.bool)
     moments = replace(moments, missing=moments.missing.masked_fill(never, 0.0))

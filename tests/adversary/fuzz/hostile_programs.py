@@ -16,7 +16,7 @@ from kernels.features.spec import Architecture, Ending, KernelSpec, Normaliser, 
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.program import Program
 from kernels.tables.schema import Categorical, Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 
 COUNTS = (0, 1, 2, 3, 5, 8)
 POSITIVE = (1e-300, 1e-12, 1e-6, 1e-3, 0.1, 0.5, 0.999, 1.0, 3.0, 100.0, 1e6, 1e12, 1e150, 1e300)
@@ -215,7 +215,7 @@ def _schema(program: Program, _: Sequence[Program], chance: random.Random) -> tu
     features, targets = list(schema.features), list(schema.targets)
     place = chance.randrange(len(features))
     column = features[place]
-    what = chance.randrange(6)
+    what = chance.randrange(7)
     if what == 0 and len(features) > 1:
         del features[place]
         how = f"without {column.name}"
@@ -226,14 +226,42 @@ def _schema(program: Program, _: Sequence[Program], chance: random.Random) -> tu
         how = f"patient {schema.patient}"
     elif what == 3:
         target = chance.randrange(len(targets))
-        targets[target] = _bounded(targets[target], chance)
+        targets[target] = _other_target(targets[target], chance)
         how = f"{targets[target]}"
+    elif what == 4:
+        targets.insert(chance.randrange(len(targets) + 1), _outcome(chance))
+        how = f"{targets}"
     else:
         features[place] = _other_column(column, chance)
         how = f"{features[place]}"
+    if not any(isinstance(target, Target) for target in targets):
+        # Of outcomes there is only a census so far: the other stages need a number.
+        targets = list(schema.targets)
     changed = Schema(tuple(features), tuple(targets), schema.patient)
     kernel = replace(program.kernel, inputs=len(changed.feature_names))
     return replace(program, schema=changed, kernel=kernel), how
+
+
+def _other_target(target: AnyTarget, chance: random.Random) -> AnyTarget:
+    bounded: AnyTarget = _bounded(target, chance) if isinstance(target, Target) else target
+    return chance.choice((bounded, bounded, _outcome(chance)))
+
+
+def _outcome(chance: random.Random) -> AnyTarget:
+    """Return an outcome of any kind, some of which no schema may have."""
+    levels = chance.choice((("0", "1"), ("1", "0", "2"), ("a", "b", "c", "d"), ("a", "a"), ("a",)))
+    exposure = chance.choice((None, None, "exposure"))
+    upper = chance.choice((1.0, 1.5, 1000.0, 2.0**24, *POSITIVE))
+    edges = chance.choice(((), (1.0, 2.0, 3.0), (1e-9, 1e9), (2.0, 1.0), tuple(range(1, 101))))
+    horizon = chance.choice((None, 2.0, 1e9, *POSITIVE))
+    return chance.choice(
+        (
+            Binary("outcome", levels[:2], event=levels[0]),
+            Classes("outcome", levels),
+            Count("outcome", "1", upper=upper, exposure=exposure),
+            TimeToEvent("outcome", "d", event="event", edges=edges, horizon=horizon),
+        )
+    )
 
 
 def _other_column(column: Numeric | Categorical, chance: random.Random) -> Numeric | Categorical:

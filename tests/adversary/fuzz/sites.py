@@ -4,6 +4,7 @@ Sites have rows of the chosen kind in each part, in memory or streamed; tables a
 joins with.
 """
 
+import math
 import random
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,10 +13,10 @@ import torch
 
 from kernels.rounds.site.site import Part, Site
 from kernels.rounds.site.streamed import DEALT, Dealt, Streamed
-from kernels.tables.made_up import made_up_rows
+from kernels.tables.outcome_cells import EXPOSURES, positions, width
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.targets import Binary, Classes, Count, Outcome, Target, TimeToEvent
 from tests.dealing import DEALING
 
 MANY = 24
@@ -87,11 +88,28 @@ def table_of(records: Records) -> Table:
     for labels, codes in zip(schema.categorical, records.levels.unbind(1), strict=True):
         found[labels.name] = [None if c < 0 else labels.levels[c] for c in codes.tolist()]
     assert records.targets is not None
-    for target, cells in zip(schema.targets, records.targets.unbind(1), strict=True):
+    for target, cells in zip(schema.real, records.targets.unbind(1), strict=True):
         found[target.name] = cells.tolist()
+    assert records.outcomes is not None
+    for outcome, where in zip(schema.outcomes, positions(schema.outcomes), strict=True):
+        found |= _cells_of(outcome, records.outcomes[:, where].mT.tolist())
     if schema.patient is not None:
         found[schema.patient] = list(records.patients or ())
     return found
+
+
+def _cells_of(outcome: Outcome, columns: list[list[float]]) -> dict[str, list[Any]]:
+    match outcome:
+        case Binary():
+            no = next(level for level in outcome.levels if level != outcome.event)
+            return {outcome.name: [outcome.event if own else no for own in columns[0]]}
+        case Classes():
+            return {outcome.name: [outcome.levels[int(own)] for own in columns[0]]}
+        case Count():
+            return dict(zip(outcome.columns, columns, strict=False))
+        case TimeToEvent():
+            both = outcome.censored, outcome.happened
+            return {outcome.name: columns[0], outcome.event: [both[int(own)] for own in columns[1]]}
 
 
 def _broken(table: Table, chance: random.Random) -> Table:
@@ -145,7 +163,7 @@ def rows(
         outside=torch.zeros_like(absent),
         levels=levels,
         targets=_cells(schema.real, count, chance, extreme),
-        outcomes=made_up_rows(schema, count).outcomes,
+        outcomes=_outcomes(schema.outcomes, count, chance, extreme),
         patients=None if schema.patient is None else who,
     )
 
@@ -169,6 +187,27 @@ def _cells(
 
     cells = [[cell(column) for column in columns] for _ in range(count)]
     return torch.tensor(cells, dtype=torch.float64).reshape(count, len(columns))
+
+
+def _outcomes(
+    outcomes: tuple[Outcome, ...], count: int, chance: random.Random, extreme: float
+) -> torch.Tensor:
+    def cells(outcome: Outcome) -> list[float]:
+        far = chance.random() < extreme
+        match outcome:
+            case Binary() | Classes():
+                return [0 if far else chance.randrange(len(outcome.levels))]
+            case Count():
+                most = math.floor(outcome.upper)
+                exposure = 1.0 if outcome.exposure is None else chance.choice(EXPOSURES)
+                return [most if far else chance.randrange(min(most, 9) + 1), exposure]
+            case TimeToEvent():
+                times = (0.0, *outcome.intervals, 1e300)
+                time = chance.choice(times) if far else chance.random() * times[-2]
+                return [time, chance.randrange(2)]
+
+    rows = [[number for own in outcomes for number in cells(own)] for _ in range(count)]
+    return torch.tensor(rows, dtype=torch.float64).reshape(count, sum(map(width, outcomes)))
 
 
 def _of_one_patient(records: Records) -> Records:

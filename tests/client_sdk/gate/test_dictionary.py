@@ -1,6 +1,7 @@
 """The site's own data dictionary: drafted from a table, and contained by every schema."""
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from kernels.errors import TableRefused
 from kernels.rounds.program import Program
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
 from tests.client_sdk.hospitals import permissive
 from tests.dealing import DEALING
 from tests.kernels.rounds.tables import SCHEMA as AGREED
@@ -32,6 +33,14 @@ SCHEMA = Schema(
     patient="who",
 )
 OWN = Dictionary.containing(SCHEMA)
+
+
+OUTCOMES = (
+    Binary("readmitted", ("yes", "no"), event="yes"),
+    Classes("stage", ("1", "2", "3")),
+    Count("visits", "visits", upper=50, exposure="years"),
+    TimeToEvent("days", "d", event="died", horizon=90),
+)
 
 
 def _problems(schema: Schema, own: Dictionary = OWN) -> list[str]:
@@ -72,6 +81,49 @@ def test_a_schema_that_equals_or_contains_the_dictionary_is_accepted() -> None:
 )
 def test_a_schema_that_does_not_contain_the_dictionary_is_refused(schema: Schema) -> None:
     assert set(_problems(schema)) == {"policy.dictionary"}
+
+
+def test_outcomes_that_equal_or_contain_the_dictionary_are_accepted() -> None:
+    schema = replace(SCHEMA, targets=OUTCOMES)
+    own = Dictionary.containing(schema)
+    assert [*own.entries] == ["age", "ward", *(n for o in OUTCOMES for n in o.columns), "who"]
+    assert Dictionary.of(tomllib.loads(own.to_toml())) == own
+    readmitted, stage, visits, days = OUTCOMES
+    for target in (
+        *OUTCOMES,
+        replace(readmitted, event="no"),
+        replace(stage, levels=("0", "3", "2", "1")),
+        replace(visits, upper=80),
+        replace(days, horizon=20),
+    ):
+        assert _problems(replace(SCHEMA, targets=(target,)), own) == []
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        Binary("stage", ("1", "2"), event="1"),
+        Binary("readmitted", ("yes", "never"), event="yes"),
+        Binary("days", ("1", "2"), event="1"),
+        Classes("readmitted", ("yes", "x", "y")),
+        Count("visits", "visits", upper=3),
+        Count("visits", "days", upper=50),
+        Count("temperature", "C"),
+        Count("visits", "visits", upper=50, exposure="stage"),
+        Count("visits", "visits", upper=50, exposure="age!"),
+        Count("who", "visits"),
+        TimeToEvent("days", "weeks", event="died", horizon=90),
+        TimeToEvent("temperature", "C", event="died", horizon=90),
+        TimeToEvent("days", "d", event="died", horizon=90, happened="2"),
+        TimeToEvent("days", "d", event="visits", horizon=90),
+    ],
+    ids=str,
+)
+def test_outcomes_that_do_not_contain_the_dictionary_are_refused(target: Any) -> None:
+    known = Dictionary.containing(replace(SCHEMA, targets=OUTCOMES)).entries
+    own = Dictionary({**known, "temperature": Entry(unit="C", lower=-5, upper=45)})
+    schema = Schema((Categorical("ward", ("medical", "surgical")),), (target,))
+    assert set(_problems(schema, own)) == {"policy.dictionary"}
 
 
 def test_a_dictionary_without_bounds_is_contained_only_by_schemas_without_bounds() -> None:
@@ -168,6 +220,31 @@ def test_a_drafted_dictionary_contains_the_table_and_no_value_of_a_single_patien
         assert single not in text
     with pytest.raises(PolicyFileError, match="still"):
         Dictionary.of({"stay": {"unit": drafted.unit("stay")}})
+
+
+def test_codes_that_a_schema_reads_as_labels_are_drafted_as_levels(tmp_path: Path) -> None:
+    schema = replace(SCHEMA, targets=OUTCOMES)
+    lines = ["who,age,ward,readmitted,stage,visits,years,days,died"]
+    lines += [
+        f"p{i},{30 + i},{('medical', 'surgical')[i % 2]},{('no', 'yes')[i % 2]},{1 + i % 3},"
+        f"{i % 5},{1 + i % 2},{i},{int(i % 3 == 0)}"
+        for i in range(60)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines))
+    (tmp_path / "schema.json").write_text(schema.to_json())
+    shown = CliRunner().invoke(
+        application(),
+        ["dictionary", "draft", str(tmp_path / "t.csv"), "--schema",
+         str(tmp_path / "schema.json")],
+    )  # fmt: skip
+    assert shown.exit_code == 0, shown.output
+    plain = tomllib.loads(shown.stdout)
+    assert plain["died"] == {"levels": ["0", "1"]}
+    assert plain["stage"] == {"levels": ["1", "2", "3"]}
+    assert plain["visits"]["unit"] == "visits"
+    assert plain["years"]["unit"] == "?", "a schema does not say it"
+    plain["years"]["unit"] = "a"
+    assert _problems(schema, Dictionary.of(plain)) == []
 
 
 def test_a_dictionary_is_drafted_by_a_command_with_the_units_of_a_schema(tmp_path: Path) -> None:

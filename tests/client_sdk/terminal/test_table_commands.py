@@ -13,6 +13,7 @@ from client_sdk.errors import DraftError
 from client_sdk.tables import draft
 from client_sdk.terminal.command import application
 from kernels.tables.schema import Schema
+from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent, kind_of
 
 
 def veilgp(*arguments: object) -> Result:
@@ -89,13 +90,124 @@ def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: 
         (("check", table, "--schema", tmp_path / "no.json"), "cannot read a schema"),
         (("schema", "draft", tmp_path / "no.csv", "--target", "stay"), "does not exist"),
         (("schema", "draft", table, "--target", "Stay"), "no column 'Stay'"),
-        (("schema", "draft", table, "--target", "sex"), "not numbers"),
+        (("schema", "draft", table, "--target", "note"), "not numbers"),
+        (("schema", "draft", table, "--target", "admitted"), "not numbers"),
     ):
         outcome = veilgp(*arguments)
         assert outcome.exit_code == 1
         assert says in outcome.stderr
         assert "Traceback" not in outcome.output
     assert veilgp("schema", "draft", table).exit_code == 2
+
+
+@pytest.fixture
+def outcomes(tmp_path: Path) -> Path:
+    path = tmp_path / "outcomes.csv"
+    lines = [
+        f"{40 + i % 50},{'yes' if i % 9 == 4 else 'no'},{'A' if i % 5 else 'B'},{1 + i % 3},"
+        f"{'abc'[i % 3]},{max(0, i % 7 - 3)},{0.5 + i % 2},{i % 110},{int(i % 4 == 1)},{i / 7}"
+        for i in range(200)
+    ]
+    header = "age,readmitted,arm,stage,cause,visits,years,days,died,stay"
+    path.write_text("\n".join([header, *lines]))
+    return path
+
+
+EVERY_KIND = (
+    *("--target", "stay", "--target", "readmitted", "--target", "arm", "--target", "stage"),
+    *("--target", "cause", "--target", "visits", "--exposure", "visits:years"),
+    *("--time-to-event", "days:died", "--horizon", "90"),
+)
+
+
+def test_a_draft_recognises_the_kinds_of_targets_and_says_what_it_guessed(outcomes: Path) -> None:
+    drafted = veilgp("schema", "draft", outcomes, *EVERY_KIND)
+    assert drafted.exit_code == 0, drafted.stderr
+    schema = Schema.from_json(drafted.stdout)
+    assert schema.targets == (
+        Target("stay", "?"),
+        Binary("readmitted", ("no", "yes"), event="yes"),
+        Binary("arm", ("A", "B"), event="B"),
+        Classes("stage", ("1", "2", "3")),
+        Classes("cause", ("a", "b", "c")),
+        Count("visits", "?", exposure="years"),
+        TimeToEvent("days", "?", "died", horizon=90.0, happened="1", censored="0"),
+    )
+    assert [column.name for column in schema.features] == ["age"]
+    for said in (
+        "target 'readmitted': it has two levels, so its kind is binary; the event is 'yes', by its",
+        "target 'arm': it has two levels, so its kind is binary; the event is 'B', the rarer level",
+        "target 'stage': it has 3 distinct whole numbers, so its kind is classes: if it is a",
+        "target 'cause': it is text with 3 labels, so its kind is classes",
+        "target 'visits': 'upper' is 1000, set it to the largest count that is possible",
+        "target 'days': the event is '1' in 'died', by its name, and '0' is the end of observation",
+    ):
+        assert said in drafted.stderr
+    assert "109" not in drafted.output, "the longest time is one patient's"
+
+
+def test_numbers_become_counts_or_classes_only_if_that_is_clear() -> None:
+    def kind(*cells: float) -> str:
+        rows = [*cells] * 20
+        table = {"age": [40 + i % 50 for i in range(len(rows))], "y": rows}
+        return kind_of(draft(table, targets=["y"]).schema.targets[0])
+
+    assert kind(0, 0, 0, 1, 2) == "count"
+    assert kind(*[0] * 20, *range(40)) == "count"
+    assert kind(0, 1) == "binary"
+    assert kind(1, 2, 3, 4) == "classes"
+    assert kind(*range(3, 33)) == "real"
+    assert kind(*range(1, 13)) == "real", "whole days"
+    assert kind(0, 0, 0.5, 1) == "real"
+    assert kind(0, 0, -1, 1) == "real"
+    assert kind(0.5, 1.5) == "real"
+    assert kind_of(draft({"a": [1, 2, 3], "y": [1, 2, 3]}, targets=["y"]).schema.targets[0]) == (
+        "real"
+    ), "too few rows to tell"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--time-to-event", "days:died"), 1, "needs a horizon"),
+        (("--target", "stay", "--horizon", "90"), 1, "no time to an event"),
+        (("--time-to-event", "days", "--horizon", "90"), 2, "colon between them"),
+        (("--time-to-event", "days:cause", "--horizon", "90"), 1, "must have two labels"),
+        (("--time-to-event", "cause:died", "--horizon", "90"), 1, "are not numbers"),
+        (("--time-to-event", "days:died", "--horizon", "-3"), 1, "horizon must be a number"),
+        (("--target", "stay", "--exposure", "visits:years"), 1, "name them as targets"),
+        (("--target", "stay", "--exposure", "stay:years"), 1, "not counts"),
+        (("--target", "visits", "--exposure", "visits:cause"), 1, "'cause' has cells that are not"),
+        (("--target", "visits", "--exposure", "visits:Years"), 1, "no column 'Years'"),
+    ],
+)
+def test_what_was_named_wrongly_is_said(
+    outcomes: Path, arguments: tuple[str, ...], code: int, says: str
+) -> None:
+    outcome = veilgp("schema", "draft", outcomes, *arguments)
+    assert outcome.exit_code == code
+    assert says in " ".join(outcome.stderr.replace("│", " ").split())
+
+
+def test_check_shows_how_outcomes_are_read_and_what_is_odd(outcomes: Path, tmp_path: Path) -> None:
+    drafted = veilgp("schema", "draft", outcomes, *EVERY_KIND)
+    path = tmp_path / "schema.json"
+    path.write_text(drafted.stdout)
+    assert veilgp("check", outcomes, "--schema", path).stderr.count("its unit is still '?'") == 4
+    path.write_text(drafted.stdout.replace('"?"', '"u"').replace('"c"', '"c", "gunshot"'))
+    shown = veilgp("check", outcomes, "--schema", path)
+    assert shown.exit_code == 0, shown.stderr
+    for said in (
+        "200 rows; the rarest level has 22 rows",
+        "readmitted: 22 events ('yes'), 11 % of all rows",
+        "arm: 40 events ('B'), 20 % of all rows",
+        "stage: '1' 67, '2' 67, '3' 66",
+        "cause: 'a' 67, 'b' 67, 'c' 66, 'gunshot' 0",
+        "visits: 0.84 u per row, at most 3, 58 % of all rows have 0; 0.84 per unit of 'years'",
+        "days: 50 events (25 % of all rows), 5 of them after 90 u; 150 rows without an event, 14",
+    ):
+        assert said in shown.stdout
+    assert "target 'cause': no row here has 'gunshot': is the spelling right?" in shown.stderr
 
 
 def test_a_draft_needs_something_to_learn_from() -> None:

@@ -17,7 +17,7 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
 from kernels.tables.schema import Categorical, Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
 from privacy import noise
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
@@ -31,6 +31,13 @@ _FEATURES = (
 _TARGETS = (Target("stay", "d", -50, 400), Target("cost", "EUR", 0, 1e6))
 PATIENTS = Schema(_FEATURES, _TARGETS, patient="who")
 ROWS = Schema(_FEATURES, _TARGETS)
+OUTCOMES = (
+    Binary("readmitted", ("yes", "no"), event="yes"),
+    Classes("diagnosis", ("stroke", "sepsis", "other")),
+    Count("visits", "visits", upper=50, exposure="years"),
+    Count("falls", "falls", upper=3),
+    TimeToEvent("days", "d", event="died", horizon=90),
+)
 KERNEL = KernelSpec(
     inputs=6, samples=6, hidden=(5,), latent=3, shifter_inputs=3, shifter_hidden=4, seed=3
 )
@@ -67,6 +74,22 @@ def table(rows: int, *, seed: int, patients: int | None = None, outliers: float 
         "stay": stay,
         "cost": cost,
         "who": [str(each) for each in who],
+    }
+
+
+def with_outcomes(whole: Table) -> Table:
+    """Return a table with columns of all `OUTCOMES`; each row's follow from its own cells."""
+    stay, age, cost = ([float(cell) for cell in whole[name]] for name in ("stay", "age", "cost"))
+    far = [own in (-50.0, 400.0) for own in stay]
+    return {
+        **whole,
+        "readmitted": ["yes" if own > 60 else "no" for own in age],
+        "diagnosis": [("stroke", "sepsis", "other")[int(own) % 3] for own in age],
+        "visits": [50 if at else int(abs(own)) % 7 for own, at in zip(stay, far, strict=True)],
+        "years": [2.0**20 if at else 1 + own / 120 for own, at in zip(age, far, strict=True)],
+        "falls": [3 if at else 0 for at in far],
+        "days": [abs(own) for own in stay],
+        "died": [int(own) % 2 for own in cost],
     }
 
 

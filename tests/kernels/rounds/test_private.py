@@ -1,5 +1,6 @@
 """Every algorithm with differential privacy, and the twins that would break it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 
 from kernels.features.linear_part import with_log_ratio
 from kernels.features.spec import KernelSpec
+from kernels.outcomes.census import Census
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
@@ -29,6 +31,21 @@ class TestMoments(PrivateConformance):
 
     def spec(self) -> Any:
         return moments.Spec()
+
+
+class TestMomentsWithOutcomes(TestMoments):
+    """The census of outcomes of every kind: counts at their bounds, events in every interval."""
+
+    def site(self, whole: private.Table, schema: Schema) -> Site:
+        return super().site(private.with_outcomes(whole), _with_outcomes(schema))
+
+    def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
+        return super().all_states(_with_outcomes(schema), **how)
+
+
+def _with_outcomes(schema: Schema) -> Schema:
+    real = tuple(schema.real)
+    return replace(schema, targets=(*real[:1], *private.OUTCOMES, *real[1:]))
 
 
 class TestLinear(PrivateConformance):
@@ -155,6 +172,13 @@ def _targets_on_the_sites_own_scale(state: Any, site: Site) -> Contribution:
     return {**linear.contribute(state, site), "cross": (phi.mT @ y).numpy()}
 
 
+def _exposures_as_they_are(state: Any, site: Site) -> Contribution:
+    census = Census.zero(state.model.schema)
+    for records in site.record_chunks(Part.TRAINING, state.model):
+        census += Census.of(records)
+    return {**moments.contribute(state, site), "census.exposures": census.exposures.numpy()}
+
+
 def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
     """What is right for rows is too much for patients: k rows, each clipped."""
     model = replace(state.model, schema=replace(state.model.schema, patient=None))
@@ -168,6 +192,7 @@ def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
 @pytest.mark.parametrize(
     ("kind", "broken", "schema"),
     [
+        (TestMomentsWithOutcomes, _exposures_as_they_are, private.ROWS),
         (TestLinear, _no_bound_per_patient, private.PATIENTS),
         (TestLinearAlone, _at_another_ratio, private.ROWS),
         (TestLinearWithNoisyMoments, _targets_as_they_are, private.ROWS),
