@@ -1,4 +1,4 @@
-"""Federated averaging [FedAvg]: in each round every member trains, and their weights are averaged.
+"""Federated averaging [McMahan17]: every member trains, and their weights are averaged, in rounds.
 
 Weighted by rows, every member in every round, mini-batches and SGD with momentum at the members. A
 linear model (logistic, softmax or log-linear regression) and a network of one hidden layer. Times
