@@ -5,7 +5,7 @@ by age, medpar in 22, rwm5yr in 10 with patients as units, MNIST in 10. Seeds 0 
 of the rows that is for testing, the same for every method (`sets`, `plan`). Beside ours: each
 hospital alone (the mean of their scores on all test rows), FedAvg of a linear model and of a
 network, and on pooled rows logistic, Cox or negative binomial regression, boosting and a Gaussian
-process (`peers`). All scores of all methods: `benchmarks/results/outcomes.md`.
+process (`peers`). A table of all scores of all methods is written beside the figures.
 
 `logloss_over_best_pooled_SET`: of ours, over that of the pooled method with the lowest mean over
 seeds. `auc_stroke`, `ece_stroke` (ten bins of equally many rows), `accuracy_mnist`: of ours.
