@@ -1,7 +1,7 @@
 """How good predictions are, the same for every method: plain functions of arrays.
 
 y: outcomes (n,). p: probabilities of the event (n,), or of each class (n, classes). S: survival at
-the edges (n, edges). Brier score: [Brier], with censoring [Graf].
+the edges (n, edges). The Brier score of censored times is that of [Graf99].
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Federated averaging [FedAvg]: in each round every member trains, and their weights are averaged.
+"""Federated averaging [McMahan17]: every member trains, and their weights are averaged, in rounds.
 
 Weighted by rows, every member in every round, mini-batches and SGD with momentum at the members. A
 linear model (logistic, softmax or log-linear regression) and a network of one hidden layer. Times
@@ -25,10 +25,13 @@ from benchmarks.outcomes.scores import Prediction, Scores, scores_of
 Weights = Mapping[str, Tensor]
 Loss = Callable[[Tensor, Tensor], Tensor]
 
+MOST_ROWS = 128
+"""Of a mini-batch: a member with many rows takes more steps."""
+
 
 @dataclass(frozen=True)
 class Tuned:
-    """How members train: `batches` steps in each epoch; `decay` is a ridge on all weights."""
+    """How members train: at least `batches` steps in an epoch; `decay` is a ridge on weights."""
 
     rounds: int
     epochs: int
@@ -101,8 +104,9 @@ def _train(
     generator: torch.Generator,
 ) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9, weight_decay=tuned.decay)
+    batches = max(tuned.batches, len(x) // MOST_ROWS)
     for _ in range(tuned.epochs):
-        for rows in torch.randperm(len(x), generator=generator).tensor_split(tuned.batches):
+        for rows in torch.randperm(len(x), generator=generator).tensor_split(batches):
             optimizer.zero_grad()
             torch.autograd.backward(loss(model(x[rows]), y[rows]))
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)

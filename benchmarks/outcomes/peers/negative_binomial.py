@@ -4,6 +4,7 @@ import numpy as np
 from statsmodels.discrete.discrete_model import NegativeBinomial
 
 from benchmarks.outcomes.dataset import Dataset, Table
+from benchmarks.outcomes.peers.convergence import NotConverged
 from benchmarks.outcomes.peers.design import Design
 from benchmarks.outcomes.scores import Prediction
 
@@ -18,4 +19,6 @@ def negative_binomial(dataset: Dataset, training: Table, test: Table) -> Predict
 
     model = NegativeBinomial(training[dataset.outcome.name], rows(training))
     fitted = model.fit(method="bfgs", maxiter=500, disp=False)
+    if not fitted.mle_retvals["converged"]:
+        raise NotConverged(f"negative binomial regression on {dataset.name} did not converge")
     return np.asarray(model.predict(fitted.params, rows(test)))

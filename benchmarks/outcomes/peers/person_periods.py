@@ -46,4 +46,4 @@ def every_interval(rows: int, count: int) -> tuple[NDArray[np.int64], NDArray[np
 
 def survival(hazard: Matrix, count: int) -> Matrix:
     """Return S at the edges from hazards in the order of `every_interval`."""
-    return np.cumprod(1 - hazard.reshape(-1, count), axis=1)
+    return np.asarray(np.cumprod(1 - hazard.reshape(-1, count), axis=1), dtype=np.float64)
