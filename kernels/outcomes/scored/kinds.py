@@ -14,13 +14,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kernels.outcomes.scored import binary, classes
+from kernels.outcomes.scored import binary, classes, time_to_event
 from kernels.outcomes.scored.conformal import Covered
 from kernels.outcomes.scored.logit_map import LogitMap
 from kernels.outcomes.scored.recalibration import binary as binary_recalibration
 from kernels.outcomes.scored.recalibration import classes as classes_recalibration
+from kernels.outcomes.scored.recalibration import time_to_event as time_recalibration
 from kernels.outcomes.scored.summed import HeldOut, Scored
-from kernels.tables.targets import Binary, Classes, Outcome
+from kernels.tables.targets import Binary, Classes, Outcome, TimeToEvent
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Kind:
 KINDS: Mapping[type[Outcome], Kind] = {
     Binary: Kind(binary.Sums, binary_recalibration.Held, binary_recalibration.Calibration),
     Classes: Kind(classes.Sums, classes_recalibration.Held, classes_recalibration.Calibration),
+    TimeToEvent: Kind(time_to_event.Sums, time_recalibration.Held, time_recalibration.Calibration),
 }
 
 

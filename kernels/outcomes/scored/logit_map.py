@@ -16,8 +16,13 @@ rises everywhere and the order of rows is kept; beyond the outermost knots it ha
 knots are used only if they beat the two numbers by more than 1 nat when each is fitted to one fold
 and judged on the other.
 
-With noise of deviation s in each of B bins, n rows say as much as n²/(n + B·s²) rows would without
-it, so their likelihood is multiplied by n/(n + B·s²); knots are not fitted.
+**With noise** of deviation s in every count there are the two numbers alone. The slope of the
+likelihood in bin b, c_b·[(1 − p)n₁ − p·n₀], is linear in counts, so it has the right expectation
+with noisy counts as they are, negative ones included. In units of c_b² its variance is
+n·p(1 − p) + s²(p² + (1 − p)²), where the likelihood supposes the first part alone. So each bin has
+as its weight the first part's share, with p of the centre and n from the nearest valid histogram:
+the weighted likelihood is then as sharp as it should be, and empty bins at high log odds, whose
+noise would have a long lever, have next to no weight.
 """
 
 import math
@@ -29,6 +34,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from kernels.errors import StateError
+from kernels.noisy.counts import repaired
 from kernels.outcomes.scored.logit_bins import COARSE, FINE
 from kernels.outcomes.scored.reliability import merged
 from kernels.reproducible import near, to_bits
@@ -44,6 +50,8 @@ _GAIN = 1.0
 _STEP = 2.0**-16
 """The grid of slopes, intercepts and knots: the same from every machine's search."""
 _KNOT_BITS = 24
+_MOST_STEPS = 200
+_LEAST = 1e-300
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,15 +76,19 @@ class LogitMap:
             )
 
     @classmethod
-    def of(cls, counts: Tensor, *, noise: float = 0.0) -> "LogitMap":
-        """Return the map for counts (FOLDS, 2, FINE.count) of rows by fold, outcome and bin.
+    def from_noisy(cls, counts: Tensor, *, noise: float) -> "LogitMap":
+        """Return the two numbers for counts (2, COARSE.count) with noise of this deviation."""
+        chance = torch.sigmoid(COARSE.centres)
+        sampled = repaired(counts.flatten()).view_as(counts).sum(0) * chance * (1 - chance)
+        added = noise**2 * (chance.square() + (1 - chance).square())
+        weights = sampled / (sampled + added).clamp_min(_LEAST)
+        return _two_numbers(COARSE.finer(counts * weights, FINE))
 
-        noise: the deviation of the noise in each bin of COARSE that the counts were made of.
-        """
+    @classmethod
+    def of(cls, counts: Tensor) -> "LogitMap":
+        """Return the map for counts (FOLDS, 2, FINE.count) of rows by fold, outcome and bin."""
         whole = counts.sum(0)
         rows = float(whole.sum())
-        if noise > 0:
-            return _two_numbers(whole * (rows / (rows + 2 * COARSE.count * noise**2)))
         plain = _two_numbers(whole)
         if rows < _KNOT_ROWS or min(float(own.sum()) for own in counts) < _KNOT_ROWS / 4:
             return plain
@@ -134,6 +146,7 @@ def _climbed(counts: Tensor, start: Tensor, *, fixed: bool) -> tuple[float, floa
     shift = start[0] * FINE.centres if fixed else torch.zeros_like(FINE.centres)
     centre = torch.tensor([start[0] if fixed else 1.0, 0.0], dtype=torch.float64)
     rows = counts.sum(0)
+    positive = rows.clamp_min(0.0)
 
     def objective(at: Tensor) -> Tensor:
         logits = shift + at @ design
@@ -141,10 +154,10 @@ def _climbed(counts: Tensor, start: Tensor, *, fixed: bool) -> tuple[float, floa
         return fit.sum() - (at - centre).square().sum() / (2 * _PRIOR**2)
 
     at, value = start, objective(start)
-    for _ in range(100):
+    for _ in range(_MOST_STEPS):
         chance = torch.sigmoid(shift + at @ design)
         slope = design @ (counts[1] - rows * chance) - (at - centre) / _PRIOR**2
-        bend = (design * (rows * chance * (1 - chance))) @ design.mT
+        bend = (design * (positive * chance * (1 - chance))) @ design.mT
         bend += torch.eye(2, dtype=torch.float64) / _PRIOR**2
         step = torch.linalg.solve(bend, slope)
         if float(step.abs().max()) < 1e-12:

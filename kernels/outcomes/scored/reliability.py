@@ -48,7 +48,7 @@ def merged(counts: Tensor, *columns: Tensor, groups: int = GROUPS) -> tuple[Tens
     middles = (counts.cumsum(0) - counts / 2) / counts.sum()
     group = (middles * groups).floor().clamp(0, groups - 1).long()
     return tuple(
-        torch.zeros(*own.shape[:-1], groups, dtype=torch.float64).index_add(-1, group, own)
+        torch.zeros(*own.shape[:-1], groups, dtype=torch.float64).index_add(-1, group, own.double())
         for own in columns
     )
 

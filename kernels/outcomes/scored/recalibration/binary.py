@@ -82,7 +82,7 @@ class Calibration:
     ) -> "Calibration":
         """Return the recalibration of noisy totals, with the deviation of each block's noise."""
         scores = in_folds(from_coarse(totals["scores"], FINE))
-        return cls(Held(scores), LogitMap.of(scores, noise=noise["scores"]))
+        return cls(Held(scores), LogitMap.from_noisy(totals["scores"], noise=noise["scores"]))
 
     def check(self, target: Binary) -> None:
         """Refuse what cannot be this target's; it may come from untrusted bytes."""
