@@ -112,7 +112,7 @@ class LogitMap:
             return logits * self.slope + self.intercept
         before, after = self.knots
         inner = logits.clamp(float(before[0]), float(before[-1]))
-        found = (logits - inner) * self.slope + after[0]
+        found: Tensor = (logits - inner) * self.slope + after[0]
         if len(before) > 1:
             right = torch.searchsorted(before, inner.contiguous()).clamp(1, len(before) - 1)
             rate = (after.diff() / before.diff())[right - 1]

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from kernels.outcomes.scored.kinds import kind_of
+from kernels.outcomes.scored.kinds import STORED, kind_of
 from kernels.scores.recalibration import FOLDS
 from kernels.storage import decode, encode, kinds_of
 from kernels.tables.targets import Outcome
@@ -61,15 +61,9 @@ def assert_a_row_is_within_its_bounds(target: Outcome, outcomes: Tensor, predict
 
 def assert_stored(*values: Any) -> None:
     """Their bytes make the same bytes again."""
-    kinds = kinds_of(*kind_of_everything())
+    kinds = kinds_of(*STORED)
     for value in values:
         assert encode(decode(encode(value), kinds)) == encode(value)
-
-
-def kind_of_everything() -> list[type]:
-    from kernels.outcomes.scored.kinds import STORED
-
-    return list(STORED)
 
 
 def noisy(blocks: Any, totals: dict[str, Tensor], *, deviation: float, seed: int = 5) -> Any:

@@ -178,6 +178,7 @@ def test_knots_are_used_where_two_numbers_do_not_suffice_and_only_there() -> Non
     bent = torch.where(logits < -1, -1 + (logits + 1) / 8, logits)
     found = Calibration.of(TARGET, held(y, bent))
     assert found.mapped.knots is not None
+    promises.assert_stored(found)
     assert Calibration.of(TARGET, held(y, logits * 2)).mapped.knots is None
     after = found.apply(Predicted(bent))
     better, worse = (
