@@ -1,0 +1,1 @@
+"""Recalibration of outcomes from sums over held-out rows, one file a kind."""
