@@ -24,6 +24,8 @@ from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
 from kernels.outcomes.census import Census
 from kernels.outcomes.fitted import FittedOutcome, check_outcomes
+from kernels.outcomes.scored.evaluated import OutcomeScores, check_calibrations
+from kernels.outcomes.scored.evaluated import check_scores as check_outcome_scores
 from kernels.scores.evaluation import Evaluation
 from kernels.scores.recalibration import Recalibration, inflation
 from kernels.storage import check_tensor
@@ -67,23 +69,28 @@ class Parts(TypedDict, total=False):
     statistics: Statistics | None
     outcomes: tuple[FittedOutcome, ...] | None
     recalibration: tuple[Recalibration, ...] | None
+    calibrations: tuple[Any, ...] | None
     scores: Evaluation | None
+    outcome_scores: tuple[OutcomeScores, ...] | None
 
 
-_OF_PREDICTIONS = ("recalibration", "scores")
+_SCORES = ("scores", "outcome_scores")
+_OF_PREDICTIONS = ("recalibration", "calibrations", *_SCORES)
 _OF_THE_LAYER = ("hyperparameters", "centre", "statistics", "outcomes", *_OF_PREDICTIONS)
 
 FOLLOWING: Mapping[str, Sequence[str]] = {
     "standardiser": ("census", "distilled", "weights", *_OF_THE_LAYER),
     "census": ("outcomes", *_OF_PREDICTIONS),
-    "distilled": ("scores",),
+    "distilled": _SCORES,
     "weights": _OF_THE_LAYER,
     "hyperparameters": ("centre", "statistics", *_OF_PREDICTIONS),
     "centre": ("statistics", *_OF_PREDICTIONS),
     "statistics": _OF_PREDICTIONS,
     "outcomes": _OF_PREDICTIONS,
-    "recalibration": ("scores",),
+    "recalibration": _SCORES,
+    "calibrations": _SCORES,
     "scores": (),
+    "outcome_scores": (),
 }
 """For every part, the parts that depend on it: they are dropped when it is replaced."""
 
@@ -100,7 +107,8 @@ class Model:
     statistics: (S, b, yᵀy, n) of all rows at these weights, for the targets that are real numbers.
     census: how often each outcome occurs. outcomes: the layers of all other targets, in order.
     recalibration: for each target, from the residuals of rows kept for calibration.
-    scores: the scores on held-out rows.
+    calibrations: the same for each outcome (`kernels.outcomes.scored`).
+    scores, outcome_scores: the scores on held-out rows.
     """
 
     STORED_AS: ClassVar[str] = "model"
@@ -118,7 +126,9 @@ class Model:
     statistics: Statistics | None = None
     outcomes: tuple[FittedOutcome, ...] | None = None
     recalibration: tuple[Recalibration, ...] | None = None
+    calibrations: tuple[Any, ...] | None = None
     scores: Evaluation | None = None
+    outcome_scores: tuple[OutcomeScores, ...] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.schema, Schema) or not isinstance(self.kernel, KernelSpec):
@@ -170,6 +180,10 @@ class Model:
         if self.scores is not None:
             _check_kind("scores", self.scores, Evaluation)
             self.scores.check(targets)
+        if self.calibrations is not None:
+            check_calibrations(self.calibrations, self.schema)
+        if self.outcome_scores is not None:
+            check_outcome_scores(self.outcome_scores, self.schema)
 
     def advanced(self, **parts: Unpack[Parts]) -> "Model":
         """Return the model with these parts replaced, and without those that depend on them.

@@ -229,9 +229,18 @@ def predict_outcomes(
 ) -> tuple[OutcomePrediction, ...]:
     """Return the predictions of every outcome for rows of the kernel's features, (n, M)."""
     fitted = known(model.outcomes, "outcomes")
+    calibrations = model.calibrations or (None,) * len(fitted)
     return tuple(
-        predict_outcome(outcome, own, features, exposure=exposures.get(outcome.name))
-        for outcome, own in zip(model.schema.outcomes, fitted, strict=True)
+        predict_outcome(
+            outcome,
+            own,
+            features,
+            exposure=exposures.get(outcome.name),
+            calibration=calibration,
+        )
+        for outcome, own, calibration in zip(
+            model.schema.outcomes, fitted, calibrations, strict=True
+        )
     )
 
 

@@ -10,6 +10,8 @@ from kernels.model.model import Centre, Model
 from kernels.model.noise_plan import NoisePlan
 from kernels.outcomes.census import Census
 from kernels.outcomes.fitted import FittedOutcome
+from kernels.outcomes.scored.evaluated import OutcomeScores
+from kernels.outcomes.scored.kinds import STORED as SCORED
 from kernels.outcomes.variational import Layer
 from kernels.outcomes.weighted import Weighted
 from kernels.scores.evaluation import Evaluation, MethodScores
@@ -44,6 +46,8 @@ MODEL_KINDS: tuple[type, ...] = (
     FittedOutcome,
     Layer,
     Weighted,
+    OutcomeScores,
+    *SCORED,
     Recalibration,
     StudentT,
     Evaluation,

@@ -7,21 +7,27 @@
     time_to_event   the risk by the horizon, and variance   S at the edges, its variance, the median
 
 The latent mean and variance are those of f + o, the logit or the logarithm of the rate, as the
-model has them. Recalibration (`kernels.outcomes.scored`) changes mean and variance, and not the
-latent ones.
+model has them. Recalibration (`kernels.outcomes.scored`) changes means and variances, and not the
+latent ones: a variance changes by the square of the slope of the map from the model's probability
+to the recalibrated one. Conformal sets, and intervals of counts, contain a new row's outcome with
+at least the stated probability.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from kernels.errors import PredictionError
+from kernels.errors import NotFitted, PredictionError
 from kernels.outcomes import binary, classes, count, time_to_event
 from kernels.outcomes.fitted import FittedOutcome
 from kernels.outcomes.likelihood import Likelihood
+from kernels.outcomes.scored import binary as scored_binary
+from kernels.outcomes.scored import classes as scored_classes
+from kernels.outcomes.scored import count_law
+from kernels.outcomes.scored import time_to_event as scored_times
 from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
 
 
@@ -33,6 +39,8 @@ class OutcomePrediction:
     event (n, J), those of its intervals' hazards. expectation_variance: of a count, how uncertain
     its expectation is, (n,). survival, survival_variance: of a time to an event, at the edges,
     (n, J). median: (n,), infinite where survival is above ½ at the last edge.
+    said: what the model says, not recalibrated, from which sets and intervals follow.
+    calibration: the recalibration; None if the program has no such stage.
     """
 
     target: Outcome
@@ -44,6 +52,33 @@ class OutcomePrediction:
     survival: Tensor | None = None
     survival_variance: Tensor | None = None
     median: Tensor | None = None
+    said: Any = None
+    calibration: Any = None
+
+    def sets(self, level: float) -> Tensor:
+        """Return which levels are in each row's set, (n, K) of bool, in the order of the schema."""
+        found: Tensor = self._calibrated(Binary, Classes).sets(self.said, level)
+        if isinstance(self.target, Binary) and self.target.event == self.target.levels[0]:
+            return found.flip(1)
+        return found
+
+    def interval(self, level: float) -> tuple[Tensor, Tensor]:
+        """Return the least and the greatest count of each row's interval, each (n,)."""
+        found: tuple[Tensor, Tensor] = self._calibrated(Count).interval(self.said, level)
+        return found
+
+    def _calibrated(self, *kinds: type[Outcome]) -> Any:
+        if not isinstance(self.target, kinds):
+            raise PredictionError(
+                f"the target {self.target.name!r} is of another kind: sets are for yes/no targets "
+                "and classes, intervals for counts"
+            )
+        if self.calibration is None:
+            raise NotFitted(
+                "the model lacks the result of the stage 'recalibration': sets and intervals need "
+                "held-out rows"
+            )
+        return self.calibration
 
     @property
     def probabilities(self) -> Tensor:
@@ -64,14 +99,18 @@ class OutcomePrediction:
         """Return the predictions of consecutive rows, at least one piece, as one."""
         if len(parts) == 1:
             return parts[0]
-        values = {
-            field.name: None
-            if getattr(parts[0], field.name) is None
-            else torch.cat([getattr(part, field.name) for part in parts])
+        columns = {
+            field.name: torch.cat([getattr(part, field.name) for part in parts])
             for field in fields(cls)
-            if field.name != "target"
+            if isinstance(getattr(parts[0], field.name), Tensor)
         }
-        return cls(parts[0].target, **values)  # type: ignore[arg-type]
+        first, said = parts[0].said, [vars(part.said) for part in parts]
+        whole = {
+            name: torch.cat([own[name] for own in said])
+            for name, value in said[0].items()
+            if isinstance(value, Tensor)
+        }
+        return replace(parts[0], **columns, said=replace(first, **whole))  # type: ignore[arg-type]
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -86,11 +125,20 @@ def predict_outcome(
     features: Tensor,
     *,
     exposure: Tensor | None = None,
+    calibration: Any = None,
 ) -> OutcomePrediction:
     """Return predictions for rows of features, (n, M), which may be none.
 
-    exposure: (n,), of a count; 1 if it is not given.
+    exposure: (n,), of a count; 1 if it is not given. calibration: the recalibration, if any.
     """
+    found = _of_model(outcome, fitted, features, exposure)
+    return found if calibration is None else _recalibrated(found, calibration)
+
+
+def _of_model(
+    outcome: Outcome, fitted: FittedOutcome, features: Tensor, exposure: Tensor | None
+) -> OutcomePrediction:
+    """Return what the model says, without its recalibration."""
     match outcome:
         case Binary():
             mean, variance = fitted.layers[0].latent(features)
@@ -101,13 +149,19 @@ def predict_outcome(
                 found.variance,
                 (mean + fitted.offsets[0]).unsqueeze(1),
                 variance.unsqueeze(1),
+                said=scored_binary.Predicted.of(mean, variance, offset=fitted.offsets[0]),
             )
         case Classes():
             mean, variance = classes.latent(fitted.layers, features)
             of_classes = classes.predict(mean, variance, offsets=fitted.offsets)
             shift = torch.tensor(fitted.offsets, dtype=torch.float64)
             return OutcomePrediction(
-                outcome, of_classes.mean, of_classes.variance, mean + shift, variance
+                outcome,
+                of_classes.mean,
+                of_classes.variance,
+                mean + shift,
+                variance,
+                said=scored_classes.Predicted.of(mean, variance, offsets=fitted.offsets),
             )
         case Count():
             mean, variance = fitted.layers[0].latent(features)
@@ -125,6 +179,13 @@ def predict_outcome(
                 (mean + fitted.offsets[0]).unsqueeze(1),
                 variance.unsqueeze(1),
                 expectation_variance=of_counts.variance,
+                said=count_law.Predicted.of(
+                    mean,
+                    variance,
+                    offset=fitted.offsets[0],
+                    exposure=torch.ones_like(mean) if exposure is None else exposure,
+                    dispersion=fitted.dispersion or 1.0,
+                ),
             )
         case TimeToEvent():
             return _of_times(outcome, fitted, features)
@@ -147,4 +208,52 @@ def _of_times(outcome: TimeToEvent, fitted: FittedOutcome, features: Tensor) -> 
         survival=survival.mean,
         survival_variance=survival.variance,
         median=time_to_event.median(survival.mean, edges),
+        said=scored_times.Predicted(survival.mean),
     )
+
+
+def _recalibrated(found: OutcomePrediction, calibration: Any) -> OutcomePrediction:
+    """Return a prediction with recalibrated means and variances."""
+    after = calibration.apply(found.said)
+    match found.target:
+        case Binary() | Classes():
+            mean = after.chances
+            variance = _carried(found.variance, found.said.chances, mean)
+            return replace(found, mean=mean, variance=variance, calibration=calibration)
+        case Count():
+            of_counts = count.predict(after.logs, after.variance, dispersion=after.dispersion)
+            return replace(
+                found,
+                mean=of_counts.mean,
+                variance=of_counts.observation_variance,
+                expectation_variance=of_counts.variance,
+                calibration=calibration,
+            )
+        case TimeToEvent():
+            return _recalibrated_times(found, found.target, after.survival, calibration)
+
+
+def _recalibrated_times(
+    found: OutcomePrediction, outcome: TimeToEvent, survival: Tensor, calibration: Any
+) -> OutcomePrediction:
+    edges = torch.tensor(outcome.intervals, dtype=torch.float64)
+    before = found.said.survival
+    own = torch.zeros_like(survival) if found.survival_variance is None else found.survival_variance
+    variance = _carried(own, before, survival)
+    deviation = time_to_event.risk(1 - variance.sqrt(), edges, outcome.risk_at)
+    return replace(
+        found,
+        mean=time_to_event.risk(survival, edges, outcome.risk_at),
+        variance=deviation.square(),
+        survival=survival,
+        survival_variance=variance,
+        median=time_to_event.median(survival, edges),
+        calibration=calibration,
+    )
+
+
+def _carried(variance: Tensor, before: Tensor, after: Tensor) -> Tensor:
+    """Return variances of probabilities after a map that shifts log odds: its slope squared."""
+    least = torch.finfo(torch.float64).tiny
+    slope = (after * (1 - after)) / (before * (1 - before)).clamp_min(least)
+    return (variance * slope.square()).minimum(after * (1 - after))

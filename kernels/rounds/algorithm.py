@@ -172,7 +172,7 @@ class Algorithm(Protocol):
 
     @property
     def MAKES(self) -> frozenset[Made]:
-        """What the model contains afterwards."""
+        """What the model contains afterwards, whatever the parameters and the schema."""
 
     @property
     def STORED(self) -> tuple[type, ...]:

@@ -5,7 +5,7 @@
     Σ_b [n₁ log s(a·c_b + b) + n₀ log s(−a·c_b − b)] − (a − 1)²/2τ² − b²/2τ²,    τ = ½
 
 with c_b the centre of bin b. It is strictly concave: the optimum is one, and finite also if the
-outcomes are separated or all alike. The prior weighs as much as some twenty rows, so with few rows
+outcomes are separated or all alike. The prior weighs as much as some sixty rows, so with few rows
 the map is nearly the identity, and with hundreds the prior no longer matters. a is at least 1/16:
 the map rises, and recalibration never turns the order of rows around.
 
@@ -40,7 +40,7 @@ from kernels.outcomes.scored.reliability import merged
 from kernels.reproducible import near, to_bits
 from kernels.scores.recalibration import FOLDS
 
-_PRIOR = 0.5
+_PRIOR = 0.25
 _LEAST_SLOPE = 1 / 16
 _MOST = 64.0
 """The largest slope, intercept and knot."""

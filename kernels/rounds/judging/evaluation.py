@@ -19,6 +19,9 @@ local      rows, squared errors, log and ranked losses, rows inside intervals, w
 sum        the same over all sites: no single site's scores are seen
 update     the scores
 
+Outcomes are judged in the same way, by the sums of `kernels.outcomes.scored`: as the model predicts
+them, recalibrated, and by how often their conformal sets are right.
+
 Coverage at single sites differs if their patients differ. It is known only to the site and is never
 summed here.
 
@@ -27,26 +30,41 @@ the scores contain noise. Calibration rows are then judged by the served recalib
 already prevents it from being fitted to any single row.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError, StateError
 from kernels.layer.posterior import Hyperparameters
 from kernels.model.methods import FEDBNR, methods_of
-from kernels.model.model import Model, check_model, known
+from kernels.model.model import Model, check_fitted, check_model, known
 from kernels.model.prediction import predict_each, predict_standardised
 from kernels.noisy.evaluation import BINS, Clips, bins, inside
 from kernels.noisy.recalibration import COUNT_STEP
+from kernels.outcomes.scored.conformal import Covered
+from kernels.outcomes.scored.evaluated import OutcomeScores, check_calibrations
+from kernels.outcomes.scored.kinds import kind_of
+from kernels.outcomes.scored.summed import SumBlock
 from kernels.parameter_checks import check_flag
 from kernels.reproducible import near, on_grid
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
+from kernels.rounds.judging.outcome_sums import (
+    add_to,
+    blocks_of,
+    calibration_grids,
+    judged_rows,
+    name_of,
+    nothing_of,
+    outcome_score_grids,
+    totals_of,
+)
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.shared.sufficient import SQUARES_RESOLUTION
 from kernels.rounds.site.site import Part, Site
@@ -63,11 +81,12 @@ from kernels.scores.metrics import LEVELS, Scores
 from kernels.scores.recalibration import BINS as RESIDUAL_BINS
 from kernels.scores.recalibration import FOLDS, LAW_BITS, Recalibration
 from kernels.scores.student_t import StudentT
+from kernels.tables.targets import TimeToEvent
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "evaluation"
-VERSION = 1
-NEEDS = frozenset({Made.LAYER})
+VERSION = 2
+NEEDS: frozenset[Made] = frozenset()
 MAKES = frozenset({Made.SCORES})
 
 _ROW_BOUNDS = {
@@ -108,13 +127,17 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`judges`: for each fold and target, the recalibration that the fold's rows are judged by."""
+    """For each fold, the recalibrations that its rows are judged by.
+
+    judges: of each target that is a real number. outcome_judges: of each other target.
+    """
 
     STORED_AS: ClassVar[str] = "evaluation.state"
 
     model: Model
     spec: Spec
     judges: tuple[tuple[Recalibration, ...], ...] | None
+    outcome_judges: tuple[tuple[Any, ...], ...] | None = None
 
     def __post_init__(self) -> None:
         """Refuse judges other than one recalibration for each fold and target.
@@ -122,10 +145,15 @@ class State:
         A judge that fails only when it is used would fail only at sites that have rows.
         """
         check_model(self.model)
-        if (self.judges is not None) != self.spec.recalibrated:
+        there = {self.judges is not None, self.outcome_judges is not None}
+        if there != {self.spec.recalibrated}:
             raise StateError("this state has judges if and only if its parameters ask for them")
-        if self.judges is None:
+        if self.judges is None or self.outcome_judges is None:
             return
+        if not isinstance(self.outcome_judges, tuple) or len(self.outcome_judges) != FOLDS:
+            raise StateError(f"outcome_judges must be those of each of {FOLDS} folds")
+        for judges in self.outcome_judges:
+            check_calibrations(judges, self.model.schema)
         folds_of = self.judges if isinstance(self.judges, tuple) else ()
         if len(folds_of) != FOLDS or not all(map(self._is_one_for_each_target, folds_of)):
             raise StateError(
@@ -142,10 +170,124 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the scores of N(μ, v), of the recalibrated law, and of each student."""
+    """Return the scores of N(μ, v), of the recalibrated law, of each student and outcome."""
+    model = state.model
+    real = _real_blocks(state) if model.targets else []
+    return Layout((*real, *_outcome_blocks(state)))
+
+
+def initial(spec: Spec, model: Model) -> State:
+    """Choose the recalibration that each fold is judged by."""
+    check_fitted(model)
+    judges = outcome_judges = None
+    if spec.recalibrated:
+        crossed = spec.part is Part.CALIBRATION and model.privacy is None
+        judges = _by_fold(known(model.recalibration, "recalibration"), crossed=crossed)
+        outcome_judges = _by_fold(known(model.calibrations, "recalibration"), crossed=crossed)
+    model = replace(model, scores=None, outcome_scores=None)
+    return State(model, spec, judges, outcome_judges)
+
+
+def contribute(state: State, site: Site) -> Contribution:
+    """Score the site's rows of the part."""
+    real = _scored(state, site) if state.model.targets else {}
+    return {**real, **_scored_outcomes(state, site)}
+
+
+def update(state: State, total: SecureTotal) -> State:
+    """Set the scores."""
+    total = accepted(total, layout(state))
+    recalibrated = state.judges is not None
+    if not state.model.targets:
+        nothing = Scores.zero(0)
+        evaluation = Evaluation(state.spec.part.value, nothing, nothing if recalibrated else None)
+    elif state.model.privacy is not None:
+        evaluation = _despite_noise(state, total)
+    else:
+        evaluation = Evaluation(
+            state.spec.part.value,
+            _summed("gaussian", total),
+            _summed("recalibrated", total) if recalibrated else None,
+            torch.tensor(total["conformal_inside"]) if recalibrated else None,
+            tuple(
+                MethodScores(each.value, _summed(each, total)) for each in _students(state.model)
+            ),
+        )
+    outcomes = tuple(
+        _outcome_scores(state, index, total) for index in range(len(state.model.schema.outcomes))
+    )
+    return replace(state, model=replace(state.model, scores=evaluation, outcome_scores=outcomes))
+
+
+def finished(state: State) -> bool:
+    """Return whether the one sum has been made."""
+    return state.model.scores is not None
+
+
+def check_private(spec: Spec, model: Model) -> None:
+    """Refuse nothing: every part has a private form."""
+
+
+REPLAY = Replay(
+    grids={
+        "judges.fitted.freedom": Bits(LAW_BITS),
+        "judges.fitted.scale": Bits(LAW_BITS),
+        "judges.counts": Step(COUNT_STEP),
+        "model.scores.conformal_inside": Step(SCORE_STEP),
+        **calibration_grids("outcome_judges"),
+        **outcome_score_grids("model.outcome_scores"),
+        **{
+            f"model.scores.{law}.{each.name}": Step(SCORE_STEP)
+            for law in ("gaussian", "recalibrated")
+            for each in fields(Scores)
+        },
+    },
+    budget=LEAST_BUDGET,
+)
+
+
+def declare(spec: Spec, before: Before) -> Declaration:
+    """Return what the stage needs, makes, reads and discloses at most."""
+    scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=before.model.targets)
+    model = replace(before.model, hyperparameters=scales)
+    judges = _placeholders(model) if spec.recalibrated else None
+    outcome_judges = _outcome_placeholders(model) if spec.recalibrated else None
+    own = layout(State(model, spec, judges, outcome_judges)).length
+    layers = layers_of(model.schema)
+    return Declaration(
+        needs=layers | {Made.RECALIBRATION} if spec.recalibrated else layers,
+        needs_students=frozenset(),
+        needs_held_out=False,
+        makes=MAKES,
+        answers=Answers.ALL,
+        students=before.students,
+        words="sums of scores of the predictions for held-out rows, for every method that the model"
+        " has",
+        sums=1,
+        numbers=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        numbers_in_all=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        leaves=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
+        row_count=None,
+        local_passes=0,
+        rate_times_steps=0.0,
+        reads=frozenset({spec.part}),
+        sampling_rate=1.0,
+        noise_share=1.0,
+        public_rows=PublicRows.NONE,
+        public_set=None,
+        needs_consent=False,
+        replay=REPLAY,
+    )
+
+
+STORED = (Spec, State)
+
+
+def _real_blocks(state: State) -> list[Block]:
+    """Return the blocks of the targets that are real numbers."""
     model = state.model
     if model.privacy is not None:
-        return Layout(tuple(_private_blocks(state)))
+        return list(_private_blocks(state))
     blocks = _score_blocks("gaussian", model)
     if state.judges is not None:
         shape = (model.targets, len(LEVELS))
@@ -153,24 +295,18 @@ def layout(state: State) -> Layout:
         blocks += [Block("conformal_inside", shape, float(model.max_rows), 1.0)]
     for method in _students(model):
         blocks += _score_blocks(method, model)
-    return Layout(tuple(blocks))
+    return blocks
 
 
-def initial(spec: Spec, model: Model) -> State:
-    """Choose the recalibration that each fold is judged by."""
-    known(model.statistics, "linear")
-    judges = None
-    if spec.recalibrated:
-        own = known(model.recalibration, "recalibration")
-        crossed = spec.part is Part.CALIBRATION and model.privacy is None
-        judges = tuple(
-            tuple(each.without(fold) for each in own) if crossed else own for fold in range(FOLDS)
-        )
-    return State(replace(model, scores=None), spec, judges)
+def _by_fold(own: tuple[Any, ...], *, crossed: bool) -> tuple[tuple[Any, ...], ...]:
+    """Return the recalibrations for each fold: if crossed, those of the other fold."""
+    return tuple(
+        tuple(each.without(fold) for each in own) if crossed else own for fold in range(FOLDS)
+    )
 
 
-def contribute(state: State, site: Site) -> Contribution:
-    """Score the site's rows of the part."""
+def _scored(state: State, site: Site) -> Contribution:
+    """Score the targets that are real numbers."""
     part, model = state.spec.part, state.model
     if model.privacy is not None:
         return _private_contribution(state, site)
@@ -199,88 +335,95 @@ def contribute(state: State, site: Site) -> Contribution:
     return blocks
 
 
-def update(state: State, total: SecureTotal) -> State:
-    """Set the scores."""
-    total = accepted(total, layout(state))
-    recalibrated = state.judges is not None
-    if state.model.privacy is not None:
-        evaluation = _despite_noise(state, total)
-    else:
-        evaluation = Evaluation(
-            state.spec.part.value,
-            _summed("gaussian", total),
-            _summed("recalibrated", total) if recalibrated else None,
-            torch.tensor(total["conformal_inside"]) if recalibrated else None,
-            tuple(
-                MethodScores(each.value, _summed(each, total)) for each in _students(state.model)
-            ),
-        )
-    return replace(state, model=replace(state.model, scores=evaluation))
-
-
-def finished(state: State) -> bool:
-    """Return whether the one sum has been made."""
-    return state.model.scores is not None
-
-
-def check_private(spec: Spec, model: Model) -> None:
-    """Refuse nothing: every part has a private form."""
-
-
-REPLAY = Replay(
-    grids={
-        "judges.fitted.freedom": Bits(LAW_BITS),
-        "judges.fitted.scale": Bits(LAW_BITS),
-        "judges.counts": Step(COUNT_STEP),
-        "model.scores.conformal_inside": Step(SCORE_STEP),
-        **{
-            f"model.scores.{law}.{each.name}": Step(SCORE_STEP)
-            for law in ("gaussian", "recalibrated")
-            for each in fields(Scores)
-        },
-    },
-    budget=LEAST_BUDGET,
-)
-
-
-def declare(spec: Spec, before: Before) -> Declaration:
-    """Return what the stage needs, makes, reads and discloses at most."""
-    scales = Hyperparameters.of(noise_variance=1, prior_variance=1, targets=before.model.targets)
-    model = replace(before.model, hyperparameters=scales)
-    own = layout(State(model, spec, _placeholders(model) if spec.recalibrated else None)).length
-    return Declaration(
-        needs=NEEDS | {Made.RECALIBRATION} if spec.recalibrated else NEEDS,
-        needs_students=frozenset(),
-        needs_held_out=False,
-        makes=MAKES,
-        answers=Answers.ALL,
-        students=before.students,
-        words="sums of scores of the predictions for held-out rows, for every method that the model"
-        " has",
-        sums=1,
-        numbers=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
-        numbers_in_all=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
-        leaves=own + len(before.students) * model.targets * NUMBERS_PER_TARGET,
-        row_count=None,
-        local_passes=0,
-        rate_times_steps=0.0,
-        reads=frozenset({spec.part}),
-        sampling_rate=1.0,
-        noise_share=1.0,
-        public_rows=PublicRows.NONE,
-        public_set=None,
-        needs_consent=False,
-        replay=REPLAY,
-    )
-
-
-STORED = (Spec, State)
-
-
 def _placeholders(model: Model) -> tuple[tuple[Recalibration, ...], ...]:
     """Return judges that judge nothing, for a layout, which depends on their number alone."""
     nothing = Recalibration(torch.zeros(FOLDS, RESIDUAL_BINS, dtype=torch.float64), None)
     return ((nothing,) * model.targets,) * FOLDS
+
+
+def _outcome_placeholders(model: Model) -> tuple[tuple[Any, ...], ...]:
+    """Return the judges of outcomes that judge nothing."""
+    nothing = tuple(
+        kind_of(target).calibration.of(target, kind_of(target).held.zero(target), dispersion=1.0)
+        for target in model.schema.outcomes
+    )
+    return (nothing,) * FOLDS
+
+
+def _outcome_blocks(state: State) -> list[Block]:
+    """Return the blocks of all outcomes."""
+    model = state.model
+    return [
+        block
+        for index in range(len(model.schema.outcomes))
+        for prefix, described in _described(state, index).items()
+        for block in blocks_of(model, prefix, described)
+    ]
+
+
+def _described(state: State, index: int) -> dict[str, tuple[SumBlock, ...]]:
+    """Return what is summed of an outcome, by the beginning of the names of its blocks."""
+    target, private = state.model.schema.outcomes[index], state.model.privacy is not None
+    sums = kind_of(target).sums
+    of_sums = sums.few_blocks(target) if private else sums.blocks(target)
+    found = {name_of(index, "raw"): of_sums}
+    if state.outcome_judges is None:
+        return found
+    found[name_of(index, "recalibrated")] = of_sums
+    if not isinstance(target, TimeToEvent):
+        covered = Covered.few_blocks(target) if private else Covered.blocks(target)
+        found[name_of(index, "covered")] = covered
+    return found
+
+
+def _scored_outcomes(state: State, site: Site) -> dict[str, NDArray[np.float64]]:
+    """Score the site's rows of every outcome."""
+    model, private = state.model, state.model.privacy is not None
+    sums: dict[str, NDArray[np.float64]] = {}
+    for index in range(len(model.schema.outcomes)):
+        for prefix, described in _described(state, index).items():
+            sums |= nothing_of(prefix, described)
+
+    def scored(target: Any, columns: Any, said: Any) -> Mapping[str, Tensor]:
+        kind = kind_of(target).sums
+        few: Mapping[str, Tensor] = kind.few(target, columns, said) if private else {}
+        return few if private else kind.of(target, columns, said).named()
+
+    for index, target, columns, said, folds in judged_rows(
+        model, site, state.spec.part, folds=FOLDS
+    ):
+        add_to(sums, name_of(index, "raw"), scored(target, columns, said))
+        for fold, judges in enumerate(state.outcome_judges or ()):
+            mine, judge = folds == fold, judges[index]
+            own, own_said = columns[mine], said[mine]
+            recalibrated = scored(target, own, judge.apply(own_said))
+            add_to(sums, name_of(index, "recalibrated"), recalibrated)
+            if isinstance(target, TimeToEvent):
+                continue
+            if private:
+                found = judge.few_covered(target, own, own_said)
+            else:
+                found = judge.covered(target, own, own_said).named()
+            add_to(sums, name_of(index, "covered"), found)
+    return sums
+
+
+def _outcome_scores(state: State, index: int, total: SecureTotal) -> OutcomeScores:
+    """Return an outcome's scores from a total."""
+    target, private = state.model.schema.outcomes[index], state.model.privacy is not None
+    described, kind = _described(state, index), kind_of(target).sums
+
+    def summed(what: str) -> Any:
+        totals = totals_of(total, name_of(index, what), described[name_of(index, what)])
+        return kind.from_noisy(target, totals) if private else kind.of_totals(target, totals)
+
+    if state.outcome_judges is None:
+        return OutcomeScores(summed("raw"))
+    covered, name = None, name_of(index, "covered")
+    if name in described and not isinstance(target, TimeToEvent):
+        totals = totals_of(total, name, described[name])
+        covered = Covered.from_noisy(totals) if private else Covered.of_totals(target, totals)
+    return OutcomeScores(summed("raw"), summed("recalibrated"), covered)
 
 
 def _private_blocks(state: State) -> Iterator[Block]:

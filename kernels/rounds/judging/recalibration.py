@@ -11,31 +11,49 @@ update     ν and scale, or N(0, 1) unchanged if there are fewer than `min_rows`
 A row's fold is drawn with the site's secret from its patient, or from the row itself if the schema
 names no patient (`kernels.rounds.site.dealing`).
 
+The same sum has what the recalibration of outcomes follows from, histograms of log odds by outcome
+for example (`kernels.outcomes.scored.recalibration`). With few rows these change little, rather
+than nothing: their two numbers have a prior around the identity.
+
 With differential privacy the histogram has few bins and no folds (`kernels.noisy.recalibration`). A
 row is in one bin of each of T targets, so a unit of k rows changes the histogram by at most k√T.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.model.model import Model, known
+from kernels.model.model import Model, check_fitted, known
 from kernels.model.prediction import predict_each, predict_standardised
 from kernels.noisy import recalibration as noisy_recalibration
+from kernels.outcomes.scored.kinds import kind_of
+from kernels.outcomes.scored.summed import SumBlock
 from kernels.parameter_checks import check_whole
 from kernels.rounds.algorithm import Contribution, accepted
-from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
+from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
+from kernels.rounds.judging.outcome_sums import (
+    add_to,
+    blocks_of,
+    calibration_grids,
+    judged_rows,
+    name_of,
+    noise_of,
+    nothing_of,
+    totals_of,
+)
 from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.recalibration import BINS, FOLDS, LAW_BITS, Recalibration, histogram
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "recalibration"
-VERSION = 1
-NEEDS = frozenset({Made.LAYER})
+VERSION = 2
+NEEDS: frozenset[Made] = frozenset()
 MAKES = frozenset({Made.RECALIBRATION})
 
 
@@ -64,46 +82,46 @@ class State:
 def layout(state: State) -> Layout:
     """Return the histogram; one row is in one bin of each target."""
     model, rows = state.model, float(state.model.max_rows)
+    blocks = [
+        block
+        for index in range(len(model.schema.outcomes))
+        for block in blocks_of(model, name_of(index, "held"), _described(model, index))
+    ]
+    if not model.targets:
+        return Layout(tuple(blocks))
     if model.privacy is None:
-        return Layout((Block("residuals", (model.targets, FOLDS, BINS), rows, 1.0),))
-    sensitivity = model.privacy.max_rows_per_patient * math.sqrt(model.targets)
-    shape = (model.targets, noisy_recalibration.BINS)
-    return Layout((Block("residuals", shape, rows, 1.0, sensitivity),))
+        residuals = Block("residuals", (model.targets, FOLDS, BINS), rows, 1.0)
+    else:
+        sensitivity = model.privacy.max_rows_per_patient * math.sqrt(model.targets)
+        shape = (model.targets, noisy_recalibration.BINS)
+        residuals = Block("residuals", shape, rows, 1.0, sensitivity)
+    return Layout((residuals, *blocks))
 
 
 def initial(spec: Spec, model: Model) -> State:
     """Start from a model with a posterior, without any earlier recalibration."""
-    known(model.statistics, "linear")
-    return State(replace(model, recalibration=None, scores=None), spec)
+    check_fitted(model)
+    return State(model.advanced(recalibration=None, calibrations=None), spec)
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Count the site's calibration rows by fold and |z|."""
+    """Count the site's calibration rows by fold and |z|, and sum what outcomes need."""
     model = state.model
-    if model.privacy is not None:
-        return {"residuals": _few_bins(model, site).numpy()}
-    counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
-    for (x, y, _), fold in site.chunks_in_folds(Part.CALIBRATION, model, folds=FOLDS):
-        predicted = predict_standardised(model, x)
-        z = (y - predicted.mean) / predicted.variance.sqrt()
-        for f in range(FOLDS):
-            counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
-    return {"residuals": counts.numpy()}
+    sums = _of_outcomes(model, site)
+    if model.targets:
+        sums["residuals"] = _residuals(model, site).numpy()
+    return sums
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Fit each target's law."""
+    """Fit each target's law, and each outcome's recalibration."""
     total = accepted(total, layout(state))
-    if state.model.privacy is not None:
-        noise = total.noise("residuals")
-        fitted = tuple(
-            noisy_recalibration.from_noisy(own, noise=noise, min_rows=state.spec.min_rows)
-            for own in torch.tensor(total["residuals"])
-        )
-        return replace(state, model=replace(state.model, recalibration=fitted))
-    counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
-    fitted = tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
-    return replace(state, model=replace(state.model, recalibration=fitted))
+    laws = _laws(state, total) if state.model.targets else ()
+    calibrations = tuple(
+        _calibration(state.model, index, total) for index in range(len(state.model.schema.outcomes))
+    )
+    model = replace(state.model, recalibration=laws, calibrations=calibrations)
+    return replace(state, model=model)
 
 
 def finished(state: State) -> bool:
@@ -120,6 +138,7 @@ REPLAY = Replay(
         "model.recalibration.fitted.freedom": Bits(LAW_BITS),
         "model.recalibration.fitted.scale": Bits(LAW_BITS),
         "model.recalibration.counts": Step(noisy_recalibration.COUNT_STEP),
+        **calibration_grids("model.calibrations"),
     },
     budget=LEAST_BUDGET,
 )
@@ -128,13 +147,14 @@ REPLAY = Replay(
 def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
-        needs=NEEDS,
+        needs=layers_of(before.model.schema),
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
         answers=Answers.ALL,
         students=before.students,
-        words="counts of held-out rows by the size of their prediction error",
+        words="counts of held-out rows by the size of their prediction error, and by what was "
+        "predicted and what was so",
         sums=1,
         numbers=layout(State(before.model, spec)).length,
         numbers_in_all=layout(State(before.model, spec)).length,
@@ -153,6 +173,65 @@ def declare(spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _described(model: Model, index: int) -> tuple[SumBlock, ...]:
+    """Return what is summed of an outcome."""
+    target = model.schema.outcomes[index]
+    held = kind_of(target).held
+    return held.blocks(target) if model.privacy is None else held.few_blocks(target)
+
+
+def _of_outcomes(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
+    sums: dict[str, NDArray[np.float64]] = {}
+    for index in range(len(model.schema.outcomes)):
+        sums |= nothing_of(name_of(index, "held"), _described(model, index))
+    for index, target, columns, said, folds in judged_rows(
+        model, site, Part.CALIBRATION, folds=FOLDS
+    ):
+        held = kind_of(target).held
+        if model.privacy is None:
+            found = held.of(target, columns, said, folds).named()
+        else:
+            found = held.few(target, columns, said)
+        add_to(sums, name_of(index, "held"), found)
+    return sums
+
+
+def _residuals(model: Model, site: Site) -> Tensor:
+    """Count the rows by target, fold and |z|."""
+    if model.privacy is not None:
+        return _few_bins(model, site)
+    counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
+    for (x, y, _), fold in site.chunks_in_folds(Part.CALIBRATION, model, folds=FOLDS):
+        predicted = predict_standardised(model, x)
+        z = (y - predicted.mean) / predicted.variance.sqrt()
+        for f in range(FOLDS):
+            counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
+    return counts
+
+
+def _calibration(model: Model, index: int, total: SecureTotal) -> Any:
+    target, described = model.schema.outcomes[index], _described(model, index)
+    kind, name = kind_of(target), name_of(index, "held")
+    dispersion = known(model.outcomes, "outcomes")[index].dispersion
+    totals = totals_of(total, name, described)
+    if model.privacy is None:
+        held = kind.held.of_totals(target, totals)
+        return kind.calibration.of(target, held, dispersion=dispersion)
+    noise = noise_of(total, name, described)
+    return kind.calibration.from_noisy(target, totals, noise, dispersion=dispersion)
+
+
+def _laws(state: State, total: SecureTotal) -> tuple[Recalibration, ...]:
+    if state.model.privacy is not None:
+        noise = total.noise("residuals")
+        return tuple(
+            noisy_recalibration.from_noisy(own, noise=noise, min_rows=state.spec.min_rows)
+            for own in torch.tensor(total["residuals"])
+        )
+    counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
+    return tuple(Recalibration.of(own, min_rows=state.spec.min_rows) for own in counts)
 
 
 def _few_bins(model: Model, site: Site) -> Tensor:

@@ -97,16 +97,6 @@ def update(state: State, total: SecureTotal) -> State:
     return replace(state, model=model)
 
 
-def _at(chosen: Chosen, model: Model) -> Model:
-    """Return the model with the chosen ratio, and with σ, λ and the statistics at it."""
-    weights = with_log_ratio(model.urk.weights.detach(), chosen.log_ratio)
-    return model.advanced(
-        weights=weights,
-        hyperparameters=chosen.hyperparameters,
-        statistics=chosen.statistics,
-    )
-
-
 def finished(state: State) -> bool:
     """Return whether the one sum has been made."""
     return state.model.statistics is not None
@@ -151,3 +141,13 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _at(chosen: Chosen, model: Model) -> Model:
+    """Return the model with the chosen ratio, and with σ, λ and the statistics at it."""
+    weights = with_log_ratio(model.urk.weights.detach(), chosen.log_ratio)
+    return model.advanced(
+        weights=weights,
+        hyperparameters=chosen.hyperparameters,
+        statistics=chosen.statistics,
+    )

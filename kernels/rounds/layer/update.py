@@ -150,49 +150,6 @@ def update(state: State, total: SecureTotal) -> State:
     return replace(state, model=model, done=True, outcomes=(), before=None, kept=None)
 
 
-def _with_statistics(state: State, total: SecureTotal) -> Model:
-    """Return the model with the changed statistics of targets that are real numbers."""
-    before = known(state.before, "linear")
-    squares = before.target_squares + torch.tensor(total["target_squares"])
-    count = before.count + rows_in(total, state.model)
-    if state.model.privacy is not None:
-        squares, count = squares.clamp_min(0.0), max(1, count)
-    statistics = Statistics(
-        before.scatter + summed_scatter(total, state.model),
-        before.cross + summed_cross(total, state.model),
-        squares,
-        count,
-        before.rounding + scatter_rounding(total, state.model),
-        added(before.noise, noise_of(total, state.model)),
-    )
-    statistics = repaired(statistics, state.model.urk)
-    if statistics.noise is None:
-        Spectrum.of(statistics)
-    hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
-    return state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
-
-
-def _with_outcomes(state: State, total: SecureTotal) -> tuple[FittedOutcome, ...]:
-    """Return every outcome after a step from its changed sums."""
-    found = []
-    change = round(float(total["rows"])) if state.model.privacy is None else 0
-    for index, own in enumerate(state.outcomes):
-        sums = sums_of(total, state.model, index, own, rows=0)
-        changed = [
-            replace(layer.sums + each, count=max(0, layer.sums.count + change))
-            for layer, each in zip(own.layers, sums, strict=True)
-        ]
-        share = 1.0 if len(changed) == 1 else STRIDE
-        layers = updated_together(
-            own.layers, changed, share=share, fixed_prior=not state.spec.refit
-        )
-        if state.model.privacy is None:
-            for layer in layers:
-                _ = layer.spectrum  # refuses what cannot be the sums of any table
-        found.append(replace(own, layers=layers))
-    return tuple(found)
-
-
 def finished(state: State) -> bool:
     """Return whether the one sum has been made."""
     return state.done
@@ -251,3 +208,46 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _with_statistics(state: State, total: SecureTotal) -> Model:
+    """Return the model with the changed statistics of targets that are real numbers."""
+    before = known(state.before, "linear")
+    squares = before.target_squares + torch.tensor(total["target_squares"])
+    count = before.count + rows_in(total, state.model)
+    if state.model.privacy is not None:
+        squares, count = squares.clamp_min(0.0), max(1, count)
+    statistics = Statistics(
+        before.scatter + summed_scatter(total, state.model),
+        before.cross + summed_cross(total, state.model),
+        squares,
+        count,
+        before.rounding + scatter_rounding(total, state.model),
+        added(before.noise, noise_of(total, state.model)),
+    )
+    statistics = repaired(statistics, state.model.urk)
+    if statistics.noise is None:
+        Spectrum.of(statistics)
+    hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
+    return state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
+
+
+def _with_outcomes(state: State, total: SecureTotal) -> tuple[FittedOutcome, ...]:
+    """Return every outcome after a step from its changed sums."""
+    found = []
+    change = round(float(total["rows"])) if state.model.privacy is None else 0
+    for index, own in enumerate(state.outcomes):
+        sums = sums_of(total, state.model, index, own, rows=0)
+        changed = [
+            replace(layer.sums + each, count=max(0, layer.sums.count + change))
+            for layer, each in zip(own.layers, sums, strict=True)
+        ]
+        share = 1.0 if len(changed) == 1 else STRIDE
+        layers = updated_together(
+            own.layers, changed, share=share, fixed_prior=not state.spec.refit
+        )
+        if state.model.privacy is None:
+            for layer in layers:
+                _ = layer.spectrum  # refuses what cannot be the sums of any table
+        found.append(replace(own, layers=layers))
+    return tuple(found)

@@ -128,15 +128,15 @@ def test_two_numbers_are_the_optimum_of_the_penalised_likelihood() -> None:
     at = torch.tensor([found.slope, found.intercept], dtype=torch.float64, requires_grad=True)
     mapped = at[0] * (logits * 2 + 1) + at[1]
     fit = torch.nn.functional.logsigmoid((2 * y[:, 0] - 1) * mapped).sum()
-    value = fit - 2 * (at[0] - 1).square() - 2 * at[1].square()
+    value = fit - 8 * (at[0] - 1).square() - 8 * at[1].square()
     slope = torch.autograd.grad(value, at)[0]
     bend = torch.autograd.functional.hessian(
         lambda a: (
             torch.nn.functional.logsigmoid(
                 (2 * y[:, 0] - 1) * (a[0] * (logits * 2 + 1) + a[1])
             ).sum()
-            - 2 * (a[0] - 1).square()
-            - 2 * a[1].square()
+            - 8 * (a[0] - 1).square()
+            - 8 * a[1].square()
         ),
         at.detach(),
     )
