@@ -8,6 +8,7 @@ from typing import Self
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ArtifactError
+from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR, METHODS, methods_of
 from kernels.model.model import Model, known
 from kernels.scores.evaluation import in_units
@@ -270,6 +271,7 @@ class Evaluation:
 
     conformal: for each target, the share of rows inside their conformal intervals at each level.
     students: scores of the model's other methods, on the same rows.
+    outcomes: the scores of the targets that are not real numbers.
     """
 
     part: str
@@ -279,6 +281,7 @@ class Evaluation:
     recalibrated: tuple[Quality, ...] | None
     conformal: tuple[tuple[float, ...], ...] | None
     students: tuple[StudentQuality, ...] = ()
+    outcomes: tuple[JudgedOutcome, ...] = ()
 
     def __post_init__(self) -> None:
         if self.levels != LEVELS:
@@ -294,13 +297,13 @@ class Evaluation:
     @classmethod
     def of(cls, model: Model) -> Self | None:
         """Return a model's scores; None if it has none, or if no rows were held out."""
-        scores = model.scores
-        if scores is None or not bool((scores.gaussian.rows >= 0.5).all()):
+        scores, outcomes = model.scores, model.outcome_scores or ()
+        if scores is None or not all(rows >= 0.5 for rows in _held_out_rows(model)):
             return None
         curve = scores.conformal_curve()
         return cls(
             part=scores.part,
-            rows=round(float(scores.gaussian.rows[0])),
+            rows=round(_held_out_rows(model)[0]),
             levels=LEVELS,
             gaussian=Quality.of(scores.gaussian, model),
             recalibrated=None
@@ -311,7 +314,18 @@ class Evaluation:
                 StudentQuality(method=each.method, quality=Quality.of(each.scores, model))
                 for each in scores.students
             ),
+            outcomes=tuple(
+                JudgedOutcome.of(target, own)
+                for target, own in zip(model.schema.outcomes, outcomes, strict=True)
+            ),
         )
+
+
+def _held_out_rows(model: Model) -> list[float]:
+    """Return the number of held-out rows that each target was judged on."""
+    real = [] if model.scores is None else model.scores.gaussian.rows.tolist()
+    pairs = zip(model.schema.outcomes, model.outcome_scores or (), strict=False)
+    return real + [own.raw.row_count for _, own in pairs]
 
 
 def _check_curve(curve: tuple[float, ...]) -> None:

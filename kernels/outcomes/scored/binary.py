@@ -135,9 +135,14 @@ class Sums(Scored[Binary, Predicted]):
         briers = without * chances.square() + with_event * (1 - chances).square()
         return cls(scores, *(on_grid(own.sum(), RESOLUTION) for own in (losses, briers)))
 
+    @property
+    def row_count(self) -> float:
+        """The number of rows, or with noise an estimate of it."""
+        return float(self.scores.sum())
+
     def quality(self, target: Binary) -> Quality:
         """Return the scores; refuse sums without rows."""
-        rows = check_some(self.scores.sum())
+        rows = check_some(self.row_count)
         without, with_event = self.scores
         found = curve(torch.sigmoid(FINE.centres), without, with_event)
         called = FINE.centres > 0

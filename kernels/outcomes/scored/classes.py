@@ -172,9 +172,14 @@ class Sums(Scored[Classes, Predicted]):
             on_grid(losses[1] * _MOST_BRIER, RESOLUTION),
         )
 
+    @property
+    def row_count(self) -> float:
+        """The number of rows, or with noise an estimate of it."""
+        return float(self.confusion.sum())
+
     def quality(self, target: Classes) -> Quality:
         """Return the scores; refuse sums without rows."""
-        rows = check_some(self.confusion.sum())
+        rows = check_some(self.row_count)
         areas = [own for own in (auc(*each) for each in self.against_rest) if own is not None]
         found = curve(torch.sigmoid(FINE.centres), *self.tops)
         return Quality(

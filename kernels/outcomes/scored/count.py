@@ -178,9 +178,14 @@ class Sums(Scored[Count, Predicted]):
             *(on_grid(own, RESOLUTION) for own in losses),
         )
 
+    @property
+    def row_count(self) -> float:
+        """The number of rows, or with noise an estimate of it."""
+        return float(self.rows.sum())
+
     def quality(self, target: Count) -> Quality:
         """Return the scores; refuse sums without rows."""
-        n = check_some(self.rows.sum())
+        n = check_some(self.row_count)
         rows, seen, said = merged(self.rows, self.rows, self.counts, self.means)
         curve = Curve.of(said / rows, seen / rows, rows)
         shares = self.transforms / self.transforms.sum().clamp_min(1e-300)

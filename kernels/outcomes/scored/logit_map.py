@@ -2,7 +2,7 @@
 
 **Two numbers** [Platt99]: l → a·l + b, by the likelihood of the histogram with a Gaussian prior,
 
-    Σ_b [n₁ log s(a·c_b + b) + n₀ log s(−a·c_b − b)] − (a − 1)²/2τ² − b²/2τ²,    τ = ½
+    Σ_b [n₁ log s(a·c_b + b) + n₀ log s(−a·c_b − b)] − (a − 1)²/2τ² − b²/2τ²,    τ = ¼
 
 with c_b the centre of bin b. It is strictly concave: the optimum is one, and finite also if the
 outcomes are separated or all alike. The prior weighs as much as some sixty rows, so with few rows

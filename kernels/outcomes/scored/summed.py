@@ -104,6 +104,11 @@ class Scored(Summed[TargetT], Generic[TargetT, PredictedT]):
     def from_noisy(cls, target: TargetT, totals: Mapping[str, Tensor]) -> Self:
         """Return valid sums from the noisy totals of `few`."""
 
+    @property
+    @abstractmethod
+    def row_count(self) -> float:
+        """The number of rows, or with noise an estimate of it."""
+
     @abstractmethod
     def quality(self, target: TargetT) -> Any:
         """Return the scores; refuse sums without rows."""
@@ -136,7 +141,7 @@ def in_folds(whole: Tensor) -> Tensor:
     return (whole / FOLDS).expand(FOLDS, *whole.shape).contiguous()
 
 
-def check_some(rows: Tensor) -> float:
+def check_some(rows: Tensor | float) -> float:
     """Return the number of rows; refuse none."""
     found = float(rows)
     if not found > 0:

@@ -174,9 +174,14 @@ class Sums(Scored[TimeToEvent, Predicted]):
         losses = totals["log_losses"].clamp(0.0, _CLIPPED * float(by_end.sum()))
         return cls(ends, *(on_grid(own, RESOLUTION) for own in (events, survivors, losses)))
 
+    @property
+    def row_count(self) -> float:
+        """The number of rows, or with noise an estimate of it."""
+        return float(self.ends.sum())
+
     def quality(self, target: TimeToEvent) -> Quality:
         """Return the scores; refuse sums without patients."""
-        rows = check_some(self.ends.sum())
+        rows = check_some(self.row_count)
         j = len(target.intervals)
         events, by_end = self.ends[:j], self.ends.sum(1)
         informative = max(rows - float(by_end[j]), 1.0)

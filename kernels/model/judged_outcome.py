@@ -1,0 +1,58 @@
+"""The scores of one outcome as a card says them: those of what is served, and what was changed."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from kernels.errors import ArtifactError
+from kernels.outcomes.scored import binary, classes, count, time_to_event
+from kernels.outcomes.scored.conformal import Coverage
+from kernels.outcomes.scored.evaluated import OutcomeScores
+from kernels.tables.targets import TARGET_KINDS, Outcome, kind_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgedOutcome:
+    """One outcome's scores on held-out rows; of the four kinds of scores it has those of its own.
+
+    The scores are of the recalibrated prediction if there is one, as it is served. raw_log_loss:
+    the log loss of the model without recalibration. coverage: of conformal sets or intervals at
+    each level of the evaluation; None for a time to an event and without recalibration.
+    """
+
+    name: str
+    kind: str
+    raw_log_loss: float
+    coverage: Coverage | None
+    binary: binary.Quality | None = None
+    classes: classes.Quality | None = None
+    count: count.Quality | None = None
+    time_to_event: time_to_event.Quality | None = None
+
+    def __post_init__(self) -> None:
+        scores = {name: getattr(self, name) for name in TARGET_KINDS if name != "real"}
+        if [name for name, own in scores.items() if own is not None] != [self.kind]:
+            raise ArtifactError(
+                "the card's evaluation must have the scores of each outcome's own kind, and of no "
+                "other"
+            )
+
+    @classmethod
+    def of(cls, target: Outcome, scores: OutcomeScores) -> Self:
+        """Return the description of an outcome's scores, which must have rows."""
+        served = scores.raw if scores.recalibrated is None else scores.recalibrated
+        kind = kind_of(target)
+        return cls(
+            name=target.name,
+            kind=kind,
+            raw_log_loss=scores.raw.quality(target).log_loss,
+            coverage=scores.coverage,
+            **{kind: served.quality(target)},
+        )
+
+    @property
+    def log_loss(self) -> float:
+        """The log loss of what is served."""
+        quality = self.binary or self.classes or self.count or self.time_to_event
+        if quality is None:
+            raise ArtifactError("this outcome has no scores")
+        return quality.log_loss
