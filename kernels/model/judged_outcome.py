@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from typing import Self
 
 from kernels.errors import ArtifactError
-from kernels.outcomes.scored import binary, classes, count, time_to_event
+from kernels.outcomes.scored.binary import Quality as BinaryQuality
+from kernels.outcomes.scored.classes import Quality as ClassesQuality
 from kernels.outcomes.scored.conformal import Coverage
+from kernels.outcomes.scored.count import Quality as CountQuality
 from kernels.outcomes.scored.evaluated import OutcomeScores
+from kernels.outcomes.scored.time_to_event import Quality as TimeQuality
 from kernels.tables.targets import TARGET_KINDS, Outcome, kind_of
 
 
@@ -23,10 +26,10 @@ class JudgedOutcome:
     kind: str
     raw_log_loss: float
     coverage: Coverage | None
-    binary: binary.Quality | None = None
-    classes: classes.Quality | None = None
-    count: count.Quality | None = None
-    time_to_event: time_to_event.Quality | None = None
+    binary: BinaryQuality | None = None
+    classes: ClassesQuality | None = None
+    count: CountQuality | None = None
+    time_to_event: TimeQuality | None = None
 
     def __post_init__(self) -> None:
         scores = {name: getattr(self, name) for name in TARGET_KINDS if name != "real"}
