@@ -166,7 +166,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs_students=frozenset(),
         needs_held_out=False,
         makes=MAKES,
-        answers=Answers.ALL,
+        answers=Answers.REAL,
         students=before.students,
         words="how rows that were added or removed change the sums of products of features",
         sums=1,
