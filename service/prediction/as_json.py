@@ -5,7 +5,11 @@ missing cell is null). An error lists all problems of the table, by column, neve
 (`kernels.tables.records`). Columns that the model does not know are ignored there.
 
 In answers an infinite end of an interval is null, because JSON has no infinity. Ends are infinite
-if there are too few calibration rows for the level.
+if there are too few calibration rows for the level. So is a median beyond the last edge.
+
+Each target is an object with the numbers of its kind (`service.prediction.outcome_parts`): a list
+with one number for each row, an object with such a list for each level of classes, or, at the edges
+of a time to an event, a list of numbers for each row.
 """
 
 import json
@@ -25,13 +29,18 @@ from kernels.errors import (
 )
 from kernels.model.methods import METHODS
 from kernels.model.prediction import Interval, Predictions
+from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.problems import ROWS_SHOWN
-from kernels.tables.records import Records
+from kernels.tables.records import Records, exposure_columns
 from kernels.tables.schema import Schema
+from kernels.tables.targets import Binary, TimeToEvent, kind_of
 from service.http.request_models import RequestModel, read_table_json
+from service.prediction.outcome_parts import OutcomePart, must_be_finite, parts_of
 from service.prediction.prediction import Answer
 
 Numbers = list[float]
+ByLevel = dict[str, Numbers]
+ByRow = list[Numbers]
 Kind = Literal["conformal", "student_t", "gaussian"]
 Level = Annotated[float, Field(gt=0, lt=1)]
 
@@ -75,7 +84,10 @@ class PredictRequest(RequestModel):
         json_schema_extra={"additionalProperties": {"type": "array"}},
     )
     intervals: list[Level] = Field(
-        default=[], max_length=20, description="Levels of central intervals.", examples=[[0.9]]
+        default=[],
+        max_length=20,
+        description="Levels of central intervals of real numbers.",
+        examples=[[0.9]],
     )
     interval_kind: Kind | None = KIND
     method: str | None = METHOD
@@ -108,13 +120,14 @@ class IntervalOut(BaseModel):
     upper: list[float | None]
 
 
-class TargetOut(BaseModel):
-    """One target's predictions in its unit; if variances are withheld, they are null.
+class RealOut(BaseModel):
+    """A real number's predictions in its unit; if variances are withheld, they are null.
 
     Methods other than fedbnr have one variance; their latent and noise variance are null.
     """
 
     name: str
+    kind: Literal["real"]
     unit: str
     mean: Numbers
     variance: Numbers | None = Field(
@@ -125,6 +138,75 @@ class TargetOut(BaseModel):
     latent_variance: Numbers | None
     noise_variance: Numbers | None
     intervals: list[IntervalOut] | None
+
+
+class BinaryOut(BaseModel):
+    """Probabilities of a yes or no; if variances are withheld, all but the first are null."""
+
+    name: str
+    kind: Literal["binary"]
+    unit: str
+    event: str = Field(description="The level whose probability is the mean.")
+    mean: Numbers
+    probabilities: ByLevel
+    variance: Numbers | None = Field(description="Of the probability, which is uncertain.")
+    latent_mean: Numbers | None = Field(description="Of the logit of the probability.")
+    latent_variance: Numbers | None
+
+
+class ClassesOut(BaseModel):
+    """Probabilities of classes; if variances are withheld, all but the first are null."""
+
+    name: str
+    kind: Literal["classes"]
+    unit: str
+    mean: ByLevel
+    probabilities: ByLevel
+    variance: ByLevel | None = Field(description="Of the probabilities, which are uncertain.")
+    latent_mean: ByLevel | None = Field(description="Of each class's logit.")
+    latent_variance: ByLevel | None
+
+
+class CountOut(BaseModel):
+    """Expected counts; if variances are withheld, everything else is null."""
+
+    name: str
+    kind: Literal["count"]
+    unit: str
+    mean: Numbers = Field(description="The expected count, for the table's exposures or for 1.")
+    variance: Numbers | None = Field(description="Of a new count.")
+    expectation_variance: Numbers | None = Field(description="Of the expected count.")
+    latent_mean: Numbers | None = Field(description="Of the logarithm of the rate.")
+    latent_variance: Numbers | None
+
+
+class SurvivalOut(BaseModel):
+    """The probability that the event comes later than each of the edges, by row."""
+
+    edges: Numbers
+    mean: ByRow
+    variance: ByRow
+
+
+class TimeToEventOut(BaseModel):
+    """The risk by the horizon, and survival; if variances are withheld, only the risk."""
+
+    name: str
+    kind: Literal["time_to_event"]
+    unit: str
+    horizon: float
+    mean: Numbers = Field(description="The risk: the probability of the event by the horizon.")
+    risk: Numbers = Field(description="The same as the mean.")
+    variance: Numbers | None = Field(description="Of the risk, which is uncertain.")
+    latent_mean: ByRow | None = Field(description="Of the logits of the hazards before each edge.")
+    latent_variance: ByRow | None
+    survival: SurvivalOut | None
+    median: list[float | None] | None = Field(description="Null for a row beyond the last edge.")
+
+
+TargetOut = Annotated[
+    RealOut | BinaryOut | ClassesOut | CountOut | TimeToEventOut, Field(discriminator="kind")
+]
 
 
 class WithheldOut(BaseModel):
@@ -149,7 +231,11 @@ class PredictResponse(BaseModel):
         description="Open ensemble: how many hospitals took part in the run; otherwise null."
     )
     rows: int
-    targets: list[TargetOut]
+    targets: list[TargetOut] = Field(description="In the order of the model's schema.")
+    unpredicted: list[str] = Field(
+        description="Targets of the model that the method does not predict: only fedbnr predicts "
+        "outcomes, that is, targets that are not real numbers."
+    )
     extrapolates: list[bool] = Field(
         description="For each row: whether any of its numbers is outside its column's bounds."
     )
@@ -164,9 +250,13 @@ def read(body: bytes) -> PredictRequest:
 def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     """Return an answer as JSON in the form of `PredictResponse`, with exact floats."""
     predictions, withheld = answer.predictions, answer.withheld
-    targets = _means(predictions)
+    real = _means(predictions)
     if withheld is None:
-        _add_variances(targets, predictions, intervals, kind)
+        _add_variances(real, predictions, intervals, kind)
+    targets = [
+        real[own] if isinstance(own, int) else _outcome(own, withheld=withheld is not None)
+        for own in answer.in_order()
+    ]
     plain = {
         "model": answer.model_id,
         "method": predictions.method,
@@ -175,6 +265,7 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
         "cohort": answer.cohort,
         "rows": len(predictions),
         "targets": targets,
+        "unpredicted": list(answer.unpredicted),
         "extrapolates": predictions.extrapolates.tolist(),
         "withheld": withheld and {"code": withheld.code, "detail": str(withheld)},
     }
@@ -186,7 +277,13 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
 
 def check_finite(predictions: Predictions) -> None:
     """Refuse predictions that are NaN or infinite."""
-    for values in (predictions.mean, predictions.variance):
+    of_outcomes = [
+        part.values
+        for own in predictions.outcomes
+        for part in parts_of(own, withheld=False)
+        if must_be_finite(part)
+    ]
+    for values in (predictions.mean, predictions.variance, *of_outcomes):
         if not values.isfinite().all():
             raise _not_finite()
 
@@ -201,7 +298,7 @@ def _not_finite() -> PredictionError:
 def _means(predictions: Predictions) -> list[dict[str, Any]]:
     unknown = dict.fromkeys(("variance", "latent_variance", "noise_variance", "intervals"))
     return [
-        {"name": target.name, "unit": target.unit, "mean": mean, **unknown}
+        {"name": target.name, "kind": "real", "unit": target.unit, "mean": mean, **unknown}
         for target, mean in zip(predictions.targets, predictions.mean.mT.tolist(), strict=True)
     ]
 
@@ -209,6 +306,8 @@ def _means(predictions: Predictions) -> list[dict[str, Any]]:
 def _add_variances(
     targets: list[dict[str, Any]], predictions: Predictions, levels: list[float], kind: str | None
 ) -> None:
+    if not targets:
+        return
     kind = predictions.interval_kind if kind is None else kind
     intervals = [(level, predictions.interval(level, kind)) for level in levels]
     for position, (target, variance) in enumerate(
@@ -226,6 +325,39 @@ def _add_variances(
             target["noise_variance"] = [one] * len(predictions)
 
 
+_UNKNOWN: Mapping[str, tuple[str, ...]] = {
+    "binary": ("variance", "latent_mean", "latent_variance"),
+    "classes": ("variance", "latent_mean", "latent_variance"),
+    "count": ("variance", "expectation_variance", "latent_mean", "latent_variance"),
+    "time_to_event": ("variance", "latent_mean", "latent_variance", "survival", "median"),
+}
+"""What is null if variances are withheld."""
+
+
+def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> dict[str, Any]:
+    target = prediction.target
+    kind, parts = kind_of(target), parts_of(prediction, withheld=withheld)
+    plain: dict[str, Any] = {"name": target.name, "kind": kind, "unit": target.unit}
+    plain |= dict.fromkeys(_UNKNOWN[kind])
+    by_row = isinstance(target, TimeToEvent)
+    found = {part.name: _plain(part, by_row=by_row) for part in parts}
+    if isinstance(target, Binary):
+        plain["event"] = target.event
+    if isinstance(target, TimeToEvent):
+        plain |= {"horizon": target.risk_at, "risk": found["mean"]}
+        if not withheld:
+            curves = {"mean": found.pop("survival"), "variance": found.pop("survival_variance")}
+            found["survival"] = {"edges": list(target.intervals), **curves}
+            found["median"] = [each if math.isfinite(each) else None for each in found["median"]]
+    return plain | found
+
+
+def _plain(part: OutcomePart, *, by_row: bool) -> Any:
+    if not part.columns or by_row:
+        return part.values.tolist()
+    return dict(zip(part.columns, part.values.mT.tolist(), strict=True))
+
+
 def _ends(interval: Interval, target: int) -> dict[str, list[float | None]]:
     return {
         name: [end if math.isfinite(end) else None for end in ends[:, target].tolist()]
@@ -238,10 +370,16 @@ def _columns(schema: Schema, records: list[Any] | None) -> Mapping[str, object]:
     if not records:
         raise EmptyTable("the table has no rows; pass at least one")
     names = [column.name for column in schema.features]
+    names += [name for name in exposure_columns(schema) if _has(records, name)]
     try:
         return {name: [record[name] for record in records] for name in names}
     except (KeyError, TypeError, IndexError):
         raise TableRefused(_problems(schema, names, records)) from None
+
+
+def _has(records: list[Any], name: str) -> bool:
+    """Return whether any record has a cell that records need not have."""
+    return any(isinstance(record, dict) and name in record for record in records)
 
 
 def _problems(schema: Schema, names: list[str], records: list[Any]) -> list[TableError]:

@@ -59,10 +59,14 @@ def program(*targets: AnyTarget, held_out: float = 0.2) -> Program:
     return Program(schema, tables.KERNEL, stages, max_rows=1000, held_out=held_out)
 
 
-@cache
 def artifact(*targets: AnyTarget) -> Artifact:
     """Return the model of three hospitals for these targets, by default one of every kind."""
-    own = program(*targets)
+    return artifact_of(program(*targets))
+
+
+@cache
+def artifact_of(own: Program) -> Artifact:
+    """Return the model of three hospitals that a program makes."""
     ended = simulate(own, hospitals(), DEALING, secure=False)
     privacy = Privacy.of(own.schema, min_cohort=3, max_colluders=1)
     return Artifact.of(
