@@ -37,7 +37,8 @@ from kernels.tables.schema import Schema
 from kernels.tables.targets import Target, TimeToEvent
 from service.http.request_models import RequestModel
 from service.prediction.arrow_stream import column_of, read_table, write_table
-from service.prediction.as_json import ENSEMBLE, KIND, METHOD, Ensemble, Kind, Level, check_finite
+from service.prediction.as_json import ENSEMBLE, KIND, METHOD, Level, check_finite
+from service.prediction.json_answers import Ensemble, Kind
 from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
 

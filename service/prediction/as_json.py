@@ -5,19 +5,15 @@ missing cell is null). An error lists all problems of the table, by column, neve
 (`kernels.tables.records`). Columns that the model does not know are ignored there.
 
 In answers an infinite end of an interval is null, because JSON has no infinity. Ends are infinite
-if there are too few calibration rows for the level. So is a median beyond the last edge.
-
-Each target is an object with the numbers of its kind (`service.prediction.outcome_parts`): a list
-with one number for each row, an object with such a list for each level of classes, or, at the edges
-of a time to an event, a list of numbers for each row.
+if there are too few calibration rows for the level. A median beyond the last edge is null, too.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from kernels.errors import (
     EmptyTable,
@@ -35,13 +31,10 @@ from kernels.tables.records import Records, exposure_columns
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, TimeToEvent, kind_of
 from service.http.request_models import RequestModel, read_table_json
+from service.prediction.json_answers import Ensemble, Kind
 from service.prediction.outcome_parts import OutcomePart, must_be_finite, parts_of
 from service.prediction.prediction import Answer
 
-Numbers = list[float]
-ByLevel = dict[str, Numbers]
-ByRow = list[Numbers]
-Kind = Literal["conformal", "student_t", "gaussian"]
 Level = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -53,7 +46,6 @@ METHOD: Any = Field(
     json_schema_extra={"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "null"}]},
     examples=[METHODS[0]],
 )
-Ensemble = Literal["distilled", "open"]
 ENSEMBLE: Any = Field(
     default=None,
     description="How a method that combines many sites' predictions is computed. distilled "
@@ -109,137 +101,6 @@ class PredictRequest(RequestModel):
     def table(self, schema: Schema) -> Mapping[str, object]:
         """Return the table as columns."""
         return _columns(schema, self.records) if self.columns is None else self.columns
-
-
-class IntervalOut(BaseModel):
-    """A central interval for each row; null for an unbounded end."""
-
-    level: float
-    kind: Kind
-    lower: list[float | None]
-    upper: list[float | None]
-
-
-class RealOut(BaseModel):
-    """A real number's predictions in its unit; if variances are withheld, they are null.
-
-    Methods other than fedbnr have one variance; their latent and noise variance are null.
-    """
-
-    name: str
-    kind: Literal["real"]
-    unit: str
-    mean: Numbers
-    variance: Numbers | None = Field(
-        description="Variance of a new observation. fedbnr: latent_variance + noise_variance, "
-        "calibrated. Other methods: uncertainty of the combined sites and noise together, not "
-        "recalibrated."
-    )
-    latent_variance: Numbers | None
-    noise_variance: Numbers | None
-    intervals: list[IntervalOut] | None
-
-
-class BinaryOut(BaseModel):
-    """Probabilities of a yes or no; if variances are withheld, all but the first are null."""
-
-    name: str
-    kind: Literal["binary"]
-    unit: str
-    event: str = Field(description="The level whose probability is the mean.")
-    mean: Numbers
-    probabilities: ByLevel
-    variance: Numbers | None = Field(description="Of the probability, which is uncertain.")
-    latent_mean: Numbers | None = Field(description="Of the logit of the probability.")
-    latent_variance: Numbers | None
-
-
-class ClassesOut(BaseModel):
-    """Probabilities of classes; if variances are withheld, all but the first are null."""
-
-    name: str
-    kind: Literal["classes"]
-    unit: str
-    mean: ByLevel
-    probabilities: ByLevel
-    variance: ByLevel | None = Field(description="Of the probabilities, which are uncertain.")
-    latent_mean: ByLevel | None = Field(description="Of each class's logit.")
-    latent_variance: ByLevel | None
-
-
-class CountOut(BaseModel):
-    """Expected counts; if variances are withheld, everything else is null."""
-
-    name: str
-    kind: Literal["count"]
-    unit: str
-    mean: Numbers = Field(description="The expected count, for the table's exposures or for 1.")
-    variance: Numbers | None = Field(description="Of a new count.")
-    expectation_variance: Numbers | None = Field(description="Of the expected count.")
-    latent_mean: Numbers | None = Field(description="Of the logarithm of the rate.")
-    latent_variance: Numbers | None
-
-
-class SurvivalOut(BaseModel):
-    """The probability that the event comes later than each of the edges, by row."""
-
-    edges: Numbers
-    mean: ByRow
-    variance: ByRow
-
-
-class TimeToEventOut(BaseModel):
-    """The risk by the horizon, and survival; if variances are withheld, only the risk."""
-
-    name: str
-    kind: Literal["time_to_event"]
-    unit: str
-    horizon: float
-    mean: Numbers = Field(description="The risk: the probability of the event by the horizon.")
-    risk: Numbers = Field(description="The same as the mean.")
-    variance: Numbers | None = Field(description="Of the risk, which is uncertain.")
-    latent_mean: ByRow | None = Field(description="Of the logits of the hazards before each edge.")
-    latent_variance: ByRow | None
-    survival: SurvivalOut | None
-    median: list[float | None] | None = Field(description="Null for a row beyond the last edge.")
-
-
-TargetOut = Annotated[
-    RealOut | BinaryOut | ClassesOut | CountOut | TimeToEventOut, Field(discriminator="kind")
-]
-
-
-class WithheldOut(BaseModel):
-    """Why the answer has means only."""
-
-    code: str
-    detail: str
-
-
-class PredictResponse(BaseModel):
-    """The predictions, in the order of the request's rows."""
-
-    model: str = Field(description="The model's id, also if the request named an alias.")
-    method: str = Field(description="The method that was used.")
-    ensemble: Ensemble | None = Field(
-        description="How the sites' predictions were combined; null for fedbnr."
-    )
-    members: int | None = Field(
-        description="Open ensemble: how many hospitals are in it now; otherwise null."
-    )
-    cohort: int | None = Field(
-        description="Open ensemble: how many hospitals took part in the run; otherwise null."
-    )
-    rows: int
-    targets: list[TargetOut] = Field(description="In the order of the model's schema.")
-    unpredicted: list[str] = Field(
-        description="Targets of the model that the method does not predict: only fedbnr predicts "
-        "outcomes, that is, targets that are not real numbers."
-    )
-    extrapolates: list[bool] = Field(
-        description="For each row: whether any of its numbers is outside its column's bounds."
-    )
-    withheld: WithheldOut | None
 
 
 def read(body: bytes) -> PredictRequest:

@@ -30,7 +30,8 @@ from kernels.tables.records import exposure_columns
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.targets import AnyTarget, Classes
 from service.http.request_models import RequestModel, read_table_json
-from service.prediction.as_json import Ensemble, check_finite
+from service.prediction.as_json import check_finite
+from service.prediction.json_answers import Ensemble
 from service.prediction.outcome_parts import must_be_finite, parts_of
 from service.prediction.prediction import Answer
 

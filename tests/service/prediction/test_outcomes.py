@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kernels.model.prediction import predict
-from service.prediction.as_json import PredictResponse
+from service.prediction.json_answers import PredictResponse
 from service.prediction.open_inference import InferOut, ModelMetadata
 from tests.kernels.rounds import every_kind
 from tests.kernels.rounds.ensemble.test_predictive import SPEC as PREDICTIVE
