@@ -29,7 +29,7 @@ def draw(
 ) -> Any:
     """Draw one target's curves, by default the first's and `fedbnr`'s, and return the Axes."""
     evaluation = known(card.evaluation, "evaluation")
-    names = [each.name for each in card.schema.targets]
+    names = [each.name for each in card.schema.real]
     if target is not None and target not in names:
         raise UnknownTarget(f"unknown target {target!r:.60}; the model predicts {', '.join(names)}")
     column = 0 if target is None else names.index(target)

@@ -9,7 +9,7 @@ Response: for each real target `<target>.mean`, `.variance`, `.latent_variance`,
 and `.lower.<level>` and `.upper.<level>` for each interval, infinite for an unbounded end; and for
 each row `extrapolates`. Methods other than fedbnr have no `.latent_variance` and `.noise_variance`.
 
-For any other target `<target>.<part>` for each of its parts (`service.prediction.outcome_parts`):
+For any other target `<target>.<part>` for each of its parts (`kernels.outcomes.named_parts`):
 `.p.<level>` for probabilities, `.mean.<level>` and so on for classes, `.survival.<edge>` and so on
 at the edges of a time to an event. A median is infinite beyond the last edge.
 
@@ -154,11 +154,8 @@ def _real(target: Target, column: int, found: list[tuple[str, Tensor]]) -> Itera
 def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> Iterator[_Column]:
     target = prediction.target
     for part in parts_of(prediction, withheld=withheld):
-        short = "p" if part.name == "probabilities" else part.name
         metadata = {"unit": part.unit}
         if isinstance(target, TimeToEvent) and part.name in ("mean", "variance"):
             metadata["horizon"] = f"{target.risk_at:g}"
-        if not part.columns:
-            yield _Column(f"{target.name}.{short}", part.values, metadata)
-        for position, name in enumerate(part.columns):
-            yield _Column(f"{target.name}.{short}.{name}", part.values[:, position], metadata)
+        for name, values in part.by_column():
+            yield _Column(f"{target.name}.{name}", values, metadata)

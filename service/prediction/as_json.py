@@ -25,6 +25,7 @@ from kernels.errors import (
 )
 from kernels.model.methods import METHODS
 from kernels.model.prediction import Interval, Predictions
+from kernels.outcomes.named_parts import NamedPart
 from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.problems import ROWS_SHOWN
 from kernels.tables.records import Records, exposure_columns
@@ -32,7 +33,7 @@ from kernels.tables.schema import Schema
 from kernels.tables.targets import Binary, TimeToEvent, kind_of
 from service.http.request_models import RequestModel, read_table_json
 from service.prediction.json_answers import Ensemble, Kind
-from service.prediction.outcome_parts import OutcomePart, must_be_finite, parts_of
+from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
 
 Level = Annotated[float, Field(gt=0, lt=1)]
@@ -142,7 +143,7 @@ def check_finite(predictions: Predictions) -> None:
         part.values
         for own in predictions.outcomes
         for part in parts_of(own, withheld=False)
-        if must_be_finite(part)
+        if not part.may_be_infinite
     ]
     for values in (predictions.mean, predictions.variance, *of_outcomes):
         if not values.isfinite().all():
@@ -213,7 +214,7 @@ def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> dict[str, Any]
     return plain | found
 
 
-def _plain(part: OutcomePart, *, by_row: bool) -> Any:
+def _plain(part: NamedPart, *, by_row: bool) -> Any:
     if not part.columns or by_row:
         return part.values.tolist()
     return dict(zip(part.columns, part.values.mT.tolist(), strict=True))

@@ -1,6 +1,6 @@
 """The JSON answers of `/predict`, as the contract describes them.
 
-Each target is an object with the numbers of its kind (`service.prediction.outcome_parts`): a list
+Each target is an object with the numbers of its kind (`kernels.outcomes.named_parts`): a list
 with one number for each row, an object with such a list for each level of classes, or, at the edges
 of a time to an event, a list of numbers for each row.
 """

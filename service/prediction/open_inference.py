@@ -4,7 +4,7 @@ A tensor for each feature: BYTES for a categorical one, FP64 for a numeric one, 
 [n, 1], null for a missing cell. Outputs are `mean` and `variance`, FP64 of shape [n, C], with the
 columns in the order of the model's metadata: one for each target, and one for each level of
 classes. Of a target that is not a real number there is also `<target>.<part>` for each of its other
-parts (`service.prediction.outcome_parts`), of shape [n] or [n, k]; a median is null beyond the last
+parts (`kernels.outcomes.named_parts`), of shape [n] or [n, k]; a median is null beyond the last
 edge. The parameter `method` names one of the methods that the metadata lists, and is also in the
 answer; methods other than fedbnr have the columns of real targets only, and the answer's parameter
 `unpredicted` lists the others. If variances are withheld from a caller, a request for them is
@@ -32,7 +32,7 @@ from kernels.tables.targets import AnyTarget, Classes
 from service.http.request_models import RequestModel, read_table_json
 from service.prediction.as_json import check_finite
 from service.prediction.json_answers import Ensemble
-from service.prediction.outcome_parts import must_be_finite, parts_of
+from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
 
 Output = Annotated[str, Field(max_length=1000, examples=["mean"])]
@@ -235,7 +235,7 @@ def _outputs(answer: Answer) -> dict[str, _Tensor]:
         for part in parts_of(own, withheld=withheld):
             if part.name not in ("mean", "variance"):
                 name = f"{own.target.name}.{part.name}"
-                others[name] = _Tensor(part.values, must_be_finite(part))
+                others[name] = _Tensor(part.values, finite=not part.may_be_infinite)
     both = {"mean": _Tensor(torch.cat(means, 1))}
     if not withheld:
         both["variance"] = _Tensor(torch.cat(variances, 1))
