@@ -50,11 +50,11 @@ def hospitals(clients: int = 3, *, rows: int = 120) -> list[Table]:
     return [table(rows, seed=client) for client in range(clients)]
 
 
-def program(*targets: AnyTarget, held_out: float = 0.2) -> Program:
+def program(*targets: AnyTarget, held_out: float = 0.2, sums: int = 4) -> Program:
     """Return a program that fits these targets, by default one of every kind."""
     schema = SCHEMA if not targets else Schema(SCHEMA.features, targets)
     layers = [linear.Spec()] if schema.real else []
-    layers += [outcomes.Spec(sums=4)] if schema.outcomes else []
+    layers += [outcomes.Spec(sums=sums)] if schema.outcomes else []
     stages = (moments.Spec(), *layers)
     return Program(schema, tables.KERNEL, stages, max_rows=1000, held_out=held_out)
 
