@@ -1,6 +1,6 @@
 """The global model at a hospital: it predicts locally, and no query leaves the hospital."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,7 +15,7 @@ from client_sdk.model.known_members import PathLike, known_members
 from client_sdk.model.outcomes import Floats, OutcomePredictions, SurvivalCurves
 from client_sdk.model.predictions import Intervals, Predictions
 from client_sdk.model.vouching import read_certificate, vouched_for
-from client_sdk.plots import calibration
+from client_sdk.plots import calibration, survival
 from client_sdk.tables import SchemaStream, open_table
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
@@ -203,6 +203,31 @@ class GlobalModel:
         matplotlib Axes to draw on, by default those of a new figure.
         """
         return calibration.draw(self.artifact.card, target, method=method, ax=ax)
+
+    def plot_survival(
+        self,
+        data: object,
+        target: str | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the survival curves of a table's rows with their uncertainty; return the Axes.
+
+        target: a time to an event, by default the only one. labels: one for each row.
+        """
+        name = self._only((TimeToEvent,), "time to an event", target)
+        own = self._outcome(data, name)
+        curves, unit = own.survival, own.target.unit
+        return survival.draw(
+            curves.edges.tolist(),
+            curves.mean,
+            variances=curves.variance,
+            title=name,
+            unit=unit,
+            labels=labels,
+            ax=ax,
+        )
 
     def _read(self, data: object) -> Iterator[Records]:
         stream = SchemaStream(open_table(data), self.schema)
