@@ -30,7 +30,7 @@ from kernels.rounds.columns import moments
 from kernels.rounds.declaration import Before, Made
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.judging import recalibration
-from kernels.rounds.layer import linear
+from kernels.rounds.layer import linear, outcomes
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
@@ -52,6 +52,7 @@ _SHORTER: dict[str, Any] = {
     "steps": 1,
     "rounds": 1,
     "sums": 1,
+    "private_sums": 1,
     "draws": 0,
     "distillation_epochs": 1,
     "distillation_steps": 1,
@@ -142,8 +143,10 @@ def _earlier_model(program: Program) -> Model | None:
         for labels, codes in zip(program.schema.categorical, table.levels.mT, strict=True):
             public[labels.name] = [labels.levels[max(code, 0)] for code in codes.tolist()]
         stages.append(predictive.Spec(public=columns_of(public), distillation_epochs=1))
-    if needs & {Made.LAYER, Made.CENTRE, Made.RECALIBRATION}:
+    if program.schema.real and needs & {Made.LAYER, Made.CENTRE, Made.RECALIBRATION}:
         stages.append(linear.Spec())
+    if program.schema.outcomes and needs & {Made.LAYER, Made.OUTCOMES, Made.RECALIBRATION}:
+        stages.append(outcomes.Spec(sums=1))
     if Made.RECALIBRATION in needs:
         stages.append(recalibration.Spec(min_rows=1))
     privacy = program.privacy

@@ -12,11 +12,12 @@ from typing import Any
 from client_sdk.readable import readable
 from kernels.errors import KernelsError
 from kernels.model.card import Card
-from kernels.model.card_sections import Law, Privacy, Served, explained
+from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Served, explained
 from kernels.model.methods import FEDBNR
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program
 from kernels.tables.schema import Categorical, Numeric
+from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 from privacy.identity import fingerprint
 from privacy.members.endorsement import ModelCertificate
 
@@ -102,15 +103,19 @@ def _facts(card: Card) -> dict[str, str]:
     laws = [
         f"{readable(law.name)}: {_law(law)} ({law.rows:,} rows)" for law in card.recalibration or ()
     ]
+    outcomes = [_outcome(own) for own in card.outcomes]
     return {
-        "predicts": ", ".join(
-            f"{readable(t.name)} ({readable(t.unit)})" for t in card.schema.targets
-        ),
+        "predicts": ", ".join(map(_target, card.schema.targets)),
         "from": ", ".join(_column(column) for column in card.schema.features),
         "trained by": f"{card.members:,} hospitals on {card.rows:,} rows in {card.sums:,} sums",
         "kernel": f"{kernel.architecture}, {kernel.features:,} features",
         "methods": ", ".join(map(_method, card.methods)),
-        "residuals": "; ".join(laws) or "not recalibrated: only Gaussian intervals",
+        **({"outcomes": "; ".join(outcomes)} if outcomes else {}),
+        **(
+            {"residuals": "; ".join(laws) or "not recalibrated: only Gaussian intervals"}
+            if card.schema.real
+            else {}
+        ),
         "privacy": explained(
             privacy.unit,
             privacy.min_cohort,
@@ -123,6 +128,29 @@ def _facts(card: Card) -> dict[str, str]:
         "became known": _became_known(card),
         "made": f"{readable(card.created)}, by veilgp {readable(card.veilgp)}",
     }
+
+
+def _target(target: AnyTarget) -> str:
+    match target:
+        case Binary():
+            what = f"yes or no: {readable(target.event)}"
+        case Classes():
+            what = f"{len(target.levels)} classes"
+        case TimeToEvent():
+            what = f"time to event, {readable(target.unit)}"
+        case Count():
+            what = f"count, {readable(target.unit)}"
+        case Target():
+            what = readable(target.unit)
+    return f"{readable(target.name)} ({what})"
+
+
+def _outcome(own: OutcomeLayer) -> str:
+    spread = "" if own.dispersion is None else f", dispersion {own.dispersion:.3g}"
+    return (
+        f"{readable(own.name)}: {readable(own.occurred)} ({own.rows:,} rows, "
+        f"λ² = {own.prior_variance:.3g}{spread})"
+    )
 
 
 def _signed(certificate: ModelCertificate | None, names: Mapping[bytes, str]) -> str:
@@ -187,7 +215,7 @@ def _quality(card: Card) -> list[tuple[str, ...]]:
     if evaluation is None:
         return []
     at, rows = evaluation.levels.index(LEVEL), []
-    for i, target in enumerate(card.schema.targets):
+    for i, target in enumerate(card.schema.real):
         own = (evaluation.recalibrated or evaluation.gaussian)[i]
         judged = [(FEDBNR, own, evaluation.conformal[i] if evaluation.conformal else own.curve)]
         judged += [(s.method, s.quality[i], s.quality[i].curve) for s in evaluation.students]

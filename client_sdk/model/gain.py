@@ -5,7 +5,8 @@ kernel whose linear layer, σ and λ come from the site's own training rows alon
 layer has seen the held-out rows. Both use the federation's kernel, which a site alone would not
 have, and its scales: the gain from these is not counted. Both are scored as N(μ, v), before
 recalibration, in the targets' units. With few held-out rows the difference is mostly chance; `rows`
-is their number.
+is their number. Targets that are not real numbers are compared by their log loss
+(`client_sdk.model.outcome_gain`).
 
 Nothing here is a `Contribution`, and the coordinator's packages cannot import this module.
 """
@@ -14,10 +15,11 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
+from client_sdk.model.outcome_gain import HELD_OUT, OutcomeGain, outcome_gains
 from kernels.errors import EmptyTable
 from kernels.layer.posterior import Spectrum
 from kernels.layer.refit import refit
-from kernels.model.model import Model, known
+from kernels.model.model import Model, check_fitted, known
 from kernels.model.prediction import predict_standardised
 from kernels.rounds.shared.sufficient import site_statistics
 from kernels.rounds.site.site import Part, Site
@@ -28,16 +30,17 @@ from kernels.tables.targets import Target
 
 @dataclass(frozen=True, eq=False)
 class Gain:
-    """Scores of both models on the site's held-out rows, in the targets' units."""
+    """Scores of both models on the site's held-out rows, in the targets' units.
+
+    targets, local, federated: of the targets that are real numbers, perhaps none. outcomes: of all
+    others. rows: the number of held-out rows on which both models were scored.
+    """
 
     targets: tuple[Target, ...]
     local: Scores
     federated: Scores
-
-    @property
-    def rows(self) -> int:
-        """The number of held-out rows on which both models were scored."""
-        return int(self.local.rows[0])
+    outcomes: tuple[OutcomeGain, ...]
+    rows: int
 
     @property
     def rmse(self) -> Tensor:
@@ -52,23 +55,26 @@ class Gain:
 
 def gain(model: Model, site: Site) -> Gain:
     """Return the comparison of a finished model with this site's own model."""
-    known(model.statistics, "linear")
+    check_fitted(model)
     standardiser = known(model.standardiser, "moments")
     if site.count(Part.TRAINING) == 0:
         raise EmptyTable("this site has no training rows, so it has no local model to compare with")
-    own = site_statistics(model, site, Part.TRAINING)
-    local = replace(model, statistics=own, hyperparameters=refit(Spectrum.of(own)))
-    held_out = (Part.STOPPING, Part.CALIBRATION)
-    if not any(site.count(part) for part in held_out):
+    rows = sum(site.count(part) for part in HELD_OUT)
+    if not rows:
         raise EmptyTable(
             "this site has no held-out rows for the comparison: set held_out in the program"
         )
 
     def judged(each: Model) -> Scores:
         scores = Scores.zero(model.targets)
-        for x, y, _ in (chunk for part in held_out for chunk in site.chunks(part, each)):
+        for x, y, _ in (chunk for part in HELD_OUT for chunk in site.chunks(part, each)):
             predicted = predict_standardised(each, x)
             scores += Scores.of(predicted.mean, predicted.variance, y)
         return in_units(scores, standardiser)
 
-    return Gain(model.schema.real, judged(local), judged(model))
+    local = federated = Scores.zero(0)
+    if model.schema.real:
+        own = site_statistics(model, site, Part.TRAINING)
+        of_site = replace(model, statistics=own, hyperparameters=refit(Spectrum.of(own)))
+        local, federated = judged(of_site), judged(model)
+    return Gain(model.schema.real, local, federated, outcome_gains(model, site), rows)

@@ -1,20 +1,21 @@
 """The global model at a hospital: it predicts locally, and no query leaves the hospital."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from client_sdk.errors import ModelNotCertified
+from client_sdk.errors import ModelNotCertified, UnknownTarget
 from client_sdk.model import files
 from client_sdk.model import gain as site_gain
 from client_sdk.model.card import ModelCard
 from client_sdk.model.known_members import PathLike, known_members
+from client_sdk.model.outcomes import Floats, OutcomePredictions, SurvivalCurves
 from client_sdk.model.predictions import Intervals, Predictions
 from client_sdk.model.vouching import read_certificate, vouched_for
-from client_sdk.plots import calibration
+from client_sdk.plots import calibration, survival
 from client_sdk.tables import SchemaStream, open_table
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
@@ -23,6 +24,7 @@ from kernels.model.prediction import predict
 from kernels.rounds.site.site import Site
 from kernels.tables.records import Records, read_in_pieces
 from kernels.tables.schema import Schema
+from kernels.tables.targets import AnyTarget, Binary, Classes, TimeToEvent
 from privacy.errors import PrivacyError
 from privacy.members.endorsement import ModelCertificate
 
@@ -160,6 +162,34 @@ class GlobalModel:
         """Predict a table and return central intervals, as `Predictions.intervals` does."""
         return self.predict(data, method=method).intervals(level, kind=kind)
 
+    def predict_proba(self, data: object, target: str | None = None) -> Floats:
+        """Return the probability of each level, (n, K), in the order of the schema's levels.
+
+        target: a yes or no or one of several classes, by default the only one that there is.
+        """
+        name = self._only((Binary, Classes), "yes or no, or one of several classes", target)
+        return self._outcome(data, name).probabilities
+
+    def survival(self, data: object, target: str | None = None) -> SurvivalCurves:
+        """Return the edges and, (n, J), the probability that the event comes later than each.
+
+        target: a time to an event, by default the only one that there is.
+        """
+        name = self._only((TimeToEvent,), "time to an event", target)
+        return self._outcome(data, name).survival
+
+    def _only(self, kinds: tuple[type[AnyTarget], ...], words: str, target: str | None) -> str:
+        """Return the name of a target of some kinds: the stated one, or the only one."""
+        there = [own.name for own in self.schema.outcomes if isinstance(own, kinds)]
+        if target in there or (target is None and len(there) == 1):
+            return target or there[0]
+        listed = ", ".join(there) or "none"
+        raise UnknownTarget(f"target must name a {words}; the model has {listed}")
+
+    def _outcome(self, data: object, name: str) -> OutcomePredictions:
+        found = self.predict(data)
+        return next(own for own in found.outcomes if own.target.name == name)
+
     def gain(self, site: Site) -> site_gain.Gain:
         """Return the comparison with a site's own model; computed locally, never sent."""
         return site_gain.gain(self.artifact.model, site)
@@ -169,10 +199,35 @@ class GlobalModel:
     ) -> Any:
         """Draw how often held-out rows were inside their intervals, and return the Axes.
 
-        target: by default the first. method: by default `fedbnr`. ax: the matplotlib Axes to draw
-        on, by default those of a new figure.
+        target: a real number, by default the first. method: by default `fedbnr`. ax: the
+        matplotlib Axes to draw on, by default those of a new figure.
         """
         return calibration.draw(self.artifact.card, target, method=method, ax=ax)
+
+    def plot_survival(
+        self,
+        data: object,
+        target: str | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        ax: Any = None,
+    ) -> Any:
+        """Draw the survival curves of a table's rows with their uncertainty; return the Axes.
+
+        target: a time to an event, by default the only one. labels: one for each row.
+        """
+        name = self._only((TimeToEvent,), "time to an event", target)
+        own = self._outcome(data, name)
+        curves, unit = own.survival, own.target.unit
+        return survival.draw(
+            curves.edges.tolist(),
+            curves.mean,
+            variances=curves.variance,
+            title=name,
+            unit=unit,
+            labels=labels,
+            ax=ax,
+        )
 
     def _read(self, data: object) -> Iterator[Records]:
         stream = SchemaStream(open_table(data), self.schema)

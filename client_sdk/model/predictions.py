@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_sdk.errors import UnknownTarget
+from client_sdk.model.outcomes import Floats, OutcomePredictions
 from kernels.model import prediction
-from kernels.tables.targets import Target
+from kernels.tables.targets import AnyTarget, Target
 
-Floats = NDArray[np.float64]
 ColumnsByName = dict[str, NDArray[np.generic]]
 
 
@@ -51,18 +51,21 @@ class Intervals:
 class Predictions:
     """n predictions of T targets in their units; its repr shows no values.
 
+    targets: those that are real numbers, perhaps none; mean and variance have a column for each.
+    outcomes: the predictions of all other targets, in order; empty for methods other than `fedbnr`.
     method: the method that made them.
     mean, variance: (n, T); the variance is that of a new observation, for `fedbnr` after
         recalibration.
     extrapolates: (n,) bool; whether a number of the row is outside the schema's bounds.
 
-    `predictions["stay"]` has one target's arrays, (n,); `pandas.DataFrame(predictions.to_dict())`
-    has one column per array and target.
+    `predictions["stay"]` has one target's arrays, (n,), whatever its kind;
+    `pandas.DataFrame(predictions.to_dict())` has one column per array and target.
     """
 
     def __init__(self, predicted: prediction.Predictions) -> None:
         self._predicted = predicted
         self.targets = predicted.targets
+        self.outcomes = tuple(map(OutcomePredictions, predicted.outcomes))
         self.method = predicted.method
         self.mean: Floats = predicted.mean.numpy()
         self.variance: Floats = predicted.variance.numpy()
@@ -83,19 +86,31 @@ class Predictions:
     def intervals(self, level: float = 0.9, *, kind: str | None = None) -> Intervals:
         """Return central intervals that contain a new observation with probability `level`.
 
+        They are those of targets that are real numbers, of which there must be at least one.
         kind: "conformal" (with at least that probability, whatever the distribution of residuals;
         the default of `fedbnr`), "student_t" (from the recalibrated distribution) or "gaussian"
         (the method's own variance, without recalibration; the only kind of other methods).
         """
+        if not self.targets:
+            raise UnknownTarget(
+                f"the model predicts {_listed(self._all())}, none of which is a real number: "
+                "there are no central intervals"
+            )
         kind = self._predicted.interval_kind if kind is None else kind
         lower, upper = self._predicted.interval(level, kind)
         return Intervals(self.targets, level, kind, lower.numpy(), upper.numpy())
 
-    def __getitem__(self, target: str) -> "TargetPredictions":
-        return TargetPredictions(self, _position(self.targets, target))
+    def __getitem__(self, target: str) -> "TargetPredictions | OutcomePredictions":
+        for own in self.outcomes:
+            if own.target.name == target:
+                return own
+        return TargetPredictions(self, _position(self.targets, target, self._all()))
 
     def to_dict(self) -> ColumnsByName:
-        """Return columns `<target>.mean`, `.variance`, …, and `extrapolates`, each (n,)."""
+        """Return columns `<target>.mean`, `.variance`, …, and `extrapolates`, each (n,).
+
+        Those of outcomes are called as in `kernels.outcomes.named_parts`.
+        """
         each = {"mean": self.mean, "variance": self.variance}
         if self._predicted.divided is not None:
             noise = np.broadcast_to(self.noise_variance, self.mean.shape)
@@ -105,13 +120,18 @@ class Predictions:
             for column, target in enumerate(self.targets)
             for name, values in each.items()
         }
+        for own in self.outcomes:
+            columns |= own.to_dict()
         return columns | {"extrapolates": self.extrapolates}
+
+    def _all(self) -> tuple[AnyTarget, ...]:
+        return (*self.targets, *(own.target for own in self.outcomes))
 
     def __len__(self) -> int:
         return len(self.mean)
 
     def __repr__(self) -> str:
-        return f"Predictions({len(self)} rows of {_listed(self.targets)})"
+        return f"Predictions({len(self)} rows of {_listed(self._all())})"
 
 
 class TargetPredictions:
@@ -137,12 +157,15 @@ class TargetPredictions:
         return f"TargetPredictions({len(self.mean)} rows of {self.target.name})"
 
 
-def _position(targets: tuple[Target, ...], name: str) -> int:
+def _position(
+    targets: tuple[Target, ...], name: str, known: Iterable[AnyTarget] | None = None
+) -> int:
     names = [target.name for target in targets]
     if name not in names:
-        raise UnknownTarget(f"unknown target {name!r:.60}; the model predicts {_listed(targets)}")
+        there = _listed(targets if known is None else known)
+        raise UnknownTarget(f"unknown target {name!r:.60}; the model predicts {there}")
     return names.index(name)
 
 
-def _listed(targets: Iterable[Target]) -> str:
+def _listed(targets: Iterable[AnyTarget]) -> str:
     return ", ".join(target.name for target in targets)

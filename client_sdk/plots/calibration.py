@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from client_sdk.errors import UnknownTarget
-from client_sdk.plots.axes import new_axes
+from client_sdk.plots.axes import new_axes, percent_axes
 from client_sdk.readable import readable
 from kernels.errors import UnknownMethod
 from kernels.model.card import Card
@@ -29,7 +29,9 @@ def draw(
 ) -> Any:
     """Draw one target's curves, by default the first's and `fedbnr`'s, and return the Axes."""
     evaluation = known(card.evaluation, "evaluation")
-    names = [each.name for each in card.schema.targets]
+    names = [each.name for each in card.schema.real]
+    if not names:
+        raise UnknownTarget("the model has no target that is a real number, and so no intervals")
     if target is not None and target not in names:
         raise UnknownTarget(f"unknown target {target!r:.60}; the model predicts {', '.join(names)}")
     column = 0 if target is None else names.index(target)
@@ -61,20 +63,10 @@ def draw(
             ms=4,
             label=f"{name}, error {100 * error:.1f} points",
         )
-    axes.set(
-        xlim=(0, 1),
-        ylim=(0, 1),
-        aspect="equal",
-        xlabel="level of the interval",
-        ylabel="share of held-out rows inside",
-    )
+    percent_axes(axes)
+    axes.set(xlabel="level of the interval", ylabel="share of held-out rows inside")
     title = f"Calibration of {readable(names[column])}, {evaluation.rows:,} held-out rows"
     axes.set_title(title, fontsize=11, loc="left", parse_math=False)
-    ticks = [0, 0.25, 0.5, 0.75, 1]
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_ticks(ticks, labels=[f"{tick:.0%}" for tick in ticks])
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(alpha=0.2)
     axes.legend(frameon=False, loc="upper left", fontsize=9)
     return axes
 

@@ -16,7 +16,7 @@ from kernels import storage
 from kernels.errors import ArtifactError, DamagedArtifact, KernelsError, StateError
 from kernels.features.spec import KernelSpec
 from kernels.model.card import NO_SALT, Card, digest
-from kernels.model.card_sections import Evaluation, Law, Layer, Privacy, Served
+from kernels.model.card_sections import Evaluation, Law, Layer, OutcomeLayer, Privacy, Served
 from kernels.model.methods import methods_of
 from kernels.model.model import Model, check_fitted, known, training_rows
 from kernels.model.stored import MODEL_KINDS
@@ -92,6 +92,7 @@ class Artifact:
             sums=sums,
             rows=rows,
             layer=Layer.of(model),
+            outcomes=OutcomeLayer.of(model),
             recalibration=Law.of(model),
             evaluation=Evaluation.of(model),
             privacy=privacy,
@@ -175,9 +176,10 @@ def _check_described(model: Model, card: Card) -> None:
         scales = known(model.hyperparameters, "linear")
         is_so = [scales.noise_variance.tolist(), scales.prior_variance.tolist()]
     methods = tuple(served.method for served in card.methods)
-    described = (card.schema, card.kernel, card.standardiser, card.rows, said, methods)
-    found = (model.schema, model.kernel, model.standardiser, training_rows(model), is_so)
-    if described != (*found, methods_of(model)):
+    described = (card.schema, card.kernel, card.standardiser, card.rows, said, card.outcomes)
+    rows, outcomes = training_rows(model), OutcomeLayer.of(model)
+    found = (model.schema, model.kernel, model.standardiser, rows, is_so, outcomes)
+    if (*described, methods) != (*found, methods_of(model)):
         raise ArtifactError(
             "the card does not describe the model in the bytes: request both from the coordinator "
             "again"

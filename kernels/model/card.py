@@ -16,11 +16,12 @@ from typing import Any, ClassVar, Self
 
 from kernels.errors import ArtifactError, DamagedArtifact, NewerArtifact, OlderArtifact
 from kernels.features.spec import KernelSpec
-from kernels.model.card_sections import Evaluation, Law, Layer, Privacy, Served
+from kernels.model.card_sections import Evaluation, Law, Layer, OutcomeLayer, Privacy, Served
 from kernels.model.typed_json import from_plain, to_plain
 from kernels.strict_json import encode_json, parse_json
 from kernels.tables.schema import Schema
 from kernels.tables.standardiser import Standardiser
+from kernels.tables.targets import kind_of
 
 ID_DIGITS = 64
 """Hexadecimal digits of a model's id: all of the SHA-256. Hospitals compute with the model that an
@@ -41,6 +42,7 @@ class Card:
     artifact: SHA-256 of the model's bytes, in hex. parent: the id of the model it started from.
     program: the text of the program that made it, and its SHA-256.
     members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
+    layer: of the targets that are real numbers. outcomes: the layers of all other targets.
     methods: its prediction methods, the default first.
     salt: of the commitments that members have signed (privacy/members/endorsement.py), in hex;
     `NO_SALT` if they have signed none. Whoever does not have it, as a coordinator whose members
@@ -60,6 +62,7 @@ class Card:
     sums: int
     rows: int
     layer: tuple[Layer, ...]
+    outcomes: tuple[OutcomeLayer, ...]
     recalibration: tuple[Law, ...] | None
     evaluation: Evaluation | None
     privacy: Privacy
@@ -67,7 +70,7 @@ class Card:
     salt: str = field(repr=False)
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 4
+    VERSION: ClassVar[int] = 5
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):
@@ -93,7 +96,10 @@ class Card:
                 raise ArtifactError(
                     "the card's evaluation.students must list every distilled method once, in order"
                 )
-        if any(each is not None and [own.name for own in each] != names for each in lists):
+        others = [(own.name, own.kind) for own in self.outcomes]
+        if others != [(own.name, kind_of(own)) for own in self.schema.outcomes] or any(
+            each is not None and [own.name for own in each] != names for each in lists
+        ):
             raise ArtifactError("a card must describe each target of its schema once, in order")
         if evaluation and evaluation.conformal and len(evaluation.conformal) != len(names):
             raise ArtifactError(

@@ -1,8 +1,10 @@
-"""The sections of a model's card: privacy, methods, linear layer, laws of residuals, evaluation.
+"""The sections of a model's card: privacy, methods, layers, laws of residuals, evaluation.
 
 Scores are in the targets' units; σ², λ² and the evidence are on the standardised scale.
 """
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -14,6 +16,15 @@ from kernels.model.model import Model, known
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import LEVELS, Scores
 from kernels.tables.schema import Schema
+from kernels.tables.targets import (
+    TARGET_KINDS,
+    Binary,
+    Classes,
+    Count,
+    Outcome,
+    TimeToEvent,
+    kind_of,
+)
 
 DISTILLED = "distilled"
 """An ensemble that is served by a student network of all sites' combined predictions."""
@@ -189,6 +200,98 @@ class Layer:
                 model.schema.real, *(column.tolist() for column in columns), strict=True
             )
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeLayer:
+    """The layers of one target that is not a real number.
+
+    rows: the number of training rows. levels: of a binary target and of classes, in the order of
+    the schema; of a time to an event, the edges of its intervals. counts: rows of each level, or
+    events in each interval; of a count a single number, the sum of all counts. exposure: of a
+    count, the sum of all exposures. With differential privacy they contain noise.
+    prior_variance: λ² of all its latent functions. ratio: of a kernel's linear part, for each
+    latent function; 1 without one. dispersion: of a count.
+    """
+
+    name: str
+    kind: str
+    rows: int
+    levels: tuple[str, ...]
+    counts: tuple[float, ...]
+    exposure: float | None
+    prior_variance: float
+    ratio: tuple[float, ...]
+    dispersion: float | None
+
+    def __post_init__(self) -> None:
+        if self.kind not in TARGET_KINDS or len(self.counts) != max(1, len(self.levels)):
+            raise ArtifactError(
+                "an outcome of a card must have a known kind, and counts for each of its levels"
+            )
+
+    @property
+    def occurred(self) -> str:
+        """How often it occurred in the training rows, in words."""
+        total = math.fsum(self.counts)
+        if self.kind == "count":
+            return f"{total:,.6g} during an exposure of {self.exposure or 0.0:,.6g}"
+        if self.kind == "time_to_event":
+            return f"{total:,.6g} events by the last of {len(self.levels)} edges"
+        shares = (count / max(total, 1.0) for count in self.counts)
+        return ", ".join(
+            f"{level} {share:.1%}" for level, share in zip(self.levels, shares, strict=True)
+        )
+
+    @classmethod
+    def of(cls, model: Model) -> tuple[Self, ...]:
+        """Return the description of every target that is not a real number."""
+        outcomes = model.schema.outcomes
+        if not outcomes:
+            return ()
+        census, fitted = known(model.census, "moments"), known(model.outcomes, "outcomes")
+        totals = iter(zip(census.counts.tolist(), census.exposures.tolist(), strict=True))
+        found = []
+        for outcome, own, sums in zip(
+            outcomes, fitted, census.of_levels(model.schema), strict=True
+        ):
+            levels, counts, exposure = _occurrence(outcome, sums.tolist(), totals)
+            found.append(
+                cls(
+                    name=outcome.name,
+                    kind=kind_of(outcome),
+                    rows=own.rows,
+                    levels=levels,
+                    counts=counts,
+                    exposure=exposure,
+                    prior_variance=own.layers[0].prior_variance,
+                    ratio=tuple(layer.ratio for layer in own.layers),
+                    dispersion=own.dispersion,
+                )
+            )
+        return tuple(found)
+
+
+def _occurrence(
+    outcome: Outcome, sums: list[float], totals: Iterator[tuple[float, float]]
+) -> tuple[tuple[str, ...], tuple[float, ...], float | None]:
+    """Return levels, counts and exposure of an outcome from its part of the census.
+
+    totals: Σ counts and Σ exposures of the counts that are left.
+    """
+    match outcome:
+        case Binary():
+            # The census has rows without the event first.
+            counts = sums if outcome.event == outcome.levels[1] else sums[::-1]
+            return outcome.levels, tuple(counts), None
+        case Classes():
+            return outcome.levels, tuple(sums), None
+        case TimeToEvent():
+            edges = tuple(f"{edge:g}" for edge in outcome.intervals)
+            return edges, tuple(sums[len(edges) :]), None
+        case Count():
+            total, exposure = next(totals)
+            return (), (total,), exposure
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,10 +36,9 @@ from kernels.outcomes.predictions import OutcomePrediction, predict_outcome
 from kernels.scores.gaussians import Gaussian
 from kernels.scores.recalibration import Recalibration, inflation
 from kernels.scores.student_t import StudentT
-from kernels.tables.cells import as_array, read_numbers
 from kernels.tables.chunks import CHUNK_ROWS, chunks
-from kernels.tables.outcome_cells import EXPOSURES
-from kernels.tables.records import Records
+from kernels.tables.outcome_cells import positions
+from kernels.tables.records import Records, exposure_columns
 from kernels.tables.targets import Count, Target
 
 INTERVAL_KINDS = "conformal", "student_t", "gaussian"
@@ -174,13 +173,13 @@ def predict(
     """
     known(model.standardiser, "moments")
     method = method_for(model, method) if committee is None else committee_method(method)
-    pieces, extrapolates = _read(model, table, chunk_rows)
+    pieces, extrapolates, records = _read(model, table, chunk_rows)
     if method != FEDBNR:
         said = known(model.distilled, "predictive").predict if committee is None else committee
         mean, variance = _by_committee(model, Method(method), said, pieces)
         return Predictions(model.schema.real, method, mean, variance, None, extrapolates, None)
     pieces = list(pieces)
-    outcomes = _outcomes(model, pieces, _exposures(model, table), chunk_rows)
+    outcomes = _outcomes(model, pieces, _exposures(model, records), chunk_rows)
     if not model.targets:
         nothing = torch.zeros(len(extrapolates), 0, dtype=torch.float64)
         return Predictions((), method, nothing, nothing, None, extrapolates, None, outcomes)
@@ -244,37 +243,41 @@ def predict_outcomes(
     )
 
 
-def _exposures(model: Model, table: Mapping[str, object] | Records) -> dict[str, Tensor]:
-    """Return the exposures of counts that a table states, by the name of the target."""
-    if isinstance(table, Records):
+def _exposures(model: Model, records: Records | None) -> dict[str, Tensor]:
+    """Return the exposures of counts that records state, by the name of the target."""
+    if records is None:
         return {}
+    columns = exposure_columns(model.schema)
     found = {}
-    for outcome in model.schema.outcomes:
-        name = outcome.exposure if isinstance(outcome, Count) else None
-        if name is not None and name in table:
-            values, _ = read_numbers(as_array(table[name]))
-            if not bool(((values >= EXPOSURES[0]) & (values <= EXPOSURES[1])).all()):
-                raise PredictionError(
-                    f"the exposures in column {name!r} must be numbers from "
-                    f"{EXPOSURES[0]:g} to {EXPOSURES[1]:g}; without the column they are 1"
-                )
-            found[outcome.name] = torch.from_numpy(values)
+    for outcome, where in zip(model.schema.outcomes, positions(model.schema.outcomes), strict=True):
+        if not isinstance(outcome, Count) or outcome.exposure is None:
+            continue
+        if records.outcomes is not None:
+            found[outcome.name] = records.outcomes[:, where][:, 1]
+        elif records.exposures is not None:
+            found[outcome.name] = records.exposures[:, columns.index(outcome.exposure)]
     return found
 
 
 def _read(
     model: Model, table: Mapping[str, object] | Records, chunk_rows: int
-) -> tuple[Iterable[Tensor], Tensor]:
-    """Return standardised features in pieces, and a mask of rows outside the bounds."""
-    few = None if isinstance(table, Records) else model.few_rows.read(table)
-    if few is not None:
-        return [few.features], few.extrapolates
+) -> tuple[Iterable[Tensor], Tensor, Records | None]:
+    """Return standardised features in pieces, and a mask of rows outside the bounds.
+
+    Also the records, unless they are few and have nothing but features.
+    """
+    if not isinstance(table, Records) and not any(
+        name in table for name in exposure_columns(model.schema)
+    ):
+        few = model.few_rows.read(table)
+        if few is not None:
+            return [few.features], few.extrapolates, None
     records = table if isinstance(table, Records) else Records.for_prediction(model.schema, table)
     if records.schema != model.schema:
         raise PredictionError(
             "these records were read with another schema: read them with model.schema"
         )
-    return _standardised(model, records, chunk_rows), records.outside.any(1)
+    return _standardised(model, records, chunk_rows), records.outside.any(1), records
 
 
 def _standardised(model: Model, records: Records, chunk_rows: int) -> Iterator[Tensor]:

@@ -15,10 +15,11 @@ from kernels.features.spec import KernelSpec
 from kernels.model.model import Model
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.declaration import Before, Made
+from kernels.rounds.declaration import Answers, Before, Made
 from kernels.rounds.registry import algorithm_of, installed
 from kernels.strict_json import decode_object, encode_json, is_newer, is_number, parse_json
 from kernels.tables.schema import Schema
+from kernels.tables.targets import Target
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,22 @@ class Program:
             )
         if self.privacy is not None:
             self._check_privacy(self.privacy)
-        self.start()
+        self._check_answers()
+
+    def _check_answers(self) -> None:
+        """Refuse a stage for targets that the schema does not have."""
+        model = self.start()
+        if not self.schema.real:
+            # An algorithm for real targets can declare nothing without one. What it answers does
+            # not depend on the schema.
+            instead = Target(self.schema.targets[0].name, "1", 0.0, 1.0)
+            model = replace(model, schema=replace(self.schema, targets=(instead,)))
+        before = Before(model=model, students=frozenset())
+        targets = {Answers.REAL: self.schema.real, Answers.OUTCOMES: self.schema.outcomes}
+        for algorithm, spec in self.algorithms():
+            answers = algorithm.declare(spec, before).answers
+            if not targets.get(answers, self.schema.targets):
+                raise ProgramError(f"the stage {algorithm.NAME!r} is for {_NO_TARGETS[answers]}")
 
     def _check_privacy(self, privacy: NoisePlan) -> None:
         if len(privacy.multipliers) != len(self.stages):
@@ -142,6 +158,13 @@ class Program:
             _privacy(document.privacy),
             document.least_rows,
         )
+
+
+_NO_TARGETS = {
+    Answers.REAL: "targets that are real numbers, and the schema has none: leave it out",
+    Answers.OUTCOMES: "targets that are not real numbers (binary, classes, count, time_to_event), "
+    "and the schema has none: leave it out",
+}
 
 
 @dataclass(frozen=True)

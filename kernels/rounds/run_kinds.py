@@ -1,9 +1,11 @@
 """What a run of each kind computes, given the session's program.
 
     train      the session's program
-    linear     its linear layer and the stages that evaluate it, using a model's kernel
+    linear     its layers, of real targets and of outcomes, and the stages that evaluate them, using
+               a model's kernel
     evaluate   its evaluation, applied to a model
-    update     adding rows to and removing rows from a model, and the stages that evaluate it
+    update     adding rows to and removing rows from a model, and the stages that evaluate it; not
+               with outcomes, whose weighted sums are not those of single rows
 
 The coordinator and the hospitals both use this module to derive a run's program from the session's,
 so a coordinator has no choice: a hospital compares what it receives with what it derived itself.
@@ -49,6 +51,12 @@ def program_of(kind: Kind, session: Program) -> Program:
                 recalibrated = any(Made.RECALIBRATION in each.makes for each in stages)
                 chosen = [_added(kind, evaluation.Spec(recalibrated=recalibrated), session)]
         case Kind.UPDATE:
+            if session.schema.outcomes:
+                raise ProgramError(
+                    "an update sums changed rows alone, and the layers of "
+                    f"{', '.join(own.name for own in session.schema.outcomes)} depend on all rows "
+                    "together: run linear with the changed tables instead"
+                )
             chosen = _own(kind, stages) or [_added(kind, update.Spec(), session)]
             chosen += judging
     privacy = session.privacy
@@ -81,11 +89,14 @@ def _stages(session: Program) -> list[_Stage]:
     ]
 
 
+_LAYERS = {Made.LAYER, Made.OUTCOMES}
+
+
 def _own(kind: Kind, stages: list[_Stage]) -> list[_Stage]:
     """Return the session's stages that a kind of run is for."""
     match kind:
         case Kind.LINEAR:
-            return [each for each in stages if Made.LAYER in each.makes - each.needs]
+            return [each for each in stages if _LAYERS & (each.makes - each.needs)]
         case Kind.EVALUATE:
             return [each for each in stages if Made.SCORES in each.makes]
         case Kind.UPDATE:

@@ -103,13 +103,18 @@ def _count(outcome: Count, columns: Mapping[str, Cells], problems: Problems) -> 
     counts = np.where(fraction, 0.0, np.minimum(counts, np.floor(outcome.upper)))
     if outcome.exposure is None:
         return [counts, np.ones_like(counts)]
-    exposure = _numbers(outcome.exposure, columns[outcome.exposure], problems)
+    return [counts, read_exposure(outcome.exposure, columns[outcome.exposure], problems)]
+
+
+def read_exposure(column: str, cells: Cells, problems: Problems) -> Numbers:
+    """Return exposures, (n,); bad cells are noted, and are then 1."""
+    exposure = _numbers(column, cells, problems)
     least, most = EXPOSURES
     outside = ~((exposure >= least) & (exposure <= most))
     what = f"are not exposures from {least:.1g} to {most:.1g}: nothing is counted without exposure"
     advice = "correct the cells, drop the rows, or choose another unit"
-    _note(problems, WrongOutcome, outcome.exposure, outside, what, advice)
-    return [counts, np.where(outside, 1.0, exposure)]
+    _note(problems, WrongOutcome, column, outside, what, advice)
+    return np.where(outside, 1.0, exposure)
 
 
 def _numbers(column: str, cells: Cells, problems: Problems) -> Numbers:

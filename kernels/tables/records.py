@@ -38,10 +38,10 @@ from kernels.errors import (
 )
 from kernels.tables.cells import Cells, are_dates, as_array, read_labels, read_numbers
 from kernels.tables.chunks import chunks
-from kernels.tables.outcome_cells import read_outcome, width
+from kernels.tables.outcome_cells import read_exposure, read_outcome, width
 from kernels.tables.problems import BadCells, Problems
 from kernels.tables.schema import Categorical, Numeric, Schema
-from kernels.tables.targets import Target
+from kernels.tables.targets import Count, Target
 
 LEVELS_SHOWN = 12
 """The most levels of the schema that a message lists."""
@@ -83,6 +83,9 @@ class Records:
     patients: tuple[str, ...] | None
     """n labels, equal for the rows of one patient; None if the schema has no patient column, or if
     read for prediction."""
+    exposures: Tensor | None = None
+    """(n, E) float64, the columns `exposure_columns(schema)`, 1 where the table has none; None if
+    read for training, where `outcomes` contains them."""
 
     @classmethod
     def for_training(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
@@ -96,7 +99,7 @@ class Records:
 
     @classmethod
     def for_prediction(cls, schema: Schema, table: Mapping[str, object]) -> "Records":
-        """Read the features only; numbers out of bounds are marked in `outside`."""
+        """Read the features, and exposures if there are any; mark numbers out of bounds."""
         (records,) = read_in_pieces(schema, [table], training=False)
         return records
 
@@ -128,6 +131,7 @@ class Records:
             None if self.targets is None else self.targets[chosen],
             None if self.outcomes is None else self.outcomes[chosen],
             patients,
+            None if self.exposures is None else self.exposures[chosen],
         )
 
     def between(self, rows: slice) -> "Records":
@@ -143,6 +147,7 @@ class Records:
             None if self.targets is None else self.targets[rows],
             None if self.outcomes is None else self.outcomes[rows],
             None if self.patients is None else self.patients[rows],
+            None if self.exposures is None else self.exposures[rows],
         )
 
     def in_pieces(self, rows: int) -> Iterator["Records"]:
@@ -156,6 +161,7 @@ class Records:
         targets = [part.targets for part in parts if part.targets is not None]
         outcomes = [part.outcomes for part in parts if part.outcomes is not None]
         patients = [part.patients for part in parts if part.patients is not None]
+        exposures = [part.exposures for part in parts if part.exposures is not None]
         return cls(
             parts[0].schema,
             torch.cat([part.numeric for part in parts]),
@@ -165,6 +171,7 @@ class Records:
             torch.cat(targets) if len(targets) == len(parts) else None,
             torch.cat(outcomes) if len(outcomes) == len(parts) else None,
             tuple(p for part in patients for p in part) if len(patients) == len(parts) else None,
+            torch.cat(exposures) if len(exposures) == len(parts) else None,
         )
 
     def __len__(self) -> int:
@@ -209,7 +216,9 @@ def _read(
     targets = schema.real if training else ()
     patient = schema.patient if training else None
     features = [column.name for column in schema.features]
-    columns = _columns(table, schema.columns if training else features, problems)
+    exposed = () if training else exposure_columns(schema)
+    wanted = [*features, *(name for name in exposed if name in table)]
+    columns = _columns(table, schema.columns if training else wanted, problems)
 
     def numbers(wanted: Iterable[Numeric | Target]) -> list[NDArray[np.float64]]:
         present = (column for column in wanted if column.name in columns)
@@ -231,6 +240,9 @@ def _read(
         for values in read_outcome(outcome, columns, problems)
     ]
     patients = _patients(patient, columns[patient], problems) if patient in columns else None
+    exposures = {
+        name: read_exposure(name, columns[name], problems) for name in exposed if name in columns
+    }
     lengths = {len(cells) for cells in columns.values()}
     rows = _usual_length(columns)
     problems.rows += rows
@@ -250,9 +262,22 @@ def _read(
         ),
         outcomes=torch.from_numpy(_side_by_side(outcomes, rows, np.float64)) if training else None,
         patients=patients,
+        exposures=None
+        if training
+        else torch.from_numpy(
+            _side_by_side(
+                [exposures.get(name, np.ones(rows)) for name in exposed], rows, np.float64
+            )
+        ),
     )
     bad = problems.take_bad_rows()
     return records if bad is None else records.take(torch.from_numpy(~bad)), lengths
+
+
+def exposure_columns(schema: Schema) -> tuple[str, ...]:
+    """Return the columns with the exposures of a schema's counts, each once."""
+    counts = (own for own in schema.outcomes if isinstance(own, Count))
+    return tuple(dict.fromkeys(own.exposure for own in counts if own.exposure is not None))
 
 
 def _side_by_side(

@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from kernels.errors import KernelsError
 from kernels.model.card import Card
-from kernels.model.card_sections import DISTILLED, Evaluation, Quality
+from kernels.model.card_sections import DISTILLED, Evaluation, OutcomeLayer, Quality
 from kernels.model.methods import FEDBNR
 from kernels.model.results import Results
 from kernels.rounds.program import Program
@@ -35,8 +35,10 @@ LEVEL = 0.9
 class ShownModel:
     """A model as the page shows it, from its card, or from what its members have released.
 
-    members, rows: of training; rows is None if nothing was released. ways: how each method but
-    `fedbnr` is served. signers: names of the members that have signed it, or their fingerprints.
+    targets: those that are real numbers. outcomes: the layers of all others; none of a model for
+    members only. members, rows: of training; rows is None if nothing was released. ways: how each
+    method but `fedbnr` is served. signers: names of the members that have signed it, or their
+    fingerprints.
     """
 
     id: str
@@ -44,6 +46,7 @@ class ShownModel:
     created_at: float
     session_id: str
     targets: tuple[Target, ...]
+    outcomes: tuple[OutcomeLayer, ...]
     members: int
     rows: int | None
     evaluation: Evaluation | None
@@ -148,6 +151,7 @@ def _shown(connection: Connection, listed: ListedModel) -> ShownModel:
             listed.created_at,
             listed.session_id,
             targets=program.schema.real,
+            outcomes=(),
             members=0 if certificate is None else certificate.statement.members,
             rows=None if released is None else released.rows,
             evaluation=None if released is None else released.evaluation,
@@ -162,6 +166,7 @@ def _shown(connection: Connection, listed: ListedModel) -> ShownModel:
         listed.created_at,
         listed.session_id,
         targets=card.schema.real,
+        outcomes=card.outcomes,
         members=card.members,
         rows=card.rows,
         evaluation=card.evaluation,

@@ -5,16 +5,24 @@ other columns are ignored, but must not be nested. The stream has no compression
 metadata (`service.prediction.arrow_messages`). Model, method and intervals are in the query, with
 the names of the JSON fields.
 
-Response: for each target `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`, and
-`.lower.<level>` and `.upper.<level>` for each interval, infinite for an unbounded end; and for each
-row `extrapolates`. Methods other than fedbnr have no `.latent_variance` and `.noise_variance`. The
-schema's metadata has `model` (the model's id), `method`, `ensemble`, `members` and `cohort`, as in
-the JSON answer. If variances are withheld, their columns are absent and the metadata has `withheld`
-and `withheld_detail`. A column's metadata has its `unit`.
+Response: for each real target `<target>.mean`, `.variance`, `.latent_variance`, `.noise_variance`,
+and `.lower.<level>` and `.upper.<level>` for each interval, infinite for an unbounded end; and for
+each row `extrapolates`. Methods other than fedbnr have no `.latent_variance` and `.noise_variance`.
+
+For any other target `<target>.<part>` for each of its parts (`kernels.outcomes.named_parts`):
+`.p.<level>` for probabilities, `.mean.<level>` and so on for classes, `.survival.<edge>` and so on
+at the edges of a time to an event. A median is infinite beyond the last edge.
+
+The schema's metadata has `model` (the model's id), `method`, `ensemble`, `members` and `cohort`, as
+in the JSON answer, and `unpredicted`, a JSON list, if the method does not predict every target. If
+variances are withheld, their columns are absent and the metadata has `withheld` and
+`withheld_detail`. A column's metadata has its `unit`, and that of a risk its `horizon`.
 """
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import pyarrow as pa
 from fastapi.exceptions import RequestValidationError
@@ -22,11 +30,16 @@ from pydantic import Field, ValidationError
 from starlette.datastructures import QueryParams
 from torch import Tensor
 
+from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.arrow_cells import as_labels, as_numbers
-from kernels.tables.schema import Numeric, Schema
+from kernels.tables.records import exposure_columns
+from kernels.tables.schema import Schema
+from kernels.tables.targets import Target, TimeToEvent
 from service.http.request_models import RequestModel
 from service.prediction.arrow_stream import column_of, read_table, write_table
-from service.prediction.as_json import ENSEMBLE, KIND, METHOD, Ensemble, Kind, Level, check_finite
+from service.prediction.as_json import ENSEMBLE, KIND, METHOD, Level, check_finite
+from service.prediction.json_answers import Ensemble, Kind
+from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
 
 
@@ -53,19 +66,15 @@ class ArrowPredictRequest:
         """Return those columns of the schema that the table has."""
         repeated = Counter(self._table.column_names)
         columns: dict[str, object] = {}
-        for feature in schema.features:
-            if repeated[feature.name] > 1:
+        labels = {feature.name for feature in schema.categorical}
+        for name in (*(each.name for each in schema.features), *exposure_columns(schema)):
+            if repeated[name] > 1:
                 raise RequestValidationError(
-                    [
-                        {
-                            "loc": ("body", feature.name),
-                            "msg": "the table has several columns of this name",
-                        }
-                    ]
+                    [{"loc": ("body", name), "msg": "the table has several columns of this name"}]
                 )
-            if repeated[feature.name]:
-                read = as_numbers if isinstance(feature, Numeric) else as_labels
-                columns[feature.name] = read(column_of(self._table, feature.name))
+            if repeated[name]:
+                read = as_labels if name in labels else as_numbers
+                columns[name] = read(column_of(self._table, name))
         return columns
 
 
@@ -106,21 +115,47 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
         if predictions.divided is not None:
             latent, noise = predictions.divided
             found += [("latent_variance", latent), ("noise_variance", noise.expand_as(latent))]
-        for level in intervals:
+        for level in intervals if predictions.targets else ():
             ends = predictions.interval(level, kind)._asdict()
             found += [(f"{end}.{level:g}", values) for end, values in ends.items()]
     fields, arrays = [], []
-    for position, target in enumerate(predictions.targets):
-        for name, values in found:
-            metadata = {"unit": target.unit}
+    for own in answer.in_order():
+        for column in (
+            _real(predictions.targets[own], own, found)
+            if isinstance(own, int)
+            else _outcome(own, withheld=withheld is not None)
+        ):
             fields.append(
-                pa.field(f"{target.name}.{name}", pa.float64(), nullable=False, metadata=metadata)
+                pa.field(column.name, pa.float64(), nullable=False, metadata=column.metadata)
             )
-            arrays.append(pa.array(values[:, position].contiguous().numpy()))
+            arrays.append(pa.array(column.values.contiguous().numpy()))
     fields.append(pa.field("extrapolates", pa.bool_(), nullable=False))
     arrays.append(pa.array(predictions.extrapolates.numpy()))
     about = {"model": answer.model_id, "method": predictions.method}
     about |= {name: str(value) for name, value in answer.about.items()}
+    if answer.unpredicted:
+        about["unpredicted"] = json.dumps(answer.unpredicted, ensure_ascii=False)
     if withheld is not None:
         about |= {"withheld": withheld.code, "withheld_detail": str(withheld)}
     return write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields, about)))
+
+
+class _Column(NamedTuple):
+    name: str
+    values: Tensor
+    metadata: dict[str, str]
+
+
+def _real(target: Target, column: int, found: list[tuple[str, Tensor]]) -> Iterator[_Column]:
+    for name, values in found:
+        yield _Column(f"{target.name}.{name}", values[:, column], {"unit": target.unit})
+
+
+def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> Iterator[_Column]:
+    target = prediction.target
+    for part in parts_of(prediction, withheld=withheld):
+        metadata = {"unit": part.unit}
+        if isinstance(target, TimeToEvent) and part.name in ("mean", "variance"):
+            metadata["horizon"] = f"{target.risk_at:g}"
+        for name, values in part.by_column():
+            yield _Column(f"{target.name}.{name}", values, metadata)

@@ -5,15 +5,15 @@ missing cell is null). An error lists all problems of the table, by column, neve
 (`kernels.tables.records`). Columns that the model does not know are ignored there.
 
 In answers an infinite end of an interval is null, because JSON has no infinity. Ends are infinite
-if there are too few calibration rows for the level.
+if there are too few calibration rows for the level. A median beyond the last edge is null, too.
 """
 
 import json
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import Field, model_validator
 
 from kernels.errors import (
     EmptyTable,
@@ -25,14 +25,17 @@ from kernels.errors import (
 )
 from kernels.model.methods import METHODS
 from kernels.model.prediction import Interval, Predictions
+from kernels.outcomes.named_parts import NamedPart
+from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.problems import ROWS_SHOWN
-from kernels.tables.records import Records
+from kernels.tables.records import Records, exposure_columns
 from kernels.tables.schema import Schema
+from kernels.tables.targets import Binary, TimeToEvent, kind_of
 from service.http.request_models import RequestModel, read_table_json
+from service.prediction.json_answers import Ensemble, Kind
+from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
 
-Numbers = list[float]
-Kind = Literal["conformal", "student_t", "gaussian"]
 Level = Annotated[float, Field(gt=0, lt=1)]
 
 
@@ -44,7 +47,6 @@ METHOD: Any = Field(
     json_schema_extra={"anyOf": [{"type": "string", "enum": list(METHODS)}, {"type": "null"}]},
     examples=[METHODS[0]],
 )
-Ensemble = Literal["distilled", "open"]
 ENSEMBLE: Any = Field(
     default=None,
     description="How a method that combines many sites' predictions is computed. distilled "
@@ -75,7 +77,10 @@ class PredictRequest(RequestModel):
         json_schema_extra={"additionalProperties": {"type": "array"}},
     )
     intervals: list[Level] = Field(
-        default=[], max_length=20, description="Levels of central intervals.", examples=[[0.9]]
+        default=[],
+        max_length=20,
+        description="Levels of central intervals of real numbers.",
+        examples=[[0.9]],
     )
     interval_kind: Kind | None = KIND
     method: str | None = METHOD
@@ -99,63 +104,6 @@ class PredictRequest(RequestModel):
         return _columns(schema, self.records) if self.columns is None else self.columns
 
 
-class IntervalOut(BaseModel):
-    """A central interval for each row; null for an unbounded end."""
-
-    level: float
-    kind: Kind
-    lower: list[float | None]
-    upper: list[float | None]
-
-
-class TargetOut(BaseModel):
-    """One target's predictions in its unit; if variances are withheld, they are null.
-
-    Methods other than fedbnr have one variance; their latent and noise variance are null.
-    """
-
-    name: str
-    unit: str
-    mean: Numbers
-    variance: Numbers | None = Field(
-        description="Variance of a new observation. fedbnr: latent_variance + noise_variance, "
-        "calibrated. Other methods: uncertainty of the combined sites and noise together, not "
-        "recalibrated."
-    )
-    latent_variance: Numbers | None
-    noise_variance: Numbers | None
-    intervals: list[IntervalOut] | None
-
-
-class WithheldOut(BaseModel):
-    """Why the answer has means only."""
-
-    code: str
-    detail: str
-
-
-class PredictResponse(BaseModel):
-    """The predictions, in the order of the request's rows."""
-
-    model: str = Field(description="The model's id, also if the request named an alias.")
-    method: str = Field(description="The method that was used.")
-    ensemble: Ensemble | None = Field(
-        description="How the sites' predictions were combined; null for fedbnr."
-    )
-    members: int | None = Field(
-        description="Open ensemble: how many hospitals are in it now; otherwise null."
-    )
-    cohort: int | None = Field(
-        description="Open ensemble: how many hospitals took part in the run; otherwise null."
-    )
-    rows: int
-    targets: list[TargetOut]
-    extrapolates: list[bool] = Field(
-        description="For each row: whether any of its numbers is outside its column's bounds."
-    )
-    withheld: WithheldOut | None
-
-
 def read(body: bytes) -> PredictRequest:
     """Read a request from an untrusted body."""
     return read_table_json(PredictRequest, body)
@@ -164,9 +112,13 @@ def read(body: bytes) -> PredictRequest:
 def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     """Return an answer as JSON in the form of `PredictResponse`, with exact floats."""
     predictions, withheld = answer.predictions, answer.withheld
-    targets = _means(predictions)
+    real = _means(predictions)
     if withheld is None:
-        _add_variances(targets, predictions, intervals, kind)
+        _add_variances(real, predictions, intervals, kind)
+    targets = [
+        real[own] if isinstance(own, int) else _outcome(own, withheld=withheld is not None)
+        for own in answer.in_order()
+    ]
     plain = {
         "model": answer.model_id,
         "method": predictions.method,
@@ -175,6 +127,7 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
         "cohort": answer.cohort,
         "rows": len(predictions),
         "targets": targets,
+        "unpredicted": list(answer.unpredicted),
         "extrapolates": predictions.extrapolates.tolist(),
         "withheld": withheld and {"code": withheld.code, "detail": str(withheld)},
     }
@@ -186,7 +139,13 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
 
 def check_finite(predictions: Predictions) -> None:
     """Refuse predictions that are NaN or infinite."""
-    for values in (predictions.mean, predictions.variance):
+    of_outcomes = [
+        part.values
+        for own in predictions.outcomes
+        for part in parts_of(own, withheld=False)
+        if not part.may_be_infinite
+    ]
+    for values in (predictions.mean, predictions.variance, *of_outcomes):
         if not values.isfinite().all():
             raise _not_finite()
 
@@ -201,7 +160,7 @@ def _not_finite() -> PredictionError:
 def _means(predictions: Predictions) -> list[dict[str, Any]]:
     unknown = dict.fromkeys(("variance", "latent_variance", "noise_variance", "intervals"))
     return [
-        {"name": target.name, "unit": target.unit, "mean": mean, **unknown}
+        {"name": target.name, "kind": "real", "unit": target.unit, "mean": mean, **unknown}
         for target, mean in zip(predictions.targets, predictions.mean.mT.tolist(), strict=True)
     ]
 
@@ -209,6 +168,8 @@ def _means(predictions: Predictions) -> list[dict[str, Any]]:
 def _add_variances(
     targets: list[dict[str, Any]], predictions: Predictions, levels: list[float], kind: str | None
 ) -> None:
+    if not targets:
+        return
     kind = predictions.interval_kind if kind is None else kind
     intervals = [(level, predictions.interval(level, kind)) for level in levels]
     for position, (target, variance) in enumerate(
@@ -226,6 +187,39 @@ def _add_variances(
             target["noise_variance"] = [one] * len(predictions)
 
 
+_UNKNOWN: Mapping[str, tuple[str, ...]] = {
+    "binary": ("variance", "latent_mean", "latent_variance"),
+    "classes": ("variance", "latent_mean", "latent_variance"),
+    "count": ("variance", "expectation_variance", "latent_mean", "latent_variance"),
+    "time_to_event": ("variance", "latent_mean", "latent_variance", "survival", "median"),
+}
+"""What is null if variances are withheld."""
+
+
+def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> dict[str, Any]:
+    target = prediction.target
+    kind, parts = kind_of(target), parts_of(prediction, withheld=withheld)
+    plain: dict[str, Any] = {"name": target.name, "kind": kind, "unit": target.unit}
+    plain |= dict.fromkeys(_UNKNOWN[kind])
+    by_row = isinstance(target, TimeToEvent)
+    found = {part.name: _plain(part, by_row=by_row) for part in parts}
+    if isinstance(target, Binary):
+        plain["event"] = target.event
+    if isinstance(target, TimeToEvent):
+        plain |= {"horizon": target.risk_at, "risk": found["mean"]}
+        if not withheld:
+            curves = {"mean": found.pop("survival"), "variance": found.pop("survival_variance")}
+            found["survival"] = {"edges": list(target.intervals), **curves}
+            found["median"] = [each if math.isfinite(each) else None for each in found["median"]]
+    return plain | found
+
+
+def _plain(part: NamedPart, *, by_row: bool) -> Any:
+    if not part.columns or by_row:
+        return part.values.tolist()
+    return dict(zip(part.columns, part.values.mT.tolist(), strict=True))
+
+
 def _ends(interval: Interval, target: int) -> dict[str, list[float | None]]:
     return {
         name: [end if math.isfinite(end) else None for end in ends[:, target].tolist()]
@@ -238,10 +232,16 @@ def _columns(schema: Schema, records: list[Any] | None) -> Mapping[str, object]:
     if not records:
         raise EmptyTable("the table has no rows; pass at least one")
     names = [column.name for column in schema.features]
+    names += [name for name in exposure_columns(schema) if _has(records, name)]
     try:
         return {name: [record[name] for record in records] for name in names}
     except (KeyError, TypeError, IndexError):
         raise TableRefused(_problems(schema, names, records)) from None
+
+
+def _has(records: list[Any], name: str) -> bool:
+    """Return whether any record has a cell that records need not have."""
+    return any(isinstance(record, dict) and name in record for record in records)
 
 
 def _problems(schema: Schema, names: list[str], records: list[Any]) -> list[TableError]:

@@ -1,27 +1,41 @@
 """Predictions in the Open Inference Protocol, version 2, for inference gateways.
 
 A tensor for each feature: BYTES for a categorical one, FP64 for a numeric one, of shape [n] or
-[n, 1], null for a missing cell. Outputs are `mean` and `variance`, FP64 of shape [n, T], with the
-targets in the order of the model's metadata. The parameter `method` names one of the methods that
-the metadata lists, and is also in the answer. If variances are withheld from a caller, a request
-for them is refused, and a request without `outputs` returns means only.
+[n, 1], null for a missing cell. Outputs are `mean` and `variance`, FP64 of shape [n, C], with the
+columns in the order of the model's metadata: one for each target, and one for each level of
+classes. Of a target that is not a real number there is also `<target>.<part>` for each of its other
+parts (`kernels.outcomes.named_parts`), of shape [n] or [n, k]; a median is null beyond the last
+edge. The parameter `method` names one of the methods that the metadata lists, and is also in the
+answer; methods other than fedbnr have the columns of real targets only, and the answer's parameter
+`unpredicted` lists the others. If variances are withheld from a caller, a request for them is
+refused, and a request without `outputs` returns means only.
 """
 
 import json
+import math
 from collections import Counter
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self, get_args
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
+import torch
+from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, Field, model_validator
+from torch import Tensor
 
 from kernels.model.methods import methods_of
 from kernels.model.model import Model
+from kernels.model.prediction import predict_outcomes
+from kernels.tables.records import exposure_columns
 from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import AnyTarget, Classes
 from service.http.request_models import RequestModel, read_table_json
-from service.prediction.as_json import Ensemble, check_finite
+from service.prediction.as_json import check_finite
+from service.prediction.json_answers import Ensemble
+from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
 
-Output = Literal["mean", "variance"]
+Output = Annotated[str, Field(max_length=1000, examples=["mean"])]
 Parameters = dict[str, str | int | float | bool]
 Datatype = Literal[
     "BOOL", "BYTES", "FP16", "FP32", "FP64",
@@ -55,7 +69,7 @@ class TensorIn(RequestModel):
 
 
 class OutputIn(RequestModel):
-    """A requested output."""
+    """A requested output, one of those that the model's metadata lists."""
 
     name: Output
     parameters: Parameters = Field(default={})
@@ -70,7 +84,7 @@ class InferIn(RequestModel):
     id: str | None = Field(default=None, max_length=200)
     parameters: Parameters = Field(default={})
     inputs: list[TensorIn] = Field(min_length=1, max_length=10_000)
-    outputs: list[OutputIn] = Field(default=[], max_length=2)
+    outputs: list[OutputIn] = Field(default=[], max_length=10_000)
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -110,12 +124,12 @@ class InferIn(RequestModel):
 
 
 class TensorOut(BaseModel):
-    """The numbers of all rows, in row-major order: all targets of a row, then the next row."""
+    """The numbers of all rows, in row-major order: all columns of a row, then the next row."""
 
-    name: Output
+    name: str
     shape: list[int]
     datatype: Literal["FP64"] = "FP64"
-    data: list[float]
+    data: list[float | None] = Field(description="Null for a median beyond the last edge.")
 
 
 class InferOut(BaseModel):
@@ -127,6 +141,7 @@ class InferOut(BaseModel):
     parameters: Parameters = Field(
         description="`method`: the method that was used. `ensemble`: how the sites' predictions "
         "were combined. `members`, `cohort`: hospitals in the open ensemble and in the run. "
+        "`unpredicted`: a JSON list of the targets that the method does not predict. "
         "`withheld`: the code of the reason if the answer has means only."
     )
     outputs: list[TensorOut]
@@ -143,7 +158,8 @@ class TensorMetadata(BaseModel):
 class ModelMetadata(BaseModel):
     """The input and output tensors of a model.
 
-    `targets` and `methods` in `parameters` are JSON lists; the first method is the default.
+    `targets`, `columns` (those of `mean` and `variance`) and `methods` in `parameters` are JSON
+    lists; the first method is the default.
     """
 
     name: str
@@ -164,10 +180,15 @@ def write(name: str, answer: Answer, request: InferIn) -> bytes:
     predictions, withheld = answer.predictions, answer.withheld
     check_finite(predictions)
     wanted = [output.name for output in request.outputs]
-    if withheld is not None and "variance" in wanted:
-        raise withheld
-    if not wanted:
-        wanted = ["mean"] if withheld is not None else ["mean", "variance"]
+    found = _outputs(answer)
+    unknown = [each for each in wanted if each not in found]
+    if unknown:
+        if withheld is not None and set(unknown) <= set(_outputs(replace(answer, withheld=None))):
+            raise withheld
+        there = ", ".join(found)
+        raise RequestValidationError(
+            [{"loc": ("body", "outputs"), "msg": f"the outputs of this answer are {there}"}]
+        )
     plain: dict[str, Any] = {
         "model_name": name,
         "model_version": answer.model_id,
@@ -175,25 +196,60 @@ def write(name: str, answer: Answer, request: InferIn) -> bytes:
         "parameters": {
             "method": predictions.method,
             **answer.about,
+            **({} if not answer.unpredicted else {"unpredicted": _listed(answer.unpredicted)}),
             **({} if withheld is None else {"withheld": withheld.code}),
         },
         "outputs": [
             {
                 "name": each,
-                "shape": list(predictions.mean.shape),
+                "shape": list(found[each].values.shape),
                 "datatype": "FP64",
-                "data": getattr(predictions, each).flatten().tolist(),
+                "data": found[each].data(),
             }
-            for each in wanted
+            for each in wanted or found
         ],
     }
     return json.dumps(plain, allow_nan=False, separators=(",", ":")).encode()
 
 
+class _Tensor(NamedTuple):
+    values: Tensor
+    finite: bool = True
+
+    def data(self) -> list[float | None]:
+        flat: list[float | None] = self.values.flatten().tolist()
+        return flat if self.finite else [None if each == math.inf else each for each in flat]
+
+
+def _outputs(answer: Answer) -> dict[str, _Tensor]:
+    """Return all outputs of an answer by name."""
+    predictions, withheld = answer.predictions, answer.withheld is not None
+    means, variances, others = [], [], {}
+    for own in answer.in_order():
+        if isinstance(own, int):
+            means.append(predictions.mean[:, own, None])
+            variances.append(predictions.variance[:, own, None])
+            continue
+        means.append(own.mean.reshape(len(own), -1))
+        variances.append(own.variance.reshape(len(own), -1))
+        for part in parts_of(own, withheld=withheld):
+            if part.name not in ("mean", "variance"):
+                name = f"{own.target.name}.{part.name}"
+                others[name] = _Tensor(part.values, finite=not part.may_be_infinite)
+    both = {"mean": _Tensor(torch.cat(means, 1))}
+    if not withheld:
+        both["variance"] = _Tensor(torch.cat(variances, 1))
+    return both | others
+
+
+def _listed(names: Iterable[str]) -> str:
+    return json.dumps(list(names), ensure_ascii=False)
+
+
 def metadata(name: str, model_id: str, model: Model) -> ModelMetadata:
     """Return the metadata of a model."""
     schema = model.schema
-    targets = [target.name for target in schema.targets]
+    columns = [column for target in schema.targets for column in _columns(target)]
     return ModelMetadata(
         name=name,
         versions=[model_id],
@@ -204,13 +260,43 @@ def metadata(name: str, model_id: str, model: Model) -> ModelMetadata:
                 shape=[-1],
             )
             for each in schema.features
+        ]
+        + [
+            TensorMetadata(name=each, datatype="FP64", shape=[-1])
+            for each in exposure_columns(schema)
         ],
         outputs=[
-            TensorMetadata(name=each, datatype="FP64", shape=[-1, len(targets)])
+            TensorMetadata(name=each, datatype="FP64", shape=[-1, len(columns)])
             for each in ("mean", "variance")
-        ],
+        ]
+        + _of_outcomes(model),
         parameters={
-            "targets": json.dumps(targets, ensure_ascii=False),
+            "targets": _listed(target.name for target in schema.targets),
+            "columns": _listed(columns),
             "methods": json.dumps(methods_of(model)),
         },
     )
+
+
+def _columns(target: AnyTarget) -> tuple[str, ...]:
+    """Return the names of a target's columns in `mean` and `variance`."""
+    if isinstance(target, Classes):
+        return tuple(f"{target.name}.{level}" for level in target.levels)
+    return (target.name,)
+
+
+def _of_outcomes(model: Model) -> list[TensorMetadata]:
+    """Return the further outputs of outcomes, from a prediction of no rows."""
+    if model.outcomes is None:
+        return []
+    nothing = torch.zeros(0, model.kernel.features, dtype=torch.float64)
+    return [
+        TensorMetadata(
+            name=f"{own.target.name}.{part.name}",
+            datatype="FP64",
+            shape=[-1, *part.values.shape[1:]],
+        )
+        for own in predict_outcomes(model, nothing, {})
+        for part in parts_of(own, withheld=False)
+        if part.name not in ("mean", "variance")
+    ]

@@ -3,10 +3,10 @@
 The predictive variance at a row shows how close the model's training rows are, so for a model with
 few rows it can reveal whether this row was one of them (docs/threats.md A16). Below the setting
 `least_rows_for_variance` a caller gets means only: no variances, no intervals (their width shows
-the variance), and not the model itself. Admins and members, who have the model, get everything.
-This is a minimum and no guarantee: how much a variance reveals also depends on the kernel, and only
-noise added in training bounds it. If the model was trained with such noise, it covers all
-predictions.
+the variance), nothing else of an outcome (`outcome_parts`), and not the model itself. Admins and
+members, who have the model, get everything. This is a minimum and no guarantee: how much a variance
+reveals also depends on the kernel, and only noise added in training bounds it. If the model was
+trained with such noise, it covers all predictions.
 The same rule applies to every prediction method. For an open ensemble, whose members can be told
 apart, the rows of its smallest member count.
 
@@ -14,7 +14,7 @@ This module is independent of formats: tables are columns by name, and answers a
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from kernels.model.card_sections import DISTILLED
 from kernels.model.methods import FEDBNR, committee_method
 from kernels.model.model import Model, training_rows
 from kernels.model.prediction import Predictions
+from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.schema import Schema
 from service import models
 from service.context import Clock
@@ -69,16 +70,37 @@ class TableRequest(Protocol):
 class Answer:
     """Predictions of a model, and the reason if variances are withheld.
 
-    ensemble: how the sites' predictions were combined. members, cohort: for an open ensemble, how
-    many hospitals are in it and how many took part in the run.
+    schema: of the model. ensemble: how the sites' predictions were combined. members, cohort: for
+    an open ensemble, how many hospitals are in it and how many took part in the run.
     """
 
     model_id: str
+    schema: Schema
     predictions: Predictions
     withheld: VarianceWithheld | None
     ensemble: str | None = None
     members: int | None = None
     cohort: int | None = None
+
+    @property
+    def unpredicted(self) -> tuple[str, ...]:
+        """The targets that the method does not predict: only `fedbnr` predicts outcomes."""
+        there = {target.name for target in self.predictions.targets}
+        there |= {own.target.name for own in self.predictions.outcomes}
+        return tuple(own.name for own in self.schema.targets if own.name not in there)
+
+    def in_order(self) -> Iterator[int | OutcomePrediction]:
+        """Yield, in the order of the schema, each predicted target.
+
+        A real target is yielded as its column in the predictions, an outcome as its prediction.
+        """
+        columns = {target.name: i for i, target in enumerate(self.predictions.targets)}
+        others = {own.target.name: own for own in self.predictions.outcomes}
+        for target in self.schema.targets:
+            if target.name in columns:
+                yield columns[target.name]
+            elif target.name in others:
+                yield others[target.name]
 
     @property
     def about(self) -> dict[str, Any]:
@@ -141,9 +163,11 @@ class Predictor:
         refusal = withheld(access, self._settings, rows=count, private=model.privacy is not None)
         if serving is None:
             way = None if predictions.method == FEDBNR else DISTILLED
-            return Answer(model_id, predictions, refusal, way)
+            return Answer(model_id, model.schema, predictions, refusal, way)
         members = len(serving.ensemble.members)
-        return Answer(model_id, predictions, refusal, methods.OPEN, members, serving.cohort)
+        return Answer(
+            model_id, model.schema, predictions, refusal, methods.OPEN, members, serving.cohort
+        )
 
     def drop(self, model_id: str) -> None:
         """Drop a deleted model from memory."""

@@ -23,7 +23,8 @@ from service.http.bodies import read_unsigned
 from service.http.declarations import BINARY, declares
 from service.prediction import as_arrow, as_json
 from service.prediction.arrow_stream import ARROW
-from service.prediction.as_json import PredictRequest, PredictResponse
+from service.prediction.as_json import PredictRequest
+from service.prediction.json_answers import PredictResponse
 from service.prediction.prediction import Predictor
 from service.routes.parts import PredictorHere
 

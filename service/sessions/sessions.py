@@ -134,6 +134,9 @@ def create(
     attempt(lambda: _check_stated(new.privacy, patients=new.table.get("patient") is not None))
     terms = attempt(lambda: _terms(identifier, new))
     program = attempt(lambda: _program(connection, new, attempt))
+    if terms is not None and program is not None:
+        least = terms.min_cohort
+        attempt(lambda: stage_order.check_min_sites(program, min_cohort=least))
     if len(problems) == 1:
         raise problems[0]
     if terms is None or program is None or problems:

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError
+from kernels.rounds.columns import moments
 from kernels.rounds.declaration import Made
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
+from kernels.tables.schema import Schema
+from kernels.tables.targets import Binary, Classes
 from service.errors import SessionRefused
 
 
@@ -27,7 +30,7 @@ def check(program: Program) -> None:
     _refuse(
         [
             *_misplaced(stages),
-            *_without_layer(stages),
+            *_without_layer(stages, _layers(program.schema)),
             *_of_students(program, stages),
             *_unscored(stages),
         ]
@@ -41,8 +44,30 @@ def check_names(names: Sequence[str]) -> None:
         for index, name in enumerate(names)
         if name in ALGORITHMS
     ]
+    some_layer = any(stage.makes & {Made.LAYER, Made.OUTCOMES} for stage in stages)
     complete = len(stages) == len(names)
-    _refuse([*_misplaced(stages), *(_without_layer(stages) if complete else ())])
+    missing = [Made.LAYER] if complete and not some_layer else []
+    _refuse([*_misplaced(stages), *_without_layer(stages, missing)])
+
+
+def check_min_sites(program: Program, *, min_cohort: int) -> None:
+    """Refuse a census from which fewer than `min_cohort` sites with a level could be told.
+
+    The sums of outcomes are sums over the sites that have a level: if the others have no such row,
+    a sum over the whole cohort is one over those few. With differential privacy the noise covers
+    it.
+    """
+    levels = [own for own in program.schema.outcomes if isinstance(own, Binary | Classes)]
+    if not levels or program.privacy is not None:
+        return
+    for index, stage in enumerate(program.stages):
+        if isinstance(stage, moments.Spec) and stage.min_sites < min_cohort:
+            names = " and ".join(own.name for own in levels)
+            raise ProgramError(
+                f"stages[{index}], {moments.NAME}, lets a run go on if {stage.min_sites} sites "
+                f"have a level of {names}, and the session's min_cohort is {min_cohort}: set "
+                f"parameters.min_sites to at least {min_cohort}, or lower privacy.min_cohort"
+            )
 
 
 @dataclass(frozen=True)
@@ -72,11 +97,22 @@ def _misplaced(stages: Sequence[Stage]) -> Iterator[ProgramError]:
         made |= stage.makes
 
 
-def _without_layer(stages: Sequence[Stage]) -> Iterator[ProgramError]:
-    if not any(Made.LAYER in stage.makes for stage in stages):
-        yield ProgramError(
-            f"stages must include {_makers(Made.LAYER)}: without it a run produces no model"
-        )
+def _layers(schema: Schema) -> Sequence[Made]:
+    """Return what the targets of a schema need in order to be predicted."""
+    real = [Made.LAYER] if schema.real else []
+    return [*real, Made.OUTCOMES] if schema.outcomes else real
+
+
+def _without_layer(stages: Sequence[Stage], layers: Sequence[Made]) -> Iterator[ProgramError]:
+    for layer in layers:
+        if not any(layer in stage.makes for stage in stages):
+            yield ProgramError(f"stages must include {_makers(layer)}: {_WITHOUT[layer]}")
+
+
+_WITHOUT = {
+    Made.LAYER: "without it a run produces no model",
+    Made.OUTCOMES: "without it a run produces no model of targets that are not real numbers",
+}
 
 
 def _of_students(program: Program, stages: Sequence[Stage]) -> Iterator[ProgramError]:

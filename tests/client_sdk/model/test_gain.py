@@ -16,7 +16,7 @@ from kernels.rounds.layer import linear
 from kernels.rounds.site.site import Part, Site
 from kernels.scores.metrics import Scores
 from tests.dealing import DEALING
-from tests.kernels.rounds import noisy, tables
+from tests.kernels.rounds import every_kind, noisy, tables
 
 
 def test_a_small_site_gains_from_many_others() -> None:
@@ -74,3 +74,34 @@ def test_it_needs_a_finished_model_training_rows_and_held_out_rows() -> None:
         gain(model, Site(nothing))
     with pytest.raises(EmptyTable, match="no held-out rows"):
         gain(model, Site(nothing | training))
+
+
+def test_a_small_site_gains_for_outcomes_of_every_kind() -> None:
+    def site(rows: int, seed: int, held_out: float) -> Site:
+        rows_of = every_kind.table(rows, seed=seed)
+        return Site.of_table(every_kind.SCHEMA, rows_of, held_out=held_out, dealing=DEALING)
+
+    small = site(400, 1, 0.9)
+    others = [site(250, seed, 0.2) for seed in range(2, 7)]
+    model = simulate(every_kind.program(), [small, *others], DEALING, secure=False).model
+    own = gain(model, small)
+    assert [each.target for each in own.outcomes] == list(every_kind.SCHEMA.outcomes)
+    assert {each.rows for each in own.outcomes} == {own.rows}
+    assert all(each.log_loss > 0 for each in own.outcomes), own.outcomes
+    assert bool((own.nll > 0).all())
+
+
+def test_alone_a_site_has_the_federations_model_of_outcomes() -> None:
+    site = Site.of_table(every_kind.SCHEMA, every_kind.table(300), held_out=0.3, dealing=DEALING)
+    program = every_kind.program(sums=12)
+    model = simulate(program, [site], DEALING, secure=False).model
+    for each in gain(model, site).outcomes:
+        assert each.local == pytest.approx(each.federated, abs=2e-3), each.target.name
+
+
+def test_a_model_without_real_targets_has_a_gain() -> None:
+    model = every_kind.artifact(every_kind.READMITTED).model
+    site = Site.of_table(model.schema, every_kind.table(200, seed=1), held_out=0.5, dealing=DEALING)
+    own = gain(model, site)
+    assert own.targets == ()
+    assert own.rows == own.outcomes[0].rows > 50

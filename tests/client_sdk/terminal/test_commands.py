@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from client_sdk import GlobalModel
 from client_sdk.home.home import Home
 from client_sdk.terminal.command import application
-from tests.kernels.rounds import tables
+from tests.kernels.rounds import every_kind, tables
 from tests.kernels.rounds.artifacts import PLAIN, STUDENTS, artifact
 
 MODEL = GlobalModel(artifact())
@@ -63,6 +63,23 @@ def test_predictions_can_be_printed(saved: Path, table: Path) -> None:
     lines = list(csv.reader(io.StringIO(outcome.output)))
     assert len(lines) == 51
     assert lines[0][0] == "stay.mean"
+
+
+def test_outcomes_are_written_with_the_columns_of_their_kind(tmp_path: Path, table: Path) -> None:
+    GlobalModel(every_kind.artifact()).save(tmp_path / "every")
+    out = tmp_path / "out.csv"
+    outcome = run("predict", tmp_path / "every", table, "--out", out)
+    assert outcome.exit_code == 0, outcome.output
+    written, expected = pd.read_csv(out), GlobalModel(every_kind.artifact()).predict(ROWS).to_dict()
+    assert list(written.columns) == list(expected)
+    assert {"stay.mean", "readmitted.p.yes", "days.survival.40"} <= set(expected)
+    for name, column in expected.items():
+        assert np.allclose(written[name], column, rtol=1e-9), name
+    GlobalModel(every_kind.artifact(every_kind.READMITTED)).save(tmp_path / "one")
+    assert run("predict", tmp_path / "one", table, "--out", out).exit_code == 0
+    refused = run("predict", tmp_path / "one", table, "--out", out, "--interval", "0.9")
+    assert refused.exit_code == 1
+    assert "none of which is a real number" in refused.stderr
 
 
 def test_a_bad_file_is_named_without_its_cells_and_writes_nothing(

@@ -34,7 +34,7 @@ from kernels.scores.recalibration import Recalibration
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Standardiser
 from kernels.tables.targets import Target
-from tests.kernels.rounds import tables
+from tests.kernels.rounds import every_kind, tables
 from tests.kernels.rounds.artifacts import CREATED, PLAIN, PRIVACY, PROGRAM, artifact
 
 ARTIFACT = artifact()
@@ -357,3 +357,41 @@ def test_a_card_of_other_targets_or_curves_is_refused() -> None:
     one = known(evaluation.conformal, "evaluation")[:1]
     with pytest.raises(ArtifactError, match="one curve for each target"):
         replace(card, evaluation=replace(evaluation, conformal=one))
+
+
+def test_a_card_describes_the_layers_of_outcomes() -> None:
+    made = every_kind.artifact()
+    again = Artifact.from_bytes(made.to_bytes(), json.loads(made.card.to_json()))
+    assert again.card == made.card
+    readmitted, discharged, visits, days = made.card.outcomes
+    census = known(made.model.census, "moments")
+    no, yes = census.levels[:2].tolist()
+    assert (readmitted.levels, readmitted.counts) == (("yes", "no"), (yes, no))
+    assert sum(discharged.counts) == readmitted.rows == made.card.rows
+    assert (visits.counts[0], visits.exposure) == (
+        float(census.counts[0]),
+        float(census.exposures[0]),
+    )
+    assert (days.levels, days.counts) == (("10", "20", "40"), tuple(census.levels[-3:].tolist()))
+    assert visits.dispersion is not None
+    assert [own.dispersion for own in (readmitted, discharged, days)] == [None] * 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"prior_variance": 2.0},
+        {"counts": [1.0, 2.0]},
+        {"rows": 1},
+        {"kind": "classes"},
+        {"kind": "colour"},
+        {"counts": [1.0]},
+        {"name": "died"},
+    ],
+)
+def test_a_card_of_other_outcomes_is_refused(change: dict[str, Any]) -> None:
+    made = every_kind.artifact()
+    plain = json.loads(made.card.to_json())
+    plain["outcomes"][0] |= change
+    with pytest.raises(ArtifactError):
+        Artifact.from_bytes(made.to_bytes(), plain)

@@ -16,7 +16,7 @@ from kernels.rounds.registry import restore
 from kernels.storage import encode
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
-from tests.kernels.rounds import tables
+from tests.kernels.rounds import every_kind, tables
 
 
 @cache
@@ -134,3 +134,22 @@ def test_tables_and_levels_that_do_not_fit_are_refused_by_name() -> None:
 
 def test_a_repr_shows_no_prediction() -> None:
     assert repr(predictions()) == "Predictions(30 rows of stay, cost)"
+
+
+def test_exposures_count_in_every_form_of_a_table() -> None:
+    own, rows = every_kind.artifact().model, every_kind.table(5, seed=9)
+    features = {name: rows[name] for name in ("age", "lactate", "ward")}
+    years = torch.tensor(np.asarray(rows["years"], dtype=np.float64))
+    for_one = predict(own, features).outcome("visits").mean
+    exposed = {**features, "years": rows["years"]}
+    for table in (
+        exposed,
+        {name: cells.tolist() for name, cells in exposed.items()},
+        Records.for_prediction(own.schema, exposed),
+        Records.for_training(own.schema, rows),
+    ):
+        found = predict(own, table, chunk_rows=2).outcome("visits").mean
+        torch.testing.assert_close(found, years * for_one, rtol=1e-12, atol=0)
+    for bad in ([1.0, 1.0, 1.0, 1.0, 0.0], [1.0, 1.0], ["a"] * 5):
+        with pytest.raises(TableRefused, match="years"):
+            predict(own, {**features, "years": bad})

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -14,10 +15,11 @@ from kernels.errors import KernelsError, NewerProgram, ProgramError, StateError,
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import exact
-from kernels.rounds.layer import linear
+from kernels.rounds.layer import linear, outcomes, update
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, installed, restore
-from tests.kernels.rounds import tables
+from kernels.rounds.run_kinds import Kind, program_of
+from tests.kernels.rounds import every_kind, tables
 
 
 def test_a_program_reads_back_in_one_canonical_form() -> None:
@@ -146,3 +148,26 @@ def test_only_named_classes_are_built() -> None:
     foreign = storage.encode(linear.Spec())
     with pytest.raises(StateError):
         storage.decode(foreign, {})
+
+
+def test_a_stage_for_targets_that_the_schema_does_not_have_is_refused_by_name() -> None:
+    with pytest.raises(ProgramError, match=r"'outcomes' is for .* not real numbers"):
+        tables.program(outcomes.Spec())
+    yes_or_no = every_kind.program(every_kind.READMITTED)
+    for stage, name in ((linear.Spec(), "linear"), (update.Spec(), "update")):
+        with pytest.raises(ProgramError, match=f"'{name}' is for .* real numbers"):
+            replace(yes_or_no, stages=(*yes_or_no.stages, stage))
+
+
+def test_a_linear_run_refits_the_layers_of_every_target() -> None:
+    def names(program: Program) -> list[str]:
+        return [algorithm.NAME for algorithm, _ in program.algorithms()]
+
+    assert names(program_of(Kind.LINEAR, every_kind.program())) == ["linear", "outcomes"]
+    alone = every_kind.program(every_kind.READMITTED)
+    assert names(program_of(Kind.LINEAR, alone)) == ["outcomes"]
+
+
+def test_an_update_of_outcomes_is_refused_and_says_what_to_run() -> None:
+    with pytest.raises(ProgramError, match=r"readmitted, discharged, visits, days .* run linear"):
+        program_of(Kind.UPDATE, every_kind.program())

@@ -17,7 +17,7 @@ from service.http.tokens import Role, issue
 from service.page.plots import calibration_plot, steps_plot
 from service.sessions import presence
 from tests.certified import HOSPITALS, ROSTER, certificate_of, signable
-from tests.kernels.rounds import artifacts
+from tests.kernels.rounds import artifacts, every_kind
 from tests.kernels.rounds.tables import table
 from tests.service.coordinator import Coordinator
 from tests.service.programs import PRIVATE, WHOLE
@@ -282,6 +282,18 @@ def test_methods_stand_side_by_side_and_fedbnr_first(coordinator: Coordinator) -
     assert section.count("<svg") == 2
     for number in range(len(METHODS)):
         assert f"line-{number}" in section
+
+
+def test_outcomes_are_listed_with_how_often_they_occurred(coordinator: Coordinator) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    made = every_kind.artifact()
+    add_model(coordinator, made, session)
+    assert made.id[:10] in page(coordinator, "/", cookie).text
+    shown = page(coordinator, f"/view/{session}", cookie).text
+    section = shown.partition("<h2>Outcomes</h2>")[2].partition("</section>")[0]
+    named = re.findall(r'data-name="Target">(\w+)</td>', section)
+    assert named == ["readmitted", "discharged", "visits", "days"]
+    assert all(own.occurred in section for own in made.card.outcomes)
 
 
 def test_a_model_is_shown_with_the_names_of_those_who_signed_it(coordinator: Coordinator) -> None:

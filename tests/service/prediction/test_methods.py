@@ -12,7 +12,7 @@ from sqlalchemy import update
 from client_sdk.model.model import GlobalModel
 from kernels.model.methods import METHODS
 from service.database import tables
-from service.prediction.as_json import PredictResponse
+from service.prediction.json_answers import PredictResponse
 from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator
 from tests.service.prediction.test_predict import COLUMNS

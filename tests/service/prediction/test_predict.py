@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kernels.model.prediction import INTERVAL_KINDS, predict
-from service.prediction.as_json import PredictResponse
+from service.prediction.json_answers import PredictResponse
 from tests.kernels.rounds import artifacts
 from tests.service.coordinator import Coordinator
 from tests.service.stored import add_caller, add_model

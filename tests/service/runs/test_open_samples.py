@@ -19,7 +19,7 @@ from kernels.ensembles.distilled import Method
 from kernels.model.prediction import predict
 from kernels.rounds.ensemble.open_ensemble import OpenEnsemble, most_octets
 from service.database import tables
-from service.prediction.as_json import PredictResponse
+from service.prediction.json_answers import PredictResponse
 from service.runs import open_samples
 from tests.kernels.rounds import tables as rows
 from tests.kernels.rounds.ensemble.test_open_ensemble import PROGRAM, SITES, finished

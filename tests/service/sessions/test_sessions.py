@@ -301,3 +301,34 @@ def test_ensembles_have_no_private_form_and_say_so(coordinator: Coordinator, las
     status, problem = create(coordinator, stages=stages, privacy=privacy)
     assert (status, problem["code"]) == (422, "program.not_private")
     assert "predictive" in problem["detail"]
+
+
+OUTCOME = {"kind": "binary", "name": "readmitted", "levels": ["no", "yes"], "event": "yes"}
+BOTH = {**SCHEMA, "targets": [*SCHEMA["targets"], OUTCOME]}
+LAYERS = [{"algorithm": "linear"}, {"algorithm": "outcomes"}]
+
+
+def test_each_kind_of_target_needs_a_stage_that_fits_it(coordinator: Coordinator) -> None:
+    first = {"algorithm": "moments", "parameters": {"min_sites": 5}}
+    for stages, missing in (
+        ([first, LAYERS[0]], "outcomes"),
+        ([first, LAYERS[1]], "linear"),
+    ):
+        status, problem = create(coordinator, schema=BOTH, stages=stages)
+        assert (status, problem["code"]) == (422, "program.invalid")
+        assert f"stages must include {missing}" in problem["detail"]
+    status, made = create(coordinator, schema=BOTH, stages=[first, *LAYERS])
+    assert status == 201, made
+    status, problem = create(coordinator, name="other", stages=[first, *LAYERS])
+    assert (status, problem["code"]) == (422, "program.invalid")
+    assert "outcomes" in problem["detail"]
+
+
+def test_a_level_that_few_sites_have_is_no_smaller_cohort(coordinator: Coordinator) -> None:
+    few = {"algorithm": "moments", "parameters": {"min_sites": 4}}
+    status, problem = create(coordinator, schema=BOTH, stages=[few, *LAYERS])
+    assert (status, problem["code"]) == (422, "program.invalid")
+    assert "set parameters.min_sites to at least 5" in problem["detail"]
+    lower = {"differential_privacy": False, "min_cohort": 4}
+    status, made = create(coordinator, schema=BOTH, stages=[few, *LAYERS], privacy=lower)
+    assert status == 201, made
