@@ -100,7 +100,7 @@ def _own(kind: Kind, stages: list[_Stage]) -> list[_Stage]:
         case Kind.EVALUATE:
             return [each for each in stages if Made.SCORES in each.makes]
         case Kind.UPDATE:
-            return [each for each in stages if Made.LAYER in each.makes & each.needs]
+            return [each for each in stages if _LAYERS & each.makes & each.needs]
         case Kind.TRAIN:
             return stages
 
