@@ -54,9 +54,7 @@ def table(rows: int, *, seed: int = 0, **changes: object) -> tables.Table:
     }
 
 
-def site(
-    rows: int = 40, *, seed: int = 0, schema: Schema = MIXED, held_out: float = 0.25
-) -> Site:
+def site(rows: int = 40, *, seed: int = 0, schema: Schema = MIXED, held_out: float = 0.25) -> Site:
     """Return one hospital's site."""
     return of_table(table(rows, seed=seed), schema, held_out=held_out)
 
@@ -74,7 +72,5 @@ def fitted(
 ) -> Model:
     """Return the model after standardisation and the given stages, over plain sums."""
     columns = columns or moments.Spec(min_sites=1)
-    whole = Program(
-        sites[0].schema, kernel, (columns, *stages), max_rows=2000, held_out=0.25
-    )
+    whole = Program(sites[0].schema, kernel, (columns, *stages), max_rows=2000, held_out=0.25)
     return simulate(whole, sites, DEALING, secure=False).model
