@@ -38,6 +38,8 @@ OUTCOMES = (
     Count("falls", "falls", upper=3),
     TimeToEvent("days", "d", event="died", horizon=90),
 )
+MIXED = replace(PATIENTS, targets=(_TARGETS[0], *OUTCOMES, _TARGETS[1]))
+"""Targets of every kind, of patients with many rows."""
 KERNEL = KernelSpec(
     inputs=6, samples=6, hidden=(5,), latent=3, shifter_inputs=3, shifter_hidden=4, seed=3
 )
