@@ -85,8 +85,9 @@ class Likelihood:
         )
         return (Weighted.of_chunks(stream, features=wide, grid=grid),)
 
-    def dispersion_terms(self, features: Tensor, outcomes: Tensor) -> Tensor:
+    def dispersion_terms(self, features: Tensor, outcomes: Tensor, grid: Grid) -> Tensor:
         """Return the block from which a count's r is chosen, (len(count.GRID),)."""
+        features = on_grid(features.double(), torch.as_tensor(grid.features))
         mean, variance = self.layer.latent(features)
         return count.dispersion_terms(
             outcomes[:, 0],
@@ -94,6 +95,7 @@ class Likelihood:
             variance,
             exposure=outcomes[:, 1],
             offset=self.fitted.offsets[0],
+            step=grid.terms,
         )
 
     def feature_gradient(self, features: Tensor, outcomes: Tensor) -> Tensor:

@@ -190,7 +190,7 @@ def likelihoods_at(model: Model, fitted: Sequence[FittedOutcome]) -> tuple[Likel
 
 def grid_of(model: Model, index: int) -> Grid:
     """Return the grids of features, κ and t of an outcome."""
-    return Grid(features=base_step(model) / _sent_scale(model, index))
+    return Grid(features=base_step(model) / _sent_scale(model, index), terms=TERMS_RESOLUTION)
 
 
 def _sent_scale(model: Model, index: int) -> Tensor:
@@ -291,8 +291,8 @@ def contribution_at(
         return blocks
     blocks[_name(index, "terms")] = np.array(math.fsum(own.terms for own in sums))
     if isinstance(at.outcome, Count):
-        terms = at.dispersion_terms(features, outcomes)
-        blocks[_name(index, "dispersion")] = on_grid(terms, TERMS_RESOLUTION).numpy()
+        terms = at.dispersion_terms(features, outcomes, grid_of(model, index))
+        blocks[_name(index, "dispersion")] = terms.numpy()
     return blocks
 
 
