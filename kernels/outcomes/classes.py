@@ -45,7 +45,7 @@ from kernels.features.urk import URK
 from kernels.outcomes.logistic import feature_gradient
 from kernels.outcomes.quadrature import points
 from kernels.outcomes.variational import Layer
-from kernels.outcomes.weighted import Grid, Rows, Weighted
+from kernels.outcomes.weighted import Grid, Rows, Weighted, bounded
 from kernels.reproducible import on_grid
 from kernels.tables.chunks import CHUNK_ROWS, chunks
 
@@ -109,9 +109,8 @@ def local(
         mean, variance = latent(layers, phi)
         centre = mean.mean(1)
         for level, rows in enumerate(rows_of(y, mean, variance, shift)):
-            pulls = rows.pulls - rows.weights * centre
-            pulls = pulls if clip is None else pulls.clamp(-clip, clip)
-            rows = replace(rows, pulls=pulls)
+            rows = replace(rows, pulls=rows.pulls - rows.weights * centre)
+            rows = rows if clip is None else bounded(rows, clip)
             own = Weighted.of_chunks([(phi, rows)], features=phi.shape[1], grid=grid)
             totals[level] = totals[level] + own
     return tuple(totals)

@@ -37,6 +37,19 @@ class Rows:
     terms: Tensor
 
 
+def bounded(rows: Rows, pull: float) -> Rows:
+    """Return parabolas for sums with differential privacy: |κ| ≤ pull, and no t.
+
+    If a hostile q makes a row's parabola infinite or NaN, it is 0: a failure would reveal the row.
+    """
+    failed = ~(rows.weights.isfinite() & rows.pulls.isfinite())
+    return Rows(
+        rows.weights.masked_fill(failed, 0.0),
+        rows.pulls.masked_fill(failed, 0.0).clamp(-pull, pull),
+        torch.zeros_like(rows.terms),
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Grid:
     """Steps, powers of two, to which √ω·φ, φ, κ and t are rounded before they are multiplied.

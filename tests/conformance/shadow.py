@@ -175,8 +175,7 @@ def sites_of(program: Program, size: Size) -> list[Site]:
     found = []
     for seed in range(3):
         if program.privacy is not None:
-            whole = private.with_outcomes(private.table(size.rows, seed=seed))
-            site = private.site(whole, program.schema)
+            site = private.site(private.table(size.rows, seed=seed), program.schema)
         elif program.schema.outcomes:
             site = small.site(size.rows, seed=seed, schema=program.schema, held_out=0.4)
         else:

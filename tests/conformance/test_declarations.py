@@ -201,8 +201,7 @@ class Watched(dict[Part, Any]):
 
 def _site(case: Case, seed: int) -> Site:
     if case.private:
-        whole = private.with_outcomes(private.table(40, seed=seed))
-        own = private.site(whole, case.schema or private.PATIENTS)
+        own = private.site(private.table(40, seed=seed), case.schema or private.PATIENTS)
     elif case.schema is None:
         own = tables.site(30, seed=seed, held_out=0.4)
     else:

@@ -126,7 +126,8 @@ LAYER = moments.Spec(from_bounds=True), linear.Spec()
 
 
 def site(whole: Table, schema: Schema = PATIENTS, *, held_out: float = 0.5) -> Site:
-    """Return a hospital's site."""
+    """Return a hospital's site, with the outcomes that the schema has."""
+    whole = with_outcomes(whole) if schema.outcomes else whole
     return Site.of_table(schema, whole, held_out=held_out, dealing=DEALING)
 
 
