@@ -6,7 +6,7 @@ As in `kernels.outcomes.logistic.newton`, each class has a parabola of expected 
 with p = softmax(g) at q(f_k) = N(m_k, v_k):
 
     ω_k = E[p_k(1 − p_k)],   κ_k = 1[y = k] − E[p_k] + ω_k·m_k
-    Σ_k t_k = E[log p(y)] − Σ_k [κ_k·m_k − ω_k(m_k² + v_k)/2]
+    Σ_k t_k = E[log p(y)]
 
 so K weighted sums, one for each class. Expectations are over a lattice of points m + √v·z
 (`kernels.outcomes.quadrature.points`); ω_k is computed as E[p_k·z_k]/√v_k, equal to it by Stein's
@@ -34,7 +34,7 @@ for the lattice's error, S_ω moves by at most √K·‖φ‖²/4; with κ_k cli
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -45,7 +45,7 @@ from kernels.features.urk import URK
 from kernels.outcomes.logistic import feature_gradient
 from kernels.outcomes.quadrature import points
 from kernels.outcomes.variational import Layer
-from kernels.outcomes.weighted import Grid, Rows, Weighted
+from kernels.outcomes.weighted import Grid, Rows, Weighted, bounded
 from kernels.reproducible import on_grid
 from kernels.tables.chunks import CHUNK_ROWS, chunks
 
@@ -83,11 +83,9 @@ def rows_of(outcomes: Tensor, mean: Tensor, variance: Tensor, offsets: Tensor) -
         return (Rows(none, none, none),) * classes
     weights = torch.cat(weight).clamp(0.0, 0.25)
     pulls = hot - torch.cat(chance) + weights * mean
-    squares = mean.square() + variance.clamp_min(_LEAST_VARIANCE)
-    # E[log p] belongs to all classes; each has an equal part of it.
-    terms = torch.cat(value).unsqueeze(1) / classes - pulls * mean + weights * squares / 2
+    terms = torch.cat(value) / classes  # E[log p] belongs to all classes alike
     return tuple(
-        Rows(*own) for own in zip(weights.unbind(1), pulls.unbind(1), terms.unbind(1), strict=True)
+        Rows(own, pull, terms) for own, pull in zip(weights.unbind(1), pulls.unbind(1), strict=True)
     )
 
 
@@ -111,10 +109,8 @@ def local(
         mean, variance = latent(layers, phi)
         centre = mean.mean(1)
         for level, rows in enumerate(rows_of(y, mean, variance, shift)):
-            common = rows.weights * centre
-            terms = rows.terms + common * mean[:, level]  # κf + t is the same at m
-            pulls = rows.pulls - common
-            rows = Rows(rows.weights, pulls if clip is None else pulls.clamp(-clip, clip), terms)
+            rows = replace(rows, pulls=rows.pulls - rows.weights * centre)
+            rows = rows if clip is None else bounded(rows, clip)
             own = Weighted.of_chunks([(phi, rows)], features=phi.shape[1], grid=grid)
             totals[level] = totals[level] + own
     return tuple(totals)

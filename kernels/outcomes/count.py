@@ -26,7 +26,7 @@ from torch.nn.functional import logsigmoid
 from kernels.errors import HyperparameterError, TableError, WrongShape
 from kernels.outcomes.logistic import Trials
 from kernels.outcomes.quadrature import expected, log_expected
-from kernels.reproducible import number_to_bits
+from kernels.reproducible import number_to_bits, on_grid
 
 GRID: tuple[float, ...] = tuple(2.0 ** (step / 2) for step in range(-8, 25))
 """The values of r to choose from, 1/16 to 4,096; the last is Poisson for counts below a hundred."""
@@ -68,15 +68,21 @@ def dispersion_terms(
     *,
     exposure: Tensor | None = None,
     offset: float = 0.0,
+    step: float | None = None,
 ) -> Tensor:
-    """Return Σ E[log p(y | f, r)] over rows for each r of the grid: the hospital's block."""
+    """Return Σ E[log p(y | f, r)] over rows for each r of the grid: the hospital's block.
+
+    step: a power of two, to whose multiples each row's terms are rounded before they are added, so
+    that the sum does not depend on how rows are divided.
+    """
     y = _checked(outcomes)
     logs = mean + _log_exposure(y, exposure) + offset
     found = []
     for r in GRID:
         logits = logs - math.log(r)
         curve = expected(lambda g: -logsigmoid(-g), logits, variance, count=_GRID_NODES)
-        found.append((y * logits - (y + r) * curve + _constant(y, r)).sum())
+        own = y * logits - (y + r) * curve + _constant(y, r)
+        found.append((own if step is None else on_grid(own, step)).sum())
     return torch.stack(found)
 
 

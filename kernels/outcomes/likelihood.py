@@ -24,7 +24,7 @@ from kernels.outcomes import binary, classes, count, time_to_event
 from kernels.outcomes.fitted import FittedOutcome
 from kernels.outcomes.logistic import Rule, Trials, feature_gradient, newton
 from kernels.outcomes.variational import Layer
-from kernels.outcomes.weighted import Grid, Weighted
+from kernels.outcomes.weighted import Grid, Weighted, bounded
 from kernels.reproducible import on_grid
 from kernels.tables.chunks import chunks
 from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
@@ -68,7 +68,7 @@ class Likelihood:
     ) -> tuple[Weighted, ...]:
         """Return the weighted statistics of rows: features (n, M), and the outcome's columns.
 
-        clip: with differential privacy, the largest |κ| of a class; other kinds have a bound.
+        clip: with differential privacy, the largest |κ|. Only that of a class can be larger.
         """
         layers, offsets = self.fitted.layers, self.fitted.offsets
         if grid is not None:
@@ -83,10 +83,13 @@ class Likelihood:
             (phi, self.rule(trials, *self.layer.latent(phi)))
             for phi, trials, _ in self._trials(features, outcomes)
         )
+        if clip is not None:
+            stream = ((phi, bounded(rows, clip)) for phi, rows in stream)
         return (Weighted.of_chunks(stream, features=wide, grid=grid),)
 
-    def dispersion_terms(self, features: Tensor, outcomes: Tensor) -> Tensor:
+    def dispersion_terms(self, features: Tensor, outcomes: Tensor, grid: Grid) -> Tensor:
         """Return the block from which a count's r is chosen, (len(count.GRID),)."""
+        features = on_grid(features.double(), torch.as_tensor(grid.features))
         mean, variance = self.layer.latent(features)
         return count.dispersion_terms(
             outcomes[:, 0],
@@ -94,6 +97,7 @@ class Likelihood:
             variance,
             exposure=outcomes[:, 1],
             offset=self.fitted.offsets[0],
+            step=grid.terms,
         )
 
     def feature_gradient(self, features: Tensor, outcomes: Tensor) -> Tensor:

@@ -2,18 +2,18 @@
 
 Of each of them log p(y | f) = a·g − B·log(1 + eᵍ) + constant, at the logit g = f + o with a known
 offset o: `successes` a out of `trials` B, for a yes/no outcome y out of 1. Two rules replace it by
-a parabola κf − ωf²/2 + t at q(f) = N(m, v), where s(g) = 1/(1 + e⁻ᵍ):
+a parabola κf − ωf²/2 + constant at q(f) = N(m, v), where s(g) = 1/(1 + e⁻ᵍ):
 
 **Pólya–Gamma** ([PolsonScottWindle13]; the bound of [JaakkolaJordan00]). With c² = (m + o)² + v,
 
-    ω̄ = B·tanh(c/2)/2c,   κ = a − B/2 − ω̄o,   t = (a − B/2)o − ω̄o²/2 + ω̄c²/2 − B·log 2cosh(c/2)
+    ω̄ = B·tanh(c/2)/2c,   κ = a − B/2 − ω̄o,   t = (a − B/2)(m + o) − B·log 2cosh(c/2)
 
 is a lower bound for every f, and c is its optimum for q. So the bound rises with every sum; near
 the optimum a sum leaves the share 1 − s(1 − s)/ω̄ of its error: much, if |g| is large (rare events).
 
 **Newton**: the parabola with the expected slope and curvature ([KhanLin17], with steps of 1),
 
-    ω = B·E[s(1 − s)],   κ = a − B·E[s] + ωm,   t = E[log p] − κm + ω(m² + v)/2
+    ω = B·E[s(1 − s)],   κ = a − B·E[s] + ωm,   t = E[log p]
 
 The bound is then the evidence lower bound itself, which is higher. Its error shrinks several times
 with every sum, rare events or not; a step may go too far (`kernels.outcomes.newton` shortens it).
@@ -78,14 +78,12 @@ Rule = Callable[[Trials, Tensor, Tensor], Rows]
 
 def polya_gamma(rows: Trials, mean: Tensor, variance: Tensor) -> Rows:
     """Return the Pólya–Gamma bound's parabolas."""
-    offset, half = rows.offset, rows.trials / 2
-    squares = (mean + offset).square() + variance
-    c = squares.sqrt()
+    logits, half = mean + rows.offset, rows.trials / 2
+    c = (logits.square() + variance).sqrt()
     weights = rows.trials * _weight(c)
     slope = rows.successes - half
     curve = rows.trials * (c / 2 + torch.log1p((-c).exp()))  # B·log 2cosh(c/2)
-    terms = slope * offset + weights * (squares - offset.square()) / 2 - curve + rows.constant
-    return Rows(weights, slope - weights * offset, terms)
+    return Rows(weights, slope - weights * rows.offset, slope * logits - curve + rows.constant)
 
 
 def newton(rows: Trials, mean: Tensor, variance: Tensor) -> Rows:
@@ -96,8 +94,7 @@ def newton(rows: Trials, mean: Tensor, variance: Tensor) -> Rows:
         lambda g: torch.sigmoid(g) * torch.sigmoid(-g), logits, variance
     )
     pulls = rows.successes - rows.trials * chance + weights * mean
-    value = expected_log_density(rows, mean, variance)
-    return Rows(weights, pulls, value - pulls * mean + weights * (mean.square() + variance) / 2)
+    return Rows(weights, pulls, expected_log_density(rows, mean, variance))
 
 
 def expected_log_density(rows: Trials, mean: Tensor, variance: Tensor) -> Tensor:

@@ -18,10 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from kernels.errors import StateError
 from kernels.layer.refit import RefitOptions
 from kernels.outcomes.logistic import Rule, newton, polya_gamma
 from kernels.outcomes.variational import Layer, log_prior, updated_together
 from kernels.outcomes.weighted import Weighted
+from kernels.parameter_checks import check_whole
 from kernels.reproducible import near
 
 BOUND_STEP = 2.0**-24
@@ -54,6 +56,33 @@ class Search:
     share: float = 1.0
     gain: float | None = None
     kept_steps: int = 0
+
+    def __post_init__(self) -> None:
+        functions = len(self.layers) if isinstance(self.layers, tuple) else 0
+        kept = (self.kept, self.sums, self.bound)
+        if any(own is None for own in kept) != all(own is None for own in kept):
+            raise StateError(
+                "a search has kept layers, their sums and their bound, or none of them"
+            )
+        for name, kind in (("layers", Layer), ("kept", Layer), ("sums", Weighted)):
+            own = getattr(self, name)
+            if own is None and name != "layers":
+                continue
+            alike = isinstance(own, tuple) and 0 < len(own) == functions
+            if not alike or not all(isinstance(each, kind) for each in own):
+                raise StateError(
+                    f"{name} of a search must be a tuple with one {kind.__name__} for each latent "
+                    "function"
+                )
+        for name in ("stride", "share"):
+            length = getattr(self, name)
+            if not (isinstance(length, float) and 0 < length <= 1):
+                raise StateError(f"{name} of a search must be a number from 0 to 1, and not 0")
+        for name in ("bound", "gain"):
+            value = getattr(self, name)
+            if not (value is None or (isinstance(value, float) and math.isfinite(value))):
+                raise StateError(f"{name} of a search must be a finite number or None")
+        check_whole(0, kept_steps=self.kept_steps)
 
 
 def rule(search: Search) -> Rule:

@@ -1,18 +1,18 @@
 """q(w) = N(μ, V) from weighted sums: the Gaussian layer with σ = 1, its bound, and λ by the bound.
 
-With the prior w ~ N(0, λ²I) and the rows' parabolas κf − ωf²/2 + t (`kernels.outcomes.weighted`),
+With the prior w ~ N(0, λ²I) and the rows' parabolas κf − ωf²/2 (`kernels.outcomes.weighted`),
 
     A = S_ω + λ⁻²I,   V = A⁻¹,   μ = A⁻¹b
 
 are the posterior of a layer with σ = 1 whose rows are √ω·φ and whose targets are κ/√ω. The
 eigenbasis of S_ω and what follows from it are therefore those of `kernels.layer.posterior`, with
-its treatment of rounding. For any q, if the parabolas touch at q (their expectation under q is that
-of log p, or of a bound of it),
+its treatment of rounding. For any q, with t the expectation under q of log p or of a bound of it,
 
-    log p(y) ≥ bᵀμ − ½⟨S_ω, V + μμᵀ⟩ + Σt − KL(q ‖ N(0, λ²I))
+    log p(y) ≥ Σt − KL(q ‖ N(0, λ²I))
 
-which for the q of the same sums is ½bᵀA⁻¹b − ½log|λ²A| + Σt: what `refit` maximises over λ,
-together with log N(log λ; m, s²). The gradient of the negative bound with respect to the sums is
+As a function of λ, with the parabolas held fixed and q the best for them, the right side is
+½bᵀA⁻¹b − ½log|λ²A| + constant: what `refit` maximises over λ, together with log N(log λ; m, s²).
+The gradient of the negative bound with respect to the sums is
 
     G_S = ½(V + μμᵀ),   G_b = −μ
 
@@ -166,13 +166,7 @@ class Layer:
 
     def bound(self, total: Weighted) -> float:
         """Return the bound on log p(y) at this q, from the sums of all rows *at this q*."""
-        posterior, basis = self.posterior, self._basis
-        total = _applied(self.stretching, total)
-        # ⟨S_ω, V⟩ from the diagonal of QᵀS_ωQ.
-        diagonal = ((total.scatter @ basis) * basis).sum(0)
-        spread = float(diagonal @ posterior.variances[:, 0])
-        curvature = float(self.mean @ total.scatter @ self.mean) + spread
-        return float(total.cross @ self.mean) - curvature / 2 + total.terms - self.divergence()
+        return total.terms - self.divergence()
 
     @cached_property
     def gradient(self) -> tuple[Tensor, Tensor]:

@@ -2,14 +2,16 @@
 
 At a given q(w), a likelihood replaces each row's log p(y | f), f = φᵀw, by a parabola
 
-    log p(y | f) ≈ κf − ωf²/2 + t,    ω ≥ 0
+    log p(y | f) ≈ κf − ωf²/2 + constant,    ω ≥ 0
 
-and all that the layer needs of a table are sums over its rows, as for a real-valued outcome:
+whose expectation under q is t, that of log p or of a bound of it. All that the layer needs of a
+table are sums over its rows, as for a real-valued outcome:
 
     S_ω = Σ ωφφᵀ,  b = Σ κφ,  Σ t,  n
 
-They are additive, so those of the parts of a table add up to those of the whole. ω, κ and t depend
-on q, which everybody computes from the sums before.
+Next to t no constant is needed: the bound at q is Σt − KL(q ‖ prior), and it has no error from the
+rounding of S_ω and b. The sums are additive, so those of the parts of a table add up to those of
+the whole. ω, κ and t depend on q, which everybody computes from the sums before.
 """
 
 import math
@@ -28,11 +30,24 @@ from kernels.reproducible import on_grid
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The parabolas of some rows, each (n,) float64: ω ≥ 0, κ and t."""
+    """The parabolas of some rows, each (n,) float64: ω ≥ 0, κ, and t, the expectation under q."""
 
     weights: Tensor
     pulls: Tensor
     terms: Tensor
+
+
+def bounded(rows: Rows, pull: float) -> Rows:
+    """Return parabolas for sums with differential privacy: |κ| ≤ pull, and no t.
+
+    If a hostile q makes a row's parabola infinite or NaN, it is 0: a failure would reveal the row.
+    """
+    failed = ~(rows.weights.isfinite() & rows.pulls.isfinite())
+    return Rows(
+        rows.weights.masked_fill(failed, 0.0),
+        rows.pulls.masked_fill(failed, 0.0).clamp(-pull, pull),
+        torch.zeros_like(rows.terms),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -306,6 +306,13 @@ def _assert_same_data(left: Any, right: Any, tolerance: float) -> None:
                 tolerance,
             )
         assert left.statistics.count == right.statistics.count
+    if left.outcomes is not None:
+        for one, other in zip(left.outcomes, right.outcomes, strict=True):
+            assert one.dispersion == other.dispersion
+            for layer, same in zip(one.layers, other.layers, strict=True):
+                assert (layer.prior_variance, layer.ratio) == (same.prior_variance, same.ratio)
+                _assert_close(layer.sums.scatter.numpy(), same.sums.scatter.numpy(), tolerance)
+                _assert_close(layer.sums.cross.numpy(), same.sums.cross.numpy(), tolerance)
     if left.hyperparameters is not None:
         for name in ("noise_variance", "prior_variance"):
             _assert_close(

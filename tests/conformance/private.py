@@ -4,6 +4,7 @@ The one promise that all noise rests on: one unit more or less at a site moves n
 contribution further than the layout declares.
 """
 
+import itertools
 import math
 from abc import abstractmethod
 from collections import Counter
@@ -23,6 +24,7 @@ from kernels.errors import StateError
 from kernels.features.spec import KernelSpec
 from kernels.features.urk import weight_count
 from kernels.model.model import Model
+from kernels.outcomes.variational import Layer
 from kernels.rounds.algorithm import Algorithm, contributed
 from kernels.rounds.columns import moments
 from kernels.rounds.registry import restore
@@ -64,6 +66,15 @@ def hostile(state: Any, size: float) -> Any:
         wide = min(size, 1e100)
         parts["statistics"] = replace(model.statistics, cross=model.statistics.cross * wide)
     wild = replace(model, **parts)
+    if hasattr(state, "fittings"):
+        fittings = tuple(
+            replace(own, search=replace(own.search, layers=_wild(own.search.layers, size)))
+            for own in state.fittings
+        )
+        return replace(state, model=wild, fittings=fittings)
+    if getattr(state, "outcomes", ()):
+        outcomes = tuple(replace(own, layers=_wild(own.layers, size)) for own in state.outcomes)
+        return replace(state, model=wild, outcomes=outcomes)
     if not hasattr(state, "parameters"):
         return replace(state, model=wild)
     rest = state.parameters[len(weights) :]
@@ -71,6 +82,15 @@ def hostile(state: Any, size: float) -> Any:
         return replace(state, model=wild, parameters=torch.cat([weights, rest * size]))
     except StateError:
         return replace(state, model=wild, parameters=torch.cat([weights, rest]))
+
+
+def _wild(layers: tuple[Layer, ...], size: float) -> tuple[Layer, ...]:
+    """Return layers of outcomes whose means are far from any that sums give."""
+    found = []
+    for sign, layer in zip(itertools.cycle((1.0, -1.0)), layers, strict=False):
+        far = torch.linspace(-1, 1, layer.features, dtype=torch.float64) * sign * size
+        found.append(replace(layer, sums=replace(layer.sums, cross=layer.sums.cross + far)))
+    return tuple(found)
 
 
 class PrivateConformance:

@@ -32,7 +32,7 @@ from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, refinement, update
+from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
@@ -42,6 +42,7 @@ from kernels.rounds.task import noise_multiplier
 from privacy import noise
 from privacy.encoding import Encoding
 from privacy.layout import SecureTotal
+from tests.kernels.rounds import outcomes as small
 from tests.kernels.rounds import private, tables
 
 REFERENCE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
@@ -138,9 +139,34 @@ def programs(size: Size) -> dict[str, Program]:
     }
     beside = replace(kernel, linear_part=True)
     found["a linear part"] = replace(found["exact"], kernel=beside)
+    fitted, rows = outcomes.Spec(sums=4 if size is SMALL else 12), moments.Spec(min_sites=1)
+    step = exact.Spec(steps=size.steps, penalties=(3.0,))
+    found["every kind of target"] = Program(
+        small.MIXED,
+        kernel,
+        (rows, step, linear.Spec(), fitted, update.Spec()),
+        max_rows=1000,
+        held_out=0.4,
+    )
+    found["outcomes alone"] = Program(
+        small.ALONE,
+        beside,
+        (rows, fedavg.Spec(rounds=rounds, local_steps=3), fitted),
+        max_rows=1000,
+        held_out=0.4,
+    )
     few = replace(private.KERNEL, samples=min(size.samples, 40))
     for name, stages in noisy.items():
         found[name] = private.program(moments.Spec(), *stages, kernel=few, multiplier=0.1)
+    found["private outcomes"] = private.program(
+        moments.Spec(),
+        linear.Spec(),
+        outcomes.Spec(),
+        update.Spec(),
+        schema=private.MIXED,
+        kernel=few,
+        multiplier=0.1,
+    )
     return found
 
 
@@ -149,7 +175,9 @@ def sites_of(program: Program, size: Size) -> list[Site]:
     found = []
     for seed in range(3):
         if program.privacy is not None:
-            site = private.site(private.table(size.rows, seed=seed))
+            site = private.site(private.table(size.rows, seed=seed), program.schema)
+        elif program.schema.outcomes:
+            site = small.site(size.rows, seed=seed, schema=program.schema, held_out=0.4)
         else:
             site = tables.site(size.rows, seed=seed, held_out=0.4)
         added = site.records[Part.CALIBRATION].between(slice(0, 3))

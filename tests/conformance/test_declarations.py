@@ -28,7 +28,7 @@ from kernels.rounds.declaration import Declaration, Made, PublicRows
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, refinement, update
+from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.plan import declared, planned
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of, restore
@@ -37,6 +37,7 @@ from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
 from kernels.tables.schema import Schema
 from tests.dealing import DEALING
+from tests.kernels.rounds import outcomes as small
 from tests.kernels.rounds import private, sums, tables
 
 _FEATURES = ("age", "lactate", "ward")
@@ -93,10 +94,13 @@ class Case:
     specs: st.SearchStrategy[Any]
     before: tuple[Any, ...] = (moments.Spec(),)
     private: bool = False
+    schema: Schema | None = None
+    """By default that of the tables, whose targets are real numbers."""
 
 
 _LAYER = (moments.Spec(), linear.Spec())
 _NOISY = (moments.Spec(from_bounds=True),)
+_FITTED = (*_LAYER, outcomes.Spec(sums=2))
 _EVALUATIONS = _of(
     evaluation.Spec,
     part=st.sampled_from([Part.TRAINING, Part.STOPPING, Part.CALIBRATION]),
@@ -120,6 +124,21 @@ CASES = {
     "linear": Case(_of(linear.Spec, refit=st.booleans())),
     "linear_two_sums": Case(_of(linear_two_sums.Spec)),
     "update": Case(_of(update.Spec, refit=st.booleans()), _LAYER),
+    "outcomes": Case(_of(outcomes.Spec, sums=st.integers(1, 3)), schema=small.MIXED),
+    "outcomes alone": Case(_of(outcomes.Spec, sums=st.just(2)), schema=small.ALONE),
+    "fedavg with outcomes": Case(_of(fedavg.Spec, **_VALIDATED), schema=small.MIXED),
+    "exact with outcomes": Case(
+        _of(exact.Spec, steps=st.integers(1, 2), penalties=st.just((3.0,))), schema=small.MIXED
+    ),
+    "exact with outcomes alone": Case(
+        _of(exact.Spec, steps=st.just(2), penalties=st.just((3.0,))), schema=small.ALONE
+    ),
+    "update with outcomes": Case(
+        _of(update.Spec, refit=st.booleans()), _FITTED, schema=small.MIXED
+    ),
+    "update with outcomes alone": Case(
+        _of(update.Spec), (moments.Spec(), outcomes.Spec(sums=2)), schema=small.ALONE
+    ),
     "predictive": Case(_PREDICTIVE, _LAYER),
     "beta": Case(
         _of(beta.Spec, sums=st.integers(1, 2), points=st.integers(3, 5)), (*_LAYER, _ENDS)
@@ -149,6 +168,18 @@ CASES = {
     ),
     "private evaluation": Case(_EVALUATIONS, (*private.LAYER, _CALIBRATED), private=True),
     "private update": Case(_of(update.Spec), private.LAYER, private=True),
+    "private outcomes": Case(
+        _of(outcomes.Spec, private_sums=st.integers(1, 2)),
+        _NOISY,
+        private=True,
+        schema=private.MIXED,
+    ),
+    "private update with outcomes": Case(
+        _of(update.Spec),
+        (*private.LAYER, outcomes.Spec(private_sums=1)),
+        private=True,
+        schema=private.MIXED,
+    ),
 }
 
 
@@ -170,9 +201,11 @@ class Watched(dict[Part, Any]):
 
 def _site(case: Case, seed: int) -> Site:
     if case.private:
-        own = private.site(private.table(40, seed=seed))
-    else:
+        own = private.site(private.table(40, seed=seed), case.schema or private.PATIENTS)
+    elif case.schema is None:
         own = tables.site(30, seed=seed, held_out=0.4)
+    else:
+        own = small.site(60, seed=seed, schema=case.schema, held_out=0.4)
     records = own.records[Part.CALIBRATION]
     few = {Part.ADDED: records.between(slice(0, 3))}
     if not case.private:
@@ -184,8 +217,9 @@ def _site(case: Case, seed: int) -> Site:
 
 def _program(case: Case, spec: Any) -> Program:
     if case.private:
-        return private.program(*case.before, spec)
-    return Program(tables.SCHEMA, tables.KERNEL, (*case.before, spec), max_rows=1000, held_out=0.4)
+        return private.program(*case.before, spec, schema=case.schema or private.PATIENTS)
+    schema = case.schema or tables.SCHEMA
+    return Program(schema, tables.KERNEL, (*case.before, spec), max_rows=1000, held_out=0.4)
 
 
 def _states(
@@ -297,6 +331,7 @@ _PARTS_MADE = {
     Made.KERNEL: ("weights",),
     Made.CENTRE: ("centre", "statistics"),
     Made.LAYER: ("statistics", "hyperparameters"),
+    Made.OUTCOMES: ("outcomes",),
     Made.STUDENTS: ("distilled",),
     Made.RECALIBRATION: ("recalibration",),
     Made.SCORES: ("scores",),

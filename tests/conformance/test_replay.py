@@ -1,7 +1,7 @@
 """Every algorithm's updates can be replayed from totals alone, on this machine and on others."""
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -59,6 +59,32 @@ def test_another_machine_gives_the_same_states_within_the_budgets(recorded: Path
         for (algorithm, _), own in zip(program.algorithms(), declared(program), strict=True)
     }
     assert all(off <= budgets[name] / 10 for name, (_, off, _) in found.items())
+
+
+def test_every_grid_is_that_of_a_field_which_some_state_has(recorded: Path) -> None:
+    grids, there = set[tuple[str, str]](), set[tuple[str, str]]()
+    for name, program in PROGRAMS.items():
+        plans = declared(program)
+        for position in shadow.recorded(recorded, name, program):
+            algorithm = position.algorithm.NAME
+            there |= {(algorithm, field) for field in named(position.state)}
+            grids |= {(algorithm, field) for field in plans[position.stage].replay.grids}
+    # Some runs lack other parts of a model, such as a recalibration by few rows.
+    own = {each for each in grids if not each[1].startswith("model.") or "outcomes" in each[1]}
+    assert own <= there
+    assert ("outcomes", "fittings.search.kept.prior_variance") in own
+
+
+def named(part: object, name: str = "") -> Iterator[str]:
+    """Yield the names of all fields that are given, as `Replay.grids` spells them."""
+    if isinstance(part, tuple):
+        for each in part:
+            yield from named(each, name)
+    elif is_dataclass(part):
+        for own in fields(part):
+            yield from named(getattr(part, own.name), f"{name}.{own.name}" if name else own.name)
+    elif part is not None:
+        yield name
 
 
 @pytest.mark.parametrize("private", [False, True])

@@ -33,7 +33,7 @@ from kernels.errors import StateError
 from kernels.layer.posterior import SCALE_BITS
 from kernels.model.model import Model, check_model, known
 from kernels.outcomes.classes import STRIDE
-from kernels.outcomes.fitted import FittedOutcome
+from kernels.outcomes.fitted import FittedOutcome, latent_functions
 from kernels.outcomes.likelihood import Likelihood
 from kernels.outcomes.logistic import polya_gamma
 from kernels.outcomes.newton import BOUND_STEP, Search, advanced, rule
@@ -69,6 +69,8 @@ _SAME_DISPERSION = 0.05
 """A dispersion that changes by a smaller share than this is kept."""
 _FEWEST = 2
 """A search is not finished before its second sum, with Newton's parabolas."""
+_CONSTANTS = 10
+"""At most so many numbers of a latent function beside S_ω and b: λ, its ratio and offset, noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +228,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
     model = before.model
     sums = _most_sums(spec, model)
     numbers = outcome_numbers(model) + (model.privacy is None)
+    functions = sum(latent_functions(outcome) for outcome in model.schema.outcomes)
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -238,7 +241,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         sums=sums,
         numbers=numbers,
         numbers_in_all=sums * numbers,
-        leaves=numbers,
+        leaves=min(sums * numbers, numbers + _CONSTANTS * functions),
         row_count="rows",
         local_passes=0,
         rate_times_steps=0.0,

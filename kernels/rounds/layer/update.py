@@ -72,7 +72,7 @@ from privacy.layout import Layout, SecureTotal
 NAME = "update"
 VERSION = 2
 NEEDS: frozenset[Made] = frozenset()
-MAKES: frozenset[Made] = frozenset({Made.CENTRE})
+MAKES: frozenset[Made] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +186,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         needs=layers,
         needs_students=frozenset(),
         needs_held_out=False,
-        makes=MAKES | layers,
+        makes=layers | ({Made.CENTRE} if model.targets else set()),
         answers=Answers.ALL,
         students=before.students,
         words="how rows that were added or removed change the sums of products of features",

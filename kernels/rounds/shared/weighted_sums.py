@@ -8,7 +8,8 @@ Features, √ω·φ, κ and t are rounded to grids before they are multiplied, a
 is undone (`kernels.rounds.shared.grid`): the sums are the same, bit for bit, however rows are
 divided among sites.
 
-**With differential privacy** Σt is not summed: it has no bound of its own. With ‖φ‖ ≤ R, a row
+**With differential privacy** nothing is rounded to grids, which would lengthen φ, and Σt is not
+summed: it has no bound of its own. With ‖φ‖ ≤ R, a row
 changes S_ω by ωφφᵀ, whose norm is at most W·R², and b by at most K·R, for each latent function. The
 J rows of a patient's intervals have the features (φ, e_j), so
 S_ω changes by the matrix [Σω_j·φφᵀ, φωᵀ; ωφᵀ, diag ω], ω ≤ W, and b by (φΣκ_j, κ):
@@ -190,7 +191,7 @@ def likelihoods_at(model: Model, fitted: Sequence[FittedOutcome]) -> tuple[Likel
 
 def grid_of(model: Model, index: int) -> Grid:
     """Return the grids of features, κ and t of an outcome."""
-    return Grid(features=base_step(model) / _sent_scale(model, index))
+    return Grid(features=base_step(model) / _sent_scale(model, index), terms=TERMS_RESOLUTION)
 
 
 def _sent_scale(model: Model, index: int) -> Tensor:
@@ -279,10 +280,10 @@ def contribution_at(
     model: Model, index: int, at: Likelihood, features: Tensor, outcomes: Tensor
 ) -> Contribution:
     """Return the blocks of one outcome from some rows."""
-    clip = None
-    if model.privacy is not None:
-        clip = _row_bounds(model, index, at.fitted).pull
-    sums = at.sums(features, outcomes, grid=grid_of(model, index), clip=clip)
+    if model.privacy is None:
+        sums = at.sums(features, outcomes, grid=grid_of(model, index))
+    else:
+        sums = at.sums(features, outcomes, clip=_row_bounds(model, index, at.fitted).pull)
     scale, blocks = _sent_scale(model, index), {}
     for function, own in enumerate(sums):
         blocks[_name(index, "scatter", function)] = (own.scatter * scale.outer(scale)).numpy()
@@ -291,8 +292,8 @@ def contribution_at(
         return blocks
     blocks[_name(index, "terms")] = np.array(math.fsum(own.terms for own in sums))
     if isinstance(at.outcome, Count):
-        terms = at.dispersion_terms(features, outcomes)
-        blocks[_name(index, "dispersion")] = on_grid(terms, TERMS_RESOLUTION).numpy()
+        terms = at.dispersion_terms(features, outcomes, grid_of(model, index))
+        blocks[_name(index, "dispersion")] = terms.numpy()
     return blocks
 
 

@@ -89,7 +89,8 @@ def test_the_polya_gamma_parabola_is_nowhere_above_the_likelihood(
     m, v, f = (torch.tensor([own], dtype=torch.float64) for own in (mean, variance, at))
     outcome = binary.trials(torch.tensor([float(event)]), offset=0.3)
     rows = logistic.polya_gamma(outcome, m, v)
-    parabola = rows.pulls * f - rows.weights * f.square() / 2 + rows.terms
+    constant = rows.terms - rows.pulls * m + rows.weights * (m.square() + v) / 2
+    parabola = rows.pulls * f - rows.weights * f.square() / 2 + constant
     exact = logistic.expected_log_density(outcome, f, torch.zeros_like(f))
     assert float(parabola) <= float(exact) + 1e-9
 

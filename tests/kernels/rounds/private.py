@@ -38,6 +38,8 @@ OUTCOMES = (
     Count("falls", "falls", upper=3),
     TimeToEvent("days", "d", event="died", horizon=90),
 )
+MIXED = replace(PATIENTS, targets=(_TARGETS[0], *OUTCOMES, _TARGETS[1]))
+"""Targets of every kind, of patients with many rows."""
 KERNEL = KernelSpec(
     inputs=6, samples=6, hidden=(5,), latent=3, shifter_inputs=3, shifter_hidden=4, seed=3
 )
@@ -124,7 +126,8 @@ LAYER = moments.Spec(from_bounds=True), linear.Spec()
 
 
 def site(whole: Table, schema: Schema = PATIENTS, *, held_out: float = 0.5) -> Site:
-    """Return a hospital's site."""
+    """Return a hospital's site, with the outcomes that the schema has."""
+    whole = with_outcomes(whole) if schema.outcomes else whole
     return Site.of_table(schema, whole, held_out=held_out, dealing=DEALING)
 
 

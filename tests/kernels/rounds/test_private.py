@@ -12,14 +12,17 @@ import torch
 from kernels.features.linear_part import with_log_ratio
 from kernels.features.spec import KernelSpec
 from kernels.outcomes.census import Census
+from kernels.outcomes.likelihood import Likelihood
 from kernels.rounds.algorithm import Contribution
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import elbo, private_exact
-from kernels.rounds.layer import linear, update
+from kernels.rounds.layer import linear, outcomes, update
 from kernels.rounds.shared import sufficient
+from kernels.rounds.shared.weighted_sums import outcome_chunks
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.schema import Schema
+from privacy.layout import Layout
 from tests.conformance.private import PrivateConformance
 from tests.dealing import DEALING
 from tests.kernels.rounds import private
@@ -37,15 +40,42 @@ class TestMomentsWithOutcomes(TestMoments):
     """The census of outcomes of every kind: counts at their bounds, events in every interval."""
 
     def site(self, whole: private.Table, schema: Schema) -> Site:
-        return super().site(private.with_outcomes(whole), _with_outcomes(schema))
+        return super().site(whole, _with_outcomes(schema))
 
     def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
         return super().all_states(_with_outcomes(schema), **how)
 
 
 def _with_outcomes(schema: Schema) -> Schema:
-    real = tuple(schema.real)
-    return replace(schema, targets=(*real[:1], *private.OUTCOMES, *real[1:]))
+    return replace(schema, targets=private.MIXED.targets)
+
+
+class TestOutcomes(TestMomentsWithOutcomes):
+    """Every kind of outcome, at each q of a run and at those of `_unlikely`."""
+
+    algorithm = outcomes
+    kernel = private.SMOOTH
+    before = (moments.Spec(from_bounds=True),)
+
+    def spec(self) -> Any:
+        return outcomes.Spec(private_sums=1)
+
+    def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
+        *states, last = super().all_states(schema, **how)
+        return (*states, _unlikely(states[0]), last)
+
+
+def _unlikely(state: outcomes.State) -> outcomes.State:
+    """A state in which latent means cancel large offsets, so that nothing is certain."""
+    fittings = []
+    for own in state.fittings:
+        layers = tuple(
+            replace(layer, sums=replace(layer.sums, cross=torch.full_like(layer.sums.cross, -o)))
+            for layer, o in zip(own.search.layers, (9.0, -9.0, 4.0), strict=False)
+        )
+        offsets = (9.0, -9.0, 4.0)[: len(layers)]
+        fittings.append(replace(own, search=replace(own.search, layers=layers), offsets=offsets))
+    return replace(state, fittings=tuple(fittings))
 
 
 class TestLinear(PrivateConformance):
@@ -124,6 +154,17 @@ class TestUpdate(PrivateConformance):
         return Site({**own.parts, Part.ADDED: own.parts[Part.CALIBRATION]}, dealing=DEALING)
 
 
+class TestUpdateWithOutcomes(TestUpdate):
+    kernel = private.BESIDE
+    before = (*private.LAYER, outcomes.Spec(private_sums=1))
+
+    def site(self, whole: private.Table, schema: Schema) -> Site:
+        return super().site(whole, _with_outcomes(schema))
+
+    def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
+        return super().all_states(_with_outcomes(schema), **how)
+
+
 @pytest.mark.parametrize("kernel", [private.SMOOTH, private.BESIDE, private.LINEAR])
 def test_rows_are_counted_by_the_part_of_s_that_is_the_same_in_every_row(
     kernel: KernelSpec,
@@ -179,6 +220,31 @@ def _exposures_as_they_are(state: Any, site: Site) -> Contribution:
     return {**moments.contribute(state, site), "census.exposures": census.exposures.numpy()}
 
 
+def _classes_as_they_are(state: Any, site: Site) -> Contribution:
+    """The pulls of classes without a bound: large where a latent mean cancels an offset."""
+    blocks = dict(outcomes.contribute(state, site))
+    for name in [name for name in blocks if name.startswith("outcome.1.cross")]:
+        blocks[name] = np.zeros_like(blocks[name])
+    at = Likelihood(state.model.schema.outcomes[1], state.fittings[1].candidate)
+    for phi, columns in outcome_chunks(state.model, site, Part.TRAINING):
+        for function, own in enumerate(at.sums(phi, columns[1])):
+            blocks[f"outcome.1.cross.{function}"] += own.cross.numpy()
+    return blocks
+
+
+def _patients_have_one_interval(state: Any) -> Layout:
+    """A time to an event as if a patient were one row, as a yes or no is."""
+    square = sufficient.squared_norm(state.model) * state.model.privacy.max_rows_per_patient
+    return Layout(
+        tuple(
+            replace(block, sensitivity=(square + 1) / 4)
+            if block.name == "outcome.4.scatter.0"
+            else block
+            for block in outcomes.layout(state).blocks
+        )
+    )
+
+
 def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
     """What is right for rows is too much for patients: k rows, each clipped."""
     model = replace(state.model, schema=replace(state.model.schema, patient=None))
@@ -198,16 +264,22 @@ def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
         (TestLinearWithNoisyMoments, _targets_as_they_are, private.ROWS),
         (TestLinear, _targets_on_the_sites_own_scale, private.ROWS),
         (TestElbo, _clipped_row_by_row, private.PATIENTS),
+        (TestOutcomes, _classes_as_they_are, private.ROWS),
+        (TestOutcomes, _patients_have_one_interval, private.ROWS),
     ],
 )
 def test_a_broken_twin_is_noticed(
     kind: type[PrivateConformance], broken: Any, schema: Schema
 ) -> None:
+    part = "layout" if broken is _patients_have_one_interval else "contribute"
     honest = {name: value for name, value in vars(kind.algorithm).items() if name[0] != "_"}
 
     class Suspect(kind):
-        algorithm = SimpleNamespace(**{**honest, "contribute": broken})
+        algorithm = SimpleNamespace(**{**honest, part: broken})
         derandomize = True
+
+        def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
+            return kind().all_states(schema, **how)
 
     with pytest.raises(AssertionError):
         Suspect().test_one_unit_moves_no_block_further_than_declared(schema)

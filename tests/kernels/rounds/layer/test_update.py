@@ -1,6 +1,7 @@
 """Rows added and removed give the linear layer as if refitted from scratch."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -10,14 +11,17 @@ from client_sdk.simulation import simulate
 from kernels.errors import KernelsError, NotFitted
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
-from kernels.rounds.layer import linear, update
+from kernels.model.prediction import predict
+from kernels.rounds.layer import linear, outcomes, update
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
+from kernels.tables.schema import Schema
 from privacy.encoding import Encoding
 from tests.conformance.algorithm import AdditiveOverRows, EqualToPooled
 from tests.dealing import DEALING
-from tests.kernels.rounds import tables
+from tests.kernels.rounds import outcomes as small
+from tests.kernels.rounds import sums, tables
 from tests.kernels.rounds.sums import add_plainly
 
 
@@ -139,3 +143,88 @@ def test_it_runs_through_the_secure_sum() -> None:
     program = Program(tables.SCHEMA, tables.KERNEL, stages, max_rows=1000)
     secure = simulate(program, sites, DEALING).model
     assert_same(secure, simulate(program, sites, DEALING, secure=False).model)
+
+
+# -- with outcomes
+
+
+def halves_with_outcomes(seed: int, schema: Schema = small.MIXED) -> tuple[Records, Records]:
+    whole = Records.for_training(schema, small.table(40, seed=seed))
+    first = torch.arange(40) < 35
+    return whole.take(first), whole.take(~first)
+
+
+def fitted_with_outcomes(sites: list[Site]) -> Model:
+    stages = (outcomes.Spec(),) if not sites[0].schema.real else (linear.Spec(), outcomes.Spec())
+    return small.fitted(sites, *stages)
+
+
+class TestUpdateWithOutcomes(TestUpdate):
+    schema = small.MIXED
+
+    def sites(self) -> list[Site]:
+        parts = [halves_with_outcomes(seed, self.schema) for seed in range(3)]
+        return [site(training=t, added=a, removed=t.take(torch.arange(35) < 2)) for t, a in parts]
+
+    def model(self, sites: list[Site]) -> Model:
+        return _fitted_once(type(self))
+
+
+class TestUpdateWithOutcomesAlone(TestUpdateWithOutcomes):
+    schema = small.ALONE
+
+
+@cache
+def _fitted_once(kind: type[TestUpdateWithOutcomes]) -> Model:
+    return fitted_with_outcomes(kind().sites())
+
+
+def distance(left: Model, right: Model) -> list[float]:
+    """Return how far apart the latent means of each outcome are, at most."""
+    rows = small.table(30, seed=8)
+    pairs = zip(predict(left, rows).outcomes, predict(right, rows).outcomes, strict=True)
+    return [float((one.latent_mean - other.latent_mean).abs().max()) for one, other in pairs]
+
+
+def test_outcomes_that_come_and_go_leave_what_was_there() -> None:
+    parts = [halves_with_outcomes(seed) for seed in range(3)]
+    before = fitted_with_outcomes([site(training=t) for t, _ in parts])
+    kept = update.Spec(refit=False)
+    more = after_one_sum(update, kept, before, [site(training=t, added=a) for t, a in parts])
+    again = after_one_sum(update, kept, more, [site(training=t, removed=a) for t, a in parts])
+    moved, left = distance(more, before), distance(again, before)
+    assert min(moved) > 0.03
+    # The sums of removed rows are made at a q that they have moved: equal to first order.
+    assert all(end < 0.25 * there for end, there in zip(left, moved, strict=True))
+
+
+def test_rows_added_at_the_same_q_leave_without_a_trace() -> None:
+    parts = [halves_with_outcomes(seed) for seed in range(3)]
+    before = fitted_with_outcomes([site(training=t) for t, _ in parts])
+    both = [site(training=t, added=a, removed=a) for t, a in parts]
+    again = after_one_sum(update, update.Spec(refit=False), before, both)
+    assert max(distance(again, before)) < 1e-9
+
+
+def test_outcomes_of_added_rows_are_nearer_to_a_refit_than_without_them() -> None:
+    parts = [halves_with_outcomes(seed) for seed in range(3)]
+    before = fitted_with_outcomes([site(training=t) for t, _ in parts])
+    added = run(before, [site(training=t, added=a) for t, a in parts])
+    after = [site(training=Records.concatenate([t, a])) for t, a in parts]
+    scratch = sums.after_all(outcomes, outcomes.Spec(), before, after).model
+    near, far = distance(added, scratch), distance(before, scratch)
+    assert all(own < 0.7 * other for own, other in zip(near, far, strict=True))
+
+
+def test_outcomes_that_were_never_there_cannot_be_removed() -> None:
+    own, strangers = halves_with_outcomes(0, small.ALONE)[0], small.table(200, seed=9)
+    before = fitted_with_outcomes([site(training=own)] * 3)
+    gone = site(training=own, removed=Records.for_training(small.ALONE, strangers))
+    with pytest.raises(KernelsError):
+        run(before, [gone] * 3)
+
+
+def test_it_needs_the_layers_of_outcomes() -> None:
+    own = site(training=halves_with_outcomes(0)[0])
+    with pytest.raises(NotFitted, match="outcomes"):
+        update.initial(update.Spec(), small.fitted([own], linear.Spec()))
