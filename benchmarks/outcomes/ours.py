@@ -16,6 +16,9 @@ Of seeds 100 to 102 for heart and wdbc (log loss), of 100 and 101 for stroke (th
     ℓ = 2√p            .439 .0578 .5281 .7955 5.014 5.702
     ℓ = 2√p, 200       .437 .0578 .5280 .7953 5.014 5.701
 
+Accuracy for MNIST of seed 100: as here .941; 4 sums .939; ℓ 1.5 times as long .937; 100 samples and
+8 sums .919, and 4 sums with ℓ .6, 1 and 2 times as long .872, .913, .917.
+
 With differential privacy, δ = 1e-5: the linear part alone, with a radius of RADIUS, PRIVATE_SUMS
 sums, and MOMENTS of the budget for the scales of columns and the census, which Opacus is given.
 Every member adds its share of the noise.
@@ -48,8 +51,8 @@ from privacy.noise import approximate
 
 SAMPLES = 100
 
-COMPONENT_SAMPLES = 400
-COMPONENT_SUMS = 5
+COMPONENT_SAMPLES = 300
+COMPONENT_SUMS = 6
 COMPONENT_LENGTHSCALE = 1.0
 """Of √(number of components), in units of their root mean square."""
 COMPONENT_BOUND = 64.0

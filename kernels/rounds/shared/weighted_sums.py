@@ -22,7 +22,7 @@ that of Pólya–Gamma's parabolas, so K = B/2 + |o|B/4 (`kernels.outcomes.logis
 Noise is divided between S_ω and b of the first sum in proportion to ΔS·‖w‖/√2 : Δb, as derived in
 `kernels.rounds.shared.sufficient`. For a yes/no outcome with R = 1 and an offset near 0 it is
 ‖w‖/4√2 : ½, and ‖w‖ is 5 to 10 with as much noise as is usual: about 7 to 3, SCATTER_SHARE. Half
-and four fifths in its place change log losses by less than a hundredth.
+and four fifths in its place change the log loss of heart at ε = 1 by less than a thousandth.
 """
 
 import math
