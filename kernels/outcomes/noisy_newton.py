@@ -102,7 +102,7 @@ class Logits:
         """Return E[s(1 − s)]/(tanh(o/2)/2o) for logits of this variance around o.
 
         >>> Logits(0.0).share(0.0), Logits(-2.0).share(4.0)
-        (1.0, 0.5703125)
+        (1.0, 0.59375)
         """
         spread = torch.tensor([variance], dtype=torch.float64)
         centre = torch.tensor([self.offset], dtype=torch.float64)
