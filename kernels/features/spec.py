@@ -79,8 +79,7 @@ _NETWORKS = {Architecture.DEEP, Architecture.SHIFTED, Architecture.REPLICATED}
 
 _SAMPLED = set(Architecture) - {Architecture.LINEAR}
 
-RADIUS = 2.0
-"""The largest norm of x/√(p + 1) in the linear part: about twice that of an average row."""
+_MOST_RADIUS = 16.0
 MOST_LOG_RATIO = 4.125
 """The largest |log ρ| of the linear part; the evidence chooses among smaller ones."""
 _MOST_RATIO = 64.0
@@ -115,6 +114,7 @@ _BELONGS_TO: Mapping[str, set[Architecture]] = {
     "seed": _SAMPLED,
     "normaliser": _SAMPLED,
     "linear_part": _SAMPLED,
+    "radius": {Architecture.LINEAR},
     "lengthscale": _CLASSICAL,
     "degree": {Architecture.POLYNOMIAL},
     "offset": {Architecture.POLYNOMIAL},
@@ -137,6 +137,8 @@ class KernelSpec:
     samples: m ≥ 2, the number of random samples of g.
     linear_part: the linear part's p + 1 features stand beside those of the architecture, so the
         kernel is the sum of both (`kernels.features.linear_part`).
+    radius: the largest norm of x/√(p + 1) in the linear part; by default about twice that of an
+        average row. With differential privacy noise is proportional to it, or to its square.
     seed: 0 ≤ seed < 2⁵³; ω and the starting weights are hashes of it.
     lengthscale: the starting value of the classical kernels' lengthscales (one weight per input).
     degree, offset: the polynomial kernel's n and c.
@@ -158,6 +160,7 @@ class KernelSpec:
     seed: int = 0
     normaliser: Normaliser = Normaliser.UNBIASED
     linear_part: bool = False
+    radius: float = 2.0
     lengthscale: float = 1.0
     degree: int = 2
     offset: float = 1.0
@@ -182,8 +185,10 @@ class KernelSpec:
         object.__setattr__(self, "hidden", tuple(self.hidden))
         for width in self.hidden:
             _whole("hidden", width, 1, _MOST)
-        for name in ("lengthscale", "offset", "frequency_scale", "replication_scale"):
+        for name in ("radius", "lengthscale", "offset", "frequency_scale", "replication_scale"):
             object.__setattr__(self, name, _positive(name, getattr(self, name)))
+        if self.radius > _MOST_RADIUS:
+            raise SpecError(f"radius must be at most {_MOST_RADIUS:g}, not {self.radius:g}")
         widths = (self.inputs, *self.hidden, self.latent, self.shifter_inputs, self.shifter_hidden)
         largest = max(a * b for a in widths for b in (*widths, self.samples))
         if len(self.hidden) > _MOST_LAYERS or largest > _MOST_NUMBERS:
@@ -193,11 +198,14 @@ class KernelSpec:
                 "choose smaller sizes"
             )
         for field in fields(self):
+            if field.name == "radius" and self.linear_features:
+                continue
             used_by = _BELONGS_TO.get(field.name, set(Architecture))
             if self.architecture not in used_by and getattr(self, field.name) != field.default:
                 raise SpecError(
                     f"a {self.architecture} kernel does not use {field.name}: leave it out "
-                    f"(only these architectures use it: {', '.join(sorted(used_by))})"
+                    f"(only these architectures use it: {', '.join(sorted(used_by))}"
+                    f"{', and any with a linear part' if field.name == 'radius' else ''})"
                 )
 
     @property
@@ -249,7 +257,7 @@ class KernelSpec:
     @property
     def linear_squared_norm(self) -> float:
         """Return a bound on ‖u(x)‖², the linear part's squared norm divided by ρ²; 0 without it."""
-        return RADIUS**2 + 1 / (self.inputs + 1) if self.linear_features else 0.0
+        return self.radius**2 + 1 / (self.inputs + 1) if self.linear_features else 0.0
 
     @property
     def squared_norm_bound(self) -> float | None:
@@ -272,6 +280,7 @@ class KernelSpec:
             name: value
             for name, value in dataclasses.asdict(self).items()
             if self.architecture in _BELONGS_TO.get(name, set(Architecture))
+            or (name == "radius" and self.linear_features)
         }
         return encode_json({"version": VERSION, **used})
 

@@ -114,6 +114,23 @@ class Census:
         """Return the part of `levels` of each outcome; empty for a count."""
         return torch.split(self.levels, _lengths(schema.outcomes))
 
+    def trials(self, schema: Schema) -> tuple[float, ...]:
+        """Return how many trials each outcome has in all rows, counts with a dispersion of 1.
+
+        A row of a yes/no outcome and of classes is one, an interval that a patient enters is one,
+        and a count of y is y + 1. The rows of counts are those of their exposures, if each is 1.
+        """
+        found, counts = [], iter((self.counts + self.exposures).tolist())
+        for outcome, levels in zip(schema.outcomes, self.of_levels(schema), strict=True):
+            match outcome:
+                case Binary() | Classes():
+                    found.append(float(levels.sum()))
+                case TimeToEvent():
+                    found.append(float(levels.chunk(2)[0].sum()))
+                case Count():
+                    found.append(next(counts))
+        return tuple(found)
+
     def offsets(self, schema: Schema) -> tuple[tuple[float, ...], ...]:
         """Return o of each outcome's latent functions, rounded: the same on every machine."""
         found, counts = [], iter(zip(self.counts.tolist(), self.exposures.tolist(), strict=True))

@@ -1,6 +1,7 @@
 """One outcome at one q, whatever its kind: what a hospital computes from features and outcomes.
 
     sums                the weighted statistics of the outcome's latent functions
+    slopes              with differential privacy, Σ ∂E[log p]/∂m·φ of each latent function
     dispersion_terms    of a count, Σ E[log p(y | f, r)] for each r of the grid
     feature_gradient    ∂/∂φ of the negative bound's part that depends on the rows
     losses              −log p of each row under q, with which weights are judged
@@ -22,7 +23,7 @@ from torch.nn.functional import one_hot
 
 from kernels.outcomes import binary, classes, count, time_to_event
 from kernels.outcomes.fitted import FittedOutcome
-from kernels.outcomes.logistic import Rule, Trials, feature_gradient, newton
+from kernels.outcomes.logistic import Rule, Trials, feature_gradient, newton, slope
 from kernels.outcomes.variational import Layer
 from kernels.outcomes.weighted import Grid, Weighted, bounded
 from kernels.reproducible import on_grid
@@ -86,6 +87,23 @@ class Likelihood:
         if clip is not None:
             stream = ((phi, bounded(rows, clip)) for phi, rows in stream)
         return (Weighted.of_chunks(stream, features=wide, grid=grid),)
+
+    def slopes(self, features: Tensor, outcomes: Tensor) -> tuple[Tensor, ...]:
+        """Return the slopes of rows at q, (M,) or (M + J,) for each latent function."""
+        if isinstance(self.outcome, Classes):
+            layers = self.fitted.layers
+            mean, variance = classes.latent(layers, features)
+            shift = torch.tensor(self.fitted.offsets, dtype=torch.float64)
+            y = classes.check_classes(outcomes[:, 0], len(layers))
+            found = classes.rows_of(y, mean, variance, shift)
+            return tuple(
+                (own.pulls - own.weights * mean[:, level]).clamp(-1.0, 1.0) @ features.double()
+                for level, own in enumerate(found)
+            )
+        total = torch.zeros(self.layer.features, dtype=torch.float64)
+        for phi, trials, _ in self._trials(features, outcomes):
+            total += slope(trials, *self.layer.latent(phi)) @ phi.double()
+        return (total,)
 
     def dispersion_terms(self, features: Tensor, outcomes: Tensor, grid: Grid) -> Tensor:
         """Return the block from which a count's r is chosen, (len(count.GRID),)."""
@@ -209,12 +227,14 @@ class RowBounds:
     """What one row of a table can add to an outcome's sums, at most.
 
     rows: weighted rows that a row becomes: one for every interval. weight: ω of each.
-    pull: |κ| of each. terms: |Σt| of all, generous; an honest row is far below it.
+    pull: |κ| of each. slope: |κ − ωm| of each. terms: |Σt| of all, generous; an honest row is far
+    below it.
     """
 
     rows: int
     weight: float
     pull: float
+    slope: float
     terms: float
 
 
@@ -223,22 +243,25 @@ def row_bounds(
 ) -> RowBounds:
     """Return the bounds of both rules (`kernels.outcomes.logistic`), for this q's constants.
 
-    log_exposure: the largest |log E|. private: κ of classes is clipped, and has no other bound.
+    log_exposure: the largest |log E|. private: κ is that of Pólya–Gamma's rule, half as large
+    without an offset; of classes it is clipped, and has no other bound.
     """
+    half = 0.5 if private else 1.0
     largest = max(abs(own) for own in fitted.offsets)
     match outcome:
         case Count():
             dispersion = fitted.dispersion or 1.0
             total = outcome.upper + dispersion
             shift = largest + log_exposure + abs(math.log(dispersion))
-            return RowBounds(1, total / 4, total * (1 + shift / 4), _MOST_COUNT_TERM * total)
+            pull, terms = total * (half + shift / 4), _MOST_COUNT_TERM * total
+            return RowBounds(1, total / 4, pull, total, terms)
         case TimeToEvent():
             intervals = len(outcome.intervals)
-            return RowBounds(intervals, 0.25, 1 + largest / 4, _MOST_TERM * intervals)
+            return RowBounds(intervals, 0.25, half + largest / 4, 1.0, _MOST_TERM * intervals)
         case Classes():
-            return RowBounds(1, 0.25, 1.0 if private else _CLASS_PULL, _MOST_TERM)
+            return RowBounds(1, 0.25, 1.0 if private else _CLASS_PULL, 1.0, _MOST_TERM)
         case Binary():
-            return RowBounds(1, 0.25, 1 + largest / 4, _MOST_TERM)
+            return RowBounds(1, 0.25, half + largest / 4, 1.0, _MOST_TERM)
 
 
 _MOST_TERM = 1e4

@@ -21,7 +21,8 @@ with every sum, rare events or not; a step may go too far (`kernels.outcomes.new
 **Sensitivity.** A row changes S_ω by ωφφᵀ, of Frobenius norm ω‖φ‖², and b by κφ. Of both rules
 ω ≤ B/4. Without an offset Pólya–Gamma has |κ| ≤ |a − B/2|: ½ for a yes/no outcome. Newton has
 |κ| ≤ B: the slope of S(m) = E[s] is symmetric with one peak, as a convolution of two such is, so κ
-falls in m, κ′ = B·m·S″(m) ≤ 0, from a to a − B. An offset adds at most |o|·B/4 to |κ|.
+falls in m, κ′ = B·m·S″(m) ≤ 0, from a to a − B. An offset adds at most |o|·B/4 to |κ|. The slope
+alone, κ − ωm = a − B·E[s], has |κ − ωm| ≤ B, with any offset.
 """
 
 import math
@@ -95,6 +96,11 @@ def newton(rows: Trials, mean: Tensor, variance: Tensor) -> Rows:
     )
     pulls = rows.successes - rows.trials * chance + weights * mean
     return Rows(weights, pulls, expected_log_density(rows, mean, variance))
+
+
+def slope(rows: Trials, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return ∂E[log p]/∂m = a − B·E[s] of each row, (n,): Newton's κ − ωm, and at most B."""
+    return rows.successes - rows.trials * expected(torch.sigmoid, mean + rows.offset, variance)
 
 
 def expected_log_density(rows: Trials, mean: Tensor, variance: Tensor) -> Tensor:

@@ -51,12 +51,6 @@ def program_of(kind: Kind, session: Program) -> Program:
                 recalibrated = any(Made.RECALIBRATION in each.makes for each in stages)
                 chosen = [_added(kind, evaluation.Spec(recalibrated=recalibrated), session)]
         case Kind.UPDATE:
-            if session.schema.outcomes:
-                raise ProgramError(
-                    "an update sums changed rows alone, and the layers of "
-                    f"{', '.join(own.name for own in session.schema.outcomes)} depend on all rows "
-                    "together: run linear with the changed tables instead"
-                )
             chosen = _own(kind, stages) or [_added(kind, update.Spec(), session)]
             chosen += judging
     privacy = session.privacy

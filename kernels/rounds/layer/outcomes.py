@@ -16,10 +16,10 @@ update     the next candidates; an outcome is finished when a step gains at most
 All outcomes share their sums, and each leaves them when it is finished. Features and parabolas are
 on grids, so the sums do not depend on how rows are divided among sites.
 
-With differential privacy there are `private_sums` sums, all with Pólya–Gamma parabolas and full
-steps, because the bound is not summed; q takes the noise into account
-(`kernels.noisy.noise_aware`). The dispersion of a count then remains at 1 and the ratio at the
-kernel's.
+With differential privacy there are `private_sums` sums: the first of S_ω and b, with Pólya–Gamma
+parabolas at the prior, and then only of slopes, Σ ∂E[log p]/∂m·φ (`kernels.outcomes.noisy_newton`).
+The bound is not summed. q takes the noise into account. The dispersion of a count remains at 1 and
+the ratio at the kernel's.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from kernels.errors import StateError
 from kernels.layer.posterior import SCALE_BITS
@@ -37,18 +36,29 @@ from kernels.outcomes.fitted import FittedOutcome, latent_functions
 from kernels.outcomes.likelihood import Likelihood
 from kernels.outcomes.logistic import polya_gamma
 from kernels.outcomes.newton import BOUND_STEP, Search, advanced, rule
-from kernels.outcomes.variational import updated_together
+from kernels.outcomes.noisy_newton import (
+    DEVIATION_BITS,
+    Constant,
+    Curvature,
+    Logits,
+    first,
+    first_weight,
+    refined,
+)
 from kernels.parameter_checks import check_at_least, check_flag, check_whole
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
-from kernels.rounds.replay import LEAST_BUDGET, Bits, Replay, Step
+from kernels.rounds.replay import LEAST_BUDGET, Bits, OwnStep, Replay, Step
 from kernels.rounds.shared.sufficient import check_features, rows_block
 from kernels.rounds.shared.weighted_sums import (
     contribution_at,
     dispersion_in,
-    nothing_at,
     outcome_chunks,
     outcome_numbers,
+    slope_blocks,
+    slope_numbers,
+    slopes_at,
+    slopes_of,
     starting,
     sums_of,
     terms_rounding,
@@ -85,7 +95,7 @@ class Spec:
 
     sums: int = 12
     tolerance: float = 0.01
-    private_sums: int = 2
+    private_sums: int = 4
 
     def __post_init__(self) -> None:
         check_whole(1, sums=self.sums, private_sums=self.private_sums)
@@ -97,6 +107,7 @@ class Fitting:
     """The search for one outcome's q.
 
     offsets, dispersion: as in `FittedOutcome`. restarts: how often the dispersion has changed.
+    curvature: with differential privacy, what the first sum left for later ones.
     """
 
     STORED_AS: ClassVar[str] = "outcomes.fitting"
@@ -106,10 +117,13 @@ class Fitting:
     dispersion: float | None
     restarts: int = 0
     finished: bool = False
+    curvature: Curvature | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.search, Search):
             raise StateError("a fitting needs a search")
+        if not (self.curvature is None or isinstance(self.curvature, Curvature)):
+            raise StateError("the curvature of a fitting must be a Curvature or None")
         check_whole(0, restarts=self.restarts)
         check_flag(finished=self.finished)
 
@@ -144,10 +158,11 @@ class State:
 def layout(state: State) -> Layout:
     """Return the blocks of every outcome whose search goes on, and n."""
     model = state.model
+    blocks_of = slope_blocks if _sums_slopes(state) else weighted_blocks
     blocks = [
         block
         for index, fitting in _active(state)
-        for block in weighted_blocks(model, index, fitting.candidate)
+        for block in blocks_of(model, index, fitting.candidate)
     ]
     if model.privacy is None:
         blocks.append(rows_block(model))
@@ -172,12 +187,11 @@ def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows."""
     model, active = state.model, list(_active(state))
     likelihoods = {index: _likelihood(state, index, fitting) for index, fitting in active}
-    sums: dict[str, NDArray[np.float64]] = {}
-    for index, fitting in active:
-        sums |= nothing_at(model, index, fitting.candidate)
+    sums = {block.name: np.zeros(block.shape) for block in layout(state).blocks}
+    of_rows = slopes_at if _sums_slopes(state) else contribution_at
     for phi, columns in outcome_chunks(model, site, Part.TRAINING):
         for index, at in likelihoods.items():
-            for name, own in contribution_at(model, index, at, phi, columns[index]).items():
+            for name, own in of_rows(model, index, at, phi, columns[index]).items():
                 sums[name] = sums[name] + own
     if model.privacy is None:
         sums["rows"] = np.array(float(site.count(Part.TRAINING)))
@@ -210,8 +224,11 @@ def check_private(_spec: Spec, model: Model) -> None:
 
 
 _LAYERS = ("layers", "kept")
+_PRIVATE = ("fittings.search", "model.outcomes")
 REPLAY = Replay(
     grids={
+        **{f"{each}.layers.sums.cross": OwnStep() for each in _PRIVATE},
+        **{f"{each}.layers.sums.noise.cross": Bits(DEVIATION_BITS) for each in _PRIVATE},
         "model.outcomes.layers.prior_variance": Bits(SCALE_BITS),
         "model.outcomes.dispersion": Bits(SCALE_BITS),
         "fittings.dispersion": Bits(SCALE_BITS),
@@ -229,6 +246,8 @@ def declare(spec: Spec, before: Before) -> Declaration:
     sums = _most_sums(spec, model)
     numbers = outcome_numbers(model) + (model.privacy is None)
     functions = sum(latent_functions(outcome) for outcome in model.schema.outcomes)
+    later = numbers if model.privacy is None else slope_numbers(model)
+    numbers_in_all = numbers + (sums - 1) * later
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -237,11 +256,11 @@ def declare(spec: Spec, before: Before) -> Declaration:
         answers=Answers.OUTCOMES,
         students=before.students,
         words="weighted sums of products of features (S_ω, b, Σt, n) for each outcome, several "
-        "times",
+        "times; with differential privacy once, and then sums of features times errors",
         sums=sums,
         numbers=numbers,
-        numbers_in_all=sums * numbers,
-        leaves=min(sums * numbers, numbers + _CONSTANTS * functions),
+        numbers_in_all=numbers_in_all,
+        leaves=min(numbers_in_all, numbers + _CONSTANTS * functions),
         row_count="rows",
         local_passes=0,
         rate_times_steps=0.0,
@@ -255,12 +274,16 @@ def declare(spec: Spec, before: Before) -> Declaration:
     )
 
 
-STORED = (Spec, State, Fitting, Search)
+STORED = (Spec, State, Fitting, Search, Curvature)
 
 
 def _active(state: State) -> Sequence[tuple[int, Fitting]]:
     """Return the outcomes whose search goes on, with their positions."""
     return [(i, fitting) for i, fitting in enumerate(state.fittings) if not fitting.finished]
+
+
+def _sums_slopes(state: State) -> bool:
+    return state.model.privacy is not None and state.step > 0
 
 
 def _most_sums(spec: Spec, model: Model) -> int:
@@ -277,11 +300,10 @@ def _moved(
 ) -> Fitting:
     """Return a fitting after a sum."""
     model, search = state.model, fitting.search
-    rows = _rows(model, total)
-    sums = sums_of(total, model, index, fitting.candidate, rows=rows)
     if model.privacy is not None:
-        after = updated_together(search.layers, sums)
-        return replace(fitting, search=replace(search, layers=after), finished=last)
+        return _moved_privately(state, index, fitting, total, last=last)
+    rows = round(float(total["rows"]))
+    sums = sums_of(total, model, index, fitting.candidate, rows=rows)
     after_search = advanced(search, sums, rounding=terms_rounding(total, index))
     settled = (
         after_search.gain is not None
@@ -312,9 +334,29 @@ def _with_dispersion(fitting: Fitting, search: Search, best: float) -> Fitting |
     )
 
 
-def _rows(model: Model, total: SecureTotal) -> int:
-    """Return the number of rows; with noise that of the census, which was summed before."""
-    if model.privacy is None:
-        return round(float(total["rows"]))
-    census = known(model.census, "moments")
-    return max(1, round(float(census.levels.sum())))
+def _moved_privately(
+    state: State, index: int, fitting: Fitting, total: SecureTotal, *, last: bool
+) -> Fitting:
+    """Return a fitting after a sum with noise."""
+    model, search, offset = state.model, fitting.search, fitting.offsets[0]
+    if fitting.curvature is None:
+        # The number of rows is that of the census, which was summed before; with noise, maybe none.
+        trials = max(1.0, known(model.census, "moments").trials(model.schema)[index])
+        sums = sums_of(total, model, index, fitting.candidate, rows=round(trials))
+        layers, curvature = first(search.layers, sums, weight=trials * first_weight(offset))
+    else:
+        classes = isinstance(model.schema.outcomes[index], Classes)
+        slopes, deviation = slopes_of(total, model, index, fitting.candidate)
+        layers, curvature = refined(
+            search.layers,
+            fitting.curvature,
+            slopes,
+            deviation=deviation,
+            kind=Constant(1 / STRIDE) if classes else Logits(offset),
+        )
+    return replace(
+        fitting,
+        search=replace(search, layers=layers),
+        curvature=curvature,
+        finished=last,
+    )

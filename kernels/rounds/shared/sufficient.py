@@ -47,7 +47,6 @@ from torch import Tensor
 
 from kernels.errors import UnboundedFeatures
 from kernels.features.linear_part import log_ratio_of, ratio, squared_norm_at
-from kernels.features.spec import RADIUS
 from kernels.layer.posterior import Hyperparameters, Spectrum, rounding_of
 from kernels.layer.refit import refit
 from kernels.layer.statistics import Noise, Statistics
@@ -99,7 +98,9 @@ def sent_scale(model: Model) -> Tensor:
 
 def _linear_bound(model: Model) -> float:
     """Return the largest absolute value of a feature of the linear part."""
-    return RADIUS * ratio(log_ratio_of(model.kernel, model.urk.weights.detach()) or 0.0)
+    log_ratio = log_ratio_of(model.kernel, model.urk.weights.detach()) or 0.0
+    largest = max(model.kernel.radius, 1 / math.sqrt(model.kernel.inputs + 1))
+    return largest * ratio(log_ratio)
 
 
 def feature_bound(model: Model) -> float:
