@@ -4,8 +4,7 @@
     linear     its layers, of real targets and of outcomes, and the stages that evaluate them, using
                a model's kernel
     evaluate   its evaluation, applied to a model
-    update     adding rows to and removing rows from a model, and the stages that evaluate it; not
-               with outcomes, whose weighted sums are not those of single rows
+    update     adding rows to and removing rows from a model, and the stages that evaluate it
 
 The coordinator and the hospitals both use this module to derive a run's program from the session's,
 so a coordinator has no choice: a hospital compares what it receives with what it derived itself.

@@ -166,8 +166,3 @@ def test_a_linear_run_refits_the_layers_of_every_target() -> None:
     assert names(program_of(Kind.LINEAR, every_kind.program())) == ["linear", "outcomes"]
     alone = every_kind.program(every_kind.READMITTED)
     assert names(program_of(Kind.LINEAR, alone)) == ["outcomes"]
-
-
-def test_an_update_of_outcomes_is_refused_and_says_what_to_run() -> None:
-    with pytest.raises(ProgramError, match=r"readmitted, discharged, visits, days .* run linear"):
-        program_of(Kind.UPDATE, every_kind.program())
