@@ -180,7 +180,8 @@ def predict(
         mean, variance = _by_committee(model, Method(method), said, pieces)
         return Predictions(model.schema.real, method, mean, variance, None, extrapolates, None)
     pieces = list(pieces)
-    outcomes = _outcomes(model, pieces, _exposures(model, table), chunk_rows)
+    exposures = _exposures(model, table, rows=len(extrapolates))
+    outcomes = _outcomes(model, pieces, exposures, chunk_rows)
     if not model.targets:
         nothing = torch.zeros(len(extrapolates), 0, dtype=torch.float64)
         return Predictions((), method, nothing, nothing, None, extrapolates, None, outcomes)
@@ -235,7 +236,9 @@ def predict_outcomes(
     )
 
 
-def _exposures(model: Model, table: Mapping[str, object] | Records) -> dict[str, Tensor]:
+def _exposures(
+    model: Model, table: Mapping[str, object] | Records, *, rows: int
+) -> dict[str, Tensor]:
     """Return the exposures of counts that a table states, by the name of the target."""
     if isinstance(table, Records):
         return {}
@@ -244,6 +247,10 @@ def _exposures(model: Model, table: Mapping[str, object] | Records) -> dict[str,
         name = outcome.exposure if isinstance(outcome, Count) else None
         if name is not None and name in table:
             values, _ = read_numbers(as_array(table[name]))
+            if len(values) != rows:
+                raise PredictionError(
+                    f"column {name!r} must have one exposure per row, {rows}, not {len(values)}"
+                )
             if not bool(((values >= EXPOSURES[0]) & (values <= EXPOSURES[1])).all()):
                 raise PredictionError(
                     f"the exposures in column {name!r} must be numbers from "

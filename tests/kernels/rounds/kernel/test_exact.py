@@ -48,20 +48,15 @@ class TestExactWithALinearPart(AdditiveOverRows, EqualToPooled):
 
 class TestExactWithOutcomes(AdditiveOverRows, EqualToPooled):
     algorithm = exact
-    schema = small.MIXED
 
     def spec(self) -> Any:
         return exact.Spec(steps=2, penalties=(3.0,))
 
     def sites(self) -> list[Site]:
-        return [small.site(30, seed=seed, schema=self.schema) for seed in range(3)]
+        return [small.site(30, seed=seed, schema=small.MIXED) for seed in range(3)]
 
     def model(self, sites: list[Site]) -> Model:
         return small.fitted(sites)
-
-
-class TestExactWithOutcomesAlone(TestExactWithOutcomes):
-    schema = small.ALONE
 
 
 @pytest.mark.parametrize("schema", [small.MIXED, small.ALONE], ids=["mixed", "alone"])

@@ -70,26 +70,16 @@ class TestByRowsWithAProximalTerm(AlgorithmConformance):
 
 class TestWithOutcomes(AlgorithmConformance):
     algorithm = fedavg
-    schema = small.MIXED
     tolerance = 1e-6
 
     def spec(self) -> Any:
         return fedavg.Spec(rounds=1, local_steps=2)
 
     def sites(self) -> list[Site]:
-        return [small.site(30, seed=seed, schema=self.schema) for seed in range(3)]
+        return [small.site(30, seed=seed, schema=small.MIXED) for seed in range(3)]
 
     def model(self, sites: list[Site]) -> Model:
         return small.fitted(sites)
-
-
-class TestWithOutcomesAlone(TestWithOutcomes):
-    schema = small.ALONE
-
-
-class TestWithOutcomesAsInTheThesis(TestWithOutcomes):
-    def spec(self) -> Any:
-        return THESIS
 
 
 def test_with_outcomes_training_lowers_the_held_out_error() -> None:
