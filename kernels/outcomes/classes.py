@@ -33,6 +33,7 @@ for the lattice's error, S_ω moves by at most √K·‖φ‖²/4; with κ_k cli
 √K·‖φ‖. |κ_k| exceeds 1 only where an offset or the lattice's error make it.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -174,7 +175,7 @@ def log_density(
         logs = _log_chances(mean[part] + shift, variance[part])
         chosen = y[part].long()[:, None, None].expand(-1, logs.shape[1], 1)
         own = logs.gather(2, chosen).squeeze(2)
-        found.append(own.logsumexp(1) - torch.tensor(float(logs.shape[1])).log())
+        found.append(own.logsumexp(1) - math.log(logs.shape[1]))
     return torch.cat(found)
 
 

@@ -101,6 +101,7 @@ class PrivateConformance:
     before: ClassVar[tuple[Any, ...]] = private.LAYER
     """The stages that the algorithm comes after."""
     held_out: ClassVar[float] = 0.5
+    examples: ClassVar[int] = 10
     derandomize: ClassVar[bool] = False
     """The same tables every time: for twins, whose failure must not be a matter of luck."""
 
@@ -139,7 +140,7 @@ class PrivateConformance:
             which=st.integers(0, 10**6),
         )
         @settings(
-            max_examples=10,
+            max_examples=self.examples,
             deadline=None,
             database=None,
             phases=[Phase.generate],

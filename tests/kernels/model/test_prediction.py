@@ -1,5 +1,6 @@
 """Predictions in units, their variances and their three kinds of intervals."""
 
+from dataclasses import fields, replace
 from functools import cache
 from itertools import pairwise
 
@@ -7,16 +8,30 @@ import numpy as np
 import pytest
 import torch
 
-from kernels.errors import EmptyTable, NotFitted, PredictionError, TableRefused
+from kernels.errors import (
+    EmptyTable,
+    KernelsError,
+    NotFitted,
+    OneVariance,
+    PredictionError,
+    TableRefused,
+)
 from kernels.model.model import Model, known
 from kernels.model.prediction import Predictions, predict, predict_standardised
+from kernels.model.stored import MODEL_KINDS
+from kernels.outcomes.predictions import OutcomePrediction
 from kernels.rounds.judging import recalibration
-from kernels.rounds.layer import linear
+from kernels.rounds.layer import linear, outcomes
 from kernels.rounds.registry import restore
-from kernels.storage import encode
+from kernels.storage import decode, encode, kinds_of
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
+<<<<<<< HEAD
 from tests.kernels.rounds import every_kind, tables
+=======
+from tests.kernels.rounds import outcomes as small
+from tests.kernels.rounds import tables
+>>>>>>> stagetests
 
 
 @cache
@@ -130,6 +145,142 @@ def test_tables_and_levels_that_do_not_fit_are_refused_by_name() -> None:
         predict(model(), Records.for_prediction(other, {"age": [40]}))
     with pytest.raises(PredictionError, match="level"):
         predictions().gaussian(1.0)
+
+
+# -- outcomes
+
+
+@cache
+def with_outcomes(schema: Schema = small.MIXED) -> Model:
+    sites = [small.site(60, seed=seed, schema=schema) for seed in range(3)]
+    layers = [linear.Spec()] if schema.real else []
+    return small.fitted(sites, *layers, outcomes.Spec(sums=4))
+
+
+def assert_same(left: Predictions, right: Predictions, *, rtol: float = 0.0) -> None:
+    for one, other in zip(left.outcomes, right.outcomes, strict=True):
+        assert one.target == other.target
+        for field in fields(one):
+            own, same = getattr(one, field.name), getattr(other, field.name)
+            if isinstance(own, torch.Tensor):
+                torch.testing.assert_close(own, same, rtol=rtol, atol=rtol)
+
+
+def row_of(rows: tables.Table, row: int) -> dict[str, list[object]]:
+    return {name: [cells[row].item()] for name, cells in rows.items()}
+
+
+@pytest.mark.parametrize("schema", [small.MIXED, small.ALONE], ids=["mixed", "alone"])
+def test_outcomes_of_a_row_alone_are_those_within_a_table(schema: Schema) -> None:
+    rows = small.table(40, seed=9)
+    whole = predict(with_outcomes(schema), rows)
+    assert [own.target for own in whole.outcomes] == list(schema.outcomes)
+    for row in (0, 39):
+        alone = predict(with_outcomes(schema), row_of(rows, row))
+        part = replace(whole, outcomes=tuple(_only(own, row) for own in whole.outcomes))
+        assert_same(alone, part, rtol=1e-9)
+    assert_same(predict(with_outcomes(schema), rows, chunk_rows=7), whole, rtol=1e-9)
+
+
+def _only(own: OutcomePrediction, row: int) -> OutcomePrediction:
+    parts = {
+        field.name: getattr(own, field.name)[row : row + 1]
+        for field in fields(own)
+        if isinstance(getattr(own, field.name), torch.Tensor)
+    }
+    return replace(own, **parts)
+
+
+def test_a_schema_without_real_targets_has_outcomes_alone() -> None:
+    found = predict(with_outcomes(small.ALONE), small.table(5, seed=9))
+    assert len(found) == 5
+    assert found.targets == ()
+    assert found.mean.shape == found.variance.shape == (5, 0)
+    assert found.extrapolates.shape == (5,)
+    assert repr(found) == "Predictions(5 rows of readmitted, diagnosis, visits, days)"
+    with pytest.raises(OneVariance):
+        _ = found.latent_variance
+
+
+def test_probabilities_add_up_in_the_order_of_the_schema() -> None:
+    found = predict(with_outcomes(), small.table(30, seed=9))
+    for name in ("readmitted", "diagnosis"):
+        own = found.outcome(name)
+        assert own.probabilities.shape == (30, len(own.target.levels))
+        assert torch.allclose(own.probabilities.sum(1), torch.ones(30, dtype=torch.float64))
+    yes = found.outcome("readmitted")
+    assert torch.equal(yes.probabilities[:, 0], yes.mean)  # "yes", the event, is the first level
+    for name in ("visits", "days"):
+        with pytest.raises(PredictionError, match="no probabilities"):
+            _ = found.outcome(name).probabilities
+
+
+def test_outcomes_are_near_what_happened() -> None:
+    rows = small.table(300, seed=7)
+    found = predict(with_outcomes(), rows)
+    happened = torch.tensor(rows["readmitted"] == "yes").double()
+    squares = (found.outcome("readmitted").mean - happened).square().mean()
+    assert float(squares) < 0.9 * float(happened.var())
+    visits = torch.tensor(np.array(rows["visits"], dtype=np.float64))
+    expected = float(found.outcome("visits").mean.mean())
+    assert expected == pytest.approx(float(visits.mean()), rel=0.3)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+def test_an_expected_count_is_in_proportion_to_the_exposure_that_a_table_states(rows: int) -> None:
+    table = dict(small.table(rows, seed=9))
+    stated = predict(with_outcomes(), table).outcome("visits")
+    years = torch.tensor(table.pop("years"))
+    by_default = predict(with_outcomes(), table).outcome("visits")
+    assert torch.allclose(stated.mean, by_default.mean * years)
+    assert torch.equal(stated.latent_mean, by_default.latent_mean)
+    from_lists = predict(with_outcomes(), {**table, "years": years.tolist()}).outcome("visits")
+    assert torch.allclose(from_lists.mean, stated.mean)
+
+
+@pytest.mark.parametrize("rows", [1, 40])
+@pytest.mark.parametrize("wrong", [0.0, -1.0, float("nan"), float("inf"), "two", 2.0**40])
+def test_impossible_exposures_are_refused_by_name(wrong: object, rows: int) -> None:
+    table = {**small.table(rows, seed=9), "years": [1.0] * (rows - 1) + [wrong]}
+    with pytest.raises(KernelsError, match="years"):
+        predict(with_outcomes(), table)
+
+
+@pytest.mark.parametrize("more", [-1, 1])
+@pytest.mark.parametrize("rows", [2, 40])
+def test_more_or_fewer_exposures_than_rows_are_refused(rows: int, more: int) -> None:
+    table = {**small.table(rows, seed=9), "years": [1.0] * (rows + more)}
+    with pytest.raises(KernelsError, match="years"):
+        predict(with_outcomes(), table)
+
+
+def test_outcomes_of_no_rows_are_empty() -> None:
+    for schema in (small.MIXED, small.ALONE):
+        records = Records.for_prediction(schema, small.table(3)).between(slice(0, 0))
+        found = predict(with_outcomes(schema), records)
+        assert len(found) == 0
+        assert [len(own) for own in found.outcomes] == [0] * 4
+        assert found.outcome("diagnosis").probabilities.shape == (0, 3)
+
+
+def test_a_stored_model_predicts_the_same_outcomes() -> None:
+    for schema in (small.MIXED, small.ALONE):
+        stored = encode(with_outcomes(schema))
+        again = decode(stored, kinds_of(*MODEL_KINDS))
+        assert encode(again) == stored
+        rows = small.table(30, seed=9)
+        assert_same(predict(again, rows), predict(with_outcomes(schema), rows))
+
+
+def test_an_outcome_that_is_not_there_is_refused_with_those_that_are() -> None:
+    found = predict(with_outcomes(), small.table(2, seed=9))
+    with pytest.raises(PredictionError, match="readmitted, diagnosis, visits, days"):
+        found.outcome("stay")
+    with pytest.raises(PredictionError, match="the outcomes are: none"):
+        predictions().outcome("stay")
+    unfinished = with_outcomes().advanced(outcomes=None)
+    with pytest.raises(NotFitted, match="outcomes"):
+        predict(unfinished, small.table(2))
 
 
 def test_a_repr_shows_no_prediction() -> None:

@@ -9,11 +9,14 @@ from scipy.optimize import minimize
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from kernels.outcomes import logistic
+from kernels.outcomes import binary, count, logistic, time_to_event
+from kernels.outcomes.likelihood import Likelihood
 from kernels.outcomes.logistic import Rule, Trials
 from kernels.outcomes.newton import Search, advanced
 from kernels.outcomes.newton import rule as rule_of
+from kernels.outcomes.quadrature import points
 from kernels.outcomes.variational import Layer, updated
+from kernels.tables.targets import Binary, Classes, Count, TimeToEvent
 
 
 def features(rows: int, columns: int = 6, *, seed: int = 0) -> Tensor:
@@ -101,6 +104,40 @@ def dense_optimum(phi: Tensor, rows: Trials, rule: Rule, prior: float) -> float:
 
     options = {"ftol": 0.0, "gtol": 1e-7, "maxiter": 2000, "maxcor": 40}
     return -float(minimize(negative, start, jac=True, method="L-BFGS-B", options=options).fun)
+
+
+def dense_fit(at: Likelihood, features: Tensor, columns: Tensor) -> Tensor:
+    """Σt of an outcome's rows at q, differentiable in the features (n, M), whatever its kind."""
+    layers, offsets = at.fitted.layers, at.fitted.offsets
+    if isinstance(at.outcome, Classes):
+        each = [_dense_latent(layer, features) for layer in layers]
+        mean, variance = (torch.stack([own[part] for own in each], 1) for part in (0, 1))
+        centre = (mean + torch.tensor(offsets, dtype=torch.float64)).unsqueeze(1)
+        spread = variance.sqrt().unsqueeze(1) * points(len(layers), 256)
+        logs = (centre + spread).log_softmax(2).mean(1)
+        return logs.gather(1, columns[:, :1].long()).sum()
+    match at.outcome:
+        case Binary():
+            trials = binary.trials(columns[:, 0], offset=offsets[0])
+        case Count():
+            trials = count.trials(
+                columns[:, 0],
+                dispersion=at.fitted.dispersion or 1.0,
+                exposure=columns[:, 1],
+                offset=offsets[0],
+            )
+        case TimeToEvent():
+            edges = torch.tensor(at.outcome.intervals, dtype=torch.float64)
+            found = time_to_event.periods(columns[:, 0], columns[:, 1], edges)
+            indicators = torch.eye(len(edges), dtype=torch.float64)[found.interval]
+            features = torch.cat([features[found.patient], indicators], 1)
+            trials = binary.trials(found.outcome, offset=offsets[0])
+    return EXPECTATIONS[at.rule](trials, *_dense_latent(layers[0], features))
+
+
+def _dense_latent(layer: Layer, features: Tensor) -> tuple[Tensor, Tensor]:
+    phi = features if layer.stretching is None else features * layer.stretching
+    return phi @ layer.mean, ((phi @ layer.covariance) * phi).sum(1)
 
 
 def assert_close(left: Tensor, right: Tensor, *, rtol: float = 1e-9, atol: float = 1e-11) -> None:

@@ -29,6 +29,7 @@ KERNEL = replace(tables.KERNEL, samples=5)
 SMOOTH = KernelSpec(
     architecture=Architecture.MATERN52, inputs=5, samples=5, lengthscale=2.0, linear_part=True
 )
+DEEP = KernelSpec(architecture=Architecture.DEEP, inputs=5, samples=5, hidden=(6,), latent=4)
 LINEAR = KernelSpec(architecture=Architecture.LINEAR, inputs=5)
 
 

@@ -54,6 +54,7 @@ class TestOutcomes(TestMomentsWithOutcomes):
     """Every kind of outcome, at each q of a run and at those of `_unlikely`."""
 
     algorithm = outcomes
+    examples = 4
     kernel = private.SMOOTH
     before = (moments.Spec(from_bounds=True),)
 
@@ -154,7 +155,8 @@ class TestUpdate(PrivateConformance):
         return Site({**own.parts, Part.ADDED: own.parts[Part.CALIBRATION]}, dealing=DEALING)
 
 
-class TestUpdateWithOutcomes(TestUpdate):
+class _UpdateWithOutcomes(TestUpdate):
+    examples = 4
     kernel = private.BESIDE
     before = (*private.LAYER, outcomes.Spec(private_sums=1))
 
@@ -163,6 +165,15 @@ class TestUpdateWithOutcomes(TestUpdate):
 
     def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
         return super().all_states(_with_outcomes(schema), **how)
+
+
+@pytest.mark.parametrize("schema", [private.PATIENTS, private.ROWS], ids=["patient", "row"])
+def test_one_added_unit_moves_the_sums_of_outcomes_no_further_than_declared(
+    schema: Schema,
+) -> None:
+    promises = _UpdateWithOutcomes()
+    promises.test_one_unit_moves_no_block_further_than_declared(schema)
+    assert len(promises.all_states(schema)) == 2
 
 
 @pytest.mark.parametrize("kernel", [private.SMOOTH, private.BESIDE, private.LINEAR])
@@ -276,6 +287,7 @@ def test_a_broken_twin_is_noticed(
 
     class Suspect(kind):
         algorithm = SimpleNamespace(**{**honest, part: broken})
+        examples = 10
         derandomize = True
 
         def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:

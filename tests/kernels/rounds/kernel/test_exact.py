@@ -3,15 +3,22 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from kernels.errors import StatisticsError
+from kernels.errors import StateError, StatisticsError
+from kernels.features.spec import KernelSpec
+from kernels.features.urk import URK
 from kernels.model.model import Model
 from kernels.rounds.kernel import exact, fedavg
 from kernels.rounds.shared.held_out import TOLERANCE
-from kernels.rounds.site.site import Site
+from kernels.rounds.shared.weighted_sums import site_outcomes
+from kernels.rounds.site.site import Part, Site
+from kernels.tables.schema import Schema
 from tests.conformance.algorithm import AdditiveOverRows, ChosenByHeldOutError, EqualToPooled
+from tests.kernels.outcomes import tables as dense
+from tests.kernels.rounds import outcomes as small
 from tests.kernels.rounds import sums, tables
 
 
@@ -37,6 +44,78 @@ class TestExactWithALinearPart(AdditiveOverRows, EqualToPooled):
     def test_the_ratio_is_trained_as_any_weight(self) -> None:
         ratios = [float(state.model.urk.weights.detach()[-1]) for state in self.states()]
         assert len(set(ratios)) == 3
+
+
+class TestExactWithOutcomes(AdditiveOverRows, EqualToPooled):
+    algorithm = exact
+
+    def spec(self) -> Any:
+        return exact.Spec(steps=2, penalties=(3.0,))
+
+    def sites(self) -> list[Site]:
+        return [small.site(30, seed=seed, schema=small.MIXED) for seed in range(3)]
+
+    def model(self, sites: list[Site]) -> Model:
+        return small.fitted(sites)
+
+
+@pytest.mark.parametrize("schema", [small.MIXED, small.ALONE], ids=["mixed", "alone"])
+def test_with_outcomes_other_divisions_of_the_rows_give_the_same_bits(schema: Schema) -> None:
+    sites = [small.site(n, seed=seed, schema=schema) for seed, n in enumerate((7, 40, 1, 25, 30))]
+    model, spec = small.fitted(sites), exact.Spec(steps=5, penalties=(3.0,))
+    federated = sums.after_all(exact, spec, model, sites)
+    pooled = sums.after_all(exact, spec, model, [tables.together(sites)])
+    assert torch.equal(federated.model.weights, pooled.model.weights)
+    assert not torch.equal(federated.model.weights, model.urk.weights)
+    evidences = [[each.evidence for each in last.history] for last in (federated, pooled)]
+    assert evidences[0] == evidences[1]
+
+
+@pytest.mark.parametrize("kernel", [small.DEEP, small.SMOOTH], ids=["deep", "matern52"])
+def test_the_summed_gradient_is_that_of_the_dense_pooled_bound(kernel: KernelSpec) -> None:
+    sites = [small.site(30, seed=seed) for seed in range(3)]
+    model = small.fitted(sites, kernel=kernel)
+    state = sums.after_one(exact, exact.initial(exact.Spec(penalties=(0.0,)), model), sites)
+    whole = tables.together(sites)
+    x, y = whole.table(Part.TRAINING, model)
+    urk = URK(kernel, model.weights)
+    phi, layer = urk.features(x), state.layer
+    loss = (layer.scatter_gradient * (phi.mT @ phi)).sum()
+    loss = loss + (layer.cross_gradient * (phi.mT @ y)).sum()
+    for at, columns in zip(
+        state.likelihoods, site_outcomes(model, whole, Part.TRAINING), strict=True
+    ):
+        loss = loss - dense.dense_fit(at, phi, columns)
+    (expected,) = torch.autograd.grad(loss / len(x), urk.weights)
+    found = sum(exact.contribute(state, site)["gradient"] for site in sites)
+    assert torch.allclose(torch.as_tensor(found), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_with_outcomes_a_table_in_chunks_contributes_what_it_does_in_memory() -> None:
+    sites = [small.site(40, seed=seed) for seed in range(2)]
+    state = exact.initial(exact.Spec(steps=2, penalties=(3.0,)), small.fitted(sites))
+    for _ in range(2):
+        for site in sites:
+            whole, pieces = exact.contribute(state, site), exact._contribute_in_chunks(state, site)
+            assert whole.keys() == pieces.keys()
+            for name, own in whole.items():
+                assert np.allclose(own, pieces[name], rtol=1e-9, atol=1e-12), name
+        state = sums.after_one(exact, state, sites)
+
+
+def test_with_outcomes_training_lowers_the_bound_and_the_held_out_error() -> None:
+    sites = [small.site(80, seed=seed, schema=small.ALONE) for seed in range(2)]
+    spec = exact.Spec(steps=10, learning_rate=0.05, warm_up=0, penalties=(3.0,))
+    last = sums.after_all(exact, spec, small.fitted(sites, kernel=small.DEEP), sites)
+    assert last.history[-1].evidence < last.history[1].evidence
+    assert last.best.error < last.history[0].held_out_error
+
+
+def test_states_with_the_outcomes_of_another_schema_are_refused_by_name() -> None:
+    state = exact.initial(exact.Spec(), small.fitted([small.site(30)]))
+    for fitted in ((), state.fitted[:-1], state.fitted[::-1], None):
+        with pytest.raises(StateError, match="outcome"):
+            replace(state, fitted=fitted)
 
 
 @pytest.mark.parametrize("learning_rate", [0.01, 1.0], ids=["training helps", "training harms"])

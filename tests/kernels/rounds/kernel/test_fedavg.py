@@ -20,6 +20,7 @@ from kernels.rounds.shared.site_mean import Weighting
 from kernels.rounds.site.site import Part, Site
 from tests.conformance.algorithm import AlgorithmConformance, ChosenByHeldOutError
 from tests.dealing import DEALING
+from tests.kernels.rounds import outcomes as small
 from tests.kernels.rounds import sums, tables
 
 THESIS = fedavg.Spec(rounds=1, local_steps=3, scales=fedavg.Scales.AVERAGED, validate=False)
@@ -65,6 +66,28 @@ class TestByRowsWithAProximalTerm(AlgorithmConformance):
         return fedavg.Spec(
             rounds=2, local_steps=2, weighting=Weighting.ROWS, proximal=0.1, patience=0
         )
+
+
+class TestWithOutcomes(AlgorithmConformance):
+    algorithm = fedavg
+    tolerance = 1e-6
+
+    def spec(self) -> Any:
+        return fedavg.Spec(rounds=1, local_steps=2)
+
+    def sites(self) -> list[Site]:
+        return [small.site(30, seed=seed, schema=small.MIXED) for seed in range(3)]
+
+    def model(self, sites: list[Site]) -> Model:
+        return small.fitted(sites)
+
+
+def test_with_outcomes_training_lowers_the_held_out_error() -> None:
+    sites = [small.site(80, seed=seed, schema=small.ALONE) for seed in range(2)]
+    spec = fedavg.Spec(rounds=4, local_steps=5, learning_rate=0.02)
+    last = sums.after_all(fedavg, spec, small.fitted(sites, kernel=small.DEEP), sites)
+    assert last.best.step > 0
+    assert last.best.error < last.history[0].held_out_error
 
 
 @pytest.mark.parametrize("weighting", list(Weighting))

@@ -160,23 +160,17 @@ def fitted_with_outcomes(sites: list[Site]) -> Model:
 
 
 class TestUpdateWithOutcomes(TestUpdate):
-    schema = small.MIXED
-
     def sites(self) -> list[Site]:
-        parts = [halves_with_outcomes(seed, self.schema) for seed in range(3)]
+        parts = [halves_with_outcomes(seed) for seed in range(3)]
         return [site(training=t, added=a, removed=t.take(torch.arange(35) < 2)) for t, a in parts]
 
     def model(self, sites: list[Site]) -> Model:
-        return _fitted_once(type(self))
-
-
-class TestUpdateWithOutcomesAlone(TestUpdateWithOutcomes):
-    schema = small.ALONE
+        return _fitted_once()
 
 
 @cache
-def _fitted_once(kind: type[TestUpdateWithOutcomes]) -> Model:
-    return fitted_with_outcomes(kind().sites())
+def _fitted_once() -> Model:
+    return fitted_with_outcomes(TestUpdateWithOutcomes().sites())
 
 
 def distance(left: Model, right: Model) -> list[float]:
