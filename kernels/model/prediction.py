@@ -179,12 +179,7 @@ def predict(
         mean, variance = _by_committee(model, Method(method), said, pieces)
         return Predictions(model.schema.real, method, mean, variance, None, extrapolates, None)
     pieces = list(pieces)
-<<<<<<< HEAD
     outcomes = _outcomes(model, pieces, _exposures(model, records), chunk_rows)
-=======
-    exposures = _exposures(model, table, rows=len(extrapolates))
-    outcomes = _outcomes(model, pieces, exposures, chunk_rows)
->>>>>>> stagetests
     if not model.targets:
         nothing = torch.zeros(len(extrapolates), 0, dtype=torch.float64)
         return Predictions((), method, nothing, nothing, None, extrapolates, None, outcomes)
@@ -248,21 +243,12 @@ def predict_outcomes(
     )
 
 
-<<<<<<< HEAD
 def _exposures(model: Model, records: Records | None) -> dict[str, Tensor]:
     """Return the exposures of counts that records state, by the name of the target."""
     if records is None:
-=======
-def _exposures(
-    model: Model, table: Mapping[str, object] | Records, *, rows: int
-) -> dict[str, Tensor]:
-    """Return the exposures of counts that a table states, by the name of the target."""
-    if isinstance(table, Records):
->>>>>>> stagetests
         return {}
     columns = exposure_columns(model.schema)
     found = {}
-<<<<<<< HEAD
     for outcome, where in zip(model.schema.outcomes, positions(model.schema.outcomes), strict=True):
         if not isinstance(outcome, Count) or outcome.exposure is None:
             continue
@@ -270,22 +256,6 @@ def _exposures(
             found[outcome.name] = records.outcomes[:, where][:, 1]
         elif records.exposures is not None:
             found[outcome.name] = records.exposures[:, columns.index(outcome.exposure)]
-=======
-    for outcome in model.schema.outcomes:
-        name = outcome.exposure if isinstance(outcome, Count) else None
-        if name is not None and name in table:
-            values, _ = read_numbers(as_array(table[name]))
-            if len(values) != rows:
-                raise PredictionError(
-                    f"column {name!r} must have one exposure per row, {rows}, not {len(values)}"
-                )
-            if not bool(((values >= EXPOSURES[0]) & (values <= EXPOSURES[1])).all()):
-                raise PredictionError(
-                    f"the exposures in column {name!r} must be numbers from "
-                    f"{EXPOSURES[0]:g} to {EXPOSURES[1]:g}; without the column they are 1"
-                )
-            found[outcome.name] = torch.from_numpy(values)
->>>>>>> stagetests
     return found
 
 

@@ -26,12 +26,8 @@ from kernels.rounds.registry import restore
 from kernels.storage import decode, encode, kinds_of
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
-<<<<<<< HEAD
 from tests.kernels.rounds import every_kind, tables
-=======
 from tests.kernels.rounds import outcomes as small
-from tests.kernels.rounds import tables
->>>>>>> stagetests
 
 
 @cache
