@@ -10,7 +10,21 @@ from kernels.outcomes.scored.conformal import Coverage
 from kernels.outcomes.scored.count import Quality as CountQuality
 from kernels.outcomes.scored.evaluated import OutcomeScores
 from kernels.outcomes.scored.time_to_event import Quality as TimeQuality
+from kernels.scores.metrics import LEVELS
 from kernels.tables.targets import TARGET_KINDS, Outcome, kind_of
+
+Quality = BinaryQuality | ClassesQuality | CountQuality | TimeQuality
+
+_NAMES = {
+    "binary": {"AUC": "auc", "Brier": "brier", "ECE": "ece"},
+    "classes": {"accuracy": "accuracy", "AUC": "auc", "Brier": "brier", "ECE": "ece"},
+    "count": {"deviance": "deviance", "RMSE": "rmse", "error": "error"},
+    "time_to_event": {
+        "concordance": "concordance",
+        "integrated Brier": "integrated_brier",
+        "ECE": "ece",
+    },
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +52,16 @@ class JudgedOutcome:
                 "the card's evaluation must have the scores of each outcome's own kind, and of no "
                 "other"
             )
+        curve, coverage = self.quality.curve, self.coverage
+        if not len(curve.predicted) == len(curve.observed) == len(curve.rows):
+            raise ArtifactError(
+                "a curve of the card's evaluation must have as many observations and rows as "
+                "predictions"
+            )
+        if coverage is not None and len(coverage.inside) != len(LEVELS):
+            raise ArtifactError(
+                "the card's evaluation must have the coverage of an outcome at each of its levels"
+            )
 
     @classmethod
     def of(cls, target: Outcome, scores: OutcomeScores) -> Self:
@@ -53,9 +77,21 @@ class JudgedOutcome:
         )
 
     @property
+    def quality(self) -> Quality:
+        """The scores of what is served."""
+        quality: Quality = getattr(self, self.kind)
+        return quality
+
+    @property
     def log_loss(self) -> float:
         """The log loss of what is served."""
-        quality = self.binary or self.classes or self.count or self.time_to_event
-        if quality is None:
-            raise ArtifactError("this outcome has no scores")
-        return quality.log_loss
+        return self.quality.log_loss
+
+    @property
+    def further(self) -> dict[str, float | None]:
+        """The other scores of its kind by their names; None if the rows do not define one."""
+        return {name: getattr(self.quality, own) for name, own in _NAMES[self.kind].items()}
+
+    def inside(self, level: float) -> float | None:
+        """Return the share of rows in their sets or intervals of one of `LEVELS`, if known."""
+        return None if self.coverage is None else self.coverage.inside[LEVELS.index(level)]

@@ -1,4 +1,4 @@
-"""Small SVG plots: lines over steps, and calibration curves.
+"""Small SVG plots: lines over steps, calibration curves, and reliability of probabilities.
 
 They contain no colours or styles, only classes (`templates/page.css`): the page's policy allows no
 inline styles, and light and dark colours are defined in one place. Every text is escaped.
@@ -22,6 +22,7 @@ _TEXT = Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>')
 _LINE = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
 _POLYLINE = Markup('<polyline class="{}" points="{}"/>')
 _BAND = Markup('<polygon class="band" points="{}"/>')
+_POINT = Markup('<circle class="point" cx="{:.1f}" cy="{:.1f}" r="3"/>')
 _LAST = Markup('<circle class="last" cx="{:.1f}" cy="{:.1f}" r="3"/>')
 
 
@@ -101,6 +102,54 @@ def calibration_plot(
             _text(_LEFT + 32, y, "label", name),
         ]
     said = f"{title}: share of {rows} held-out rows inside their intervals, by nominal level"
+    return _svg(_SIDE, _SIDE, said, parts)
+
+
+def reliability_plot(
+    title: str,
+    predicted: Sequence[float],
+    observed: Sequence[float],
+    rows: Sequence[float],
+    *,
+    shares: bool,
+    bars: bool,
+) -> Markup:
+    """Draw what was observed in groups of rows by what was predicted; the diagonal is calibrated.
+
+    shares: both are probabilities, from 0 to 1; otherwise they are counts. bars: draw where the
+    observed share of a calibrated model is with 95 % probability, p ± 1.96·√(p(1 − p)/n) for a
+    group of n rows.
+
+    >>> "<b>" in reliability_plot("<b>", [0.5], [0.4], [9.0], shares=True, bars=True)
+    False
+    """
+    groups = [
+        (p, seen, n)
+        for p, seen, n in zip(predicted, observed, rows, strict=True)
+        if math.isfinite(p) and math.isfinite(seen)
+    ]
+    top = 1.0 if shares else max([*(max(p, seen) for p, seen, _ in groups), 1e-9]) * 1.05
+    frame = _Frame(_SIDE, _SIDE, (0.0, top), (0.0, top))
+    parts = [
+        _text(_LEFT, 15, "title", title),
+        _POLYLINE.format("diagonal", frame.path([(0, 0), (top, top)])),
+    ]
+    for tick in (0.0, 0.5, 1.0) if shares else _ticks(0.0, top):
+        label = f"{tick:.0%}" if shares else _number(tick)
+        parts += [_axis_x(frame, tick, label), _axis_y(frame, tick, label)]
+    for p, _, n in groups if bars else ():
+        chance = 1.96 * math.sqrt(max(p * (1 - p), 0.0) / max(n, 1.0))
+        x, low = frame.at(p, max(p - chance, 0.0))
+        parts.append(
+            _LINE.format(
+                "chance", f"{x:.1f}", f"{x:.1f}", low, frame.at(p, min(p + chance, 1.0))[1]
+            )
+        )
+    points = [(p, seen) for p, seen, _ in groups]
+    parts.append(_POLYLINE.format("line line-0", frame.path(points)))
+    parts += [_POINT.format(*frame.at(*point)) for point in points]
+    what = "share of rows with the event" if shares else "mean count"
+    said = f"{title}: observed {what} by prediction, {sum(rows):.0f} held-out rows"
     return _svg(_SIDE, _SIDE, said, parts)
 
 

@@ -17,13 +17,15 @@ from kernels.model.methods import FEDBNR
 from kernels.model.results import Results
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
-from kernels.tables.targets import Target
+from kernels.tables.schema import Schema
+from kernels.tables.targets import Target, kind_of
 from privacy.errors import PrivacyError
 from privacy.identity import fingerprint
 from privacy.members.endorsement import ModelCertificate
 from service import models
 from service.models import ListedModel
 from service.page.plots import calibration_plot
+from service.page.shown_outcomes import ShownOutcome
 from service.prediction.methods import served
 from service.sessions import members, sessions
 
@@ -64,6 +66,21 @@ class ShownModel:
         return [
             self._scores(i, own[i], evaluation.conformal[i] if evaluation.conformal else None)
             for i in range(len(self.targets))
+        ]
+
+    @property
+    def outcome_scores(self) -> list[ShownOutcome]:
+        """The scores of all other targets."""
+        evaluation = self.evaluation
+        return [] if evaluation is None else [ShownOutcome(each) for each in evaluation.outcomes]
+
+    @property
+    def summary(self) -> list[tuple[str, ...]]:
+        """As `scores`, and for each outcome its log loss as NLL; it has no RMSE and no CRPS."""
+        none = "–"
+        return self.scores + [
+            (own.name, none, own.log_loss, none, own.ece, own.coverage(LEVEL))
+            for own in self.outcome_scores
         ]
 
     @property
@@ -144,7 +161,7 @@ def _shown(connection: Connection, listed: ListedModel) -> ShownModel:
     said = tuple(sorted(names.get(key) or fingerprint(key) for key in signers))
     if listed.members_only:
         program = Program.from_json(sessions.find(connection, listed.session_id).program)
-        released = _released(certificate, program.schema.real)
+        released = _released(certificate, program.schema)
         return ShownModel(
             listed.id,
             listed.aliases,
@@ -184,17 +201,23 @@ def _certificate(connection: Connection, model_id: str) -> ModelCertificate | No
         return None
 
 
-def _released(certificate: ModelCertificate | None, targets: Sequence[Target]) -> Results | None:
-    """Return what members have released, if it is about these targets."""
+def _released(certificate: ModelCertificate | None, schema: Schema) -> Results | None:
+    """Return what members have released, if it is about the targets of this schema."""
     try:
         released = None if certificate is None else Results.read(certificate.results)
     except KernelsError:
         return None
-    if released is None:
-        return None
-    evaluation, names = released.evaluation, [target.name for target in targets]
+    return released if released is not None and _fits(released.evaluation, schema) else None
+
+
+def _fits(evaluation: Evaluation, schema: Schema) -> bool:
+    names = [target.name for target in schema.real]
     lists = [evaluation.gaussian, evaluation.recalibrated or evaluation.gaussian]
     lists += [each.quality for each in evaluation.students]
-    fits = all([own.name for own in each] == names for each in lists)
     conformal = evaluation.conformal
-    return released if fits and (conformal is None or len(conformal) == len(names)) else None
+    return (
+        all([own.name for own in each] == names for each in lists)
+        and (conformal is None or len(conformal) == len(names))
+        and [(own.name, own.kind) for own in evaluation.outcomes]
+        == [(target.name, kind_of(target)) for target in schema.outcomes]
+    )

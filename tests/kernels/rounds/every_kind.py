@@ -1,5 +1,6 @@
 """Tables, programs and a finished model with one target of every kind, shared by many tests."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 
@@ -9,6 +10,7 @@ from client_sdk.simulation import simulate
 from kernels.model.artifact import Artifact
 from kernels.model.card_sections import Privacy
 from kernels.rounds.columns import moments
+from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.layer import linear, outcomes
 from kernels.rounds.program import Program
 from kernels.tables.schema import Schema
@@ -62,6 +64,13 @@ def program(*targets: AnyTarget, held_out: float = 0.2, sums: int = 4) -> Progra
 def artifact(*targets: AnyTarget) -> Artifact:
     """Return the model of three hospitals for these targets, by default one of every kind."""
     return artifact_of(program(*targets))
+
+
+def judged(*targets: AnyTarget) -> Artifact:
+    """Return such a model with its recalibration and its scores on held-out rows."""
+    own = program(*targets)
+    stages = (*own.stages, recalibration.Spec(min_rows=1), evaluation.Spec())
+    return artifact_of(replace(own, stages=stages))
 
 
 @cache

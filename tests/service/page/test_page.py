@@ -10,14 +10,16 @@ from sqlalchemy import insert, select, update
 
 from kernels.model.methods import METHODS
 from kernels.rounds.site.site import Part
+from kernels.tables.targets import AnyTarget
 from service.database import tables
 from service.database.tables import tokens as token_table
 from service.http import sign_in
 from service.http.tokens import Role, issue
-from service.page.plots import calibration_plot, steps_plot
+from service.page.plots import calibration_plot, reliability_plot, steps_plot
 from service.sessions import presence
 from tests.certified import HOSPITALS, ROSTER, certificate_of, signable
 from tests.kernels.rounds import artifacts, every_kind
+from tests.kernels.rounds.every_kind import READMITTED, STAY, VISITS
 from tests.kernels.rounds.tables import table
 from tests.service.coordinator import Coordinator
 from tests.service.programs import PRIVATE, WHOLE
@@ -239,6 +241,9 @@ def test_plots_escape_their_titles_and_survive_any_figures() -> None:
         assert "nan" not in drawn
         assert "inf" not in drawn
     assert "<i>" not in calibration_plot("<i>", [0.5], {"<i>": [0.4]}, rows=10)
+    for seen in ([], [0.0], [float("nan")], [1e9]):
+        drawn = reliability_plot("x", seen, seen, [0.0] * len(seen), shares=False, bars=False)
+        assert "nan" not in drawn
 
 
 def test_a_member_is_present_while_it_asks(coordinator: Coordinator) -> None:
@@ -294,6 +299,51 @@ def test_outcomes_are_listed_with_how_often_they_occurred(coordinator: Coordinat
     named = re.findall(r'data-name="Target">(\w+)</td>', section)
     assert named == ["readmitted", "discharged", "visits", "days"]
     assert all(own.occurred in section for own in made.card.outcomes)
+
+
+def test_scores_of_outcomes_stand_beside_them_with_a_plot_for_each(
+    coordinator: Coordinator,
+) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    made = every_kind.judged()
+    add_model(coordinator, made, session)
+    shown = page(coordinator, f"/view/{session}", cookie).text
+    section = shown.partition("<h2>Outcomes</h2>")[2].partition("</section>")[0]
+    assert section.count("<svg") == 4
+    assert made.card.evaluation is not None
+    readmitted, discharged, visits, days = made.card.evaluation.outcomes
+    for own in (readmitted, discharged, visits, days):
+        assert f"{own.log_loss:.4g}" in section
+        assert f"{own.raw_log_loss:.4g}" in section
+        assert f"{own.log_loss:.4g}" in page(coordinator, "/", cookie).text
+    for own, name in (
+        (readmitted, "AUC"),
+        (discharged, "accuracy"),
+        (visits, "deviance"),
+        (days, "concordance"),
+    ):
+        assert f"{name} {own.further[name]:.4g}" in section
+    assert f"{visits.inside(0.9):.1%}" in section
+    assert section.count('class="point"') == sum(
+        len(own.quality.curve.rows) for own in made.card.evaluation.outcomes
+    )
+
+
+@pytest.mark.parametrize("targets", [(READMITTED, STAY), (STAY, READMITTED, VISITS), (STAY,)])
+def test_released_scores_of_outcomes_are_shown_if_they_are_the_programs(
+    coordinator: Coordinator, targets: tuple[AnyTarget, ...]
+) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    with coordinator.context.database.changing() as connection:
+        program = every_kind.program(*targets).to_json()
+        connection.execute(update(tables.sessions).values(program=program))
+    made = signable(every_kind.judged(READMITTED, STAY))
+    add_sealed(coordinator, session, certificate_of(made))
+    shown = page(coordinator, f"/view/{session}", cookie).text
+    assert ("<h2>Outcomes</h2>" in shown) == (targets == (READMITTED, STAY))
+    assert made.card.evaluation is not None
+    loss = f"{made.card.evaluation.outcomes[0].log_loss:.4g}"
+    assert (loss in shown) == (targets == (READMITTED, STAY))
 
 
 def test_a_model_is_shown_with_the_names_of_those_who_signed_it(coordinator: Coordinator) -> None:
