@@ -13,6 +13,7 @@ from client_sdk.readable import readable
 from kernels.errors import KernelsError
 from kernels.model.card import Card
 from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Served, explained
+from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program
@@ -27,6 +28,10 @@ LEVEL = 0.9
 _MOST_SIGNERS = 10
 """Most signers that the card lists."""
 _COLUMNS = ("target", "unit", "method", "RMSE", "NLL", "CRPS", "ECE", f"inside {LEVEL:.0%}")
+_OUTCOME_COLUMNS = (
+    *("outcome", "kind", "log loss", "before recalibration", f"inside {LEVEL:.0%}"),
+    "further scores",
+)
 
 
 class ModelCard(Mapping[str, Any]):
@@ -62,10 +67,10 @@ class ModelCard(Mapping[str, Any]):
             lines += fill(
                 value, 100, initial_indent=f"  {name:<{wide}}  ", subsequent_indent=hanging
             ).splitlines()
-        table = _quality(self._card)
-        if table:
+        tables = _tables(self._card)
+        lines += [f"  {_quality_title(self._card)}"] if tables else []
+        for table in tables:
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-            lines += [f"  {_quality_title(self._card)}"]
             lines += [
                 "    "
                 + "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
@@ -82,15 +87,11 @@ class ModelCard(Mapping[str, Any]):
             f"<td style='text-align:left'>{escape(value)}</td></tr>"
             for name, value in self._facts().items()
         )
-        table = _quality(self._card)
-        quality = ""
-        if table:
-            header, *rows = table
+        tables = _tables(self._card)
+        quality = f"<p>{escape(_quality_title(self._card))}</p>" if tables else ""
+        for header, *rows in tables:
             cells = "".join(_html_row(row, "td") for row in rows)
-            quality = (
-                f"<p>{escape(_quality_title(self._card))}</p>"
-                f"<table>{_html_row(header, 'th')}{cells}</table>"
-            )
+            quality += f"<table>{_html_row(header, 'th')}{cells}</table>"
         return f"<b>Global model {escape(self._card.id)}</b><table>{facts}</table>{quality}"
 
 
@@ -204,6 +205,31 @@ def _law(law: Law) -> str:
 def _quality_title(card: Card) -> str:
     evaluation = card.evaluation
     return "" if evaluation is None else f"on {evaluation.rows:,} held-out rows"
+
+
+def _tables(card: Card) -> list[list[tuple[str, ...]]]:
+    """Return a table of the scores of real targets and one of those of outcomes, if there are."""
+    return [table for table in (_quality(card), _outcome_quality(card)) if len(table) > 1]
+
+
+def _outcome_quality(card: Card) -> list[tuple[str, ...]]:
+    """Return a header and a row per outcome; the scores are of what is served."""
+    judged = () if card.evaluation is None else card.evaluation.outcomes
+    return [_OUTCOME_COLUMNS, *map(_judged, judged)]
+
+
+def _judged(own: JudgedOutcome) -> tuple[str, ...]:
+    inside = own.inside(LEVEL)
+    return (
+        readable(own.name),
+        own.kind.replace("_", " "),
+        f"{own.log_loss:.4g}",
+        f"{own.raw_log_loss:.4g}",
+        "–" if inside is None else f"{inside:.1%}",
+        ", ".join(
+            f"{n} {'–' if score is None else f'{score:.4g}'}" for n, score in own.further.items()
+        ),
+    )
 
 
 def _quality(card: Card) -> list[tuple[str, ...]]:

@@ -15,11 +15,13 @@ from client_sdk.model.known_members import PathLike, known_members
 from client_sdk.model.outcomes import Floats, OutcomePredictions, SurvivalCurves
 from client_sdk.model.predictions import Intervals, Predictions
 from client_sdk.model.vouching import read_certificate, vouched_for
-from client_sdk.plots import calibration, survival
+from client_sdk.plots import calibration, reliability, roc, survival
 from client_sdk.tables import SchemaStream, open_table
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
+from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import methods_of
+from kernels.model.model import known
 from kernels.model.prediction import predict
 from kernels.rounds.site.site import Site
 from kernels.tables.records import Records, read_in_pieces
@@ -190,6 +192,10 @@ class GlobalModel:
         found = self.predict(data)
         return next(own for own in found.outcomes if own.target.name == name)
 
+    def _judged(self, name: str) -> JudgedOutcome:
+        evaluation = known(self.artifact.card.evaluation, "evaluation")
+        return next(own for own in evaluation.outcomes if own.name == name)
+
     def gain(self, site: Site) -> site_gain.Gain:
         """Return the comparison with a site's own model; computed locally, never sent."""
         return site_gain.gain(self.artifact.model, site)
@@ -203,6 +209,35 @@ class GlobalModel:
         matplotlib Axes to draw on, by default those of a new figure.
         """
         return calibration.draw(self.artifact.card, target, method=method, ax=ax)
+
+    def plot_reliability(self, target: str | None = None, *, ax: Any = None) -> Any:
+        """Draw how often what was predicted has happened in held-out rows; return the Axes.
+
+        target: a yes or no, one of several classes, of which the likeliest is shown, or a time to
+        an event, whose risk by the horizon is compared with Kaplan–Meier's estimate; by default the
+        only one that there is.
+        """
+        kinds = (Binary, Classes, TimeToEvent)
+        name = self._only(kinds, "yes or no, one of several classes or a time to an event", target)
+        judged = self._judged(name)
+        curve = judged.quality.curve
+        return reliability.draw(
+            curve.predicted,
+            curve.observed,
+            curve.rows,
+            title=f"the likeliest {name}" if judged.classes is not None else name,
+            bars=judged.time_to_event is None,
+            ax=ax,
+        )
+
+    def plot_roc(self, target: str | None = None, *, ax: Any = None) -> Any:
+        """Draw true against false positives in held-out rows, and return the Axes.
+
+        target: a yes or no, by default the only one that there is.
+        """
+        name = self._only((Binary,), "yes or no", target)
+        judged = known(self._judged(name).binary, "evaluation")
+        return roc.draw(*judged.roc, title=name, ax=ax)
 
     def plot_survival(
         self,

@@ -65,6 +65,24 @@ class OutcomePredictions:
         """The time at which S is ½, (n,); infinite if that is beyond the last edge."""
         return self._array("median")
 
+    def sets(self, level: float = 0.9) -> NDArray[np.bool_]:
+        """Return which levels are in each row's set, (n, K), in the order of the schema.
+
+        The sets of a yes or no and of classes contain a new row's outcome with at least this
+        probability; a set may have all levels, or none. Needs recalibration.
+        """
+        found: NDArray[np.bool_] = self._predicted.sets(level).numpy()
+        return found
+
+    def interval(self, level: float = 0.9) -> tuple[Floats, Floats]:
+        """Return the least and the greatest count of each row's interval, each (n,).
+
+        It contains a new count with at least this probability; the greatest may be infinite. Needs
+        recalibration.
+        """
+        lower, upper = self._predicted.interval(level)
+        return lower.numpy(), upper.numpy()
+
     def to_dict(self) -> dict[str, Floats]:
         """Return columns `<target>.mean`, `<target>.p.<level>`, …, each (n,)."""
         return {

@@ -21,12 +21,14 @@ def draw(
     rows: Sequence[float],
     *,
     title: str,
+    bars: bool = True,
     ax: Any = None,
 ) -> Any:
     """Draw a curve and the distribution of predictions, and return the Axes.
 
     predicted, observed, rows: of each bin, the mean prediction, the share of rows with the event
-    and the number of rows; bins without rows are left out.
+    and the number of rows; bins without rows are left out. bars: False if the share was estimated
+    from rows of which some are censored, whose chance is another.
     """
     mean, share, count = (np.asarray(each, np.float64) for each in (predicted, observed, rows))
     if not mean.shape == share.shape == count.shape or mean.ndim != 1:
@@ -38,17 +40,17 @@ def draw(
     heights = count / max(float(count.max(initial=0.0)), 1.0)
     axes.bar(mean, 0.12 * heights, width=0.02, color="#9aa5b1", alpha=0.6, lw=0, label="rows")
     axes.plot([0, 1], [0, 1], color="#333333", lw=1, ls=(0, (4, 3)), zorder=1)
-    chance = 1.96 * np.sqrt(mean * (1 - mean) / np.maximum(count, 1.0))
-    axes.errorbar(
-        mean,
-        mean,
-        yerr=chance,
-        fmt="none",
-        ecolor="#333333",
-        alpha=0.3,
-        capsize=3,
-        label="95 % of calibrated models",
-    )
+    if bars:
+        axes.errorbar(
+            mean,
+            mean,
+            yerr=1.96 * np.sqrt(mean * (1 - mean) / np.maximum(count, 1.0)),
+            fmt="none",
+            ecolor="#333333",
+            alpha=0.3,
+            capsize=3,
+            label="95 % of calibrated models",
+        )
     error = float((count * np.abs(mean - share)).sum() / total) if total else 0.0
     axes.plot(
         mean,

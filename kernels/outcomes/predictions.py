@@ -75,8 +75,8 @@ class OutcomePrediction:
             )
         if self.calibration is None:
             raise NotFitted(
-                "the model lacks the result of the stage 'recalibration': sets and intervals need "
-                "held-out rows"
+                "the model lacks the result of the stage 'recalibration': sets and intervals of "
+                f"{self.target.name!r} need held-out rows"
             )
         return self.calibration
 

@@ -11,7 +11,9 @@ each row `extrapolates`. Methods other than fedbnr have no `.latent_variance` an
 
 For any other target `<target>.<part>` for each of its parts (`kernels.outcomes.named_parts`):
 `.p.<level>` for probabilities, `.mean.<level>` and so on for classes, `.survival.<edge>` and so on
-at the edges of a time to an event. A median is infinite beyond the last edge.
+at the edges of a time to an event. A median is infinite beyond the last edge. For each interval's
+level a count has `.lower.<level>` and `.upper.<level>`, and a yes or no and classes have
+`.set.<level>.<name>` for each of their levels, true if it is in the row's set.
 
 The schema's metadata has `model` (the model's id), `method`, `ensemble`, `members` and `cohort`, as
 in the JSON answer, and `unpredicted`, a JSON list, if the method does not predict every target. If
@@ -21,7 +23,7 @@ variances are withheld, their columns are absent and the metadata has `withheld`
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -34,12 +36,12 @@ from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.arrow_cells import as_labels, as_numbers
 from kernels.tables.records import exposure_columns
 from kernels.tables.schema import Schema
-from kernels.tables.targets import Target, TimeToEvent
+from kernels.tables.targets import Binary, Classes, Target, TimeToEvent
 from service.http.request_models import RequestModel
 from service.prediction.arrow_stream import column_of, read_table, write_table
 from service.prediction.as_json import ENSEMBLE, KIND, METHOD, Level, check_finite
 from service.prediction.json_answers import Ensemble, Kind
-from service.prediction.outcome_parts import parts_of
+from service.prediction.outcome_parts import intervals_of, levels_of, parts_of, sets_of
 from service.prediction.prediction import Answer
 
 
@@ -123,12 +125,13 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
         for column in (
             _real(predictions.targets[own], own, found)
             if isinstance(own, int)
-            else _outcome(own, withheld=withheld is not None)
+            else _outcome(own, levels_of(intervals, kind), withheld=withheld is not None)
         ):
+            values = pa.array(column.values.contiguous().numpy())
             fields.append(
-                pa.field(column.name, pa.float64(), nullable=False, metadata=column.metadata)
+                pa.field(column.name, values.type, nullable=False, metadata=column.metadata)
             )
-            arrays.append(pa.array(column.values.contiguous().numpy()))
+            arrays.append(values)
     fields.append(pa.field("extrapolates", pa.bool_(), nullable=False))
     arrays.append(pa.array(predictions.extrapolates.numpy()))
     about = {"model": answer.model_id, "method": predictions.method}
@@ -151,7 +154,9 @@ def _real(target: Target, column: int, found: list[tuple[str, Tensor]]) -> Itera
         yield _Column(f"{target.name}.{name}", values[:, column], {"unit": target.unit})
 
 
-def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> Iterator[_Column]:
+def _outcome(
+    prediction: OutcomePrediction, levels: Sequence[float], *, withheld: bool
+) -> Iterator[_Column]:
     target = prediction.target
     for part in parts_of(prediction, withheld=withheld):
         metadata = {"unit": part.unit}
@@ -159,3 +164,11 @@ def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> Iterator[_Colu
             metadata["horizon"] = f"{target.risk_at:g}"
         for name, values in part.by_column():
             yield _Column(f"{target.name}.{name}", values, metadata)
+    names = target.levels if isinstance(target, Binary | Classes) else ()
+    for level, sets in sets_of(prediction, levels):
+        for name, values in zip(names, sets.mT, strict=True):
+            yield _Column(f"{target.name}.set.{level:g}.{name}", values, {})
+    for level, interval in intervals_of(prediction, levels, withheld=withheld):
+        for end, values in interval._asdict().items():
+            metadata = {"unit": target.unit}
+            yield _Column(f"{target.name}.{end}.{level:g}", values[:, 0], metadata)

@@ -10,10 +10,12 @@ if there are too few calibration rows for the level. A median beyond the last ed
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
+from torch import Tensor
 
 from kernels.errors import (
     EmptyTable,
@@ -30,10 +32,10 @@ from kernels.outcomes.predictions import OutcomePrediction
 from kernels.tables.problems import ROWS_SHOWN
 from kernels.tables.records import Records, exposure_columns
 from kernels.tables.schema import Schema
-from kernels.tables.targets import Binary, TimeToEvent, kind_of
+from kernels.tables.targets import Binary, Classes, Count, TimeToEvent, kind_of
 from service.http.request_models import RequestModel, read_table_json
 from service.prediction.json_answers import Ensemble, Kind
-from service.prediction.outcome_parts import parts_of
+from service.prediction.outcome_parts import CONFORMAL, intervals_of, levels_of, parts_of, sets_of
 from service.prediction.prediction import Answer
 
 Level = Annotated[float, Field(gt=0, lt=1)]
@@ -57,7 +59,8 @@ KIND: Any = Field(
     default=None,
     description="conformal: valid for any distribution of the residuals; the default of fedbnr. "
     "student_t: from the calibrated distribution. gaussian: from the method's mean and variance; "
-    "the only kind of the other methods.",
+    "the only kind of the other methods. Targets that are not real numbers have conformal sets and "
+    "intervals only.",
 )
 
 
@@ -79,7 +82,8 @@ class PredictRequest(RequestModel):
     intervals: list[Level] = Field(
         default=[],
         max_length=20,
-        description="Levels of central intervals of real numbers.",
+        description="Levels of central intervals of real numbers and counts, and of sets of a yes "
+        "or no and of classes.",
         examples=[[0.9]],
     )
     interval_kind: Kind | None = KIND
@@ -115,8 +119,9 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     real = _means(predictions)
     if withheld is None:
         _add_variances(real, predictions, intervals, kind)
+    levels = levels_of(intervals, kind)
     targets = [
-        real[own] if isinstance(own, int) else _outcome(own, withheld=withheld is not None)
+        real[own] if isinstance(own, int) else _outcome(own, levels, withheld=withheld is not None)
         for own in answer.in_order()
     ]
     plain = {
@@ -190,13 +195,15 @@ def _add_variances(
 _UNKNOWN: Mapping[str, tuple[str, ...]] = {
     "binary": ("variance", "latent_mean", "latent_variance"),
     "classes": ("variance", "latent_mean", "latent_variance"),
-    "count": ("variance", "expectation_variance", "latent_mean", "latent_variance"),
+    "count": ("variance", "expectation_variance", "latent_mean", "latent_variance", "intervals"),
     "time_to_event": ("variance", "latent_mean", "latent_variance", "survival", "median"),
 }
 """What is null if variances are withheld."""
 
 
-def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> dict[str, Any]:
+def _outcome(
+    prediction: OutcomePrediction, levels: Sequence[float], *, withheld: bool
+) -> dict[str, Any]:
     target = prediction.target
     kind, parts = kind_of(target), parts_of(prediction, withheld=withheld)
     plain: dict[str, Any] = {"name": target.name, "kind": kind, "unit": target.unit}
@@ -205,6 +212,16 @@ def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> dict[str, Any]
     found = {part.name: _plain(part, by_row=by_row) for part in parts}
     if isinstance(target, Binary):
         plain["event"] = target.event
+    if isinstance(target, Binary | Classes):
+        plain["sets"] = [
+            {"level": level, "sets": _names(target.levels, own)}
+            for level, own in sets_of(prediction, levels)
+        ]
+    if isinstance(target, Count) and not withheld:
+        plain["intervals"] = [
+            {"level": level, "kind": CONFORMAL, **_ends(own, 0)}
+            for level, own in intervals_of(prediction, levels, withheld=withheld)
+        ]
     if isinstance(target, TimeToEvent):
         plain |= {"horizon": target.risk_at, "risk": found["mean"]}
         if not withheld:
@@ -212,6 +229,11 @@ def _outcome(prediction: OutcomePrediction, *, withheld: bool) -> dict[str, Any]
             found["survival"] = {"edges": list(target.intervals), **curves}
             found["median"] = [each if math.isfinite(each) else None for each in found["median"]]
     return plain | found
+
+
+def _names(levels: Sequence[str], sets: Tensor) -> list[list[str]]:
+    """Return the names of the levels in each row's set."""
+    return [list(compress(levels, row)) for row in sets.tolist()]
 
 
 def _plain(part: NamedPart, *, by_row: bool) -> Any:

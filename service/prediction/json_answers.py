@@ -25,6 +25,13 @@ class IntervalOut(BaseModel):
     upper: list[float | None]
 
 
+class SetsOut(BaseModel):
+    """A conformal set for each row: the names of levels that may be the outcome, perhaps none."""
+
+    level: float
+    sets: list[list[str]]
+
+
 class RealOut(BaseModel):
     """A real number's predictions in its unit; if variances are withheld, they are null.
 
@@ -46,7 +53,7 @@ class RealOut(BaseModel):
 
 
 class BinaryOut(BaseModel):
-    """Probabilities of a yes or no; if variances are withheld, everything else is null."""
+    """Probabilities and sets of a yes or no; if variances are withheld, all else is null."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -61,6 +68,7 @@ class BinaryOut(BaseModel):
                     "variance": [0.0009],
                     "latent_mean": [-1.55],
                     "latent_variance": [0.041],
+                    "sets": [{"level": 0.9, "sets": [["no", "yes"]]}],
                 }
             ]
         }
@@ -75,10 +83,11 @@ class BinaryOut(BaseModel):
     variance: Numbers | None = Field(description="Of the probability, which is uncertain.")
     latent_mean: Numbers | None = Field(description="Of the logit of the probability.")
     latent_variance: Numbers | None
+    sets: list[SetsOut]
 
 
 class ClassesOut(BaseModel):
-    """Probabilities of classes; if variances are withheld, everything else is null."""
+    """Probabilities and sets of classes; if variances are withheld, everything else is null."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -92,6 +101,7 @@ class ClassesOut(BaseModel):
                     "variance": {"home": [0.002], "transfer": [0.001], "hospice": [0.001]},
                     "latent_mean": {"home": [1.1], "transfer": [-0.1], "hospice": [-0.8]},
                     "latent_variance": {"home": [0.03], "transfer": [0.04], "hospice": [0.06]},
+                    "sets": [{"level": 0.9, "sets": [["home", "transfer"]]}],
                 }
             ]
         }
@@ -105,6 +115,7 @@ class ClassesOut(BaseModel):
     variance: ByLevel | None = Field(description="Of the probabilities, which are uncertain.")
     latent_mean: ByLevel | None = Field(description="Of each class's logit.")
     latent_variance: ByLevel | None
+    sets: list[SetsOut]
 
 
 class CountOut(BaseModel):
@@ -122,6 +133,9 @@ class CountOut(BaseModel):
                     "expectation_variance": [0.08],
                     "latent_mean": [0.87],
                     "latent_variance": [0.014],
+                    "intervals": [
+                        {"level": 0.9, "kind": "conformal", "lower": [0.0], "upper": [6.0]}
+                    ],
                 }
             ]
         }
@@ -135,6 +149,7 @@ class CountOut(BaseModel):
     expectation_variance: Numbers | None = Field(description="Of the expected count.")
     latent_mean: Numbers | None = Field(description="Of the logarithm of the rate.")
     latent_variance: Numbers | None
+    intervals: list[IntervalOut] | None
 
 
 class SurvivalOut(BaseModel):

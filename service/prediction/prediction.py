@@ -3,7 +3,8 @@
 The predictive variance at a row shows how close the model's training rows are, so for a model with
 few rows it can reveal whether this row was one of them (docs/threats.md A16). Below the setting
 `least_rows_for_variance` a caller gets means only: no variances, no intervals (their width shows
-the variance), nothing else of an outcome (`outcome_parts`), and not the model itself. Admins and
+the variance), of an outcome only what follows from means (`outcome_parts`), and not the model
+itself. Admins and
 members, who have the model, get everything. This is a minimum and no guarantee: how much a variance
 reveals also depends on the kernel, and only noise added in training bounds it. If the model was
 trained with such noise, it covers all predictions.

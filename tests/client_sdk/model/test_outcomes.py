@@ -8,7 +8,7 @@ from client_sdk import GlobalModel
 from client_sdk.errors import UnknownTarget
 from client_sdk.model.card import ModelCard
 from client_sdk.model.outcomes import OutcomePredictions
-from kernels.errors import PredictionError
+from kernels.errors import NotFitted, PredictionError
 from kernels.model import prediction
 from tests.kernels.rounds import every_kind
 from tests.kernels.rounds.every_kind import DEATH, READMITTED, STAY
@@ -94,3 +94,32 @@ def test_the_card_tells_how_often_each_outcome_occurred() -> None:
     assert "days (time to event, d)" in " ".join(shown.split())
     assert "outcomes" in ModelCard(MODEL.artifact.card)._repr_html_()
     assert "yes" not in repr(MODEL.predict(FEATURES)["readmitted"])
+
+
+def test_sets_and_intervals_are_the_kernels_and_need_recalibration() -> None:
+    judged = GlobalModel(every_kind.judged())
+    theirs = prediction.predict(judged.artifact.model, FEATURES)
+    for name, levels in (("readmitted", 2), ("discharged", 3)):
+        ours = outcome_of(judged, name).sets(0.8)
+        assert ours.shape == (30, levels)
+        assert np.array_equal(ours, theirs.outcome(name).sets(0.8).numpy())
+    lower, upper = outcome_of(judged, "visits").interval(0.8)
+    assert np.array_equal(upper, theirs.outcome("visits").interval(0.8)[1].numpy())
+    assert (lower <= upper).all()
+    with pytest.raises(PredictionError, match="of another kind"):
+        outcome_of(judged, "days").sets(0.8)
+    with pytest.raises(NotFitted, match="'readmitted' need held-out rows"):
+        outcome("readmitted").sets(0.8)
+
+
+def test_the_card_has_the_scores_of_outcomes_in_text_and_in_html() -> None:
+    card = ModelCard(every_kind.judged().card)
+    evaluation = every_kind.judged().card.evaluation
+    assert evaluation is not None
+    for own in evaluation.outcomes:
+        for score in (own.log_loss, own.raw_log_loss, *own.further.values()):
+            assert f"{score:.4g}" in repr(card)
+            assert f"{score:.4g}" in card._repr_html_()
+    alone = repr(ModelCard(every_kind.judged(READMITTED).card))
+    assert "AUC" in alone
+    assert "RMSE" not in alone, "there is no target that is a real number"

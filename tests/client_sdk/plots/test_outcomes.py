@@ -7,8 +7,9 @@ import pytest
 from matplotlib import pyplot
 
 from client_sdk import GlobalModel
-from client_sdk.errors import PlotUnavailable
+from client_sdk.errors import PlotUnavailable, UnknownTarget
 from client_sdk.plots import reliability, roc, survival
+from kernels.errors import NotFitted
 from tests.kernels.rounds import every_kind
 
 
@@ -58,3 +59,20 @@ def test_a_model_draws_the_survival_of_rows() -> None:
     axes = model.plot_survival(rows, labels=["first", "second", "third"])
     assert axes.lines[1].get_ydata()[1:].tolist() == model.survival(rows).mean[1].tolist()
     assert axes.get_xlabel() == "d"
+
+
+def test_a_model_draws_the_reliability_and_the_roc_of_its_held_out_rows() -> None:
+    model = GlobalModel(every_kind.judged())
+    evaluation = model.artifact.card.evaluation
+    assert evaluation is not None
+    for own in evaluation.outcomes:
+        if own.kind != "count":
+            axes = model.plot_reliability(own.name)
+            assert tuple(axes.lines[-1].get_ydata()) == own.quality.curve.observed
+            assert bool(axes.collections) == (own.kind != "time_to_event"), "bars of shares"
+    area = evaluation.outcomes[0].further["AUC"]
+    assert model.plot_roc().lines[-1].get_label() == f"area {area:.3f}"
+    with pytest.raises(UnknownTarget, match="readmitted, discharged, days"):
+        model.plot_reliability("visits")
+    with pytest.raises(NotFitted, match="evaluation"):
+        GlobalModel(every_kind.artifact()).plot_roc()

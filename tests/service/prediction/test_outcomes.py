@@ -119,7 +119,7 @@ def flat(answer: Any) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for target in answer["targets"]:
         for part, values in target.items():
-            if part in ("name", "kind", "unit", "event", "horizon", "risk", "intervals"):
+            if part in ("name", "kind", "unit", "event", "horizon", "risk", "intervals", "sets"):
                 continue
             curves = {part: values}
             if part == "survival":
@@ -185,7 +185,7 @@ def test_a_caller_of_a_small_model_gets_one_mean_a_row_and_no_number_that_shows_
     response = coordinator.bearer(caller, "POST", "/predict", body)
     found = PredictResponse.model_validate_json(response.content, strict=True)
     assert found.withheld is not None
-    said = {"name", "kind", "unit", "mean", "event", "probabilities", "risk", "horizon"}
+    said = {"name", "kind", "unit", "mean", "event", "probabilities", "sets", "risk", "horizon"}
     for target in response.json()["targets"]:
         assert {name for name, value in target.items() if value is not None} <= said
     table = received(ask(coordinator, octets(pa.table(COLUMNS)), f"model={model}", caller))
@@ -204,7 +204,7 @@ def test_a_caller_of_a_small_model_gets_one_mean_a_row_and_no_number_that_shows_
 
 
 def test_a_model_without_real_targets_is_served_in_every_format(coordinator: Coordinator) -> None:
-    model = add_model(coordinator, every_kind.artifact(READMITTED, DEATH))
+    model = add_model(coordinator, every_kind.judged(READMITTED, DEATH))
     body = {"model": model, "columns": COLUMNS, "intervals": [0.9]}
     targets = coordinator.admin("POST", "/predict", body).json()["targets"]
     assert [each["name"] for each in targets] == ["readmitted", "days"]
@@ -214,6 +214,78 @@ def test_a_model_without_real_targets_is_served_in_every_format(coordinator: Coo
     assert infer(coordinator, coordinator.token, model).json()["outputs"][0]["shape"] == [3, 2]
     other = coordinator.admin("POST", "/predict", {**body, "method": "product"})
     assert (other.status_code, other.json()["code"]) == (422, "prediction.unknown_method")
+
+
+@pytest.fixture(scope="module")
+def judged(coordinator: Coordinator) -> str:
+    return add_model(coordinator, every_kind.judged())
+
+
+def test_json_and_arrow_have_the_sets_and_intervals_of_the_kernels(
+    coordinator: Coordinator, judged: str
+) -> None:
+    expected = predict(every_kind.judged().model, COLUMNS)
+    body = {"model": judged, "columns": COLUMNS, "intervals": [0.5, 0.99]}
+    response = coordinator.admin("POST", "/predict", body)
+    found = PredictResponse.model_validate_json(response.content, strict=True)
+    assert found.model_dump() == response.json()
+    readmitted, _, discharged, visits, death = response.json()["targets"]
+    query = f"model={judged}&intervals=0.5&intervals=0.99"
+    table = received(ask(coordinator, octets(pa.table(COLUMNS)), query))
+    for said, target in ((readmitted, READMITTED), (discharged, DISCHARGED)):
+        for own in said["sets"]:
+            sets = expected.outcome(target.name).sets(own["level"])
+            assert own["sets"] == [
+                [name for name, there in zip(target.levels, row, strict=True) if there]
+                for row in sets.tolist()
+            ]
+            for position, name in enumerate(target.levels):
+                column = f"{target.name}.set.{own['level']:g}.{name}"
+                assert table[column].to_pylist() == sets[:, position].tolist()
+    assert readmitted["sets"][1]["sets"] == [["yes", "no"]] * 3, "too few rows for this level"
+    half, most = visits["intervals"]
+    lower, upper = expected.outcome("visits").interval(0.5)
+    assert (half["kind"], half["lower"], half["upper"]) == (
+        *("conformal", lower.tolist()),
+        upper.tolist(),
+    )
+    assert table["visits.lower.0.5"].to_pylist() == half["lower"]
+    assert most["upper"] == [None] * 3
+    assert table["visits.upper.0.99"].to_pylist() == [np.inf] * 3
+    assert not {"sets", "intervals"} & set(death)
+
+
+def test_a_caller_without_variances_gets_sets_and_no_intervals_of_counts(
+    coordinator: Coordinator, judged: str
+) -> None:
+    caller = add_caller(coordinator, judged)
+    body = {"model": judged, "columns": COLUMNS, "intervals": [0.5]}
+    everything = coordinator.admin("POST", "/predict", body).json()["targets"]
+    readmitted, _, _, visits, _ = coordinator.bearer(caller, "POST", "/predict", body).json()[
+        "targets"
+    ]
+    assert readmitted["sets"] == everything[0]["sets"]
+    assert everything[3]["intervals"]
+    assert visits["intervals"] is None
+    query = f"model={judged}&intervals=0.5"
+    names = received(ask(coordinator, octets(pa.table(COLUMNS)), query, caller)).column_names
+    assert "readmitted.set.0.5.yes" in names
+    assert not [name for name in names if "lower" in name or "upper" in name]
+
+
+def test_a_model_without_recalibration_refuses_sets_by_name_and_only_if_asked(
+    coordinator: Coordinator,
+) -> None:
+    model = add_model(coordinator, every_kind.artifact(READMITTED, STAY))
+    body = {"model": model, "columns": COLUMNS, "intervals": [0.9]}
+    other = coordinator.admin("POST", "/predict", {**body, "interval_kind": "gaussian"}).json()
+    assert other["targets"][0]["sets"] == []
+    assert other["targets"][1]["intervals"][0]["kind"] == "gaussian"
+    alone = add_model(coordinator, every_kind.artifact(READMITTED))
+    refused = coordinator.admin("POST", "/predict", {**body, "model": alone})
+    assert refused.json()["code"] == "model.not_fitted"
+    assert "recalibration" in refused.json()["detail"]
+    assert "'readmitted'" in refused.json()["detail"]
 
 
 def test_a_method_that_predicts_no_outcomes_says_which_are_missing(
