@@ -9,6 +9,7 @@ knows one part of them well and the rest poorly. A tenth of the lactate values a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ MIXES = (
     CaseMix("county", (55.0, 20.0), (0.5, 0.50), 2.2, (0.55, 0.30, 0.15)),
 )
 
-SCHEMA: Mapping[str, object] = {
+SCHEMA: Mapping[str, Any] = {
     "version": 1,
     "features": [
         {"kind": "numeric", "name": "age", "unit": "a", "lower": 0, "upper": 120},
