@@ -2,9 +2,10 @@
 
 It starts a coordinator on loopback and five hospitals, each a separate process with 800 generated
 patients of its own. A session is created through the REST API; one hospital is killed during the
-run and started again; at the end `/predict` is called over HTTP. The output shows the scores of
-each hospital alone, of all hospitals together, and of all rows pooled in one place; that the last
-two agree; and what left each hospital.
+run and started again; at the end `/predict` is called over HTTP. The model predicts the length of
+stay, a number, and whether a patient is readmitted within 30 days, a yes or no. The output shows
+the scores of each hospital alone, of all hospitals together, and of all rows pooled in one place;
+that the last two agree; what the model says of one patient; and what left each hospital.
 
     --keep       leave the coordinator running, and print its address
     --data DIR   run on a folder of CSV files, one per hospital, with the target in the last column
@@ -29,17 +30,21 @@ import pyarrow.csv
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import hospitals
+from benchmarks import demo_binary, hospitals
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
 from client_sdk.tables import draft
 from client_sdk.tables.column_seen import UNKNOWN
+from kernels.model.model import Model
 from kernels.model.prediction import predict
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program
+from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
 from kernels.scores.metrics import TEN_LEVELS
+from kernels.tables.schema import Schema
+from kernels.tables.targets import Binary, Target
 
 FOLDER = Path("demo-output")
 ROWS, TEST_ROWS = 800, 400
@@ -52,33 +57,49 @@ _VERIFIED = (
     "sums, and forge totals."
 )
 KERNEL = {"hidden": [32, 32], "samples": 40, "seed": 1}
-"""80 features: the final model has less than half as many numbers as the others' rows have cells,
-which is a policy's standard limit for the coordinator. All totals together have far more, and every
-hospital reads them: the drafted policies accept that, and that the model is served, and say so."""
-STAGES: list[Mapping[str, object]] = [
-    {"algorithm": "moments"},
-    {"algorithm": "exact", "parameters": {"steps": 40, "penalties": [3.0]}},
-    {"algorithm": "linear"},
-    {"algorithm": "recalibration"},
-    {"algorithm": "evaluation"},
-]
+"""80 features: few enough for a minute. Without differential privacy the final model, with the
+histograms of the yes or no, has more numbers than a policy's standard limit for the coordinator,
+half as many as the others' rows have cells. All totals together have far more, and every hospital
+reads them: the drafted policies accept both, and that the model is served, and say so."""
 Table = dict[str, NDArray[np.generic]]
+Columns = Mapping[str, NDArray[np.float64]]
+"""Predictions: `mean` and `variance` of the number, `chance` of the yes or no."""
 
 
 @dataclass(frozen=True)
 class Study:
     """The study: a schema, a training table per hospital, and test rows."""
 
-    schema: Mapping[str, Any]
+    schema: Schema
     tables: Mapping[str, Table]
     test: Table
     truth: NDArray[np.float64] | None
 
     @property
-    def target(self) -> str:
-        """The column to predict."""
-        name: str = self.schema["targets"][0]["name"]
-        return name
+    def number(self) -> Target | None:
+        """The first target that is a number."""
+        return next(iter(self.schema.real), None)
+
+    @property
+    def yes_or_no(self) -> Binary | None:
+        """The first target that is a yes or no."""
+        return next((own for own in self.schema.outcomes if isinstance(own, Binary)), None)
+
+    @property
+    def stages(self) -> list[Mapping[str, object]]:
+        """The program: a layer for numbers, one for all other targets, if there are any.
+
+        Every hospital must have each level of an outcome: the cohort is all of them.
+        """
+        everywhere = {"min_sites": len(self.tables)} if self.schema.outcomes else {}
+        return [
+            {"algorithm": "moments", "parameters": everywhere},
+            {"algorithm": "exact", "parameters": {"steps": 40, "penalties": [3.0]}},
+            *([{"algorithm": "linear"}] if self.schema.real else []),
+            *([{"algorithm": "outcomes"}] if self.schema.outcomes else []),
+            {"algorithm": "recalibration"},
+            {"algorithm": "evaluation"},
+        ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -113,9 +134,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def generated() -> Study:
     """Generate the patients of five hospitals with different case mixes."""
-    tables = {mix.name: hospitals.patients(mix, ROWS, 0) for mix in hospitals.MIXES}
-    test = hospitals.pooled([hospitals.patients(mix, TEST_ROWS, 1) for mix in hospitals.MIXES])
-    return Study(hospitals.SCHEMA, tables, test, hospitals.truth(test))
+    tables = {mix.name: hospitals.followed_up(mix, ROWS, 0) for mix in hospitals.MIXES}
+    test = hospitals.pooled([hospitals.followed_up(mix, TEST_ROWS, 1) for mix in hospitals.MIXES])
+    targets = [*hospitals.SCHEMA["targets"], hospitals.READMITTED]
+    schema = Schema.from_json(json.dumps({**hospitals.SCHEMA, "targets": targets}))
+    return Study(schema, tables, test, hospitals.truth(test))
 
 
 def of_folder(folder: Path) -> Study:
@@ -130,7 +153,7 @@ def of_folder(folder: Path) -> Study:
     own = folder / "schema.json"
     target = next(iter(read.values())).column_names[-1]
     drafted = own.read_text() if own.exists() else draft(folder, targets=[target]).to_json()
-    schema = json.loads(drafted.replace(f'"unit": "{UNKNOWN}"', '"unit": "1"'))
+    schema = Schema.from_json(drafted.replace(f'"unit": "{UNKNOWN}"', '"unit": "1"'))
     tables, tests = {}, []
     for place, (name, table) in enumerate(read.items()):
         columns = {c: table.column(c).to_numpy(zero_copy_only=False) for c in table.column_names}
@@ -145,7 +168,8 @@ def of_folder(folder: Path) -> Study:
 
 def least_rows(study: Study) -> int:
     """Return the number of training rows that the program states: a little below the expected."""
-    return sum(len(table[study.target]) for table in study.tables.values()) * 3 // 4
+    column = study.schema.targets[0].name
+    return sum(len(table[column]) for table in study.tables.values()) * 3 // 4
 
 
 def train_together(
@@ -161,10 +185,10 @@ def train_together(
         "POST",
         "/sessions",
         {
-            "name": "length of stay",
-            "schema": study.schema,
+            "name": "stay and readmission",
+            "schema": json.loads(study.schema.to_json()),
             "kernel": KERNEL,
-            "stages": STAGES,
+            "stages": study.stages,
             "max_rows": 10_000,
             "held_out": 0.2,
             "least_rows": least_rows(study),
@@ -220,12 +244,8 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     agreed = Program.from_json(json.dumps(session["program"]))
     program = replace(agreed, least_rows=1)  # one hospital alone has fewer than all together
 
-    def of(site: Site) -> Mapping[str, NDArray[np.float64]]:
-        predicted = predict(simulate(program, [site], secure=False).model, study.test)
-        return {
-            "mean": predicted.mean[:, 0].numpy(),
-            "variance": predicted.variance[:, 0].numpy(),
-        }
+    def of(site: Site) -> Columns:
+        return _predicted(study, simulate(program, [site], secure=False).model)
 
     # Each row in the part that it has at its hospital: only the hospital's home knows which.
     sites = federation.sites(program)
@@ -233,19 +253,18 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     names = [hospital.name for hospital in federation.hospitals]
     rows = {f"{name} alone": of(site) for name, site in zip(names, sites, strict=True)}
     rows |= {"federated": federated, "pooled": everything}
-    answers = study.test[study.target].astype(np.float64)
-    print(f"\n{'':20} {'RMSE':>8} {'NLL':>8} {'ECE':>8}   on {len(answers)} rows of all hospitals")
-    for name, each in rows.items():
-        print(f"{name:20} " + " ".join(f"{score:8.3f}" for score in scores(each, answers)))
-    deviation = np.sqrt(everything["variance"])
-    gap = np.abs(federated["mean"] - everything["mean"]) / deviation
-    spread = np.abs(federated["variance"] / everything["variance"] - 1)
-    print(
-        f"\nfederated = pooled: the means differ by at most {gap.max():.1e} standard deviations, "
-        f"the variances by {spread.max():.1e}"
-    )
-    for path in draw(federation.folder, study, rows, answers):
-        print(f"plot: {path}")
+    print(f"\nscores on {len(study.test[study.schema.targets[0].name])} rows of all hospitals")
+    if study.number is not None:
+        compare_numbers(federation.folder, study, study.number, rows)
+    if study.yes_or_no is not None:
+        target = study.yes_or_no
+        chances = {name: each["chance"] for name, each in rows.items()}
+        demo_binary.print_scores(target, chances, study.test[target.name])
+        gap = np.abs(federated["chance"] - everything["chance"]).max()
+        print(f"federated = pooled: the probabilities differ by at most {gap:.1e}")
+        card = federation.admin("GET", f"/models/{model}")
+        print(f"plot: {demo_binary.draw(federation.folder, target, card)}")
+    show_one_patient(study, restore(federation.artifact(model)))
     print("\nwhat left each hospital, according to its own journal:")
     for hospital in federation.hospitals:
         print(f"  {hospital.name:12} {federation.departures(hospital)}")
@@ -262,11 +281,58 @@ def compare(federation: Federation, study: Study, model: str, session: Mapping[s
     print(fill(_VERIFIED, 98, initial_indent="  ", subsequent_indent="  "))
 
 
-def _asked(federation: Federation, study: Study, model: str) -> Mapping[str, NDArray[np.float64]]:
+def compare_numbers(
+    folder: Path, study: Study, target: Target, rows: Mapping[str, Columns]
+) -> None:
+    """Print the scores of a number, and how far federated is from pooled; plot."""
+    answers = study.test[target.name].astype(np.float64)
+    print(f"\n{f'{target.name} ({target.unit})':20} {'RMSE':>8} {'NLL':>8} {'ECE':>8}")
+    for name, each in rows.items():
+        print(f"{name:20} " + " ".join(f"{score:8.3f}" for score in scores(each, answers)))
+    federated, pooled = rows["federated"], rows["pooled"]
+    gap = np.abs(federated["mean"] - pooled["mean"]) / np.sqrt(pooled["variance"])
+    spread = np.abs(federated["variance"] / pooled["variance"] - 1)
+    print(
+        f"federated = pooled: the means differ by at most {gap.max():.1e} standard deviations, "
+        f"the variances by {spread.max():.1e}"
+    )
+    for path in draw(folder, study, target, rows, answers):
+        print(f"plot: {path}")
+
+
+def show_one_patient(study: Study, model: Model) -> None:
+    """Print what the model says of one test row, as a hospital sees it at home."""
+    place = len(study.test[study.schema.targets[0].name]) // 2
+    features = [column.name for column in study.schema.features]
+    row = {name: study.test[name][place : place + 1] for name in features}
+    predicted = predict(model, row)
+    print("\none patient: " + ", ".join(f"{name} {cells[0]}" for name, cells in row.items()))
+    if study.number is not None:
+        low, high = (float(end[0, 0]) for end in predicted.conformal(0.9))
+        print(
+            f"  {study.number.name}: {float(predicted.mean[0, 0]):.1f} {study.number.unit}, in 90% "
+            f"of cases from {low:.1f} to {high:.1f}"
+        )
+    if study.yes_or_no is not None:
+        print(f"  {demo_binary.sentence(study.yes_or_no, predicted)}")
+
+
+def _predicted(study: Study, model: Model) -> Columns:
+    """Return a model's predictions of the test rows."""
+    predicted = predict(model, study.test)
+    found: dict[str, NDArray[np.float64]] = {}
+    if study.number is not None:
+        found["mean"] = predicted.mean[:, 0].numpy()
+        found["variance"] = predicted.variance[:, 0].numpy()
+    if study.yes_or_no is not None:
+        found["chance"] = predicted.outcome(study.yes_or_no.name).mean.numpy()
+    return found
+
+
+def _asked(federation: Federation, study: Study, model: str) -> Columns:
     """Call `/predict` over HTTP, as a caller with a token for this model."""
     caller = federation.admin("POST", "/callers", {"name": "demo", "models": [model]})
-    features = [column["name"] for column in study.schema["features"]]
-    columns = {name: _cells(study.test[name]) for name in features}
+    columns = {column.name: _cells(study.test[column.name]) for column in study.schema.features}
     response = httpx.post(
         f"{federation.url}/predict",
         json={"model": model, "columns": columns},
@@ -275,15 +341,21 @@ def _asked(federation: Federation, study: Study, model: str) -> Mapping[str, NDA
     )
     if response.status_code != 200:
         raise FederationFailed(f"/predict: {response.status_code} {response.text[:500]}")
-    answer = response.json()["targets"][0]
-    return {name: np.array(answer[name]) for name in ("mean", "variance")}
+    answers = {answer["name"]: answer for answer in response.json()["targets"]}
+    found: dict[str, NDArray[np.float64]] = {}
+    if study.number is not None:
+        answer = answers[study.number.name]
+        found |= {name: np.array(answer[name]) for name in ("mean", "variance")}
+    if study.yes_or_no is not None:
+        found["chance"] = np.array(answers[study.yes_or_no.name]["mean"])
+    return found
 
 
 def _cells(column: NDArray[np.generic]) -> list[object]:
     return [None if cell != cell else cell for cell in column.tolist()]
 
 
-def scores(each: Mapping[str, NDArray[np.float64]], answers: NDArray[np.float64]) -> list[float]:
+def scores(each: Columns, answers: NDArray[np.float64]) -> list[float]:
     """Return RMSE, NLL and ECE of Gaussian predictions."""
     errors, variance = each["mean"] - answers, each["variance"]
     nll = 0.5 * (np.log(2 * np.pi * variance) + errors**2 / variance)
@@ -296,7 +368,7 @@ def scores(each: Mapping[str, NDArray[np.float64]], answers: NDArray[np.float64]
 
 
 def calibration(
-    each: Mapping[str, NDArray[np.float64]], answers: NDArray[np.float64]
+    each: Columns, answers: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return levels, and the share of answers inside the central interval of each."""
     levels = np.array(TEN_LEVELS)
@@ -308,7 +380,8 @@ def calibration(
 def draw(
     folder: Path,
     study: Study,
-    rows: Mapping[str, Mapping[str, NDArray[np.float64]]],
+    target: Target,
+    rows: Mapping[str, Columns],
     answers: NDArray[np.float64],
 ) -> list[Path]:
     """Draw the calibration curves, and predictions with bands against the truth."""
@@ -339,11 +412,10 @@ def draw(
         )
         axis.plot(shown[order], each["mean"][order], ".", color=MEAN, ms=3)
         axis.plot([low, high], [low, high], color=TRUTH, lw=1.5)
-        unit = study.schema["targets"][0]["unit"]
         kind = "observed" if study.truth is None else "true"
         axis.set(
-            xlabel=f"{kind} {study.target} ({unit})",
-            ylabel=f"predicted {study.target} ({unit}), 90 % band",
+            xlabel=f"{kind} {target.name} ({target.unit})",
+            ylabel=f"predicted {target.name} ({target.unit}), 90 % band",
             title=name,
             ylim=(low - 4, high + 4),
         )

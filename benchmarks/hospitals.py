@@ -1,13 +1,15 @@
-"""Generated patients of several hospitals: length of stay, with a known true function.
+"""Generated patients of several hospitals: length of stay and readmission, with a known truth.
 
 stay = f(age, heart rate, systolic pressure, lactate, comorbidities, ward) + N(0, NOISE²), in days.
-The function is the same everywhere, but each hospital has different patients: children, the
-elderly, trauma, surgery, or a mixture. So each hospital alone knows one part of f well and the rest
-poorly. A tenth of the lactate values are missing.
+Whether a patient is readmitted within 30 days is drawn with a probability that depends on the same
+columns (`readmission_risk`). Both functions are the same everywhere, but each hospital has
+different patients: children, the elderly, trauma, surgery, or a mixture. So each hospital alone
+knows one part of them well and the rest poorly. A tenth of the lactate values are missing.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,7 +39,7 @@ MIXES = (
     CaseMix("county", (55.0, 20.0), (0.5, 0.50), 2.2, (0.55, 0.30, 0.15)),
 )
 
-SCHEMA: Mapping[str, object] = {
+SCHEMA: Mapping[str, Any] = {
     "version": 1,
     "features": [
         {"kind": "numeric", "name": "age", "unit": "a", "lower": 0, "upper": 120},
@@ -56,6 +58,13 @@ SCHEMA: Mapping[str, object] = {
     ],
     "targets": [{"name": "stay", "unit": "d", "lower": -50, "upper": 200}],
 }
+READMITTED: Mapping[str, object] = {
+    "kind": "binary",
+    "name": "readmitted",
+    "levels": ["no", "yes"],
+    "event": "yes",
+}
+"""A second target, of `followed_up` patients: whether one is readmitted within 30 days."""
 
 
 def truth(table: Table) -> NDArray[np.float64]:
@@ -71,6 +80,16 @@ def truth(table: Table) -> NDArray[np.float64]:
     stay = stay + 1.5 / (1 + np.exp(-(rate - 110) / 10)) + 1.2 / (1 + np.exp((systolic - 95) / 8))
     stay = stay + np.where(ward == "surgical", 0.8 * np.cos(age / 20.0), 0.0)
     return np.asarray(stay + np.where(ward == "intensive", 1.0 + 0.5 * lactate, 0.0))
+
+
+def readmission_risk(table: Table) -> NDArray[np.float64]:
+    """Return the probability of a readmission; a missing lactate value counts as 1.6 mmol/l."""
+    age, comorbidities = (table[name].astype(np.float64) for name in ("age", "comorbidities"))
+    lactate = np.nan_to_num(table["lactate"].astype(np.float64), nan=1.6)
+    logit = -4.0 + 0.5 * comorbidities + 1.3 * np.log1p(lactate)
+    logit = logit + 1.2 / (1 + np.exp(-(age - 65) / 6)) + 0.8 * np.sin(age / 14.0)
+    logit = logit + np.where(table["ward"] == "intensive", 0.9, 0.0)
+    return np.asarray(1 / (1 + np.exp(-logit)))
 
 
 def patients(mix: CaseMix, rows: int, seed: int) -> dict[str, NDArray[np.generic]]:
@@ -91,6 +110,14 @@ def patients(mix: CaseMix, rows: int, seed: int) -> dict[str, NDArray[np.generic
     stay = truth(table) + random.normal(0, NOISE, rows)
     table["lactate"] = np.where(random.random(rows) < 0.1, np.nan, table["lactate"])
     return {**table, "stay": stay.round(3)}
+
+
+def followed_up(mix: CaseMix, rows: int, seed: int) -> dict[str, NDArray[np.generic]]:
+    """Return the same patients with a further column, `readmitted`: "yes" or "no"."""
+    table = patients(mix, rows, seed)
+    random = np.random.default_rng([seed, MIXES.index(mix), 30])
+    happened = random.random(rows) < readmission_risk(table)
+    return {**table, "readmitted": np.where(happened, "yes", "no")}
 
 
 def pooled(tables: list[dict[str, NDArray[np.generic]]]) -> dict[str, NDArray[np.generic]]:
