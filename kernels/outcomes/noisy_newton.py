@@ -24,8 +24,8 @@ deviation of the error of S (`kernels.noisy.shrinkage`):
 
 λ follows from b and v (`noise_aware.refit_prior`). Before a later sum, b − Sμ is what the sums
 before it say that g is; both are averaged with weights 1/v, so no sum is lost. The former is
-extrapolated along a straight line from 0 or nearby, and v has its error as well: half the change of
-the curvature, times μ.
+extrapolated along a straight line, and what is between them beyond their noise, in the mean of
+squares, is its error and is added to its v: with little noise the last sum alone decides.
 
 **The curvature** is not summed again. That of the first sum is where |f| is small; with logits g of
 variance c² over rows and q, each row has the share E[s(1 − s)]/(tanh(o/2)/2o) of it, g ~ N(o, c²).
@@ -214,9 +214,10 @@ def _observed(
     old = share / before
     new = share / ((share + here) / 2)
     spread = float(layer.posterior.variances[:, 0].sum())
-    bend = (here - before) / 2 * (scatter @ mean)
-    old_variance = old**2 * (_noise(own).cross ** 2 + float(bend.square().mean()))
+    old_variance = (old * _noise(own).cross) ** 2
     new_variance = (new * deviation) ** 2 + (share * left) ** 2 * spread / 2
+    apart = float((old * expected_slope - new * slope).square().mean())
+    old_variance += max(0.0, apart - old_variance - new_variance)
     trust = old_variance / (old_variance + new_variance)
     curved = share * scatter
     cross = (1 - trust) * old * expected_slope + trust * new * slope + curved @ mean
