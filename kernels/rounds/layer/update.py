@@ -210,66 +210,6 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def finished(state: State) -> bool:
-    """Return whether the one sum has been made."""
-    return state.done
-
-
-def check_private(_spec: Spec, model: Model) -> None:
-    """Refuse a kernel whose features are not bounded."""
-    check_features(model)
-
-
-REPLAY = Replay(
-    grids={
-        **SCALES,
-        **REPAIRED,
-        "kept.noise_variance": Bits(SCALE_BITS),
-        "kept.prior_variance": Bits(SCALE_BITS),
-        "before.scatter": OwnStep(),
-        "before.noise.scatter": Bits(DEVIATION_BITS),
-        "outcomes.layers.prior_variance": Bits(SCALE_BITS),
-        "outcomes.dispersion": Bits(SCALE_BITS),
-        "model.outcomes.layers.prior_variance": Bits(SCALE_BITS),
-        "model.outcomes.dispersion": Bits(SCALE_BITS),
-    },
-    budget=LEAST_BUDGET,
-)
-
-
-def declare(_spec: Spec, before: Before) -> Declaration:
-    """Return what the stage needs, makes, reads and discloses at most."""
-    private, model = before.model.privacy is not None, before.model
-    numbers = (statistics_length(model) if model.targets else not private) + outcome_numbers(model)
-    layers = layers_of(model.schema)
-    return Declaration(
-        needs=layers,
-        needs_students=frozenset(),
-        needs_held_out=False,
-        makes=layers | ({Made.CENTRE} if model.targets else set()),
-        answers=Answers.ALL,
-        students=before.students,
-        words="how rows that were added or removed change the sums of products of features",
-        sums=1,
-        numbers=numbers,
-        numbers_in_all=numbers,
-        leaves=numbers,
-        row_count=None,
-        local_passes=0,
-        rate_times_steps=0.0,
-        reads=frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED}),
-        sampling_rate=1.0,
-        noise_share=1.0,
-        public_rows=PublicRows.NONE,
-        public_set=None,
-        needs_consent=not private,
-        replay=REPLAY,
-    )
-
-
-STORED = (Spec, State)
-
-
 def _with_statistics(state: State, total: SecureTotal) -> Model:
     """Return the model with the changed statistics of targets that are real numbers."""
     before = known(state.before, "linear")
