@@ -1,5 +1,6 @@
 """The page shows an admin all sessions, and others a sign-in form; no number is a single site's."""
 
+import json
 import re
 from html.parser import HTMLParser
 from typing import Any
@@ -9,6 +10,7 @@ from httpx import Response
 from sqlalchemy import insert, select, update
 
 from kernels.model.methods import METHODS
+from kernels.model.results import released
 from kernels.rounds.site.site import Part
 from kernels.tables.targets import AnyTarget
 from service.database import tables
@@ -344,6 +346,24 @@ def test_released_scores_of_outcomes_are_shown_if_they_are_the_programs(
     assert made.card.evaluation is not None
     loss = f"{made.card.evaluation.outcomes[0].log_loss:.4g}"
     assert (loss in shown) == (targets == (READMITTED, STAY))
+
+
+@pytest.mark.parametrize("cut", ["observed", "inside"])
+def test_released_curves_that_are_too_short_do_not_break_the_page(
+    coordinator: Coordinator, cut: str
+) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    made = signable(every_kind.judged(READMITTED, STAY))
+    with coordinator.context.database.changing() as connection:
+        program = every_kind.program(READMITTED, STAY).to_json()
+        connection.execute(update(tables.sessions).values(program=program))
+    plain = json.loads(released(made.model))
+    own = plain["evaluation"]["outcomes"][0]
+    (own["coverage"] if cut == "inside" else own["binary"]["curve"])[cut].pop()
+    add_sealed(coordinator, session, certificate_of(made, results=json.dumps(plain).encode()))
+    answer = page(coordinator, f"/view/{session}", cookie)
+    assert answer.status_code == 200
+    assert "<h2>Outcomes</h2>" not in answer.text
 
 
 def test_a_model_is_shown_with_the_names_of_those_who_signed_it(coordinator: Coordinator) -> None:
