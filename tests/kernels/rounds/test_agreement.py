@@ -115,7 +115,7 @@ def test_what_the_next_stage_copies_from_the_model_may_be_a_step_off_as_well() -
         lambda own: with_state(own, history=(*own.state.history, own.state.history[-1])),
         lambda own: with_state(own, step=0),
         lambda own: with_state(own, best_of_run=None),
-        lambda own: with_state(own, pooled=None),
+        lambda own: with_state(own, rows=None, pooled=None),
         lambda own: replace(own, stage=2),
         lambda own: replace(own, sum_index=own.sum_index + 1),
         lambda own: replace(own, program=replace(PROGRAM, max_rows=999)),
