@@ -37,13 +37,14 @@ from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, refinement, update
+from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of
 from kernels.rounds.shared.public_set import columns_of
 from kernels.rounds.site.site import Part, Site
 from kernels.rounds.task import noise_multiplier
+from kernels.tables.targets import Binary
 from privacy import noise
 from privacy.encoding import Encoding
 from privacy.tags import data_tags
@@ -100,8 +101,21 @@ def programs(*, quick: bool) -> list[Program]:
     ]
     return [
         *(program_of(moments.Spec(), *stages) for stages in exact_sums),
+        _with_outcome(),
         *(_noisy(kernel, (moments.Spec(), *stages)) for kernel, stages in noisy),
     ]
+
+
+_RISK = 0.25
+"""Whoever has a higher risk is readmitted: a cost does not depend on chance."""
+
+
+def _with_outcome() -> Program:
+    """Return a program of the layers of a number and of a yes/no outcome."""
+    program = program_of(moments.Spec(), linear.Spec(), outcomes.Spec())
+    readmitted = Binary("readmitted", ("no", "yes"), event="yes")
+    schema = replace(program.schema, targets=(*program.schema.targets, readmitted))
+    return replace(program, schema=schema)
 
 
 def _noisy(kernel: KernelSpec, stages: tuple[Any, ...]) -> Program:
@@ -168,7 +182,16 @@ def table(costs: Mapping[str, StageCost]) -> str:
 
 def _sites(program: Program) -> list[Site]:
     """Return the hospitals, with rows to add if the program updates a layer."""
-    sites = dealt_here(program, draw_tables(ROWS)[:SITES])
+    tables = draw_tables(ROWS)[:SITES]
+    if program.schema.outcomes:
+        tables = [
+            {
+                **table,
+                "readmitted": np.where(hospitals.readmission_risk(table) > _RISK, "yes", "no"),
+            }
+            for table in tables
+        ]
+    sites = dealt_here(program, tables)
     if not any(type(spec) is update.Spec for spec in program.stages):
         return sites
     return [

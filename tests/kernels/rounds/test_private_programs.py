@@ -17,7 +17,7 @@ from kernels.rounds import registry
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, refinement, update
+from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.plan import planned, stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
@@ -53,7 +53,7 @@ def test_what_has_no_private_form_is_refused_when_the_program_is_made(spec: Any)
 def test_every_installed_algorithm_has_a_private_form_or_says_that_it_has_none() -> None:
     model = private.program(moments.Spec()).start()
     private_forms = (
-        *(moments, private_exact, elbo, linear, refinement),
+        *(moments, private_exact, elbo, linear, outcomes, refinement),
         *(recalibration, evaluation, update),
     )
     specs: dict[Any, Any] = {own: own.Spec() for own in private_forms}

@@ -73,8 +73,3 @@ def test_two_kinds_of_targets_from_joining_to_predicting(coordinator: Coordinato
     work(sites)
     again = simulate(program, TABLES, DEALING, secure=False).model
     assert stored_model(coordinator, sites[0]) == model_bytes(again), "the same layers, refitted"
-    refused = coordinator.admin(
-        "POST", f"/sessions/{session}/runs", {"kind": "update", "model": served}
-    )
-    assert refused.status_code == 422
-    assert "readmitted" in refused.json()["detail"]
