@@ -112,10 +112,10 @@ _RISK = 0.25
 
 def _with_outcome() -> Program:
     """Return a program of the layers of a number and of a yes/no outcome."""
-    program = program_of(moments.Spec(), linear.Spec(), outcomes.Spec())
+    program = program_of(moments.Spec(), linear.Spec())
     readmitted = Binary("readmitted", ("no", "yes"), event="yes")
     schema = replace(program.schema, targets=(*program.schema.targets, readmitted))
-    return replace(program, schema=schema)
+    return replace(program, schema=schema, stages=(*program.stages, outcomes.Spec()))
 
 
 def _noisy(kernel: KernelSpec, stages: tuple[Any, ...]) -> Program:
@@ -184,12 +184,10 @@ def _sites(program: Program) -> list[Site]:
     """Return the hospitals, with rows to add if the program updates a layer."""
     tables = draw_tables(ROWS)[:SITES]
     if program.schema.outcomes:
+        risks = [hospitals.readmission_risk(table) for table in tables]
         tables = [
-            {
-                **table,
-                "readmitted": np.where(hospitals.readmission_risk(table) > _RISK, "yes", "no"),
-            }
-            for table in tables
+            {**table, "readmitted": np.where(risk > _RISK, "yes", "no")}
+            for table, risk in zip(tables, risks, strict=True)
         ]
     sites = dealt_here(program, tables)
     if not any(type(spec) is update.Spec for spec in program.stages):

@@ -154,7 +154,7 @@ def test_a_stage_for_targets_that_the_schema_does_not_have_is_refused_by_name() 
     with pytest.raises(ProgramError, match=r"'outcomes' is for .* not real numbers"):
         tables.program(outcomes.Spec())
     yes_or_no = every_kind.program(every_kind.READMITTED)
-    with pytest.raises(ProgramError, match="'linear' is for .* real numbers"):
+    with pytest.raises(ProgramError, match=r"'linear' is for .* real numbers"):
         replace(yes_or_no, stages=(*yes_or_no.stages, linear.Spec()))
 
 
