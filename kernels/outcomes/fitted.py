@@ -30,7 +30,7 @@ class FittedOutcome:
 
     @property
     def rows(self) -> int:
-        """The number of rows that were summed; of a time to an event, of patients' intervals."""
+        """The number of rows of the table that were summed."""
         return self.layers[0].sums.count
 
     def check(self, outcome: Outcome, features: int) -> None:

@@ -33,10 +33,6 @@ c² = ⟨S_ω, μμᵀ + V⟩/Σω is known, so S is the first one times that sh
 curve: from μ to the new optimum they change with the mean of the curvatures at both ends, and g is
 rescaled by it. For classes, S is divided by `classes.STRIDE` instead. An error in the share makes
 steps longer or shorter, and does not move where they end.
-
-Log loss at ε = 1 and 4 of seeds 100 to 102 (`benchmarks.outcomes`), four sums: heart .477 and .449,
-stroke .531 and .530; with S_ω and b in a single sum of the same budget .496 and .460, .536 and
-.536; without noise .435 and .529.
 """
 
 import math

@@ -31,6 +31,8 @@ from kernels.tables.targets import LARGEST_COUNT, Binary, Classes, Count, Outcom
 
 EXPOSURES = 2.0**-12, 2.0**24
 """The least and the largest exposure: with smaller or larger ones choose another unit."""
+PRIVATE_EXPOSURES = 2.0**-4, 2.0**4
+"""With differential privacy, exposures are clipped to this range."""
 
 Numbers = NDArray[np.float64]
 

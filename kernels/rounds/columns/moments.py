@@ -50,7 +50,7 @@ from kernels.rounds.declaration import Answers, Before, Declaration, Made, Publi
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.moments import RESOLUTION, Moments
-from kernels.tables.outcome_cells import EXPOSURES, positions
+from kernels.tables.outcome_cells import EXPOSURES, PRIVATE_EXPOSURES, positions
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.standardiser import Scale, Standardiser
@@ -305,8 +305,6 @@ def layout_of_moments(model: Model) -> Layout:
     )
 
 
-PRIVATE_EXPOSURES = 2.0**-4, 2.0**4
-"""With differential privacy, exposures are clipped to this range."""
 _CENSUS = "census."
 
 

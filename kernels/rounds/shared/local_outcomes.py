@@ -8,14 +8,13 @@ it follows; nothing of it leaves the site.
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
 from torch import Tensor
 
 from kernels.model.model import Model
 from kernels.outcomes.classes import STRIDE
 from kernels.outcomes.likelihood import Likelihood
 from kernels.outcomes.variational import updated_together
-from kernels.rounds.shared.weighted_sums import likelihoods_at, outcome_columns, starting
+from kernels.rounds.shared.weighted_sums import likelihoods_at, site_outcomes, starting
 from kernels.rounds.site.site import Part, Site
 
 
@@ -29,8 +28,7 @@ class LocalOutcomes:
     @classmethod
     def of(cls, model: Model, site: Site) -> "LocalOutcomes":
         """Return those of a site, at their priors."""
-        pieces = [outcome_columns(model, own) for own in site.record_chunks(Part.TRAINING, model)]
-        columns = [torch.cat(each) for each in zip(*pieces, strict=True)]
+        columns = site_outcomes(model, site, Part.TRAINING)
         return cls(likelihoods_at(model, starting(model)), columns)
 
     def loss(self, features: Tensor) -> Tensor:

@@ -64,13 +64,11 @@ from kernels.rounds.shared.sufficient import (
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.chunks import CHUNK_ROWS
-from kernels.tables.outcome_cells import EXPOSURES, positions
+from kernels.tables.outcome_cells import EXPOSURES, PRIVATE_EXPOSURES, positions
 from kernels.tables.records import Records
 from kernels.tables.targets import Count, TimeToEvent
 from privacy.layout import Block, SecureTotal
 
-PRIVATE_EXPOSURES = 2.0**-4, 2.0**4
-"""With differential privacy, exposures are clipped to this range."""
 TERMS_RESOLUTION = 2.0**-20
 SCATTER_SHARE = 0.7
 """With differential privacy, the share of the first sum's cost that is spent on S_ω."""
