@@ -28,8 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument(
         "--data", type=Path, default=Path("../shared/data"), help="folder of the real data sets"
     )
-    parser.add_argument("--anew", action="store_true", help="forget cells that are kept (fedbnr)")
-    parser.add_argument("--only", default="", help="measure cells with this in their name (fedbnr)")
+    parser.add_argument("--anew", action="store_true", help="forget cells that are kept")
+    parser.add_argument("--only", default="", help="measure cells with this in their name only")
     parser.add_argument(
         "--as-printed", action="store_true", help="predictive: as the papers' tables were made"
     )

@@ -21,9 +21,9 @@ from benchmarks.fedbnr.claims import claims
 from benchmarks.fedbnr.cost import cost_of_clients, gap_between_clients
 from benchmarks.fedbnr.drawings import draw_costs, draw_rows
 from benchmarks.fedbnr.families import FAMILIES, measure
-from benchmarks.fedbnr.kept import Kept, Result
 from benchmarks.fedbnr.protocol import CLIENTS, Column
 from benchmarks.fedbnr.tables import Results, markdown, seeds_of
+from benchmarks.kept import Kept, Result
 from benchmarks.registry import RESULTS, Figures
 
 REPORTED = "rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client"

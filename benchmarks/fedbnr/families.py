@@ -11,9 +11,9 @@ from pathlib import Path
 
 from benchmarks.datasets import FILES
 from benchmarks.fedbnr import alone, central, experts, networks, personal
-from benchmarks.fedbnr.kept import Result, fingerprint
 from benchmarks.fedbnr.phase1 import averaging, distillation, exact
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Tables
+from benchmarks.kept import Result, fingerprint
 
 ROOT = Path(__file__).parent.parent.parent
 QUICK_SEEDS, BASELINE_SEEDS, SEEDS = 2, 3, 10

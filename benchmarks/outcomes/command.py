@@ -1,36 +1,46 @@
 """The run: cells two at a time, then means, the tables and the figures."""
 
-import time
+import sys
 from argparse import Namespace
-from pathlib import Path
+from collections.abc import Mapping
 
 import torch
 
-from benchmarks.cells import Cells
+from benchmarks.cells import two_at_a_time
+from benchmarks.kept import Kept, Result
 from benchmarks.outcomes.figures import TARGETS, figures_of
-from benchmarks.outcomes.plan import measure, wanted
+from benchmarks.outcomes.plan import MINE, Cell, measure, wanted
+from benchmarks.outcomes.sources import code_of_others, code_of_ours
 from benchmarks.outcomes.tables import write_tables
 from benchmarks.registry import RESULTS, Figures
-
-ROOT = Path(__file__).parents[2]
 
 
 def run(options: Namespace) -> Figures:
     torch.set_num_threads(1)
-    start = time.monotonic()
     stem = "outcomes.quick" if options.quick else "outcomes"
-    sources = [*ROOT.glob("kernels/**/*.py"), *ROOT.glob("privacy/**/*.py")]
-    sources += ROOT.glob("benchmarks/outcomes/**/*.py")
-    cells = Cells(RESULTS / f"{stem}.cells.json", sources)
-    plan = [cell for cell in wanted(quick=options.quick) if options.only in cell.key]
-    whole = not any(cell.key in cells for cell in plan)
-    done = cells.measure_all(measure, {cell.key: (cell, options.data) for cell in plan})
-    scores = {cell: done[cell.key] for cell in plan}
+    path = RESULTS / f"{stem}.cells.json"
+    if options.anew:
+        path.unlink(missing_ok=True)
+    scores = _measured(Kept(path), wanted(quick=options.quick), options)
     figures = figures_of(scores)
-    if whole:
-        figures["minutes"] = (time.monotonic() - start) / 60
     write_tables(scores, figures, RESULTS / f"{stem}.md")
     for target in TARGETS:
         print(target.line(figures.get(target.figure)))
-    cells.finish()
     return figures
+
+
+def _measured(kept: Kept, plan: list[Cell], options: Namespace) -> Mapping[Cell, Result]:
+    """Return what is kept of the plan, and measure what is missing if `--only` allows it."""
+    ours, others = code_of_ours(), code_of_others()
+    codes = {cell: ours if cell.method == MINE else others for cell in plan}
+    found = {
+        cell: result for cell in plan if (result := kept.result(cell.key, codes[cell])) is not None
+    }
+    missing = {cell.key: cell for cell in plan if cell not in found and options.only in cell.key}
+    measuring = two_at_a_time(measure, {key: (cell, options.data) for key, cell in missing.items()})
+    for number, (key, result) in enumerate(measuring, start=1):
+        cell = missing[key]
+        kept.keep(key, codes[cell], result)
+        found[cell] = result
+        print(f"  {number} of {len(missing)}: {key}", file=sys.stderr, flush=True)
+    return {cell: found[cell] for cell in plan if cell in found}

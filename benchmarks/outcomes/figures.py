@@ -45,10 +45,12 @@ TARGETS = (
 
 
 def means_over_seeds(done: Done) -> dict[Cell, dict[str, float]]:
-    """Average what differs by its seed alone."""
+    """Average what differs by its seed alone, where every seed was measured."""
+    seeds = {cell.seed for cell in done}
     grouped: dict[Cell, list[Mapping[str, float]]] = {}
     for cell, score in done.items():
         grouped.setdefault(cell._replace(seed=-1), []).append(score)
+    grouped = {cell: own for cell, own in grouped.items() if len(own) == len(seeds)}
     return {
         cell: {name: float(np.mean([score[name] for score in own])) for name in own[0]}
         for cell, own in grouped.items()
@@ -85,16 +87,16 @@ def _of_ours(means: Done) -> dict[str, float | int]:
     }
     figures: dict[str, float | int] = {}
     for name in ("heart", "stroke", "wdbc"):
-        if name in own:
+        if name in own and all(Cell(name, method) in means for method in POOLED_OF[name]):
             best = means[Cell(name, best_pooled(means, name))]
             figures[f"logloss_over_best_pooled_{name}"] = own[name]["logloss"] / best["logloss"]
     if "stroke" in own:
         figures |= {"auc_stroke": own["stroke"]["auc"], "ece_stroke": own["stroke"]["ece"]}
-    if "flchain" in own:
+    if "flchain" in own and Cell("flchain", "pooled_cox") in means:
         cox = means[Cell("flchain", "pooled_cox")]["concordance"]
         figures["concordance_minus_cox_flchain"] = own["flchain"]["concordance"] - cox
     for name in ("medpar", "rwm5yr"):
-        if name in own:
+        if name in own and Cell(name, "pooled_negative_binomial") in means:
             pooled = means[Cell(name, "pooled_negative_binomial")]["deviance"]
             figures[f"deviance_over_pooled_{name}"] = own[name]["deviance"] / pooled
     if "mnist" in own:

@@ -16,7 +16,7 @@ from benchmarks.fedbnr.anchors import read_anchors
 from benchmarks.fedbnr.claims import claims
 from benchmarks.fedbnr.experts import Consensus, product
 from benchmarks.fedbnr.families import FAMILIES, ROOT, ROWS
-from benchmarks.fedbnr.kept import Kept, fingerprint
+from benchmarks.kept import Kept, fingerprint
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Predictor, Table, Tables, by_size, follow
 from benchmarks.fedbnr.scoring import Belief, scored
 from benchmarks.fedbnr.significance import arrows, probability

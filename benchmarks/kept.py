@@ -2,7 +2,7 @@
 
 A cell's result is kept with a fingerprint of the sources that decide its numbers: of their syntax
 trees without docstrings, so that neither a comment nor a change elsewhere costs an hour. Which
-sources those are a family of rows says itself (`families`).
+sources those are each benchmark says itself.
 """
 
 import ast
@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-Result = Mapping[str, Mapping[str, Any]]
-"""Of one cell: row by row, what was measured."""
+Result = Mapping[str, Any]
+"""Of one cell, what was measured: numbers by name, possibly in named groups."""
 
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -56,12 +56,12 @@ class Kept:
         cell = self._cells.get(name)
         if cell is None or cell["code"] != code:
             return None
-        found: Result = cell["rows"]
+        found: Result = cell["result"]
         return found
 
     def keep(self, name: str, code: str, result: Result) -> None:
         """Store a result; a run that is stopped right after has it."""
-        self._cells[name] = {"code": code, "rows": result}
+        self._cells[name] = {"code": code, "result": result}
         self._write()
 
     def _write(self) -> None:
