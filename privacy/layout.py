@@ -16,7 +16,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn, Self, SupportsIndex, final
 
@@ -238,6 +238,25 @@ class SecureTotal:
         """Return the sum of a block in the block's shape, symmetric matrices in full."""
         return self._arrays[self._layout.block(name).name]
 
+    def part(self, prefix: str) -> "SecureTotal":
+        """Return the blocks whose names begin with a prefix, without it, as a sum of their own.
+
+        For an algorithm whose sum consists of several others'.
+        """
+        names = {
+            block.name.removeprefix(prefix): block.name
+            for block in self._layout.blocks
+            if block.name.startswith(prefix)
+        }
+        blocks = (replace(self._layout.block(whole), name=own) for own, whole in names.items())
+        return _release_total(
+            Layout(tuple(blocks)),
+            contributors=self._contributors,
+            arrays={own: self._arrays[whole] for own, whole in names.items()},
+            roundings={own: self._roundings[whole] for own, whole in names.items()},
+            noises={own: self._noises[whole] for own, whole in names.items()},
+        )
+
     def rounding(self, name: str) -> float:
         """Return a bound on the rounding error of each element of a block's sum.
 
@@ -277,7 +296,10 @@ def _release_total(
     roundings: Mapping[str, float],
     noises: Mapping[str, float],
 ) -> SecureTotal:
-    """Return a total; only `Encoding.decode` calls this, with a sum whose masks are removed."""
+    """Return a total; only `Encoding.decode` calls this, with a sum whose masks are removed.
+
+    (And `SecureTotal.part`, with the numbers of such a total.)
+    """
     for array in arrays.values():
         array.flags.writeable = False
     total = object.__new__(SecureTotal)

@@ -15,7 +15,7 @@ from kernels.rounds.run_kinds import Kind, program_of
 
 def check_run(run: RunInHand, program: Program, text: str) -> None:
     """Refuse a run whose program is not the one that its kind and the session's program define."""
-    for part in ("schema", "kernel", "max_rows", "held_out", "least_rows"):
+    for part in ("schema", "kernel", "choices", "max_rows", "held_out", "least_rows"):
         if getattr(run.program, part) != getattr(program, part):
             raise WrongRun(f"the run's {part} differs from the session's {part}")
     try:

@@ -441,7 +441,7 @@ class Policy:
         return refusals.too_few_colluders(terms.max_colluders, least=least, why=why)
 
     def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
-        rows, features = summary.training_rows, program.kernel.features
+        rows, features = summary.training_rows, max(own.features for own in program.kernels)
         problems: list[PolicyRefusal] = []
         if rows < self.least_rows:
             problems.append(refusals.too_few_rows(rows, least=self.least_rows))

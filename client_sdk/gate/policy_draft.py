@@ -9,7 +9,7 @@ from dataclasses import fields
 from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure, known_under
 from client_sdk.gate.policy import Policy
-from client_sdk.gate.recipes import Recipes
+from client_sdk.gate.recipes import Recipes, numbers_in
 from client_sdk.gate.refusals import rounded_up
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
@@ -179,19 +179,13 @@ def _recipes(program: Program) -> str:
     """Return the table [recipes]: the default ranges, widened where the program needs it."""
     own = {each.name: getattr(Recipes(), each.name) for each in fields(Recipes)}
     refused = {each.name for each in Recipes().problems(program)}
-    kernel, stages = program.kernel, declared(program)
-    wanted = {
-        "lengthscale": kernel.lengthscale,
-        "frequency_scale": kernel.frequency_scale,
-        "replication_scale": kernel.replication_scale,
-        "max_rows": float(program.max_rows),
-        "held_out": program.held_out,
-    }
-    for name, value in wanted.items():
+    stages = declared(program)
+    for name, values in numbers_in(program).items():
         if name in refused:
-            own[name] = (min(value, own[name][0]), max(value, own[name][1]))
+            own[name] = (min(*values, own[name][0]), max(*values, own[name][1]))
     if "kernels" in refused:
-        own["kernels"] = (*own["kernels"], kernel.architecture.value)
+        asked = (kernel.architecture.value for kernel in program.kernels)
+        own["kernels"] = tuple(dict.fromkeys((*own["kernels"], *asked)))
     own["max_rate_times_steps"] = max(
         own["max_rate_times_steps"], *(stage.rate_times_steps for stage in stages)
     )

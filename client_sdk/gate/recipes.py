@@ -93,26 +93,20 @@ class Recipes:
 
     def problems(self, program: Program) -> Iterator[RecipeForbidden]:
         """Yield a refusal for each parameter of a program that is outside these ranges."""
-        kernel = program.kernel
-        if kernel.squared_norm_bound is None:
-            yield refusals.unbounded_kernel(kernel.architecture)
-        elif kernel.architecture not in self.kernels:
-            yield refusals.recipe(
-                "kernel", kernel.architecture, allowed=", ".join(self.kernels), line="kernels"
-            )
-        values = {
-            "lengthscale": kernel.lengthscale,
-            "frequency_scale": kernel.frequency_scale,
-            "replication_scale": kernel.replication_scale,
-            "max_rows": float(program.max_rows),
-            "held_out": program.held_out,
-        }
-        for name, value in values.items():
+        for kernel in program.kernels:
+            if kernel.squared_norm_bound is None:
+                yield refusals.unbounded_kernel(kernel.architecture)
+            elif kernel.architecture not in self.kernels:
+                yield refusals.recipe(
+                    "kernel", kernel.architecture, allowed=", ".join(self.kernels), line="kernels"
+                )
+        for name, values in numbers_in(program).items():
             least, most = getattr(self, name)
-            free = name == "held_out" and value == 0
-            if not free and not least <= value <= most:
-                allowed = f"{least:g} to {most:g}"
-                yield refusals.recipe(name, f"{value:g}", allowed=allowed, line=name)
+            for value in values:
+                free = name == "held_out" and value == 0
+                if not free and not least <= value <= most:
+                    allowed = f"{least:g} to {most:g}"
+                    yield refusals.recipe(name, f"{value:g}", allowed=allowed, line=name)
         for stage in declared(program):
             yield from self._stage_problems(
                 stage.rate_times_steps, stage.local_passes, stage.public_set
@@ -137,6 +131,19 @@ class Recipes:
             )
         if public_set is not None and public_set not in self.public_sets:
             yield refusals.public_set_forbidden(public_set)
+
+
+def numbers_in(program: Program) -> dict[str, tuple[float, ...]]:
+    """Return the numbers of a program that have a range, by its name, each different one once."""
+    kernels = program.kernels
+    found = {
+        "lengthscale": [own.lengthscale for own in kernels],
+        "frequency_scale": [own.frequency_scale for own in kernels],
+        "replication_scale": [own.replication_scale for own in kernels],
+        "max_rows": [float(program.max_rows)],
+        "held_out": [program.held_out],
+    }
+    return {name: tuple(dict.fromkeys(values)) for name, values in found.items()}
 
 
 def _interval(name: str, given: object) -> Interval:

@@ -6,7 +6,7 @@ checks it: the SHA-256 in the card detects a changed byte, the parts of a model 
 and the card must describe its model. One id, a hash of the card, identifies all of it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -31,8 +31,8 @@ class Program(Protocol):
         """The schema of its tables."""
 
     @property
-    def kernel(self) -> KernelSpec:
-        """The kernel of its model."""
+    def kernels(self) -> Sequence[KernelSpec]:
+        """The kernels that its model can have."""
 
     def to_json(self) -> str:
         """Return its canonical text."""
@@ -65,7 +65,7 @@ class Artifact:
         created: with a time zone. parent: the id of the model that the run started from.
         salt: of the certificate that members have signed, in hex.
         """
-        if (program.schema, program.kernel) != (model.schema, model.kernel):
+        if program.schema != model.schema or model.kernel not in program.kernels:
             raise ArtifactError(
                 "program and model must have the same schema and kernel: pass the program that "
                 "made this model"

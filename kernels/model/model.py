@@ -35,6 +35,9 @@ from kernels.tables.standardiser import Standardiser
 
 T = TypeVar("T")
 
+MOST_CHOICES = 16
+"""The largest number of kernels that a program chooses from."""
+
 
 @dataclass(frozen=True, eq=False)
 class Centre:
@@ -101,6 +104,7 @@ class Model:
 
     max_rows: the most rows that one site contributes; the bounds of every layout follow from it.
     privacy: with differential privacy, what one unit may change; the sensitivities follow from it.
+    choices: the kernels that a later stage chooses from; none if `kernel` is settled.
     distilled: students of the sites' posteriors, which need no kernel.
     weights: θ, flat, in the order of `weight_shapes(kernel)`.
     centre: with differential privacy; if present, statistics are of the residuals from it.
@@ -117,6 +121,7 @@ class Model:
     kernel: KernelSpec
     max_rows: int
     privacy: NoisePlan | None = None
+    choices: tuple[KernelSpec, ...] = ()
     standardiser: Standardiser | None = None
     census: Census | None = None
     distilled: Distilled | None = None
@@ -140,6 +145,7 @@ class Model:
                 f"the kernel's inputs must equal the schema's number of features, "
                 f"{len(self.schema.feature_names)}, not {self.kernel.inputs}"
             )
+        check_choices(self.kernel, self.choices)
         if self.privacy is not None:
             _check_kind("privacy", self.privacy, NoisePlan)
         if type(self.max_rows) is not int or not 1 <= self.max_rows <= 10**9:
@@ -242,6 +248,18 @@ class Model:
         if self.centre is None:
             return posterior
         return replace(posterior, weights=self.centre.weights + posterior.weights)
+
+
+def check_choices(kernel: KernelSpec, choices: object) -> None:
+    """Refuse choices that are not different kernels of the same inputs, `kernel` first."""
+    if not isinstance(choices, tuple) or not all(isinstance(own, KernelSpec) for own in choices):
+        raise ProgramError("choices must be a list of kernels")
+    if choices and (choices[0] != kernel or len(set(choices)) != len(choices)):
+        raise ProgramError("choices must be different kernels, and the first one is the kernel")
+    if len(choices) > MOST_CHOICES or any(own.inputs != kernel.inputs for own in choices):
+        raise ProgramError(
+            f"choices must be at most {MOST_CHOICES} kernels with as many inputs as the kernel"
+        )
 
 
 def _check_kind(name: str, value: object, kind: type) -> None:

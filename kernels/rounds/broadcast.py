@@ -53,9 +53,13 @@ def _checked(restored: object, program: Program, stage: int) -> Any:
         raise StateError(f"this broadcast is not a state of {algorithm.NAME}, the program's stage")
     state: Any = restored
     check_model(state.model)
-    for name in ("schema", "kernel", "max_rows", "privacy"):
+    for name in ("schema", "max_rows", "privacy"):
         if getattr(state.model, name) != getattr(program, name):
             raise StateError(f"this broadcast has another {name} than the program")
+    if state.model.kernel not in program.kernels:
+        raise StateError("this broadcast has another kernel than the program")
+    if state.model.choices not in ((), program.choices):
+        raise StateError("this broadcast has other kernels to choose from than the program")
     if state.spec != spec:
         raise StateError(f"this broadcast has other parameters of {algorithm.NAME}")
     if program.privacy is not None:

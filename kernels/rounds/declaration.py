@@ -23,6 +23,8 @@ class Made(StrEnum):
     """A common scale for the columns of all sites."""
     KERNEL = "kernel"
     """Trained weights of the kernel."""
+    CHOICE = "choice"
+    """One kernel of those that the program lists."""
     CENTRE = "centre"
     """Weights of a linear layer, as the starting point of a refinement."""
     LAYER = "layer"

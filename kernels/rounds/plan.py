@@ -6,7 +6,7 @@ sent. The numbers are upper bounds: a run that stops early requests fewer sums.
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kernels.ensembles.distilled import Method
 from kernels.errors import ProgramError, TooManyRows
@@ -24,12 +24,29 @@ def declared(program: Program) -> tuple[Declaration, ...]:
 
 
 def _declarations(program: Program) -> Iterator[Declaration]:
-    model = program.start()
+    start = program.start()
     students = _students_before(program)
     for algorithm, spec in program.algorithms():
-        declaration = algorithm.declare(spec, Before(model=model, students=students))
+        declaration = algorithm.declare(spec, Before(model=start, students=students))
+        if Made.CHOICE not in declaration.makes:
+            # Which kernel it will be is not known: the most that any of them needs.
+            models = [replace(start, kernel=own, choices=()) for own in program.choices]
+            for own in models:
+                other = algorithm.declare(spec, Before(model=own, students=students))
+                declaration = _most(declaration, other)
         students = declaration.students
         yield declaration
+
+
+def _most(one: Declaration, other: Declaration) -> Declaration:
+    """Return the larger of both numbers of everything that depends on the kernel."""
+    return replace(
+        one,
+        sums=max(one.sums, other.sums),
+        numbers=max(one.numbers, other.numbers),
+        numbers_in_all=max(one.numbers_in_all, other.numbers_in_all),
+        leaves=max(one.leaves, other.leaves),
+    )
 
 
 def _students_before(program: Program) -> frozenset[Method]:

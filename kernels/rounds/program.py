@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from kernels.errors import NewerProgram, ProgramError
 from kernels.features.spec import KernelSpec
-from kernels.model.model import Model
+from kernels.model.model import Model, check_choices
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.declaration import Answers, Before, Made
@@ -33,6 +33,8 @@ class Program:
     privacy: the noise in every sum, and what it protects; None for exact sums.
     least_rows: the least number of training rows over all sites together. Without differential
         privacy, a run whose totals show fewer rows stops (`kernels.rounds.position`).
+    choices: the kernels that a stage `search` chooses from, `kernel` first; none if there is no
+        choice. A run that starts from a chosen kernel has the same choices.
     """
 
     schema: Schema
@@ -42,13 +44,16 @@ class Program:
     held_out: float = 0.2
     privacy: NoisePlan | None = None
     least_rows: int = 1
+    choices: tuple[KernelSpec, ...] = ()
 
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "stages", tuple(self.stages))
+        object.__setattr__(self, "choices", tuple(self.choices))
         if not self.stages:
             raise ProgramError("a program needs at least one stage")
+        check_choices(self.kernel, self.choices)
         for stage in self.stages:
             algorithm_of(stage)
         if not is_number(self.held_out) or not 0 <= self.held_out < 1:
@@ -99,10 +104,17 @@ class Program:
         To get new students, train again.
         """
         if model is None:
-            return Model(self.schema, self.kernel, self.max_rows, self.privacy)
+            return Model(
+                self.schema, self.kernel, self.max_rows, self.privacy, choices=self.choices
+            )
         before = Before(model=model, students=frozenset())
         refits = Made.LAYER in algorithm_of(self.stages[0]).declare(self.stages[0], before).makes
         return replace(model, privacy=self.privacy, distilled=None if refits else model.distilled)
+
+    @property
+    def kernels(self) -> tuple[KernelSpec, ...]:
+        """The kernels that a model of this program can have."""
+        return self.choices or (self.kernel,)
 
     def algorithms(self) -> Iterator[tuple[Algorithm, Any]]:
         """Yield each stage's algorithm with its parameters."""
@@ -117,6 +129,7 @@ class Program:
                 "version": self.VERSION,
                 "schema": self.schema.to_json(),
                 "kernel": self.kernel.to_json(),
+                "choices": [own.to_json() for own in self.choices],
                 "stages": [
                     {"algorithm": a.NAME, "version": a.VERSION, "parameters": asdict(stage)}
                     for a, stage in self.algorithms()
@@ -138,10 +151,10 @@ class Program:
                 f"this program has a later version than {cls.VERSION}, the latest that this veilgp "
                 "reads: upgrade veilgp on this machine"
             )
-        if isinstance(plain, dict) and plain.get("version") == 1:
+        if isinstance(plain, dict) and plain.get("version") in (1, 2):
             raise ProgramError(
-                "this program has version 1, whose text was not canonical JSON, and this veilgp "
-                f"reads only version {cls.VERSION}: make the session again"
+                f"this program has version {plain['version']}, and this veilgp reads only version "
+                f"{cls.VERSION}: make the session again"
             )
         document = None if wrong else decode_object(_Document, plain, "the program", wrong)
         if document is None or document.version != cls.VERSION:
@@ -157,6 +170,7 @@ class Program:
             document.held_out,
             _privacy(document.privacy),
             document.least_rows,
+            _choices(document.choices),
         )
 
 
@@ -172,6 +186,7 @@ class _Document:
     version: object
     schema: object
     kernel: object
+    choices: object
     stages: object
     max_rows: Any
     held_out: float
@@ -190,6 +205,13 @@ def _text(value: object, where: str) -> str:
     if not isinstance(value, str):
         raise ProgramError(f"{where} must be a string with its JSON text")
     return value
+
+
+def _choices(plain: object) -> tuple[KernelSpec, ...]:
+    if not isinstance(plain, tuple):
+        raise ProgramError("choices must be a list")
+    texts = (_text(own, f"choices[{index}]") for index, own in enumerate(plain))
+    return tuple(KernelSpec.from_json(text) for text in texts)
 
 
 def _privacy(plain: object) -> NoisePlan | None:

@@ -10,7 +10,7 @@ from kernels.rounds.columns import moments
 from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact, search
 from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
 from kernels.storage import decode, kinds_of
 
@@ -19,6 +19,7 @@ _INSTALLED: tuple[Algorithm, ...] = (
     fedavg,
     distillation,
     exact,
+    search,
     private_exact,
     elbo,
     linear,

@@ -38,6 +38,10 @@ at once (local training: `fedavg`, `distillation`) fail with `TooManyRows`, whic
 before it enters a run: it tries every stage on its own rows."""
 
 
+MOST_KEPT = 8
+"""Of how many models a site keeps the features from one sum to the next."""
+
+
 class Part(StrEnum):
     """What a part's rows are used for."""
 
@@ -102,7 +106,7 @@ class Site:
         self._units: dict[Part, tuple[Records | Streamed | None, Tensor]] = {}
         self._rows: dict[Part, tuple[Records | Streamed | None, Standardiser, Rows]] = {}
         self._dealt_by: dict[Part, list[tuple[Dealing, int]]] = {}
-        self._kept: tuple[Model, object] | None = None
+        self._kept: list[tuple[Model, object]] = []
 
     @classmethod
     def of_table(
@@ -302,13 +306,19 @@ class Site:
         return torch.from_numpy(drawn < np.uint64(rate * 2.0**64))
 
     def keep(self, model: Model, features: object) -> None:
-        """Cache features of the model's kernel for the next sum; this only saves work."""
-        self._kept = model, features
+        """Cache features of the model's kernel for the next sum; this only saves work.
+
+        Those of the last MOST_KEPT models are kept, for stages that train several at once.
+        """
+        self._kept = [*self._kept, (model, features)][-MOST_KEPT:]
 
     def take_kept(self, model: Model) -> object | None:
         """Return the kept features, once, if they have the model's kernel, weights and scales."""
-        kept, self._kept = self._kept, None
-        return kept[1] if kept is not None and kept[0].has_features_of(model) else None
+        for index, (kept, features) in enumerate(self._kept):
+            if kept.has_features_of(model):
+                del self._kept[index]
+                return features
+        return None
 
     def _own(self, part: Part, model: Model) -> Records | Streamed | None:
         """Return the rows of a part that the model's sums read; the selection is made once."""
