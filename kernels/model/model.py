@@ -60,6 +60,20 @@ class Centre:
             )
 
 
+@dataclass(frozen=True, eq=False)
+class Withheld:
+    """The layers before held-out rows were added to them: those that held-out rows are judged by.
+
+    statistics, hyperparameters: of the targets that are real numbers. outcomes: of all others.
+    """
+
+    STORED_AS: ClassVar[str] = "withheld"
+
+    statistics: Statistics | None
+    hyperparameters: Hyperparameters | None
+    outcomes: tuple[FittedOutcome, ...] | None
+
+
 class Parts(TypedDict, total=False):
     """The parts of a model that its program computes, stage by stage; None until then."""
 
@@ -71,6 +85,7 @@ class Parts(TypedDict, total=False):
     centre: Centre | None
     statistics: Statistics | None
     outcomes: tuple[FittedOutcome, ...] | None
+    withheld: Withheld | None
     recalibration: tuple[Recalibration, ...] | None
     calibrations: tuple[Any, ...] | None
     scores: Evaluation | None
@@ -79,17 +94,19 @@ class Parts(TypedDict, total=False):
 
 _SCORES = ("scores", "outcome_scores")
 _OF_PREDICTIONS = ("recalibration", "calibrations", *_SCORES)
-_OF_THE_LAYER = ("hyperparameters", "centre", "statistics", "outcomes", *_OF_PREDICTIONS)
+_OF_A_LAYER = ("withheld", *_OF_PREDICTIONS)
+_OF_THE_LAYER = ("hyperparameters", "centre", "statistics", "outcomes", *_OF_A_LAYER)
 
 FOLLOWING: Mapping[str, Sequence[str]] = {
     "standardiser": ("census", "distilled", "weights", *_OF_THE_LAYER),
-    "census": ("outcomes", *_OF_PREDICTIONS),
+    "census": ("outcomes", *_OF_A_LAYER),
     "distilled": _SCORES,
     "weights": _OF_THE_LAYER,
-    "hyperparameters": ("centre", "statistics", *_OF_PREDICTIONS),
-    "centre": ("statistics", *_OF_PREDICTIONS),
-    "statistics": _OF_PREDICTIONS,
-    "outcomes": _OF_PREDICTIONS,
+    "hyperparameters": ("centre", "statistics", *_OF_A_LAYER),
+    "centre": ("statistics", *_OF_A_LAYER),
+    "statistics": _OF_A_LAYER,
+    "outcomes": _OF_A_LAYER,
+    "withheld": _OF_PREDICTIONS,
     "recalibration": _SCORES,
     "calibrations": _SCORES,
     "scores": (),
@@ -110,6 +127,7 @@ class Model:
     centre: with differential privacy; if present, statistics are of the residuals from it.
     statistics: (S, b, yᵀy, n) of all rows at these weights, for the targets that are real numbers.
     census: how often each outcome occurs. outcomes: the layers of all other targets, in order.
+    withheld: if the layers have the held-out rows as well, the layers without them.
     recalibration: for each target, from the residuals of rows kept for calibration.
     calibrations: the same for each outcome (`kernels.outcomes.scored`).
     scores, outcome_scores: the scores on held-out rows.
@@ -130,6 +148,7 @@ class Model:
     centre: Centre | None = None
     statistics: Statistics | None = None
     outcomes: tuple[FittedOutcome, ...] | None = None
+    withheld: Withheld | None = None
     recalibration: tuple[Recalibration, ...] | None = None
     calibrations: tuple[Any, ...] | None = None
     scores: Evaluation | None = None
@@ -163,6 +182,9 @@ class Model:
             self.census.check(self.schema)
         if self.outcomes is not None:
             check_outcomes(self.outcomes, self.schema, features)
+        if self.withheld is not None:
+            _check_kind("withheld", self.withheld, Withheld)
+            self._check_withheld(self.withheld)
         if self.distilled is not None:
             _check_kind("distilled", self.distilled, Distilled)
             self.distilled.check(self.kernel.inputs, targets)
@@ -190,6 +212,28 @@ class Model:
             check_calibrations(self.calibrations, self.schema)
         if self.outcome_scores is not None:
             check_outcome_scores(self.outcome_scores, self.schema)
+
+    def _check_withheld(self, withheld: Withheld) -> None:
+        """Refuse layers without held-out rows where there are none with them, or of other sizes."""
+        names = ("statistics", "hyperparameters", "outcomes")
+        if any((getattr(self, n) is None) != (getattr(withheld, n) is None) for n in names):
+            raise StateError("model.withheld must have the layers that the model has")
+        self.judging(withheld)
+
+    def judging(self, withheld: Withheld) -> "Model":
+        """Return the model with the layers that held-out rows are judged by."""
+        return replace(
+            self,
+            statistics=withheld.statistics,
+            hyperparameters=withheld.hyperparameters,
+            outcomes=withheld.outcomes,
+            withheld=None,
+        )
+
+    @cached_property
+    def judged(self) -> "Model":
+        """The model that held-out rows are judged by: this one, unless its layers have them."""
+        return self if self.withheld is None else self.judging(self.withheld)
 
     def advanced(self, **parts: Unpack[Parts]) -> "Model":
         """Return the model with these parts replaced, and without those that depend on them.

@@ -6,7 +6,7 @@ from kernels.ensembles.student_network import StudentSpec
 from kernels.features.spec import KernelSpec
 from kernels.layer.posterior import Hyperparameters
 from kernels.layer.statistics import Noise, Statistics
-from kernels.model.model import Centre, Model
+from kernels.model.model import Centre, Model, Withheld
 from kernels.model.noise_plan import NoisePlan
 from kernels.outcomes.census import Census
 from kernels.outcomes.fitted import FittedOutcome
@@ -26,6 +26,7 @@ from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
 MODEL_KINDS: tuple[type, ...] = (
     Model,
     Centre,
+    Withheld,
     NoisePlan,
     Schema,
     Numeric,

@@ -31,6 +31,8 @@ class Made(StrEnum):
     """The Bayesian linear layer, with which a model can predict."""
     OUTCOMES = "outcomes"
     """The layers of all targets that are not real numbers."""
+    COMPLETION = "completion"
+    """Layers that have the held-out rows too, beside those without them."""
     STUDENTS = "students"
     """Networks distilled from the sites' own posteriors."""
     RECALIBRATION = "recalibration"

@@ -11,7 +11,7 @@ from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact, search
-from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
+from kernels.rounds.layer import completion, linear, linear_two_sums, outcomes, refinement, update
 from kernels.storage import decode, kinds_of
 
 _INSTALLED: tuple[Algorithm, ...] = (
@@ -25,6 +25,7 @@ _INSTALLED: tuple[Algorithm, ...] = (
     linear,
     linear_two_sums,
     outcomes,
+    completion,
     predictive,
     beta,
     fedpa,

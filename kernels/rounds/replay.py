@@ -72,5 +72,17 @@ REPAIRED: Mapping[str, Grid] = MappingProxyType(
 )
 """The repaired S of a model with differential privacy."""
 
+WITHHELD: Mapping[str, Grid] = MappingProxyType(
+    {
+        "statistics.scatter": OwnStep(),
+        "statistics.noise.scatter": Bits(DEVIATION_BITS),
+        "hyperparameters.noise_variance": Bits(SCALE_BITS),
+        "hyperparameters.prior_variance": Bits(SCALE_BITS),
+        "outcomes.layers.prior_variance": Bits(SCALE_BITS),
+        "outcomes.dispersion": Bits(SCALE_BITS),
+    }
+)
+"""The fields of a model's layers without its held-out rows."""
+
 BITWISE = Replay(grids=MappingProxyType({}), budget=0)
 """The states of an algorithm whose updates are the same to the last bit everywhere."""

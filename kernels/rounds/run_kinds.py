@@ -89,7 +89,8 @@ def _own(kind: Kind, stages: list[_Stage]) -> list[_Stage]:
     """Return the session's stages that a kind of run is for."""
     match kind:
         case Kind.LINEAR:
-            return [each for each in stages if _LAYERS & (each.makes - each.needs)]
+            makes = {*_LAYERS, Made.COMPLETION}
+            return [each for each in stages if makes & (each.makes - each.needs)]
         case Kind.EVALUATE:
             return [each for each in stages if Made.SCORES in each.makes]
         case Kind.UPDATE:

@@ -6,10 +6,11 @@ histogram, and gives two things for each target.
 **A law of z**, Student's t with a scale (`kernels.scores.student_t`), by maximum likelihood of the
 counts: Σ_b n_b·log P(|z| in bin b). This is the exact likelihood of the binned residuals, so sites
 need not clip anything, and ν and s need no grid. The Gaussian with a scale is preferred unless the
-t improves the log-likelihood by more than 1, for its one additional parameter, and the model's
-N(0, 1) unless the better of the two improves it by more than 1 per parameter (Akaike): with few
-rows, a fitted scale is mostly chance. The mean of z² is not used: one outlier would widen every
-interval.
+t improves the log-likelihood by more than 1, for its one additional parameter (Akaike). The log
+scale has a prior around that of the model's own N(0, 1), log p = −log(1 + (log s/SPREAD)²): with
+few rows a fitted scale is mostly chance, and is drawn towards 1, the more the fewer they are; but a
+scale that the rows show to be far from 1, as that of a network trained on few rows, stays where it
+is. The mean of z² is not used: one outlier would widen every interval.
 
 **Conformal intervals** μ ± q√v: with n rows and k = ⌈(n + 1)p⌉, q is the upper edge of the bin of
 the k-th smallest |z|. A new row that is exchangeable with the n rows is inside with a probability
@@ -59,6 +60,8 @@ _LOG_SCALES = (_SMALLEST - 1) * math.log(2), (_LARGEST + 1) * math.log(2)
 _LOG_EXCESSES = math.log(FREEDOM_BOUNDS[0] - 2), math.log(FREEDOM_BOUNDS[1] - 2)
 _STARTS = 2.6, 4.0, 10.0, 50.0
 _AKAIKE = 1.0
+SPREAD = 0.15
+"""How far the log scale of an honest model's z is from 0, as the prior has it."""
 LAW_BITS = 16
 """Significant bits of ν and of the scale."""
 _DIFFERENCE = 1e-3
@@ -136,7 +139,7 @@ def inflation(recalibrations: Sequence[Recalibration] | None, targets: int) -> T
 
 
 def fit(counts: Tensor) -> StudentT:
-    """Return the law of z of maximum likelihood for counts (BINS,); N(0, 1) if they are all 0."""
+    """Return the likeliest law of z for counts (BINS,); N(0, 1) if they are all 0."""
     rows = float(counts.sum())
     if rows < 0.5:
         return StudentT()
@@ -146,13 +149,11 @@ def fit(counts: Tensor) -> StudentT:
 
     def loss(law: StudentT) -> float:
         mass = law.beyond(lower) - law.beyond(upper)
-        return -float(shares @ np.log(np.maximum(mass, _LEAST_MASS)))
+        prior = math.log1p((math.log(law.scale) / SPREAD) ** 2)
+        return prior / rows - float(shares @ np.log(np.maximum(mass, _LEAST_MASS)))
 
     median = float(lower[np.searchsorted(shares.cumsum(), 0.5)])
-    law = likeliest(loss, median=median, rows=rows)
-    parameters = 1 if law.freedom is None else 2
-    standard = StudentT()
-    return law if rows * (loss(standard) - loss(law)) > parameters * _AKAIKE else standard
+    return likeliest(loss, median=median, rows=rows)
 
 
 def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) -> StudentT:
@@ -162,7 +163,7 @@ def likeliest(loss: Callable[[StudentT], float], *, median: float, rows: float) 
     starts.
     """
     median = min(max(median, 2.0**_SMALLEST), 2.0**_LARGEST)
-    gaussian = _descend(loss, [StudentT(None, _scale(None, median))])
+    gaussian = _descend(loss, [StudentT(), StudentT(None, _scale(None, median))])
     student = _descend(loss, [StudentT(nu, _scale(nu, median)) for nu in _STARTS])
     return student if rows * (loss(gaussian) - loss(student)) > _AKAIKE else gaussian
 

@@ -8,6 +8,7 @@ on them. But the recalibrated law and the conformal quantiles were fitted to the
 better on them than they are, so each of the two folds is judged by the recalibration of the other
 fold. This judges a recalibration of half the rows on rows that it has not seen: on average it is a
 little worse than the one that is served. On the other parts, the served recalibration is judged.
+Where the layers have the held-out rows too (`completion`), those without them are judged.
 
 If the model has further methods (students of the sites' committee), each is judged on the same rows
 by its own N(μ, v). Rows for calibration are new to the students: they saw none of these rows, the
@@ -305,9 +306,15 @@ def _by_fold(own: tuple[Any, ...], *, crossed: bool) -> tuple[tuple[Any, ...], .
     )
 
 
+def _scored_model(state: State) -> Model:
+    """Return the model with the layers that the part is scored by; no held-out row is in them."""
+    held_out = state.spec.part in (Part.STOPPING, Part.CALIBRATION)
+    return state.model.judged if held_out else state.model
+
+
 def _scored(state: State, site: Site) -> Contribution:
     """Score the targets that are real numbers."""
-    part, model = state.spec.part, state.model
+    part, model = state.spec.part, _scored_model(state)
     if model.privacy is not None:
         return _private_contribution(state, site)
     gaussian, recalibrated = Scores.zero(model.targets), Scores.zero(model.targets)
@@ -378,7 +385,7 @@ def _described(state: State, index: int) -> dict[str, tuple[SumBlock, ...]]:
 
 def _scored_outcomes(state: State, site: Site) -> dict[str, NDArray[np.float64]]:
     """Score the site's rows of every outcome."""
-    model, private = state.model, state.model.privacy is not None
+    model, private = _scored_model(state), state.model.privacy is not None
     sums: dict[str, NDArray[np.float64]] = {}
     for index in range(len(model.schema.outcomes)):
         for prefix, described in _described(state, index).items():

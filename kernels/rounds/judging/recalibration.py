@@ -106,7 +106,7 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Count the site's calibration rows by fold and |z|, and sum what outcomes need."""
-    model = state.model
+    model = state.model.judged
     sums = _of_outcomes(model, site)
     if model.targets:
         sums["residuals"] = _residuals(model, site).numpy()
@@ -214,7 +214,7 @@ def _residuals(model: Model, site: Site) -> Tensor:
 def _calibration(model: Model, index: int, total: SecureTotal) -> Any:
     target, described = model.schema.outcomes[index], _described(model, index)
     kind, name = kind_of(target), name_of(index, "held")
-    dispersion = known(model.outcomes, "outcomes")[index].dispersion
+    dispersion = known(model.judged.outcomes, "outcomes")[index].dispersion
     totals = totals_of(total, name, described)
     if model.privacy is None:
         held = kind.held.of_totals(target, totals)

@@ -363,9 +363,9 @@ def _words(spec: Spec) -> str:
     names = ", ".join(recipe.name for recipe in spec.recipes)
     return (
         f"of each of {len(spec.recipes)} kernels ({names}) in turn sums of products of features "
-        "(S, b, yᵀy, n) and the gradient of the evidence with the error on held-out rows; at the end "
-        "counts of held-out rows by the size of their prediction error. The kernel that predicts "
-        "them best is kept"
+        "(S, b, yᵀy, n) and the gradient of the evidence with the error on held-out rows; at the "
+        "end counts of held-out rows by the size of their prediction error. The kernel that "
+        "predicts them best is kept"
     )
 
 

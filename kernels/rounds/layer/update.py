@@ -3,11 +3,10 @@
 S, b, yᵀy and n are sums over rows, so those of new rows are added and those of removed rows are
 subtracted. A site that joins adds all its rows, and a site that leaves removes all its rows.
 
-Targets that are not real numbers have weighted sums at a q (`kernels.outcomes`). Those of added and
-removed rows are made at the model's q, and one step from the changed sums gives the next. At the
-optimum the sums of the other rows would change with q only by what the step changes, so the result
-differs from refitting from scratch in second order: little for a small share of rows. The stage
-`outcomes` refits from scratch.
+Targets that are not real numbers take one step from their changed sums
+(`kernels.rounds.shared.changed_sums`), which differs from refitting from scratch in second order.
+The stage `outcomes` refits from scratch. If the model also has layers without its held-out rows
+(`completion`), they have the same change.
 
 broadcast  the model with its kernel and weights, which do not change
 local      (S, b, yᵀy, n) of the site's added rows minus those of its removed rows, and the same of
@@ -35,35 +34,26 @@ so every unit is charged for this sum, whichever part it was assigned to.
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import torch
-
-from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Spectrum
-from kernels.layer.statistics import Statistics, added
-from kernels.model.model import Model, check_fitted, check_model, known
-from kernels.noisy.realisable import DEVIATION_BITS, repaired
-from kernels.outcomes.classes import STRIDE
+from kernels.layer.posterior import SCALE_BITS, Hyperparameters
+from kernels.layer.statistics import Statistics
+from kernels.model.model import Model, Withheld, check_fitted, check_model, known
+from kernels.noisy.realisable import DEVIATION_BITS
 from kernels.outcomes.fitted import FittedOutcome, check_outcomes
 from kernels.outcomes.logistic import newton, polya_gamma
-from kernels.outcomes.variational import updated_together
 from kernels.parameter_checks import check_flag
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
-from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, Bits, OwnStep, Replay
+from kernels.rounds.replay import LEAST_BUDGET, REPAIRED, SCALES, WITHHELD, Bits, OwnStep, Replay
+from kernels.rounds.shared.changed_sums import changed_outcomes, changed_statistics
 from kernels.rounds.shared.sufficient import (
     check_features,
     fitted_scales,
-    noise_of,
-    rows_in,
-    scatter_rounding,
     statistics_length,
-    summed_cross,
-    summed_scatter,
 )
 from kernels.rounds.shared.weighted_sums import (
     all_statistics,
     all_statistics_blocks,
     outcome_numbers,
-    sums_of,
 )
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE
@@ -92,7 +82,8 @@ class State:
     """The sums so far.
 
     done: the sum has been made. outcomes: the outcomes' q, at which their sums are made.
-    before, kept: the statistics, σ and λ so far, which sites do not need.
+    before, kept, withheld: the statistics, σ and λ so far, and the layers without held-out rows,
+    which sites do not need.
     """
 
     STORED_AS: ClassVar[str] = "update.state"
@@ -103,6 +94,7 @@ class State:
     outcomes: tuple[FittedOutcome, ...] = ()
     before: Statistics | None = field(default=None, metadata=PRIVATE)
     kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
+    withheld: Withheld | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -125,6 +117,7 @@ def initial(spec: Spec, model: Model) -> State:
         outcomes=model.outcomes or (),
         before=model.statistics,
         kept=model.hyperparameters,
+        withheld=model.withheld,
     )
 
 
@@ -142,12 +135,20 @@ def contribute(state: State, site: Site) -> Contribution:
 def update(state: State, total: SecureTotal) -> State:
     """Add the change; refuse a result that cannot be the statistics of any table."""
     total = accepted(total, layout(state))
+    before = Withheld(state.before, state.kept, state.outcomes or None)
+    changed = _changed(state, total, before)
     model = state.model
-    if model.targets:
-        model = _with_statistics(state, total)
-    if state.outcomes:
-        model = model.advanced(outcomes=_with_outcomes(state, total))
-    return replace(state, model=model, done=True, outcomes=(), before=None, kept=None)
+    if changed.statistics is not None:
+        model = model.advanced(
+            hyperparameters=changed.hyperparameters, statistics=changed.statistics
+        )
+    if changed.outcomes is not None:
+        model = model.advanced(outcomes=changed.outcomes)
+    if state.withheld is not None:
+        model = model.advanced(withheld=_changed(state, total, state.withheld))
+    return replace(
+        state, model=model, done=True, outcomes=(), before=None, kept=None, withheld=None
+    )
 
 
 def finished(state: State) -> bool:
@@ -160,6 +161,7 @@ def check_private(_spec: Spec, model: Model) -> None:
     check_features(model)
 
 
+_WITHHELD = ("withheld", "model.withheld")
 REPLAY = Replay(
     grids={
         **SCALES,
@@ -172,6 +174,7 @@ REPLAY = Replay(
         "outcomes.dispersion": Bits(SCALE_BITS),
         "model.outcomes.layers.prior_variance": Bits(SCALE_BITS),
         "model.outcomes.dispersion": Bits(SCALE_BITS),
+        **{f"{each}.{name}": grid for each in _WITHHELD for name, grid in WITHHELD.items()},
     },
     budget=LEAST_BUDGET,
 )
@@ -210,44 +213,14 @@ def declare(_spec: Spec, before: Before) -> Declaration:
 STORED = (Spec, State)
 
 
-def _with_statistics(state: State, total: SecureTotal) -> Model:
-    """Return the model with the changed statistics of targets that are real numbers."""
-    before = known(state.before, "linear")
-    squares = before.target_squares + torch.tensor(total["target_squares"])
-    count = before.count + rows_in(total, state.model)
-    if state.model.privacy is not None:
-        squares, count = squares.clamp_min(0.0), max(1, count)
-    statistics = Statistics(
-        before.scatter + summed_scatter(total, state.model),
-        before.cross + summed_cross(total, state.model),
-        squares,
-        count,
-        before.rounding + scatter_rounding(total, state.model),
-        added(before.noise, noise_of(total, state.model)),
-    )
-    statistics = repaired(statistics, state.model.urk)
-    if statistics.noise is None:
-        Spectrum.of(statistics)
-    hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
-    return state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
-
-
-def _with_outcomes(state: State, total: SecureTotal) -> tuple[FittedOutcome, ...]:
-    """Return every outcome after a step from its changed sums."""
-    found = []
-    change = round(float(total["rows"])) if state.model.privacy is None else 0
-    for index, own in enumerate(state.outcomes):
-        sums = sums_of(total, state.model, index, own, rows=0)
-        changed = [
-            replace(layer.sums + each, count=max(0, layer.sums.count + change))
-            for layer, each in zip(own.layers, sums, strict=True)
-        ]
-        share = 1.0 if len(changed) == 1 else STRIDE
-        layers = updated_together(
-            own.layers, changed, share=share, fixed_prior=not state.spec.refit
-        )
-        if state.model.privacy is None:
-            for layer in layers:
-                _ = layer.spectrum  # refuses what cannot be the sums of any table
-        found.append(replace(own, layers=layers))
-    return tuple(found)
+def _changed(state: State, total: SecureTotal, before: Withheld) -> Withheld:
+    """Return layers with the change, and σ and λ fitted to them."""
+    model, statistics, scales = state.model, None, None
+    if before.statistics is not None:
+        statistics = changed_statistics(before.statistics, total, model)
+        refit = state.spec.refit
+        scales = fitted_scales(statistics) if refit else known(before.hyperparameters, "linear")
+    outcomes = None
+    if before.outcomes is not None:
+        outcomes = changed_outcomes(before.outcomes, total, model, refit=state.spec.refit)
+    return Withheld(statistics, scales, outcomes)
