@@ -16,11 +16,11 @@ from benchmarks.fedbnr.anchors import read_anchors
 from benchmarks.fedbnr.claims import claims
 from benchmarks.fedbnr.experts import Consensus, product
 from benchmarks.fedbnr.families import FAMILIES, ROOT, ROWS
-from benchmarks.kept import Kept, fingerprint
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Predictor, Table, Tables, by_size, follow
 from benchmarks.fedbnr.scoring import Belief, scored
 from benchmarks.fedbnr.significance import arrows, probability
 from benchmarks.fedbnr.tables import Results, markdown
+from benchmarks.kept import Kept, fingerprint
 from kernels.tables.schema import Numeric, Schema
 from kernels.tables.targets import Target
 

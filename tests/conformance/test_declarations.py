@@ -27,8 +27,8 @@ from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.declaration import Declaration, Made, PublicRows
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact, search
+from kernels.rounds.layer import completion, linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.plan import declared, planned
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of, restore
@@ -39,6 +39,7 @@ from kernels.tables.schema import Schema
 from tests.dealing import DEALING
 from tests.kernels.rounds import outcomes as small
 from tests.kernels.rounds import private, sums, tables
+from tests.kernels.rounds.kernel.test_search import CHOICES, RECIPES
 
 _FEATURES = ("age", "lactate", "ward")
 _UNLABELLED = {name: own for name, own in tables.table(6, seed=77).items() if name in _FEATURES}
@@ -96,6 +97,8 @@ class Case:
     private: bool = False
     schema: Schema | None = None
     """By default that of the tables, whose targets are real numbers."""
+    choices: tuple[KernelSpec, ...] = ()
+    """The kernels that the program chooses from; by default it has one."""
 
 
 _LAYER = (moments.Spec(), linear.Spec())
@@ -122,6 +125,14 @@ CASES = {
         _of(exact.Spec, steps=st.integers(1, 3), penalties=st.sampled_from([(3.0,), (1.0, 9.0)]))
     ),
     "linear": Case(_of(linear.Spec, refit=st.booleans())),
+    "search": Case(
+        _of(search.Spec, recipes=st.sampled_from([RECIPES, RECIPES[:2]])), choices=CHOICES
+    ),
+    "search with outcomes": Case(
+        _of(search.Spec, recipes=st.just(RECIPES[:2])), schema=small.MIXED, choices=CHOICES
+    ),
+    "completion": Case(_of(completion.Spec), _LAYER),
+    "completion with outcomes": Case(_of(completion.Spec), _FITTED, schema=small.MIXED),
     "linear_two_sums": Case(_of(linear_two_sums.Spec)),
     "update": Case(_of(update.Spec, refit=st.booleans()), _LAYER),
     "outcomes": Case(_of(outcomes.Spec, sums=st.integers(1, 3)), schema=small.MIXED),
@@ -219,7 +230,9 @@ def _program(case: Case, spec: Any) -> Program:
     if case.private:
         return private.program(*case.before, spec, schema=case.schema or private.PATIENTS)
     schema = case.schema or tables.SCHEMA
-    return Program(schema, tables.KERNEL, (*case.before, spec), max_rows=1000, held_out=0.4)
+    kernel = case.choices[0] if case.choices else tables.KERNEL
+    stages = (*case.before, spec)
+    return Program(schema, kernel, stages, max_rows=1000, held_out=0.4, choices=case.choices)
 
 
 def _states(
@@ -319,6 +332,8 @@ def _passes(spec: Any) -> int:
 
 
 def _rate_times_steps(spec: Any) -> float:
+    if hasattr(spec, "recipes"):
+        return max(_rate_times_steps(own) for own in spec.recipes)
     rate = getattr(spec, "learning_rate", getattr(spec, "step_size", 0.0))
     times = len(getattr(spec, "penalties", ())) or len(getattr(spec, "alphas", ())) or 1
     if hasattr(spec, "steps"):
@@ -335,10 +350,14 @@ _PARTS_MADE = {
     Made.STUDENTS: ("distilled",),
     Made.RECALIBRATION: ("recalibration",),
     Made.SCORES: ("scores",),
+    Made.COMPLETION: ("withheld",),
+    Made.CHOICE: (),
 }
 
 
 def _has(model: Model, made: Made) -> bool:
+    if made is Made.CHOICE:
+        return not model.choices
     there = [getattr(model, name) is not None for name in _PARTS_MADE[made]]
     return any(there) if made is Made.CENTRE else all(there)
 

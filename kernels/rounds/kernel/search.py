@@ -272,18 +272,14 @@ def update(state: State, total: SecureTotal) -> State:
     runs, told = list(state.runs), list(known(state.history, NAME))
     for index in state.racing:
         recipe = state.spec.recipes[index]
-        runs[index] = _moved(recipe, runs[index], total.part(_prefix(index)), state.model)
-        told += _told(recipe, state.runs[index], runs[index])
+        runs[index], new = _moved(recipe, runs[index], total.part(_prefix(index)), state.model)
+        told += new
     least = min((run.error for run in runs if run.error is not None), default=None)
     runs = [
         Run(run.stage, None) if _falls_behind(recipe, run, least) else run
         for recipe, run in zip(state.spec.recipes, runs, strict=True)
     ]
-    state = replace(state, runs=tuple(runs), history=tuple(told))
-    if not state.racing and len(state.finalists) == 1:
-        (only,) = state.finalists
-        return _settled(state, only, (None,) * len(runs))
-    return state
+    return replace(state, runs=tuple(runs), history=tuple(told))
 
 
 def finished(state: State) -> bool:
@@ -451,31 +447,30 @@ def _rows_block(model: Model) -> Block:
     return Block("rows", (), float(model.max_rows), 1.0)
 
 
-def _moved(recipe: Recipe, run: Run, total: SecureTotal, model: Model) -> Run:
-    """Return a run after a sum, at the next stage that needs one."""
+def _moved(
+    recipe: Recipe, run: Run, total: SecureTotal, model: Model
+) -> tuple[Run, list[Progress]]:
+    """Return a run after a sum, at the next stage that needs one, and its new steps."""
     stages = _stages(recipe, model)
     algorithm, _ = stages[run.stage]
     state, stage = algorithm.update(run.state, total), run.stage
-    error = run.error
+    error, told = run.error, []
     if algorithm is exact:
         kept: judged.Kept | None = state.best_of_run or state.best
         error = error if kept is None else kept.error
+        told = list(_told(recipe, run.state, state))
     while algorithm.finished(state):
         stage += 1
         if stage == len(stages):
-            return Run(stage, None, state.model, error)
+            return Run(stage, None, state.model, error), told
         algorithm, spec = stages[stage]
         state = algorithm.initial(spec, state.model)
-    return Run(stage, state, None, error)
+    return Run(stage, state, None, error), told
 
 
-def _told(recipe: Recipe, before: Run, after: Run) -> Iterator[Progress]:
+def _told(recipe: Recipe, before: Any, after: Any) -> Iterator[Progress]:
     """Yield the steps of phase 1 that are new."""
-    if before.stage:
-        return
-    earlier = len(known(before.state.history, NAME))
-    history = known(after.state.history, NAME) if after.stage == 0 else ()
-    for each in history[earlier:]:
+    for each in known(after.history, NAME)[len(known(before.history, NAME)) :]:
         yield Progress(
             each.run,
             each.step,
