@@ -228,7 +228,10 @@ def _with_statistics(state: State, total: SecureTotal) -> Model:
     statistics = repaired(statistics, state.model.urk)
     if statistics.noise is None:
         Spectrum.of(statistics)
-    hyperparameters = fitted_scales(statistics) if state.spec.refit else known(state.kept, "linear")
+    if state.spec.refit:
+        hyperparameters = fitted_scales(statistics, state.model.kernel)
+    else:
+        hyperparameters = known(state.kept, "linear")
     return state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
 
 
