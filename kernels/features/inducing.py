@@ -30,7 +30,7 @@ from kernels.features.seeded_random import normals
 from kernels.features.spec import KernelSpec
 
 JITTER = 2.0**-26
-"""ε: what is added to the diagonal of k(Z, Z), whose elements are 1; a noise of the process at Z."""
+"""ε: what is added to the diagonal of k(Z, Z), whose elements are 1."""
 FARTHEST = 2.5
 """Starting places are normal, and not farther out than this in any column."""
 
@@ -38,9 +38,10 @@ _ROOT = math.sqrt(5.0)
 
 
 def left_out(features: Tensor, inducing: int) -> Tensor:
-    """Return k(x, x) − ‖φ_main(x)‖² ≥ 0 of rows of features (…, M), the first of which are inducing.
+    """Return k(x, x) − ‖φ_main(x)‖² ≥ 0 of rows of features (…, M).
 
     It is the share of the prior variance λ² that inducing features do not have.
+    inducing: how many of the features are inducing, the first ones.
     """
     return (1 - features[..., :inducing].double().square().sum(-1)).clamp_min(0.0)
 
@@ -82,7 +83,7 @@ class Inducing:
                 rows = by_kernel * _slope(distances.reshape(by_kernel.shape))
                 pairs = by_among * _slope(among)
                 scaled = flat.reshape(x.shape)
-                # ∂/∂r² of a pair goes to its places as 2(u − u'), and to log ℓ_i as −2(u_i − u'_i)².
+                # With u = x/ℓ, ∂r²/∂u = 2(u − u') and ∂r²/∂log ℓ_i = −2(u_i − u'_i)².
                 row_sums, place_sums = rows.sum(-1, keepdim=True), rows.sum(-2).unsqueeze(-1)
                 pair_sums = pairs.sum(-1, keepdim=True)
                 pulled, paired = rows.mT @ scaled, pairs @ places
@@ -90,8 +91,8 @@ class Inducing:
                 by_lengthscale = (row_sums * scaled.square()).sum(-2)
                 by_lengthscale = by_lengthscale + (place_sums * places.square()).sum(-2)
                 by_lengthscale = by_lengthscale - 2 * (places * pulled).sum(-2)
-                by_lengthscale = (
-                    by_lengthscale + 2 * (places * (pair_sums * places - paired)).sum(-2)
+                by_lengthscale = by_lengthscale + 2 * (places * (pair_sums * places - paired)).sum(
+                    -2
                 )
                 return {
                     "points": (by_places * inverse).to(x.dtype),
@@ -122,6 +123,7 @@ def _slope(distances: Tensor) -> Tensor:
 def _factor(kernel: Tensor) -> Tensor:
     """Return L; only weights decide whether there is one, never rows."""
     jitter = JITTER * torch.eye(len(kernel), dtype=kernel.dtype)
+    factor: Tensor
     factor, failed = torch.linalg.cholesky_ex(kernel + jitter)
     if int(failed) or not bool(factor.detach().isfinite().all()):
         raise WeightsError(
@@ -134,9 +136,8 @@ def _factor(kernel: Tensor) -> Tensor:
 def _solved(factor: Tensor, gradient: Tensor) -> Tensor:
     """Return G L⁻¹ for G (…, rows, m)."""
     flat = gradient.reshape(-1, len(factor))
-    return torch.linalg.solve_triangular(factor, flat, upper=False, left=False).reshape(
-        gradient.shape
-    )
+    found: Tensor = torch.linalg.solve_triangular(factor, flat, upper=False, left=False)
+    return found.reshape(gradient.shape)
 
 
 def _through_cholesky(factor: Tensor, product: Tensor) -> Tensor:

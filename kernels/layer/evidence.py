@@ -5,9 +5,10 @@ For one target, with A = σ⁻²S + λ⁻²I and w̄ = σ⁻²A⁻¹b,
     G_S = ∂L/∂S = (A⁻¹ + w̄w̄ᵀ)/2σ²,   G_b = ∂L/∂b = −w̄/σ²
 
 so no derivative is taken through a factorisation. Inducing features add λ²(n − tr S_main)/2σ² to L
-(`kernels.layer.posterior`), and with it −λ²/2σ² to the main diagonal elements of G_S. G_S and G_b are computed from *summed*
-statistics; each client receives them and back-propagates ∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through its
-own features, and the sum of the clients' results is the exact gradient of the pooled evidence.
+(`kernels.layer.posterior`), and so −λ²/2σ² to their diagonal elements of G_S. G_S and G_b are
+computed from *summed* statistics; each client receives them and back-propagates
+∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through its own features, and the sum of the clients' results is the
+exact gradient of the pooled evidence.
 """
 
 from dataclasses import dataclass

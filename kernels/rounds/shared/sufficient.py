@@ -1,8 +1,9 @@
 """The linear layer's statistics as blocks of a sum, with the bounds that follow from the kernel.
 
 |φ_i φ_j| is at most the square of the largest feature, 1/m for cos and sin divided by √m, so
-|S_ij| ≤ n/m; inducing features are at most 1. With standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m.
-FEATURE_BOUND applies to features without a bound of their own; a value beyond it fails the run.
+|S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m. Inducing
+features are at most 1. FEATURE_BOUND applies to features without a bound of their own; a value
+beyond it fails the run.
 
 A linear part (`kernels.features.linear_part`) has features of up to 2ρ, many times 1/√m, and one
 block has one fixed point. So S and b are sent with the linear part's features multiplied by a power
