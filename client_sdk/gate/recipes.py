@@ -27,6 +27,7 @@ class Recipes:
 
     kernels: tuple[str, ...] = (
         "deep",
+        "inducing",
         "linear",
         "matern12",
         "matern32",

@@ -75,6 +75,7 @@ def gain(model: Model, site: Site) -> Gain:
     local = federated = Scores.zero(0)
     if model.schema.real:
         own = site_statistics(model, site, Part.TRAINING)
-        of_site = replace(model, statistics=own, hyperparameters=refit(Spectrum.of(own)))
+        spectrum = Spectrum.of(own, inducing=model.kernel.inducing_features)
+        of_site = replace(model, statistics=own, hyperparameters=refit(spectrum))
         local, federated = judged(of_site), judged(model)
     return Gain(model.schema.real, local, federated, outcome_gains(model, site), rows)

@@ -56,7 +56,8 @@ def outcome_gains(model: Model, site: Site) -> tuple[OutcomeGain, ...]:
         rows += len(phi)
         for index, outcome in enumerate(outcomes):
             for which, fitted in enumerate((local[index], federated[index])):
-                own = Likelihood(outcome, fitted).losses(phi, columns[index])
+                at = Likelihood(outcome, fitted, inducing=model.kernel.inducing_features)
+                own = at.losses(phi, columns[index])
                 losses[index][which] += float(own.sum())
     return tuple(
         OutcomeGain(outcome, rows, *(loss / rows for loss in both))

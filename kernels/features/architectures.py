@@ -79,6 +79,12 @@ def _through_tanh(gradient: Tensor, output: Tensor) -> Tensor:
     return gradient.addcmul_(gradient * output, output, value=-1)
 
 
+def starting_lengthscale(spec: KernelSpec) -> Tensor:
+    """Return the logarithm of the spec's lengthscale for each input, (p,)."""
+    level = near(math.log(spec.lengthscale), 2.0**-40)  # the same with every libm
+    return torch.full((spec.inputs,), level, dtype=torch.float64)
+
+
 class _Scaled:
     """The common part of the classical kernels: one log lengthscale per input, x/ℓ instead of x."""
 
@@ -86,8 +92,7 @@ class _Scaled:
         return {"log_lengthscale": (spec.inputs,)}
 
     def start(self, spec: KernelSpec) -> Named:
-        level = near(math.log(spec.lengthscale), 2.0**-40)  # the same with every libm
-        return {"log_lengthscale": torch.full((spec.inputs,), level, dtype=torch.float64)}
+        return {"log_lengthscale": starting_lengthscale(spec)}
 
     @staticmethod
     def scaling(weights: Named) -> Features:
@@ -359,4 +364,5 @@ RANDOM_FUNCTIONS: Mapping[Architecture, RandomFunction] = {
     Architecture.SHIFTED: Shifted(),
     Architecture.REPLICATED: Replicated(),
 }
-"""All but the linear kernel: `kernels.features.linear_part` has it, beside any of these."""
+"""All but the linear kernel, which `kernels.features.linear_part` has, beside any of these, and the
+one that is not random (`kernels.features.inducing`)."""

@@ -31,6 +31,7 @@ from kernels.features.architectures import (
     RandomFunction,
     Shapes,
 )
+from kernels.features.inducing import Inducing
 from kernels.features.spec import MOST_LOG_RATIO, Architecture, KernelSpec
 from kernels.reproducible import exp
 
@@ -41,7 +42,8 @@ def random_function(spec: KernelSpec) -> RandomFunction:
     """Return the architecture's g, with the linear part beside it if the spec says so."""
     if spec.architecture is Architecture.LINEAR:
         return _LINEAR
-    main = RANDOM_FUNCTIONS[spec.architecture]
+    inducing = spec.architecture is Architecture.INDUCING
+    main = _INDUCING if inducing else RANDOM_FUNCTIONS[spec.architecture]
     return Beside(main) if spec.linear_part else main
 
 
@@ -67,7 +69,7 @@ def squared_norm_at(spec: KernelSpec, weights: Tensor) -> float | None:
     Without a linear part it is `spec.squared_norm_bound`; with one, it is far below that bound,
     which is for all ρ.
     """
-    main, log_ratio = spec.main_squared_norm, log_ratio_of(spec, weights)
+    main, log_ratio = spec.main_squared_norm_bound, log_ratio_of(spec, weights)
     if main is None or log_ratio is None:
         return main
     return main + spec.linear_squared_norm * ratio(log_ratio) ** 2
@@ -111,7 +113,7 @@ class Linear:
         return features
 
 
-_LINEAR = Linear()
+_LINEAR, _INDUCING = Linear(), Inducing()
 
 
 @dataclass(frozen=True)

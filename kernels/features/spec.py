@@ -37,6 +37,8 @@ class Architecture(StrEnum):
     """A network f and a distribution shifter h(ω) (fig. 3.1, right)."""
     REPLICATED = "replicated"
     """A network f applied to randomised copies of x (fig. 3.2, left)."""
+    INDUCING = "inducing"
+    """k(Z, x) of m learnt places Z: a sparse Gaussian process (`kernels.features.inducing`)."""
     LINEAR = "linear"
     """The linear part alone, without random samples (`kernels.features.linear_part`)."""
 
@@ -77,6 +79,8 @@ _STATIONARY = {
 _CLASSICAL = _STATIONARY | {Architecture.EXPONENTIAL, Architecture.POLYNOMIAL}
 _NETWORKS = {Architecture.DEEP, Architecture.SHIFTED, Architecture.REPLICATED}
 
+_OF_ONE_NUMBER = {Architecture.EXPONENTIAL, Architecture.POLYNOMIAL, Architecture.INDUCING}
+
 _SAMPLED = set(Architecture) - {Architecture.LINEAR}
 
 _MOST_RADIUS = 16.0
@@ -112,10 +116,10 @@ _WHOLE: Mapping[str, tuple[int, int]] = {
 _BELONGS_TO: Mapping[str, set[Architecture]] = {
     "samples": _SAMPLED,
     "seed": _SAMPLED,
-    "normaliser": _SAMPLED,
+    "normaliser": _SAMPLED - {Architecture.INDUCING},
     "linear_part": _SAMPLED,
     "radius": {Architecture.LINEAR},
-    "lengthscale": _CLASSICAL,
+    "lengthscale": _CLASSICAL | {Architecture.INDUCING},
     "degree": {Architecture.POLYNOMIAL},
     "offset": {Architecture.POLYNOMIAL},
     "hidden": _NETWORKS,
@@ -134,13 +138,14 @@ class KernelSpec:
     """Everything that defines a unifying random kernel except its weights.
 
     inputs: p, the number of columns of x after the schema's encoding.
-    samples: m ≥ 2, the number of random samples of g.
+    samples: m ≥ 2, the number of random samples of g; of an inducing kernel, of its points.
     linear_part: the linear part's p + 1 features stand beside those of the architecture, so the
         kernel is the sum of both (`kernels.features.linear_part`).
     radius: the largest norm of x/√(p + 1) in the linear part; by default about twice that of an
         average row. With differential privacy noise is proportional to it, or to its square.
     seed: 0 ≤ seed < 2⁵³; ω and the starting weights are hashes of it.
-    lengthscale: the starting value of the classical kernels' lengthscales (one weight per input).
+    lengthscale: the starting value of the lengthscales (one weight per input) of the classical
+        kernels and of the inducing one.
     degree, offset: the polynomial kernel's n and c.
     hidden, latent: the widths of f's tanh layers, and of its output.
     frequency_scale: the frequencies of a network's cos and sin are divided by √latent and
@@ -191,6 +196,8 @@ class KernelSpec:
             raise SpecError(f"radius must be at most {_MOST_RADIUS:g}, not {self.radius:g}")
         widths = (self.inputs, *self.hidden, self.latent, self.shifter_inputs, self.shifter_hidden)
         largest = max(a * b for a in widths for b in (*widths, self.samples))
+        if self.architecture is Architecture.INDUCING:
+            largest = max(largest, self.samples**2)
         if len(self.hidden) > _MOST_LAYERS or largest > _MOST_NUMBERS:
             raise SpecError(
                 f"this kernel needs an array of {largest:.0e} numbers and {len(self.hidden)} "
@@ -213,7 +220,7 @@ class KernelSpec:
         """Return d, how many numbers one sample of g has; 0 for the linear kernel."""
         if self.architecture is Architecture.LINEAR:
             return 0
-        if self.architecture in (Architecture.EXPONENTIAL, Architecture.POLYNOMIAL):
+        if self.architecture in _OF_ONE_NUMBER:
             return 1
         if self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR:
             return self.latent
@@ -221,8 +228,16 @@ class KernelSpec:
 
     @property
     def main_features(self) -> int:
-        """Return m·d, how many features are of random samples; they come first in φ(x)."""
+        """Return m·d, how many features are of samples or points; they come first in φ(x)."""
         return self.samples * self.features_per_sample
+
+    @property
+    def inducing_features(self) -> int:
+        """Return m of an inducing kernel, whose features leave out k(x, x) − ‖φ_main(x)‖²; else 0.
+
+        They are the main features, and k(x, x) = 1.
+        """
+        return self.main_features if self.architecture is Architecture.INDUCING else 0
 
     @property
     def linear_features(self) -> int:
@@ -245,7 +260,8 @@ class KernelSpec:
         """Return ‖φ_main(x)‖², the same for all x and all weights, if there is such a number.
 
         cos² + sin² = 1 per sample, so it is m divided by the normalising square. It is None for
-        features that grow with x, and 0 for the linear kernel, which has no main part.
+        features that grow with x or are inducing, and 0 for the linear kernel, which has no main
+        part.
         """
         if self.architecture is Architecture.LINEAR:
             return 0.0
@@ -253,6 +269,11 @@ class KernelSpec:
             self.architecture is Architecture.REPLICATED and self.ending is Ending.LINEAR
         )
         return None if unbounded else self.samples / self.normalising_square
+
+    @property
+    def main_squared_norm_bound(self) -> float | None:
+        """Return a bound on ‖φ_main(x)‖² that holds for all x and all weights, if there is one."""
+        return 1.0 if self.inducing_features else self.main_squared_norm
 
     @property
     def linear_squared_norm(self) -> float:
@@ -266,7 +287,7 @@ class KernelSpec:
         None for features that grow with x, which have no bound on their sensitivity for all
         weights. `kernels.features.linear_part.squared_norm_at` is the bound at given weights.
         """
-        main = self.main_squared_norm
+        main = self.main_squared_norm_bound
         return None if main is None else main + self.linear_squared_norm * _MOST_RATIO**2
 
     def rows_at_a_time(self, chunk_rows: int) -> int:

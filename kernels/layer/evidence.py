@@ -4,9 +4,11 @@ For one target, with A = σ⁻²S + λ⁻²I and w̄ = σ⁻²A⁻¹b,
 
     G_S = ∂L/∂S = (A⁻¹ + w̄w̄ᵀ)/2σ²,   G_b = ∂L/∂b = −w̄/σ²
 
-so no derivative is taken through a factorisation. G_S and G_b are computed from *summed*
-statistics; each client receives them and back-propagates ∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through its
-own features, and the sum of the clients' results is the exact gradient of the pooled evidence.
+so no derivative is taken through a factorisation. Inducing features add λ²(n − tr S_main)/2σ² to L
+(`kernels.layer.posterior`), and so −λ²/2σ² to their diagonal elements of G_S. G_S and G_b are
+computed from *summed* statistics; each client receives them and back-propagates
+∂L/∂Φ_c = 2Φ_cG_S + y_cG_bᵀ through its own features, and the sum of the clients' results is the
+exact gradient of the pooled evidence.
 """
 
 from dataclasses import dataclass
@@ -36,13 +38,19 @@ class PooledEvidence:
 
     @classmethod
     def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
-        """Return the evidence and its gradients at summed statistics and given σ², λ²."""
+        """Return the evidence and its gradients at summed statistics and given σ², λ².
+
+        Of an inducing kernel a `Spectrum` is needed, which knows how many features are inducing.
+        """
         spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
         noise = hyperparameters.noise_variance
         basis, weights = spectrum.eigenvectors, spectrum.posterior_weights(hyperparameters)
         inverse = spectrum.posterior_variances(hyperparameters) / noise
         inverse = (basis * inverse.sum(1)) @ basis.mT
         scatter_gradient = (inverse + (weights / noise) @ weights.mT) / 2
+        if spectrum.left_out > 0:
+            amplified = float((hyperparameters.prior_variance / noise).sum())
+            scatter_gradient.diagonal()[: spectrum.inducing] -= amplified / 2
         return cls(
             float(-spectrum.log_evidence(hyperparameters).sum()),
             (scatter_gradient + scatter_gradient.mT) / 2,

@@ -19,14 +19,21 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from kernels.errors import EmptyTable, NotFinite, WrongShape
+from kernels.features.inducing import left_out
 
 
 def negative_log_evidence(
-    features: Tensor, targets: Tensor, *, log_noise: Tensor, log_prior: Tensor
+    features: Tensor,
+    targets: Tensor,
+    *,
+    log_noise: Tensor,
+    log_prior: Tensor,
+    inducing: int = 0,
 ) -> Tensor:
     """Return L summed over targets, differentiable in features, log σ and log λ.
 
     features: (n, M), targets: (n,) or (n, T), log_noise and log_prior: log σ and log λ, (T,).
+    inducing: how many features are inducing, the first ones; L is then Titsias's bound.
     """
     y = targets.unsqueeze(1) if targets.ndim == 1 else targets
     if features.ndim != 2 or y.ndim != 2 or len(features) != len(y):
@@ -48,7 +55,11 @@ def negative_log_evidence(
             )
     evaluate: Callable[..., Tensor] = _NegativeLogEvidence.apply
     per_target = zip(y.unbind(1), log_noise, log_prior, strict=True)
-    return torch.stack([evaluate(features, *one) for one in per_target]).sum()
+    found = torch.stack([evaluate(features, *one) for one in per_target]).sum()
+    if inducing:
+        amplified = (2 * (log_prior - log_noise)).exp().sum()
+        found = found + amplified * left_out(features, inducing).sum() / 2
+    return found
 
 
 class _NegativeLogEvidence(torch.autograd.Function):

@@ -12,6 +12,16 @@ noise: the data along their eigenvectors are ignored, and the posterior there is
 them always would cost one to two digits of accuracy in the ordinary case, because directions of
 small variance still contribute to Φᵀy. The evidence uses only the eigenvalues above τ, because
 directions without variance would otherwise appear to explain everything.
+
+**Inducing features** (`kernels.features.inducing`) leave out a part of the process's variance,
+λ²(k(x, x) − ‖φ_main(x)‖²) at x, where k(x, x) = 1. Titsias's lower bound of the process's log
+evidence is that of the layer minus half of its sum over rows, in units of σ²,
+
+    λ²/2σ² · (n − tr S_main)
+
+with the trace over the main features: it follows from the same sums. The bound takes the place of
+the evidence wherever σ, λ, ρ or the kernel's weights are chosen. A prediction's latent variance has
+the part that is left out at x in addition. For all other features both terms are absent.
 """
 
 import math
@@ -30,6 +40,7 @@ from kernels.errors import (
     StatisticsError,
     WrongShape,
 )
+from kernels.features.inducing import left_out
 from kernels.layer.local_evidence import negative_log_evidence
 from kernels.layer.statistics import Statistics
 from kernels.reproducible import to_bits
@@ -88,7 +99,8 @@ class Spectrum:
     """Statistics in the eigenbasis of S, sufficient for evidence and posterior at any σ and λ.
 
     eigenvalues: Λ, (M,), not negative. eigenvectors: Q, (M, M). cross: Qᵀb, (M, T).
-    rounding: τ, a bound on the error of Λ.
+    rounding: τ, a bound on the error of Λ. inducing: how many features are inducing, the first ones
+    in their own basis. left_out: n − tr S_main ≥ 0, what these leave out; 0 if there are none.
     """
 
     eigenvalues: Tensor
@@ -97,10 +109,15 @@ class Spectrum:
     target_squares: Tensor
     count: int
     rounding: float
+    inducing: int = 0
+    left_out: float = 0.0
 
     @classmethod
-    def of(cls, statistics: Statistics) -> Self:
-        """Factor S; refuse it if rounding cannot explain a negative eigenvalue."""
+    def of(cls, statistics: Statistics, *, inducing: int = 0) -> Self:
+        """Factor S; refuse it if rounding cannot explain a negative eigenvalue.
+
+        inducing: `KernelSpec.inducing_features` of the kernel of these statistics.
+        """
         scatter = (statistics.scatter + statistics.scatter.mT) / 2
         eigenvalues, eigenvectors = torch.linalg.eigh(scatter)
         least, greatest = float(eigenvalues[0]), float(eigenvalues[-1])
@@ -120,6 +137,8 @@ class Spectrum:
             statistics.target_squares,
             statistics.count,
             statistics.rounding,
+            inducing,
+            left_out_of(statistics, inducing),
         )
 
     @property
@@ -147,13 +166,16 @@ class Spectrum:
     def log_evidence(self, hyperparameters: Hyperparameters) -> Tensor:
         """Return log p(y | σ, λ) of each target, (T,), with its constant ([FedBNR] eq. 2.8 halved).
 
-        −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + (yᵀy − Σ (Qᵀb)²/(Λ + σ²/λ²))/σ²].
+        −½[n log 2πσ² + Σ log(1 + Λλ²/σ²) + (yᵀy − Σ (Qᵀb)²/(Λ + σ²/λ²))/σ²], and for inducing
+        features Titsias's bound, with −½(n − tr S_main)λ²/σ² in addition.
         """
         noise, prior = self._checked(hyperparameters)
         eigenvalues = self.eigenvalues[self.resolved].unsqueeze(1)
         explained = (self.cross[self.resolved] ** 2 / (eigenvalues + noise / prior)).sum(0)
         determinant = torch.log1p(eigenvalues * (prior / noise)).sum(0)
         residual = (self.target_squares - explained) / noise
+        if self.inducing:
+            residual = residual + self.left_out * prior / noise
         return -0.5 * (self.count * torch.log(2 * math.pi * noise) + determinant + residual)
 
     def _checked(self, hyperparameters: Hyperparameters) -> tuple[Tensor, Tensor]:
@@ -164,6 +186,14 @@ class Spectrum:
                 f"have one value for each, not {given}"
             )
         return hyperparameters.noise_variance, hyperparameters.prior_variance
+
+
+def left_out_of(statistics: Statistics, inducing: int) -> float:
+    """Return Σ[k(x, x) − ‖φ_main(x)‖²] = n − tr S_main over rows, at least 0; 0 without points."""
+    if not inducing:
+        return 0.0
+    trace = math.fsum(statistics.scatter.diagonal()[:inducing].tolist())
+    return max(0.0, statistics.count - trace)
 
 
 def _check_cross(statistics: Statistics) -> None:
@@ -207,7 +237,8 @@ class Posterior:
 
     weights: w̄, (M, T). eigenvectors: those of w's covariance, (M, M) if all targets share them, or
     (T, M, M) if they differ (`kernels.noisy.noise_aware`). variances: its eigenvalues, (M, T).
-    log_evidence: (T,).
+    log_evidence: (T,). inducing: how many features are inducing, the first ones; predictions then
+    have the variance that these leave out.
     """
 
     weights: Tensor
@@ -215,10 +246,14 @@ class Posterior:
     variances: Tensor
     hyperparameters: Hyperparameters
     log_evidence: Tensor
+    inducing: int = 0
 
     @classmethod
     def of(cls, statistics: Statistics | Spectrum, hyperparameters: Hyperparameters) -> Self:
-        """Return the posterior given statistics; without rows (n = 0) it is the prior."""
+        """Return the posterior given statistics; without rows (n = 0) it is the prior.
+
+        Of an inducing kernel a `Spectrum` is needed, which knows how many features are inducing.
+        """
         spectrum = statistics if isinstance(statistics, Spectrum) else Spectrum.of(statistics)
         return cls(
             spectrum.posterior_weights(hyperparameters),
@@ -226,6 +261,7 @@ class Posterior:
             spectrum.posterior_variances(hyperparameters),
             hyperparameters,
             spectrum.log_evidence(hyperparameters),
+            spectrum.inducing,
         )
 
     def predict(self, features: Tensor) -> Prediction:
@@ -235,6 +271,9 @@ class Posterior:
             latent = (phi @ self.eigenvectors).square() @ self.variances
         else:
             latent = torch.stack([(root**2).sum(1) for root in self._roots(phi)], 1)
+        if self.inducing:
+            prior = self.hyperparameters.prior_variance
+            latent = latent + torch.outer(left_out(phi, self.inducing), prior)
         return Prediction(phi @ self.weights, latent, self.hyperparameters.noise_variance)
 
     def covariance(self, target: int) -> Tensor:
@@ -246,7 +285,8 @@ class Posterior:
         """Return the joint log density of new targets (rows, T) under the predictive, (T,).
 
         With R = ΦA^{-1/2} it is the density of N(Φw̄, RRᵀ + σ²I): the evidence of the residuals
-        under a layer on R with a unit prior.
+        under a layer on R with a unit prior. It is that of the layer alone: what inducing features
+        leave out is correlated between rows, and not known from their features.
         """
         phi = self._checked(features)
         y = targets.unsqueeze(1) if targets.ndim == 1 else targets

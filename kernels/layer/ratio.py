@@ -97,7 +97,7 @@ def _fitted(
     if after != before:
         diagonal = rescaling(spec, before=before, after=after)
         statistics = rescaled(statistics, diagonal)
-    spectrum = Spectrum.of(statistics)
+    spectrum = Spectrum.of(statistics, inducing=spec.inducing_features)
     scales = refit(spectrum)
     evidence = -float(objective(spectrum, scales).sum()) / max(statistics.count, 1)
     return near(evidence, EVIDENCE_STEP), Chosen(after, statistics, scales)

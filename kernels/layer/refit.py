@@ -1,6 +1,7 @@
 """σ and λ re-optimised for given statistics: empirical Bayes from one eigendecomposition.
 
-Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target within bounds. In the eigenbasis an
+Maximises log p(y | σ, λ) + log N(log λ; m, s²) for each target within bounds; for inducing features
+Titsias's bound of the first term (`kernels.layer.posterior`). In the eigenbasis an
 evaluation costs O(M), so a grid over both finds the right mode (noise and signal can be mistaken
 for each other, and a gradient method can stop at the wrong mode). A bounded quasi-Newton search
 with closed-form gradients and a few Newton steps then find the optimum. This needs no
@@ -100,6 +101,7 @@ def _objective(spectrum: Spectrum, target: int, options: RefitOptions) -> _Objec
     floor = max(spectrum.rounding, float_error, np.finfo(np.float64).tiny)
     squares = spectrum.cross[:, target].numpy() ** 2 * eigenvalues / (eigenvalues + floor)
     total, count = float(spectrum.target_squares[target]), spectrum.count
+    left_out = spectrum.left_out  # 0 except for inducing features, and then added without effect
 
     def value_and_slopes(
         log_noise: NDArray[np.float64], log_prior: NDArray[np.float64]
@@ -109,6 +111,7 @@ def _objective(spectrum: Spectrum, target: int, options: RefitOptions) -> _Objec
         signal = eigenvalues * variances / noise  # how far the data determine each direction
         weights = squares * (variances / noise) ** 2  # w̄² in the eigenbasis
         explained = (squares * variances).sum(-1) / noise[..., 0] ** 2
+        unexplained = left_out * prior[..., 0] / noise[..., 0]
         misfit = total / noise[..., 0] - explained - weights.sum(-1) / prior[..., 0]
         standardised = (log_prior - options.log_prior_mean) / options.log_prior_scale
         value = 0.5 * (
@@ -117,9 +120,10 @@ def _objective(spectrum: Spectrum, target: int, options: RefitOptions) -> _Objec
             + total / noise[..., 0]
             - explained
             + standardised**2
+            + unexplained
         )
-        by_noise = count - misfit - signal.sum(-1)
-        by_prior = signal.sum(-1) - weights.sum(-1) / prior[..., 0]
+        by_noise = count - misfit - signal.sum(-1) - unexplained
+        by_prior = signal.sum(-1) - weights.sum(-1) / prior[..., 0] + unexplained
         by_prior = by_prior + standardised / options.log_prior_scale
         return value, by_noise, by_prior
 

@@ -18,7 +18,7 @@ from kernels.ensembles.distilled import Distilled
 from kernels.errors import NotFitted, ProgramError, StateError
 from kernels.features.spec import KernelSpec
 from kernels.features.urk import URK, weight_count
-from kernels.layer.posterior import Hyperparameters, Posterior
+from kernels.layer.posterior import Hyperparameters, Posterior, Spectrum
 from kernels.layer.statistics import Statistics
 from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
@@ -287,7 +287,8 @@ class Model:
         statistics = known(self.statistics, "linear")
         scales = known(self.hyperparameters, "linear")
         if statistics.noise is None:
-            return Posterior.of(statistics, scales)
+            inducing = self.kernel.inducing_features
+            return Posterior.of(Spectrum.of(statistics, inducing=inducing), scales)
         posterior = noise_aware.posterior(statistics, scales)
         if self.centre is None:
             return posterior

@@ -236,6 +236,7 @@ def predict_outcomes(
             features,
             exposure=exposures.get(outcome.name),
             calibration=calibration,
+            inducing=model.kernel.inducing_features,
         )
         for outcome, own, calibration in zip(
             model.schema.outcomes, fitted, calibrations, strict=True

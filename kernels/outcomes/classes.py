@@ -117,9 +117,14 @@ def local(
     return tuple(totals)
 
 
-def latent(layers: Sequence[Layer], features: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the means and variances of the K latent functions, each (rows, K)."""
-    each = [layer.latent(features) for layer in layers]
+def latent(
+    layers: Sequence[Layer], features: Tensor, *, inducing: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Return the means and variances of the K latent functions, each (rows, K).
+
+    inducing: as in `Layer.latent`.
+    """
+    each = [layer.latent(features, inducing=inducing) for layer in layers]
     return torch.stack([own[0] for own in each], 1), torch.stack([own[1] for own in each], 1)
 
 

@@ -47,12 +47,14 @@ class _Periods(NamedTuple):
 class Likelihood:
     """An outcome, its q and constants, and the rule that replaces its likelihood by parabolas.
 
-    rule: of all kinds but classes, which have their own.
+    rule: of all kinds but classes, which have their own. inducing: how many features are inducing,
+    the first ones, for predictions and losses.
     """
 
     outcome: Outcome
     fitted: FittedOutcome
     rule: Rule = newton
+    inducing: int = 0
 
     @property
     def layer(self) -> Layer:
@@ -145,13 +147,13 @@ class Likelihood:
         fitted, y = self.fitted, outcomes[:, 0]
         match self.outcome:
             case Binary():
-                mean, variance = self.layer.latent(features)
+                mean, variance = self.layer.latent(features, inducing=self.inducing)
                 found = binary.log_density(y, mean, variance, offset=fitted.offsets[0])
             case Classes():
-                latent = classes.latent(fitted.layers, features)
+                latent = classes.latent(fitted.layers, features, inducing=self.inducing)
                 found = classes.log_density(y, *latent, offsets=fitted.offsets)
             case Count():
-                mean, variance = self.layer.latent(features)
+                mean, variance = self.layer.latent(features, inducing=self.inducing)
                 found = count.log_density(
                     y,
                     mean,
@@ -192,7 +194,7 @@ class Likelihood:
             phi = features[part].double()
             indicators = torch.eye(intervals, dtype=torch.float64).expand(len(phi), -1, -1)
             wide = torch.cat([phi.unsqueeze(1).expand(-1, intervals, -1), indicators], 2)
-            mean, covariance = self.layer.joint(wide)
+            mean, covariance = self.layer.joint(wide, inducing=self.inducing)
             yield mean + self.fitted.offsets[0], covariance
 
     def _trials(self, features: Tensor, outcomes: Tensor) -> Iterator[_Periods]:

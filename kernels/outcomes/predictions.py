@@ -126,22 +126,28 @@ def predict_outcome(
     *,
     exposure: Tensor | None = None,
     calibration: Any = None,
+    inducing: int = 0,
 ) -> OutcomePrediction:
     """Return predictions for rows of features, (n, M), which may be none.
 
     exposure: (n,), of a count; 1 if it is not given. calibration: the recalibration, if any.
+    inducing: how many features are inducing, the first ones.
     """
-    found = _of_model(outcome, fitted, features, exposure)
+    found = _of_model(outcome, fitted, features, exposure, inducing)
     return found if calibration is None else _recalibrated(found, calibration)
 
 
 def _of_model(
-    outcome: Outcome, fitted: FittedOutcome, features: Tensor, exposure: Tensor | None
+    outcome: Outcome,
+    fitted: FittedOutcome,
+    features: Tensor,
+    exposure: Tensor | None,
+    inducing: int,
 ) -> OutcomePrediction:
     """Return what the model says, without its recalibration."""
     match outcome:
         case Binary():
-            mean, variance = fitted.layers[0].latent(features)
+            mean, variance = fitted.layers[0].latent(features, inducing=inducing)
             found = binary.predict(mean, variance, offset=fitted.offsets[0])
             return OutcomePrediction(
                 outcome,
@@ -152,7 +158,7 @@ def _of_model(
                 said=scored_binary.Predicted.of(mean, variance, offset=fitted.offsets[0]),
             )
         case Classes():
-            mean, variance = classes.latent(fitted.layers, features)
+            mean, variance = classes.latent(fitted.layers, features, inducing=inducing)
             of_classes = classes.predict(mean, variance, offsets=fitted.offsets)
             shift = torch.tensor(fitted.offsets, dtype=torch.float64)
             return OutcomePrediction(
@@ -164,7 +170,7 @@ def _of_model(
                 said=scored_classes.Predicted.of(mean, variance, offsets=fitted.offsets),
             )
         case Count():
-            mean, variance = fitted.layers[0].latent(features)
+            mean, variance = fitted.layers[0].latent(features, inducing=inducing)
             of_counts = count.predict(
                 mean,
                 variance,
@@ -188,12 +194,14 @@ def _of_model(
                 ),
             )
         case TimeToEvent():
-            return _of_times(outcome, fitted, features)
+            return _of_times(outcome, fitted, features, inducing)
 
 
-def _of_times(outcome: TimeToEvent, fitted: FittedOutcome, features: Tensor) -> OutcomePrediction:
+def _of_times(
+    outcome: TimeToEvent, fitted: FittedOutcome, features: Tensor, inducing: int
+) -> OutcomePrediction:
     edges = torch.tensor(outcome.intervals, dtype=torch.float64)
-    at = Likelihood(outcome, fitted)
+    at = Likelihood(outcome, fitted, inducing=inducing)
     survival = at.survival(features)
     risk = time_to_event.risk(survival.mean, edges, outcome.risk_at)
     # Between edges S is linear, and so, nearly, is its deviation.

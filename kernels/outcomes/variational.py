@@ -23,6 +23,10 @@ that is a sum (`kernels.features.linear_part`). S_ω and b of stretched features
 D = diag(1, …, ρ, …), so ρ is found with λ from the same sums. The sums of a layer are always those
 of the features as they are; D is applied here.
 
+**Inducing features** (`kernels.features.inducing`) leave out a part of the variance of f, which
+predictions have in addition. The bound is that of the layer alone, a model of its own: what the
+full process's bound would subtract, ½λ²Σω(k(x, x) − ‖φ‖²), needs Σω, which is not summed.
+
 **With differential privacy** the sums are noisy, and q is `kernels.noisy.noise_aware`'s posterior
 for σ = 1.
 """
@@ -40,6 +44,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kernels.errors import HyperparameterError, NotPositive, WrongShape
+from kernels.features.inducing import left_out
 from kernels.layer.evidence import PooledEvidence
 from kernels.layer.posterior import SCALE_BITS, Hyperparameters, Posterior, Spectrum
 from kernels.layer.refit import RefitOptions
@@ -129,24 +134,35 @@ class Layer:
         """V, (M, M)."""
         return self.posterior.covariance(0)
 
-    def latent(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean φᵀμ and the variance φᵀVφ of f at rows of features, each (rows,)."""
+    def latent(self, features: Tensor, *, inducing: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the mean φᵀμ and the variance φᵀVφ of f at rows of features, each (rows,).
+
+        inducing: how many features are inducing, the first ones: the variance has in addition what
+        these leave out, as every prediction should. Sums are made without it (see the module).
+        """
         if features.ndim != 2 or features.shape[1] != self.features:
             raise WrongShape(
                 f"features must have shape (rows, {self.features}), not {tuple(features.shape)}"
             )
         phi = self._stretched(features)
         variance = (phi @ self._basis).square() @ self.posterior.variances[:, 0]
+        if inducing:
+            variance = variance + self.prior_variance * left_out(features, inducing)
         return phi @ self.mean, variance
 
-    def joint(self, features: Tensor) -> tuple[Tensor, Tensor]:
+    def joint(self, features: Tensor, *, inducing: int = 0) -> tuple[Tensor, Tensor]:
         """Return the mean (rows, J) and covariance (rows, J, J) of f at J places of each row.
 
-        features: (rows, J, M), such as one patient's features in J intervals.
+        features: (rows, J, M), such as one patient's features in J intervals. inducing: as in
+        `latent`; a row's inducing features are then the same at all of its places.
         """
         phi = self._stretched(features)
         root = (phi @ self._basis) * self.posterior.variances[:, 0].sqrt()
-        return phi @ self.mean, root @ root.mT
+        covariance = root @ root.mT
+        if inducing:
+            own = self.prior_variance * left_out(features, inducing)
+            covariance = covariance + own.unsqueeze(-1)
+        return phi @ self.mean, covariance
 
     @property
     def _basis(self) -> Tensor:

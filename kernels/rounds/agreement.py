@@ -144,7 +144,8 @@ class _Comparison:
             return False
         if f"{name}.noise_variance" not in self.grids or statistics.noise is not None:
             return False
-        spectrum = Spectrum.of(statistics)
+        inducing = self.own_state.model.kernel.inducing_features
+        spectrum = Spectrum.of(statistics, inducing=inducing)
         worse = objective(spectrum, theirs) - objective(spectrum, own)
         return bool((worse <= _SLACK * (statistics.count + 1)).all())
 

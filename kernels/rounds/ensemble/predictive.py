@@ -33,7 +33,7 @@ from kernels.ensembles.committee import Committee, Guard
 from kernels.ensembles.distilled import Distilled, Method, Opinion
 from kernels.ensembles.interpolation import BETA_STEP, fit_beta
 from kernels.errors import ProgramError
-from kernels.layer.posterior import Posterior, Prediction
+from kernels.layer.posterior import Posterior, Prediction, Spectrum
 from kernels.model.model import Model, check_model, known
 from kernels.parameter_checks import check_at_least, one_of
 from kernels.reproducible import on_grid, to_bits
@@ -267,7 +267,8 @@ def predict_at(site: Site, model: Model, spec: Spec, inputs: Tensor) -> Predicti
     if spec.expert is Expert.NETWORK:
         return sample_at(site, model, spec, spec.start(model)).predict(inputs)
     statistics = site_statistics(model, site, Part.TRAINING)
-    posterior = Posterior.of(statistics, known(model.hyperparameters, "linear"))
+    spectrum = Spectrum.of(statistics, inducing=model.kernel.inducing_features)
+    posterior = Posterior.of(spectrum, known(model.hyperparameters, "linear"))
     return posterior.predict(_features(model, inputs))
 
 

@@ -64,10 +64,12 @@ def judged_rows(model: Model, site: Site, part: Part, *, folds: int) -> Iterator
 def said_of(model: Model, index: int, features: Tensor, columns: Tensor) -> Any:
     """Return what the model says of an outcome, not recalibrated, of rows of features (n, M)."""
     target, fitted = model.schema.outcomes[index], known(model.outcomes, "outcomes")[index]
+    inducing = model.kernel.inducing_features
     if isinstance(target, TimeToEvent):
-        survival = Likelihood(target, fitted).survival(features).mean
+        survival = Likelihood(target, fitted, inducing=inducing).survival(features).mean
         return predicted(target, fitted, columns, survival)
-    return predicted(target, fitted, columns, *classes.latent(fitted.layers, features))
+    latent = classes.latent(fitted.layers, features, inducing=inducing)
+    return predicted(target, fitted, columns, *latent)
 
 
 def _is_finite(said: Any) -> bool:

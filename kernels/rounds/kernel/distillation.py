@@ -334,13 +334,13 @@ def _lesson(state: State, site: Site) -> Contribution:
 
 
 def _with_posterior(state: State, total: SecureTotal) -> State:
-    pooled = Pooled(statistics_of(total, state.model))
-    scales = refit(pooled.spectrum)
+    kernel, pooled = state.model.kernel, Pooled(statistics_of(total, state.model))
+    scales = refit(pooled.spectrum(kernel))
     return replace(
         state,
         model=state.model.advanced(hyperparameters=scales),
         pooled=pooled,
-        latest=replace(known(state.latest, NAME), evidence=pooled.evidence(scales)),
+        latest=replace(known(state.latest, NAME), evidence=pooled.evidence(kernel, scales)),
     )
 
 
@@ -356,7 +356,13 @@ def _distilled(state: State, total: SecureTotal) -> State:
 
     def loss(urk: URK, log_noise: Tensor, log_prior: Tensor) -> Tensor:
         return distillation_loss(
-            urk.features(x), y, teacher, log_noise=log_noise, log_prior=log_prior, alpha=alpha
+            urk.features(x),
+            y,
+            teacher,
+            log_noise=log_noise,
+            log_prior=log_prior,
+            alpha=alpha,
+            inducing=model.kernel.inducing_features,
         )
 
     start = Fit.of(model, state.scales)
@@ -403,9 +409,15 @@ def distillation_loss(
     log_noise: Tensor,
     log_prior: Tensor,
     alpha: float,
+    inducing: int = 0,
 ) -> Tensor:
-    """Return L^KD, differentiable in features (K, M), log σ and log λ; teacher: T, (K, K)."""
-    evidence = negative_log_evidence(features, targets, log_noise=log_noise, log_prior=log_prior)
+    """Return L^KD, differentiable in features (K, M), log σ and log λ; teacher: T, (K, K).
+
+    inducing: how many features are inducing, the first ones.
+    """
+    evidence = negative_log_evidence(
+        features, targets, log_noise=log_noise, log_prior=log_prior, inducing=inducing
+    )
     return evidence / len(features) + alpha * _mismatch(features, teacher)
 
 

@@ -187,7 +187,8 @@ class State:
         """What a site needs for targets that are real numbers; None if there are none."""
         if self.pooled is None:
             return None
-        spectrum, scales = self.pooled.spectrum, known(self.model.hyperparameters, NAME)
+        spectrum = self.pooled.spectrum(self.model.kernel)
+        scales = known(self.model.hyperparameters, NAME)
         gradient = PooledEvidence.of(spectrum, scales)
         return Layer(
             gradient.scatter_gradient,
@@ -404,8 +405,8 @@ def _with_pooled_evidence(state: State, total: SecureTotal) -> State:
     scales = Hyperparameters.of(noise_variance=1.0, prior_variance=1.0, targets=0)
     if model.targets:
         pooled = Pooled(regenerated(total, model))
-        scales = refit(pooled.spectrum)
-        evidence = pooled.evidence(scales)
+        scales = refit(pooled.spectrum(model.kernel))
+        evidence = pooled.evidence(model.kernel, scales)
     if state.fitted:
         bound = negative_bound(model, state.fitted, total, rows=rows)
         evidence = near(evidence + bound / max(rows, 1), EVIDENCE_STEP)

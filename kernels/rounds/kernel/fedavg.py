@@ -314,8 +314,8 @@ def _with_posterior(state: State, total: SecureTotal) -> State:
     if model.targets:
         pooled = Pooled(statistics_of(total, model))
         averaged = state.spec.scales is Scales.AVERAGED
-        scales = state.scales if averaged else refit(pooled.spectrum)
-        evidence = pooled.evidence(scales)
+        scales = state.scales if averaged else refit(pooled.spectrum(model.kernel))
+        evidence = pooled.evidence(model.kernel, scales)
     if state.fitted:
         bound = negative_bound(model, state.fitted, total, rows=rows)
         evidence = near(evidence + bound / max(rows, 1), EVIDENCE_STEP)

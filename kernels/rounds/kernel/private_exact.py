@@ -271,7 +271,7 @@ def _check_gradients(found: PooledGradient, spec: Spec) -> None:
 
 def _with_noisy_evidence(state: State, total: SecureTotal) -> State:
     statistics = repaired(statistics_of(total, state.model), state.model.urk)
-    scales = fitted_scales(statistics)
+    scales = fitted_scales(statistics, state.model.kernel)
     evidence = float(-noise_aware.log_evidence(statistics, scales).sum()) / statistics.count
     return replace(
         state,

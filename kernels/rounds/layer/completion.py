@@ -98,7 +98,7 @@ def update(state: State, total: SecureTotal) -> State:
     before, model = known(state.before, NAME), state.model
     if before.statistics is not None:
         statistics = changed_statistics(before.statistics, total, model)
-        scales = fitted_scales(statistics)
+        scales = fitted_scales(statistics, model.kernel)
         model = replace(model, hyperparameters=scales, statistics=statistics)
     if before.outcomes is not None:
         outcomes = changed_outcomes(before.outcomes, total, model, refit=True)

@@ -92,7 +92,7 @@ def update(state: State, total: SecureTotal) -> State:
         return replace(state, model=_at(chosen, model))
     hyperparameters = model.hyperparameters
     if state.spec.refit or hyperparameters is None:
-        hyperparameters = fitted_scales(statistics)
+        hyperparameters = fitted_scales(statistics, model.kernel)
     model = model.advanced(hyperparameters=hyperparameters, statistics=statistics)
     return replace(state, model=model)
 

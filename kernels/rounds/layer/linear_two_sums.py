@@ -135,8 +135,8 @@ def contribute(state: State, site: Site) -> Contribution:
     """Sum over the site's training rows; b_c stays at the site, and only w̄_c leaves it."""
     first = state.first
     if first is not None:
-        basis = first.pooled.spectrum.eigenvectors
-        shrunk = first.pooled.spectrum.posterior_variances(first.hyperparameters)
+        spectrum = first.pooled.spectrum(state.model.kernel)
+        basis, shrunk = spectrum.eigenvectors, spectrum.posterior_variances(first.hyperparameters)
         shrunk = shrunk / first.hyperparameters.noise_variance
     statistics = site_statistics(state.model, site, Part.TRAINING)
     blocks = contribution_of(statistics, state.model)
@@ -234,6 +234,7 @@ def _complete(state: State, first: First, total: SecureTotal) -> State:
     statistics = replace(known_sums, cross=cross)
     hyperparameters = state.model.hyperparameters
     if state.spec.refit or hyperparameters is None:
-        hyperparameters = refit(Spectrum.of(statistics))
+        inducing = state.model.kernel.inducing_features
+        hyperparameters = refit(Spectrum.of(statistics, inducing=inducing))
     model = state.model.advanced(hyperparameters=hyperparameters, statistics=statistics)
     return replace(state, model=model)

@@ -218,8 +218,10 @@ def _changed(state: State, total: SecureTotal, before: Withheld) -> Withheld:
     model, statistics, scales = state.model, None, None
     if before.statistics is not None:
         statistics = changed_statistics(before.statistics, total, model)
-        refit = state.spec.refit
-        scales = fitted_scales(statistics) if refit else known(before.hyperparameters, "linear")
+        if state.spec.refit:
+            scales = fitted_scales(statistics, model.kernel)
+        else:
+            scales = known(before.hyperparameters, "linear")
     outcomes = None
     if before.outcomes is not None:
         outcomes = changed_outcomes(before.outcomes, total, model, refit=state.spec.refit)

@@ -101,7 +101,13 @@ def train_locally(
         phi = urk.features(x)
         found = phi.new_zeros(()) if outcomes is None else outcomes.loss(phi)
         if y.shape[1]:
-            own = negative_log_evidence(phi, y, log_noise=log_noise, log_prior=log_prior)
+            own = negative_log_evidence(
+                phi,
+                y,
+                log_noise=log_noise,
+                log_prior=log_prior,
+                inducing=kernel.inducing_features,
+            )
             found = found + own
         return found / len(y)
 

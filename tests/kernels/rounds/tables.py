@@ -30,6 +30,9 @@ KERNEL = KernelSpec(
     inputs=5, samples=8, hidden=(6,), latent=4, shifter_inputs=3, shifter_hidden=4, seed=3
 )
 BESIDE = replace(KERNEL, linear_part=True)
+INDUCING = KernelSpec(
+    architecture="inducing", inputs=5, samples=8, lengthscale=2.0, linear_part=True, seed=3
+)
 
 Table = Mapping[str, NDArray[np.generic]]
 

@@ -139,7 +139,7 @@ def test_anything_else_is_refused_without_a_value_in_the_message(change: Any) ->
 
 def test_scales_that_explain_the_sums_as_well_are_accepted_and_no_others() -> None:
     own = fitted()
-    spectrum, scales = own.state.pooled.spectrum, own.state.model.hyperparameters
+    spectrum, scales = own.state.pooled.spectrum(tables.KERNEL), own.state.model.hyperparameters
     limit = 2.0**-30 * (own.state.pooled.rows + 1)
 
     def worse(theirs: Position) -> float:
@@ -159,7 +159,7 @@ def test_scales_that_explain_the_sums_as_well_are_accepted_and_no_others() -> No
 
 
 def test_scales_beyond_their_bounds_explain_nothing() -> None:
-    spectrum = fitted().state.pooled.spectrum
+    spectrum = fitted().state.pooled.spectrum(tables.KERNEL)
     inside, outside = (
         Hyperparameters.of(noise_variance=noise, prior_variance=1.0, targets=2)
         for noise in (1e-6, 1e-8)

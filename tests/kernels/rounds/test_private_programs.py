@@ -77,6 +77,16 @@ def test_features_without_a_bound_are_refused(kernel: dict[str, Any], spec: Any)
         private.program(spec, kernel=KernelSpec(inputs=6, samples=4, **kernel))
 
 
+@pytest.mark.parametrize("linear_part", [True, False])
+@pytest.mark.parametrize("spec", [linear.Spec(), update.Spec(), private_exact.Spec()])
+def test_inducing_features_are_refused_with_what_to_take_instead(
+    spec: Any, linear_part: bool
+) -> None:
+    kernel = KernelSpec(architecture="inducing", inputs=6, samples=4, linear_part=linear_part)
+    with pytest.raises(UnboundedFeatures, match=r"inducing .* such as matern52, or the linear"):
+        private.program(spec, kernel=kernel)
+
+
 @pytest.mark.parametrize("from_bounds", [True, False])
 def test_columns_without_bounds_are_refused_by_name(from_bounds: bool) -> None:
     schema = Schema(

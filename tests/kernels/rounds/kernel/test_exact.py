@@ -10,9 +10,12 @@ import torch
 from kernels.errors import StateError, StatisticsError
 from kernels.features.spec import KernelSpec
 from kernels.features.urk import URK
+from kernels.layer.local_evidence import negative_log_evidence
+from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.rounds.kernel import exact, fedavg
 from kernels.rounds.shared.held_out import TOLERANCE
+from kernels.rounds.shared.pooled import Pooled
 from kernels.rounds.shared.weighted_sums import site_outcomes
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.schema import Schema
@@ -44,6 +47,57 @@ class TestExactWithALinearPart(AdditiveOverRows, EqualToPooled):
     def test_the_ratio_is_trained_as_any_weight(self) -> None:
         ratios = [float(state.model.urk.weights.detach()[-1]) for state in self.states()]
         assert len(set(ratios)) == 3
+
+
+class TestExactWithInducingFeatures(AdditiveOverRows, EqualToPooled):
+    algorithm = exact
+
+    def spec(self) -> Any:
+        return exact.Spec(steps=3, learning_rate=0.05, penalties=(0.0,))
+
+    def model(self, sites: list[Site]) -> Model:
+        return replace(tables.fitted(sites), kernel=tables.INDUCING)
+
+    def test_places_and_lengthscales_move(self) -> None:
+        first, *_, last = (state.model.urk.named_weights() for state in self.states())
+        assert all(not torch.equal(first[name], last[name]) for name in first)
+
+
+@pytest.mark.parametrize("linear_part", [True, False])
+def test_with_inducing_features_other_divisions_of_the_rows_give_the_same_bits(
+    linear_part: bool,
+) -> None:
+    sites = [tables.site(n, seed=seed) for seed, n in enumerate((9, 40, 4, 25, 30))]
+    kernel = replace(tables.INDUCING, samples=20, linear_part=linear_part)
+    model = replace(tables.fitted(sites), kernel=kernel)
+    spec = exact.Spec(steps=20, learning_rate=0.1, penalties=(0.0,))
+    federated = sums.after_all(exact, spec, model, sites)
+    pooled = sums.after_all(exact, spec, model, [tables.together(sites)])
+    assert torch.equal(federated.model.weights, pooled.model.weights)
+    evidences = [[each.evidence for each in last.history] for last in (federated, pooled)]
+    assert evidences[0] == evidences[1]
+    assert evidences[0][-1] < evidences[0][0]
+
+
+def test_with_inducing_features_the_summed_gradient_is_that_of_titsias_bound() -> None:
+    sites = [tables.site(seed=seed) for seed in range(3)]
+    model = replace(tables.fitted(sites), kernel=tables.INDUCING)
+    state = sums.after_one(exact, exact.initial(exact.Spec(penalties=(0.0,)), model), sites)
+    x, y = tables.together(sites).table(Part.TRAINING, model)
+    urk, scales = URK(tables.INDUCING), state.model.hyperparameters
+    loss = negative_log_evidence(
+        urk.features(x),
+        y,
+        log_noise=scales.noise_variance.log() / 2,
+        log_prior=scales.prior_variance.log() / 2,
+        inducing=tables.INDUCING.samples,
+    )
+    # Training rounds features and targets to grids; the gradient is compared without them.
+    assert state.evidence == pytest.approx(float(loss.detach()) / len(x), abs=1e-3)
+    exactly = replace(state, pooled=Pooled(Statistics.of_table(urk, x, y)))
+    (expected,) = torch.autograd.grad(loss / len(x), urk.weights)
+    found = sum(exact.contribute(exactly, site)["gradient"] for site in sites)
+    assert torch.allclose(torch.as_tensor(found), expected, rtol=1e-9, atol=1e-10)
 
 
 class TestExactWithOutcomes(AdditiveOverRows, EqualToPooled):

@@ -28,6 +28,11 @@ class TestLinearWithALinearPart(TestLinear):
         return replace(tables.fitted(sites), kernel=tables.BESIDE)
 
 
+class TestLinearWithInducingFeatures(TestLinear):
+    def model(self, sites: list[Site]) -> Model:
+        return replace(tables.fitted(sites), kernel=tables.INDUCING)
+
+
 @pytest.fixture(scope="module")
 def sites() -> list[Site]:
     return [tables.site(seed=seed) for seed in range(3)]
