@@ -71,7 +71,7 @@ def edges(mean: float, scale: float) -> tuple[float, ...]:
 
 def count_in_intervals(z: Tensor, own: Sequence[float]) -> Tensor:
     """Return how many elements of z, (n,), are in each interval [edge, next edge); float64."""
-    where = torch.bucketize(z, torch.tensor(own, dtype=torch.float64), right=True)
+    where = torch.bucketize(z.contiguous(), torch.tensor(own, dtype=torch.float64), right=True)
     return torch.bincount(where, minlength=len(own) + 1).double()
 
 
@@ -107,7 +107,7 @@ class Curve:
     def apply(self, z: Tensor) -> Tensor:
         """Return the curve's values at z, (n,)."""
         at, to, slopes = self._tensors
-        piece = (torch.bucketize(z, at, right=True) - 1).clamp(0, len(slopes) - 1)
+        piece = (torch.bucketize(z.contiguous(), at, right=True) - 1).clamp(0, len(slopes) - 1)
         value = to[piece] + (z - at[piece]) * slopes[piece]
         return torch.where(z <= at[piece + 1], torch.minimum(value, to[piece + 1]), value)
 
