@@ -73,7 +73,8 @@ def check_predictions(model: Model, table: dict[str, Column]) -> Predictions:
     if model.targets:
         mean = found.mean[:, 0]
         assert bool(mean.isfinite().all())
-        assert bool(found.variance.isfinite().all()) and bool((found.variance > 0).all())
+        assert bool(found.variance.isfinite().all())
+        assert bool((found.variance > 0).all())
     else:
         mean = found.outcomes[0].probabilities[:, 0]
         assert bool(((mean >= 0) & (mean <= 1)).all())
@@ -206,7 +207,7 @@ def test_an_outlier_does_not_take_a_column_from_all_other_patients() -> None:
 
     def with_outlier(table: dict[str, Column], *, wrong: bool) -> dict[str, Column]:
         random = np.random.default_rng(len(table["age"]) + round(float(table["age"].sum())))
-        crp = random.lognormal(1, 0.5, ROWS)
+        crp = random.lognormal(1, 1.5, ROWS)
         stay = 3 * np.log(crp) + 0.2 * random.normal(size=ROWS)
         return {**table, "crp": np.append(1e5, crp[1:]) if wrong else crp, "stay": stay}
 
@@ -218,8 +219,8 @@ def test_an_outlier_does_not_take_a_column_from_all_other_patients() -> None:
         model = trained((Numeric("crp", "mg/l", 0),), plain, STAY, columns=columns)
         mean = predict(model, test).mean[:, 0]
         errors[curves] = float((mean - torch.tensor(test["stay"])).square().mean().sqrt())
-    assert errors[True] < 0.6
-    assert errors[False] > 1.2, "without a curve, nothing is left of the column"
+    assert errors[True] < 1
+    assert errors[True] < 0.5 * errors[False], "without a curve, little is left of the column"
 
 
 def test_curves_are_the_same_through_the_real_secure_sum() -> None:

@@ -104,14 +104,14 @@ def test_normal_and_few_level_columns_stay_linear(name: str) -> None:
     assert curve_of("x", own, [round(each) for each in counts]) is None
 
 
-@pytest.mark.parametrize("name", HEAVY)
+@pytest.mark.parametrize("name", sorted(HEAVY.keys() - {"a code for missing"}))
 def test_ranks_become_normal_scores(name: str) -> None:
     x, values = HEAVY[name], curved(HEAVY[name]).numpy()
     for share in (0.25, 0.5, 0.75, 0.95, 0.99):
         below = (x < np.quantile(x, share)).mean()
         if abs(below - share) < 0.01:  # not where many rows have one value
             score = NormalDist().inv_cdf(share)
-            assert np.quantile(values, share) == pytest.approx(score, abs=0.7)
+            assert np.quantile(values, share) == pytest.approx(score, abs=0.5)
 
 
 def test_an_outlier_twelve_deviations_out_is_within_four() -> None:
