@@ -70,7 +70,7 @@ class Card:
     salt: str = field(repr=False)
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 5
+    VERSION: ClassVar[int] = 6
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):

@@ -19,6 +19,7 @@ from kernels.scores.gaussians import Gaussian
 from kernels.scores.metrics import Scores
 from kernels.scores.recalibration import Recalibration
 from kernels.scores.student_t import StudentT
+from kernels.tables.curves import Curve
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
 from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
@@ -40,6 +41,7 @@ MODEL_KINDS: tuple[type, ...] = (
     Standardiser,
     Scale,
     Shares,
+    Curve,
     Hyperparameters,
     Statistics,
     Noise,

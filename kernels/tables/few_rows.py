@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from kernels.tables.cells import read_label, read_number
+from kernels.tables.curves import Curve
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import CLIP, Scale, Shares, Standardiser, features_of_levels
 
@@ -34,8 +35,8 @@ class _Column(Protocol):
 
 
 class _Number:
-    def __init__(self, column: Numeric, scale: Scale) -> None:
-        self._mean, self._scale = scale.mean, scale.scale
+    def __init__(self, column: Numeric, scale: Scale, curve: Curve | None) -> None:
+        self._mean, self._scale, self._curve = scale.mean, scale.scale, curve
         self._lower = -inf if column.lower is None else column.lower
         self._upper = inf if column.upper is None else column.upper
         self._indicator = (0.0,) if column.may_be_missing else ()
@@ -47,7 +48,10 @@ class _Number:
             return None
         if isnan(number):
             return self._missing
-        z = min(max((number - self._mean) / self._scale, -CLIP), CLIP)
+        z = (number - self._mean) / self._scale
+        if self._curve is not None:
+            z = self._curve.of(z)
+        z = min(max(z, -CLIP), CLIP)
         outside = number < self._lower or number > self._upper
         return _Cell((z, *self._indicator), outside)
 
@@ -95,11 +99,12 @@ class FewRows:
 
     def __init__(self, schema: Schema, standardiser: Standardiser) -> None:
         standardiser.check(schema)
+        curves = {curve.name: curve for curve in standardiser.curves}
         numeric, categorical = iter(standardiser.numeric), iter(standardiser.categorical)
         self._columns: list[tuple[str, _Column]] = [
             (
                 column.name,
-                _Number(column, next(numeric))
+                _Number(column, next(numeric), curves.get(column.name))
                 if isinstance(column, Numeric)
                 else _Label(column, next(categorical)),
             )

@@ -26,6 +26,11 @@ multiplied by Σu²/n. The rounding is that of the secure sum, whose fixed-point
 of the subtraction."""
 
 
+_NOTHING_KNOWN = 2.0**40
+"""The scale, in units, of a column without a cell in training."""
+_LARGEST_SCALE = 2.0**1000
+
+
 @dataclass(frozen=True, eq=False)
 class Moments:
     """Sums over rows; float64; `+` adds the rows of another table.
@@ -129,11 +134,14 @@ def mean_and_scale(
     The scale of a column that does not vary is 1, or the smallest deviation that these sums can
     distinguish from 0, if that is larger: in that case (narrower) bounds are needed to see whether
     the column varies, and a scale of 1 would clip a column that does. If all cells are missing, the
-    mean is the origin.
+    mean is the origin, and the scale so large that every later cell counts as the mean: nothing is
+    known of what a value of this column means.
     """
     origin, unit = origin_and_unit(column)
-    mean = total / count if count else 0.0
-    square = squares / count if count else 0.0
+    if not count:
+        return origin, min(_NOTHING_KNOWN * max(1.0, unit), _LARGEST_SCALE)
+    mean = total / count
+    square = squares / count
     bounded = column.lower is not None and column.upper is not None
     rounding = RESOLUTION * (1.0 if bounded else square)
     variance = square - mean**2

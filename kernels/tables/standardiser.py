@@ -1,7 +1,8 @@
 """The kernel's input: features and targets on one scale, the same at every site.
 
 A numeric feature becomes (x − mean)/scale, clipped to ±5, and 0 if it is missing (the mean is
-imputed). If the schema allows missing cells, an indicator follows, 1 where the cell is missing. A
+imputed). A column with heavy tails may have a curve, by which (x − mean)/scale is moved to its
+normal score before the clip (`kernels.tables.curves`). If the schema allows missing cells, an indicator follows, 1 where the cell is missing. A
 categorical column becomes one feature per level, 1 for the row's level and 0 for the others; if the
 cell is missing, each level's share of the rows (again the mean). An indicator follows likewise.
 
@@ -28,6 +29,7 @@ from kernels.strict_json import (
     is_text,
     parse_json,
 )
+from kernels.tables.curves import Curve
 from kernels.tables.moments import Moments, mean_and_scale
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
@@ -99,8 +101,10 @@ class Standardiser:
     numeric: tuple[Scale, ...]
     categorical: tuple[Shares, ...]
     targets: tuple[Scale, ...]
+    curves: tuple[Curve, ...] = ()
+    """Those of the numeric features that have one, in their order; a target has none."""
 
-    VERSION: ClassVar[int] = 1
+    VERSION: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         problems = _problems(self)
@@ -137,7 +141,10 @@ class Standardiser:
         schema = records.schema
         self.check(schema)
         mean, scale = self._numeric_columns
-        z = ((records.numeric - mean) / scale).clamp(-CLIP, CLIP)
+        z = (records.numeric - mean) / scale
+        for place, curve in self._curved_columns:
+            z[:, place] = curve.apply(z[:, place])
+        z = z.clamp(-CLIP, CLIP)
         z = z.masked_fill(records.missing, 0.0)
         missing = records.missing.to(z.dtype)
         numbers = zip(torch.split(z, 1, 1), torch.split(missing, 1, 1), strict=True)
@@ -192,6 +199,11 @@ class Standardiser:
         return _columns(self.numeric)
 
     @cached_property
+    def _curved_columns(self) -> tuple[tuple[int, Curve], ...]:
+        place = {column.name: index for index, column in enumerate(self.numeric)}
+        return tuple((place[curve.name], curve) for curve in self.curves)
+
+    @cached_property
     def _features_of_level(self) -> tuple[Tensor, ...]:
         return tuple(map(features_of_levels, self.categorical))
 
@@ -214,12 +226,13 @@ class Standardiser:
             raise StandardiserError("; ".join(wrong))
         if type(document.version) is not int or document.version != cls.VERSION:
             wrong.append(f"version must be {cls.VERSION}")
+        curves = decode_list(Curve, document.curves, "curves", wrong)
         numeric = decode_list(Scale, document.numeric, "numeric", wrong)
         categorical = decode_list(Shares, document.categorical, "categorical", wrong)
         targets = decode_list(Scale, document.targets, "targets", wrong)
         if wrong:
             raise StandardiserError("; ".join(wrong))
-        return cls(numeric, categorical, targets)
+        return cls(numeric, categorical, targets, curves)
 
     def check(self, schema: Schema) -> None:
         """Refuse a schema whose columns differ from those of this standardiser."""
@@ -243,6 +256,7 @@ class _Document:
     numeric: object
     categorical: object
     targets: object
+    curves: object
 
 
 def _scales(
@@ -289,6 +303,14 @@ def _problems(standardiser: Standardiser) -> list[str]:
         for column in standardiser.categorical
         if not (is_text(column.name) and _are_shares(column.shares))
     ]
+    if isinstance(standardiser.curves, tuple) and all(
+        isinstance(curve, Curve) for curve in standardiser.curves
+    ):
+        curved = [curve.name for curve in standardiser.curves]
+        if curved != [c.name for c in standardiser.numeric if c.name in set(curved)]:
+            problems.append("curves must be of different numeric features, in their order")
+    else:
+        problems.append("curves must be a tuple of Curve")
     return problems
 
 

@@ -111,6 +111,10 @@ _EVALUATIONS = _of(
 )
 CASES = {
     "moments": Case(_of(moments.Spec), ()),
+    "moments with curves": Case(_of(moments.Spec, curves=st.just(True)), ()),
+    "moments of outcomes with curves": Case(
+        _of(moments.Spec, curves=st.just(True)), (), schema=small.MIXED
+    ),
     "fedavg": Case(_of(fedavg.Spec, **_VALIDATED)),
     "distillation": Case(
         _of(
@@ -162,7 +166,9 @@ CASES = {
     "recalibration": Case(_of(recalibration.Spec, min_rows=st.just(1)), _LAYER),
     "evaluation": Case(_EVALUATIONS, (*_LAYER, _CALIBRATED)),
     "evaluation of students": Case(_EVALUATIONS, (*_LAYER, _ENDS, _CALIBRATED)),
-    "private moments": Case(_of(moments.Spec, from_bounds=st.booleans()), (), private=True),
+    "private moments": Case(
+        _of(moments.Spec, from_bounds=st.booleans(), curves=st.booleans()), (), private=True
+    ),
     "private_exact": Case(_of(private_exact.Spec, steps=st.integers(1, 2)), _NOISY, private=True),
     "elbo": Case(
         _of(elbo.Spec, steps=st.integers(1, 2), sampling_rate=st.sampled_from([0.3, 1.0])),

@@ -1,4 +1,4 @@
-"""Federated standardisation: counts, sums and sums of squares of every column, in one or two sums.
+"""Federated standardisation: counts, sums and sums of squares of every column, in 1 to 3 sums.
 
 mean = Σx/n, scale² = Σx²/n − mean², over all sites' training rows; missing cells and categorical
 levels are counted. The same sum takes the census of the outcomes (`kernels.outcomes.census`): how
@@ -10,17 +10,23 @@ For the other columns, a first sum finds how large their values are: it counts t
 smallest power of two above their largest |x|. The column is then summed in units of the largest
 power that any site needs.
 
-broadcast  the schema; after the first sum, the power of two of each column without bounds
+With `curves`, a last sum counts the rows of each numeric feature in fixed intervals of
+(x − mean)/scale, and columns with heavy tails get a curve (`kernels.tables.curves`); targets never.
+
+broadcast  the schema; after the first sum, the power of two of each column without bounds; with
+           curves, then also mean and scale of each column
 local      1 at the exponent of the column's largest |x|; then n_c, missing, Σu, Σu², levels, and
-           the census of its outcomes
-sum        the number of sites that need each power of two; then the moments of all rows
+           the census of its outcomes; with curves, then counts of rows in intervals
+sum        the number of sites that need each power of two; then the moments of all rows; with
+           curves, then the histogram of each numeric feature over all rows
 update     the standardiser and the census, rounded: dividing the same rows differently among sites
            gives the same, bit for bit
 
-With `from_bounds` there is no sum: the standardiser is computed from the schema's bounds.
+With `from_bounds` there is no sum: the standardiser is computed from the schema's bounds, and no
+column has a curve.
 
 With differential privacy every numeric column and target needs both bounds, so |u| ≤ 1 and there is
-no first sum. A row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns,
+no first sum, and `curves` has no effect: bounds keep values near, and a histogram would cost noise. A row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns,
 `missing` by 1 in each column that may be missing, `levels` by 1 in each of C columns, and the
 targets' sums by at most 1 for each of T targets. In Euclidean norm, k rows therefore change these
 by at most k times 1, √K, √K, √(columns that may be missing), √C, √T and √T. In the census, a row
@@ -49,6 +55,7 @@ from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
 from kernels.rounds.site.site import Part, Site
+from kernels.tables.curves import INTERVALS, MOST_KNOTS, Curve, count_in_intervals, curve_of, edges
 from kernels.tables.moments import RESOLUTION, Moments
 from kernels.tables.outcome_cells import EXPOSURES, PRIVATE_EXPOSURES, positions
 from kernels.tables.records import Records
@@ -60,7 +67,7 @@ from privacy.layout import Block, Layout, SecureTotal
 Matrix = NDArray[np.float64]
 
 NAME = "moments"
-VERSION = 2
+VERSION = 3
 NEEDS: frozenset[Made] = frozenset()
 MAKES = frozenset({Made.STANDARDISER})
 
@@ -72,6 +79,10 @@ EXPONENTS = 64
 _LARGEST = 32
 SCALE_BITS = 20
 """Bits of a scale, and of a mean relative to it: a millionth of a deviation, far above rounding."""
+_HISTOGRAMS = "rows_per_interval"
+_WORDS_OF_CURVES = (
+    f"; for each column of numbers, how many rows are in each of {INTERVALS} intervals"
+)
 _NOT_FILLED = "the bounds of this state are not the schema's with powers of two where it has none"
 
 
@@ -83,27 +94,36 @@ class Spec:
         from an offset of 0.
     min_sites: the least number of sites that must have each level of a binary target and of
         classes, or all sites if there are fewer.
+    curves: a further sum finds the numeric features that have heavy tails, and gives them a curve.
+        Without effect if `from_bounds`, or with differential privacy, so that one list of stages
+        serves sessions with and without.
     """
 
     STORED_AS: ClassVar[str] = "moments.spec"
 
     from_bounds: bool = False
     min_sites: int = 3
+    curves: bool = False
 
     def __post_init__(self) -> None:
-        check_flag(from_bounds=self.from_bounds)
+        check_flag(from_bounds=self.from_bounds, curves=self.curves)
         check_whole(1, min_sites=self.min_sites)
 
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`bounded`: the schema with a bound on every number, known after the first sum."""
+    """A standardisation in progress.
+
+    bounded: the schema with a bound on every number, known after the first sum.
+    straight: the standardiser without curves, known while the sum that decides on them is due.
+    """
 
     STORED_AS: ClassVar[str] = "moments.state"
 
     model: Model
     spec: Spec
     bounded: Schema | None
+    straight: Standardiser | None = None
 
     def __post_init__(self) -> None:
         """Refuse bounds that cannot result from a first sum.
@@ -113,6 +133,7 @@ class State:
         """
         check_model(self.model)
         schema = self.model.schema
+        _check_straight(self)
         if self.bounded is None:
             if not _unbounded(schema):
                 raise StateError("this state requests bounds that the schema already has")
@@ -128,8 +149,10 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the number of sites per exponent, or the moments."""
+    """Return the number of sites per exponent, the moments, or the histograms."""
     schema = state.model.schema
+    if state.straight is not None:
+        return _layout_of_histograms(state.model)
     if state.bounded is None:
         shape = (len(_unbounded(schema)), EXPONENTS)
         return Layout((Block("sites_per_exponent", shape, 1.0, 1.0),))
@@ -149,8 +172,10 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Mark the exponents of the site's columns, or sum its training rows."""
+    """Mark the exponents of the site's columns, sum its training rows, or count them."""
     chunks = site.record_chunks(Part.TRAINING, state.model)
+    if state.straight is not None:
+        return {_HISTOGRAMS: _histograms(state.straight, chunks)}
     if state.bounded is None:
         return {"sites_per_exponent": _exponents(state.model.schema, chunks)}
     moments, census = Moments.zero(state.bounded), Census.zero(state.model.schema)
@@ -171,9 +196,13 @@ def contribute(state: State, site: Site) -> Contribution:
 
 
 def update(state: State, total: SecureTotal) -> State:
-    """Set the bounds, or the standardiser."""
+    """Set the bounds, or the standardiser; with curves, only its scales before the last sum."""
     total = accepted(total, layout(state))
     schema = state.model.schema
+    if state.straight is not None:
+        standardiser = replace(state.straight, curves=_curves(state.straight, total[_HISTOGRAMS]))
+        model = state.model.advanced(standardiser=standardiser, census=state.model.census)
+        return replace(state, model=model, straight=None)
     if state.bounded is None:
         return replace(state, bounded=_with_bounds(schema, total["sites_per_exponent"]))
     if state.model.privacy is not None:
@@ -193,6 +222,8 @@ def update(state: State, total: SecureTotal) -> State:
         numeric=tuple(_rounded(column) for column in exact.numeric),
         targets=tuple(_rounded(column) for column in exact.targets),
     )
+    if _has_curves(state.spec, state.model):
+        return replace(state, model=state.model.advanced(census=census), straight=standardiser)
     return replace(state, model=state.model.advanced(standardiser=standardiser, census=census))
 
 
@@ -210,6 +241,10 @@ def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     model = before.model
     start = initial(spec, model)
+    curved = _has_curves(spec, model)
+    lengths = [] if start.bounded is not None else [layout(start).length]
+    lengths += [] if finished(start) else [layout_of_moments(model).length]
+    lengths += [_layout_of_histograms(model).length] if curved else []
     return Declaration(
         needs=NEEDS,
         needs_students=frozenset(),
@@ -218,14 +253,15 @@ def declare(spec: Spec, before: Before) -> Declaration:
         answers=Answers.ALL,
         students=before.students,
         words="the number of rows; for each column its sum and sum of squares; counts of missing "
-        "cells and of each level of a category; how often each outcome occurs",
-        sums=0 if finished(start) else 1 if start.bounded is not None else 2,
-        numbers=max(layout(start).length, layout_of_moments(model).length),
-        numbers_in_all=(0 if start.bounded is not None else layout(start).length)
-        + (0 if finished(start) else layout_of_moments(model).length),
+        "cells and of each level of a category; how often each outcome occurs"
+        + (_WORDS_OF_CURVES if curved else ""),
+        sums=len(lengths),
+        numbers=max(layout(start).length, layout_of_moments(model).length, *lengths),
+        numbers_in_all=sum(lengths),
         leaves=2 * (len(model.schema.numeric) + model.targets)
         + sum(len(column.levels) for column in model.schema.categorical)
-        + sum(block.length for block in _census_blocks(model)),
+        + sum(block.length for block in _census_blocks(model))
+        + (2 * MOST_KNOTS * len(model.schema.numeric) if curved else 0),
         row_count="rows",
         local_passes=0,
         rate_times_steps=0.0,
@@ -240,6 +276,48 @@ def declare(spec: Spec, before: Before) -> Declaration:
 
 
 STORED = (Spec, State)
+
+
+def _has_curves(spec: Spec, model: Model) -> bool:
+    """Return whether there is a sum that decides on curves."""
+    possible = model.privacy is None and not spec.from_bounds
+    return spec.curves and possible and len(model.schema.numeric) > 0
+
+
+def _check_straight(state: State) -> None:
+    """Refuse scales that no sum has led to: with others, a coordinator could choose intervals."""
+    straight = state.straight
+    if straight is None:
+        return
+    if not _has_curves(state.spec, state.model) or state.bounded is None:
+        raise StateError("this state requests counts in intervals, which its parameters do not")
+    straight.check(state.model.schema)
+    if straight.curves or any(_rounded(column) != column for column in straight.numeric):
+        raise StateError("the scales of this state are not those that follow from a sum of moments")
+
+
+def _layout_of_histograms(model: Model) -> Layout:
+    shape = (len(model.schema.numeric), INTERVALS)
+    return Layout((Block(_HISTOGRAMS, shape, float(model.max_rows), 1.0),))
+
+
+def _histograms(straight: Standardiser, chunks: Iterable[Records]) -> Matrix:
+    """Count the rows of each numeric feature, (K,), in each interval, (K, INTERVALS)."""
+    intervals = [edges(column.mean, column.scale) for column in straight.numeric]
+    counts = torch.zeros(len(intervals), INTERVALS, dtype=torch.float64)
+    for records in chunks:
+        for place, (column, own) in enumerate(zip(straight.numeric, intervals, strict=True)):
+            x = records.numeric[:, place][~records.missing[:, place]]
+            counts[place] += count_in_intervals((x - column.mean) / column.scale, own)
+    return counts.numpy()
+
+
+def _curves(straight: Standardiser, counts: Matrix) -> tuple[Curve, ...]:
+    found = (
+        curve_of(column.name, edges(column.mean, column.scale), [round(own) for own in row])
+        for column, row in zip(straight.numeric, counts.tolist(), strict=True)
+    )
+    return tuple(curve for curve in found if curve is not None)
 
 
 def _unbounded(schema: Schema) -> list[Numeric | Target]:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.errors import TableRefused
+from kernels.tables.curves import Curve
 from kernels.tables.few_rows import FEW, FewRows
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Numeric, Schema
@@ -26,6 +27,7 @@ SCHEMA = Schema(
 )
 STANDARDISER = Standardiser(
     numeric=(Scale("age", 61.3, 17.9), Scale("lactate", 0.7, 1e-9)),
+    curves=(Curve("lactate", (-3.1e9, -0.7, 1.3, 4e9), (-4.7, -0.1, 1.1, 4.3)),),
     categorical=(Shares("ward", (0.1, 0.2, 0.7)), Shares("sex", (0.4, 0.6))),
     targets=(Scale("stay", 3.0, 2.0),),
 )

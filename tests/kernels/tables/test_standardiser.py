@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from kernels.errors import (
     StatisticsError,
     WrongShape,
 )
+from kernels.tables.curves import Curve
 from kernels.tables.moments import Moments
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Numeric, Schema
@@ -63,6 +64,9 @@ TABLE: Table = {
     "cost": [0, 2e5, 4e5, 1e6],
     "id": ["p", "p", "q", "r"],
 }
+
+
+CURVE = {"name": "age", "at": [-1, 0.5, 2], "to": [-3, 0, 0.25]}
 
 
 def read(table: Table, schema: Schema = SCHEMA) -> Records:
@@ -177,6 +181,29 @@ def test_prediction_rows_use_the_training_scale_and_flag_what_is_outside() -> No
     assert rows.targets is None
 
 
+def test_a_curve_moves_its_own_column_before_the_clip_and_no_other() -> None:
+    straight = fitted(TABLE)
+    curve = Curve("lactate", (-1.0, 0.5, 2.0), (-30.0, 0.0, 0.25))
+    curved = replace(straight, curves=(curve,))
+    rows, moved = (each.apply(read(TABLE)).features for each in (straight, curved))
+    there = [0, 2, 3]
+    assert torch.equal(moved[there, 5], curve.apply(rows[there, 5]).clamp(-CLIP, CLIP))
+    assert moved[:2, 5].tolist() == [-CLIP, 0.0], "clipped, and imputed with the middle"
+    others = [0, 1, 2, 3, 4, 6]
+    assert torch.equal(moved[:, others], rows[:, others])
+    assert Standardiser.from_json(curved.to_json()) == curved
+
+
+def test_a_curve_of_a_target_or_of_an_unknown_column_is_refused() -> None:
+    straight = fitted(TABLE)
+    for name in ("stay", "ward", "height"):
+        with pytest.raises(StandardiserError, match="of different numeric features"):
+            replace(straight, curves=(Curve(name, (0.0, 1.0), (0.0, 1.0)),))
+    wrong: Any = [Curve("age", (0.0, 1.0), (0.0, 1.0))]
+    with pytest.raises(StandardiserError, match="a tuple of Curve"):
+        replace(straight, curves=wrong)
+
+
 def test_targets_are_not_clipped() -> None:
     table = of_rows(TABLE, [0] * 99 + [3])
     rows = standardised(table)
@@ -218,8 +245,20 @@ def test_a_column_without_any_cell_is_all_zeros_and_indicators() -> None:
         (Target("y", "1"),),
     )
     table: Table = {"x": [None, None], "c": [None, None], "y": [1, 2]}
-    assert fitted(table, schema).numeric == (Scale("x", mean=4, scale=1),)
+    standardiser = fitted(table, schema)
+    assert standardiser.numeric[0].mean == 4
     assert standardised(table, schema).features.tolist() == [[0, 1, 0.5, 0.5, 1]] * 2
+    # Nobody knows what a value of it means, so every value is as good as the mean.
+    later = Records.for_prediction(schema, {"x": [2, 1e6], "c": ["a", None]})
+    assert standardiser.apply(later).features[:, 0].abs().max() < 1e-6
+
+
+def test_a_column_without_any_cell_has_a_finite_scale_whatever_its_bounds() -> None:
+    for lower, upper in ((None, None), (0, None), (-1e308, 1e308), (0, 1e-300)):
+        schema = Schema(
+            (Numeric("x", "1", lower, upper, may_be_missing=True),), (Target("y", "1"),)
+        )
+        assert math.isfinite(fitted({"x": [None], "y": [1]}, schema).numeric[0].scale)
 
 
 def test_bounds_save_the_digits_of_a_column_far_from_zero() -> None:
@@ -307,8 +346,8 @@ def test_a_standardiser_of_another_schema_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "mentions"),
     [
-        ({"version": 0}, "version must be 1"),
-        ({"version": True}, "version must be 1"),
+        ({"version": 0}, "version must be 2"),
+        ({"version": True}, "version must be 2"),
         ({"colour": 1}, "unknown field 'colour'"),
         ({"numeric": 3}, "numeric must be a list"),
         ({"numeric": [{"name": "age", "mean": 1}]}, "lacks the field 'scale'"),
@@ -320,6 +359,11 @@ def test_a_standardiser_of_another_schema_is_refused() -> None:
         ({"categorical": [{"name": "ward", "shares": [0.5, 1.5]}]}, "between 0 and 1"),
         ({"categorical": [{"name": "ward", "shares": "ab"}]}, "between 0 and 1"),
         ({"categorical": [[]]}, "categorical[0] must be an object"),
+        ({"curves": [{"name": "age", "at": [0, 0], "to": [0, 1]}]}, "knots and values"),
+        ({"curves": [{"name": "age", "at": [0, 1]}]}, "lacks the field 'to'"),
+        ({"curves": [CURVE, CURVE]}, "of different numeric features"),
+        ({"curves": [{**CURVE, "name": "stay"}]}, "of different numeric features"),
+        ({"curves": {}}, "curves must be a list"),
     ],
 )
 def test_a_wrong_document_is_refused_by_name(change: dict[str, object], mentions: str) -> None:
@@ -333,4 +377,4 @@ def test_what_is_no_document_is_refused_and_a_newer_one_says_to_upgrade() -> Non
         with pytest.raises(StandardiserError):
             Standardiser.from_json(text)
     with pytest.raises(NewerStandardiser, match="upgrade veilgp"):
-        Standardiser.from_json('{"version": 2}')
+        Standardiser.from_json('{"version": 3}')

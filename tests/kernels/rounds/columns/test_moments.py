@@ -1,16 +1,20 @@
 """Federated standardisation, and the census of outcomes in the same sum."""
 
+import math
 from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from client_sdk.simulation import simulate
-from kernels.errors import RareLevel
+from kernels.errors import RareLevel, StateError
 from kernels.model.model import Model
 from kernels.outcomes.census import Census
 from kernels.rounds.columns import moments
+from kernels.rounds.declaration import Before
+from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 from kernels.tables.schema import Schema
@@ -39,6 +43,28 @@ class TestMomentsWithOutcomes(TestMoments):
         return Model(OUTCOMES, tables.KERNEL, 1000)
 
 
+class TestMomentsWithCurves(TestMoments):
+    def spec(self) -> Any:
+        return moments.Spec(curves=True)
+
+    def sites(self) -> list[Site]:
+        return [_heavy(seed) for seed in range(3)]
+
+
+class TestMomentsOfOutcomesWithCurves(TestMomentsWithOutcomes):
+    def spec(self) -> Any:
+        return moments.Spec(curves=True)
+
+
+def _heavy(seed: int, schema: Schema = tables.SCHEMA) -> Site:
+    """Return a site with a column that has heavy tails, and an outlier."""
+    random = np.random.default_rng(seed)
+    lactate = np.exp(1.5 * random.normal(size=60))
+    lactate[0] = np.nan if seed else 300.0
+    table = {**tables.table(60, seed=seed), "lactate": lactate}
+    return Site.of_table(schema, table, held_out=0.25, dealing=DEALING)
+
+
 def _site(rows: int = 40, *, seed: int = 0, schema: Schema = OUTCOMES, **changes: Any) -> Site:
     whole = {**private.with_outcomes(dict(tables.table(rows, seed=seed))), **changes}
     return Site.of_table(schema, whole, held_out=0.25, dealing=DEALING)
@@ -58,6 +84,105 @@ def _census(sites: list[Site], spec: moments.Spec, schema: Schema = OUTCOMES) ->
 def test_other_divisions_of_the_rows_standardise_alike_to_the_last_bit() -> None:
     sites = [tables.site(seed=seed) for seed in range(7)]
     assert tables.fitted(sites).standardiser == tables.fitted([tables.together(sites)]).standardiser
+
+
+def test_other_divisions_of_the_rows_have_the_same_curves_to_the_last_bit() -> None:
+    sites = [_heavy(seed) for seed in range(7)]
+    spec = moments.Spec(curves=True)
+    federated, pooled = (
+        _after(own, spec, tables.SCHEMA).standardiser for own in (sites, [tables.together(sites)])
+    )
+    assert federated is not None
+    assert federated == pooled
+    assert [curve.name for curve in federated.curves] == ["lactate"]
+
+
+def test_columns_without_a_curve_and_targets_are_standardised_as_without_curves() -> None:
+    sites = [_heavy(seed) for seed in range(7)]
+    straight, curved = (
+        _after(sites, moments.Spec(curves=curves), tables.SCHEMA).standardiser
+        for curves in (False, True)
+    )
+    assert straight is not None
+    assert curved is not None
+    assert replace(curved, curves=()) == straight
+    records = sites[0].records[moments.Part.TRAINING]
+    rows, moved = straight.apply(records), curved.apply(records)
+    others = [index for index, name in enumerate(rows.feature_names) if name != "lactate"]
+    assert torch.equal(rows.features[:, others], moved.features[:, others])
+    assert not torch.equal(rows.features, moved.features)
+    assert rows.targets is not None
+    assert moved.targets is not None
+    assert torch.equal(rows.targets, moved.targets)
+    # Missing cells are imputed with the middle of the curve.
+    lactate = rows.feature_names.index("lactate")
+    assert set(moved.features[records.missing[:, 1], lactate].tolist()) <= {0.0}
+
+
+def test_a_table_without_heavy_tails_is_standardised_as_without_curves() -> None:
+    sites = [tables.site(seed=0, rows=40)]
+    after = [_after(sites, moments.Spec(curves=own), tables.SCHEMA) for own in (False, True)]
+    assert after[0].standardiser == after[1].standardiser
+
+
+def test_curves_cost_one_sum_and_none_where_bounds_decide_or_with_noise() -> None:
+    def sums(spec: moments.Spec, schema: Schema) -> int:
+        model = Program(schema, private.KERNEL, (spec,), held_out=0).start()
+        return moments.declare(spec, Before(model=model, students=frozenset())).sums
+
+    assert sums(moments.Spec(curves=True), private.ROWS) == 2
+    assert sums(moments.Spec(), private.ROWS) == 1
+    assert sums(moments.Spec(curves=True, from_bounds=True), private.ROWS) == 0
+    spec, sites = (
+        moments.Spec(curves=True),
+        [private.site(private.table(40, seed=s)) for s in (1, 2)],
+    )
+    program = private.program(spec)
+    assert [own.sums for own in declared(program)] == [1]
+    states = private.states(moments, spec, program.start(), sites)
+    assert len(states) == 2
+    assert states[-1].model.standardiser.curves == ()
+
+
+def test_a_schema_without_numbers_has_no_further_sum() -> None:
+    schema = Schema((tables.SCHEMA.features[2],), tables.SCHEMA.targets)
+    kernel = replace(tables.KERNEL, inputs=2)
+    model = Program(schema, kernel, (moments.Spec(curves=True),), held_out=0).start()
+    found = moments.declare(moments.Spec(curves=True), Before(model=model, students=frozenset()))
+    assert found.sums == 2
+    assert "interval" not in found.words
+
+
+def test_a_broadcast_with_other_intervals_than_those_of_a_sum_is_refused() -> None:
+    spec = moments.Spec(curves=True)
+    model = Model(tables.SCHEMA, tables.KERNEL, 1000)
+    states = TestMomentsWithCurves().trained(spec, [_heavy(s) for s in range(3)], model)
+    due = states[-2]
+    assert due.straight is not None
+    curve = states[-1].model.standardiser.curves
+    fine = replace(due.straight.numeric[1], scale=math.pi)
+    others = [
+        {"spec": moments.Spec()},
+        {"spec": moments.Spec(curves=True, from_bounds=True)},
+        {"bounded": None},
+        {"straight": replace(due.straight, curves=curve)},
+        {"straight": replace(due.straight, numeric=(due.straight.numeric[0], fine))},
+    ]
+    for change in others:
+        with pytest.raises(StateError):
+            replace(due, **change)
+
+
+def test_a_table_in_pieces_is_counted_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = moments.Spec(curves=True)
+    model = Model(tables.SCHEMA, tables.KERNEL, 1000)
+    due = TestMomentsWithCurves().trained(spec, [_heavy(s) for s in range(3)], model)[-2]
+    whole = moments.contribute(due, _heavy(0))
+    monkeypatch.setattr("kernels.rounds.site.site.CHUNK_ROWS", 7)
+    pieces = moments.contribute(due, _heavy(0))
+    assert all(np.array_equal(pieces[name], whole[name]) for name in whole)
+    records = _heavy(0).records[moments.Part.TRAINING]
+    assert whole["rows_per_interval"].sum(1).tolist() == (~records.missing).sum(0).tolist()
 
 
 def test_the_census_of_many_sites_is_that_of_all_rows_to_the_last_bit() -> None:
