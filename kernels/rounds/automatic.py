@@ -1,41 +1,184 @@
 """The program of a session that states none: made from the schema alone, which is public.
 
-Nobody has to choose a kernel, a rate or a number of steps: `automatic_program` lists what every
-schema gets, and hospitals read and consent to it as to any other program.
+Nobody has to choose a kernel, a rate or a number of steps by name of a table. Every schema gets the
+same few candidates, from a line to a network, and they are compared on the hospitals' own held-out
+rows (`kernels.rounds.kernel.search`). Hospitals read and consent to the program as to any other.
+
+| candidate | for |
+| --- | --- |
+| linear | tables of few rows, and many medical ones |
+| inducing | a Gaussian process with a lengthscale for each column, beside a linear part: smooth effects, few rows, and variances that grow away from the data |
+| deep, τ = 30 | a network before random features, held near its start: interactions in 1,000 rows and more |
+| deep, τ = 3 | the same with more freedom: many rows with little noise |
+
+A program has at most FEATURES features, so that a hospital with three times as many training rows
+is as many as its policy asks for by default, and at most `max_sums` sums: with fewer sums kernels
+are trained in fewer steps, and with very few there are no networks, which need many.
+
+With differential privacy every look at the rows costs noise, so nothing is searched: the kernel is
+chosen by public rules alone.
 """
 
 import math
+from dataclasses import dataclass, replace
 
+from kernels.errors import ProgramError
 from kernels.features.spec import Architecture, KernelSpec
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import exact
-from kernels.rounds.layer import linear, outcomes
+from kernels.rounds.kernel import exact, search
+from kernels.rounds.kernel.search import Recipe
+from kernels.rounds.layer import completion, linear, outcomes
+from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.tables.schema import Schema
 
+FEATURES = 200
+"""The largest number of features of a candidate, unless the table has more columns."""
+_FEWEST_POINTS = 50
+MAX_SUMS = 280
+LEAST_SUMS = 40
+_FEWEST_DEEP_STEPS = 40
+MIN_ROWS = 10
+"""A law of residuals is fitted to so few rows; with few, it is drawn towards the model's own."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel and how it is trained."""
+
+    kernel: KernelSpec
+    recipe: Recipe
+
+    @property
+    def name(self) -> str:
+        """Its name for people."""
+        return self.recipe.name
+
+
+def candidates(schema: Schema, *, max_sums: int = MAX_SUMS) -> tuple[Candidate, ...]:
+    """Return what is tried for a schema, the simplest first."""
+    steps = _steps(schema, max_sums)
+    inputs = len(schema.feature_names)
+    line = KernelSpec(architecture=Architecture.LINEAR, inputs=inputs)
+    smooth = KernelSpec(
+        architecture=Architecture.INDUCING,
+        inputs=inputs,
+        samples=max(_FEWEST_POINTS, FEATURES - inputs - 1),
+        lengthscale=math.sqrt(inputs),
+        linear_part=True,
+    )
+    deep = KernelSpec(inputs=inputs, samples=FEATURES // 2, latent=8, frequency_scale=1.0, seed=1)
+    found = [
+        # Of a line only the ratio of its part would be trained, which the layer does anyway.
+        Candidate(line, Recipe(name="linear", kernel=0, steps=1)),
+        Candidate(
+            smooth,
+            Recipe(
+                name="inducing",
+                kernel=1,
+                steps=min(80, steps),
+                learning_rate=0.05,
+                warm_up=5,
+                clip=1.0,
+                patience=30,
+            ),
+        ),
+    ]
+    if steps >= _FEWEST_DEEP_STEPS:
+        found += [
+            Candidate(
+                deep,
+                Recipe(
+                    name=f"deep, τ = {penalty}",
+                    kernel=2,
+                    steps=min(120, steps),
+                    penalty=float(penalty),
+                    patience=30,
+                ),
+            )
+            for penalty in (30, 3)
+        ]
+    return tuple(found)
+
 
 def automatic_program(
-    schema: Schema, *, min_sites: int = 3, max_rows: int = Program.max_rows, private: bool = False
+    schema: Schema,
+    *,
+    min_sites: int = 3,
+    max_rows: int = Program.max_rows,
+    private: bool = False,
+    max_sums: int = MAX_SUMS,
 ) -> Program:
     """Return the program of a session that states no kernel and no stages.
 
     private: a program that has a form with differential privacy; its noise is not planned yet.
     """
-    inputs = len(schema.feature_names)
-    kernel = KernelSpec(
-        architecture=Architecture.MATERN32,
-        inputs=inputs,
-        lengthscale=math.sqrt(inputs),
-        linear_part=True,
+    if private:
+        return _private_program(schema, min_sites=min_sites, max_rows=max_rows)
+    tried = candidates(schema, max_sums=max_sums)
+    kernels = tuple(dict.fromkeys(own.kernel for own in tried))
+    stages = _around(schema, search.Spec(recipes=tuple(own.recipe for own in tried)), min_sites)
+    return Program(schema, kernels[0], stages, max_rows=max_rows, choices=kernels)
+
+
+def program_of_candidate(
+    schema: Schema, candidate: Candidate, *, max_rows: int = Program.max_rows, min_sites: int = 3
+) -> Program:
+    """Return the program with one candidate in place of the search."""
+    stages = _around(schema, candidate.recipe.training, min_sites)
+    return Program(schema, candidate.kernel, stages, max_rows=max_rows)
+
+
+def _around(
+    schema: Schema, training: search.Spec | exact.Spec, min_sites: int
+) -> tuple[object, ...]:
+    """Return the stages before and after phase 1."""
+    return (
+        moments.Spec(min_sites=min_sites, curves=True),
+        training,
+        *([linear.Spec()] if schema.real else []),
+        *([outcomes.Spec()] if schema.outcomes else []),
+        completion.Spec(),
+        recalibration.Spec(min_rows=MIN_ROWS),
+        evaluation.Spec(),
     )
-    training = [] if private else [exact.Spec(steps=40, learning_rate=0.05, penalties=(0.0,))]
+
+
+def _steps(schema: Schema, max_sums: int) -> int:
+    """Return how many steps of phase 1 fit into a number of sums: each has two."""
+    if type(max_sums) is not int or max_sums < LEAST_SUMS:
+        raise ProgramError(f"max_sums must be an integer of at least {LEAST_SUMS}, not {max_sums}")
+    line = KernelSpec(architecture=Architecture.LINEAR, inputs=len(schema.feature_names))
+    around = Program(schema, line, _around(schema, exact.Spec(steps=1, penalties=(0.0,)), 1))
+    fixed = sum(stage.sums for stage in declared(around)) - 2
+    # A search makes the layers of its recipes too, and judges them.
+    fixed += sum(
+        stage.sums
+        for stage, spec in zip(declared(around), around.stages, strict=True)
+        if isinstance(spec, linear.Spec | outcomes.Spec)
+    )
+    return max(1, (max_sums - fixed - 1) // 2)
+
+
+def _private_program(schema: Schema, *, min_sites: int, max_rows: int) -> Program:
+    inputs = len(schema.feature_names)
+    kernel = KernelSpec(architecture=Architecture.LINEAR, inputs=inputs)
     stages = (
         moments.Spec(min_sites=min_sites),
-        *training,
         *([linear.Spec()] if schema.real else []),
         *([outcomes.Spec()] if schema.outcomes else []),
         recalibration.Spec(),
         evaluation.Spec(),
     )
+    if schema.real:
+        kernel = replace(
+            KernelSpec(
+                architecture=Architecture.MATERN32,
+                inputs=inputs,
+                samples=25,
+                lengthscale=math.sqrt(inputs),
+            ),
+            linear_part=True,
+        )
     return Program(schema, kernel, stages, max_rows=max_rows)
