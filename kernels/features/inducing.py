@@ -35,6 +35,10 @@ FARTHEST = 2.5
 """Starting places are normal, and not farther out than this in any column."""
 
 _ROOT = math.sqrt(5.0)
+_MOST_LEVEL = 300.0
+"""The largest |log ℓ| that counts: no row's distance overflows, so weights alone can fail."""
+_FAR = 1e3
+"""A distance r at which k is 0 in float64."""
 
 
 def left_out(features: Tensor, inducing: int) -> Tensor:
@@ -63,8 +67,10 @@ class Inducing:
         }
 
     def features(self, spec: KernelSpec, draws: Named, weights: Named) -> Features:
-        points, inverse = weights["points"].double(), (-weights["log_lengthscale"].double()).exp()
-        places = points * inverse
+        level = weights["log_lengthscale"].double()
+        within = level.clamp(-_MOST_LEVEL, _MOST_LEVEL)
+        inverse, free = (-within).exp(), (within == level).double()
+        places = weights["points"].double() * inverse
         among = _distances(places, places)
         factor = _factor(_matern(among))
 
@@ -96,7 +102,7 @@ class Inducing:
                 )
                 return {
                     "points": (by_places * inverse).to(x.dtype),
-                    "log_lengthscale": (-2 * by_lengthscale).to(x.dtype),
+                    "log_lengthscale": (-2 * by_lengthscale * free).to(x.dtype),
                 }
 
             return phi.to(x.dtype), pullback
@@ -110,13 +116,13 @@ def _distances(left: Tensor, right: Tensor) -> Tensor:
 
 def _matern(distances: Tensor) -> Tensor:
     """Return k at distances r."""
-    steps = _ROOT * distances
+    steps = _ROOT * distances.clamp_max(_FAR)
     return (1 + steps + steps.square() / 3) * (-steps).exp()
 
 
 def _slope(distances: Tensor) -> Tensor:
     """Return ∂k/∂r² at distances r, finite at 0."""
-    steps = _ROOT * distances
+    steps = _ROOT * distances.clamp_max(_FAR)
     return (-5 / 6) * (1 + steps) * (-steps).exp()
 
 

@@ -197,6 +197,9 @@ def _kernel(program: Program, _: Sequence[Program], chance: random.Random) -> tu
         case Architecture.DEEP | Architecture.SHIFTED | Architecture.REPLICATED:
             own = {"hidden": chance.choice(((), (1,), (4,), (3, 2))), "latent": 3}
             own["frequency_scale"] = scale
+        case Architecture.INDUCING:
+            del sizes["normaliser"]
+            own = {"lengthscale": scale}
         case _:
             own = {"lengthscale": scale}
     if architecture is Architecture.REPLICATED:

@@ -89,9 +89,20 @@ def test_points_that_coincide_and_lengthscales_of_every_size_have_features() -> 
         assert bool(pullback(phi).isfinite().all())
 
 
+@pytest.mark.parametrize("level", [-1e300, -700.0, 700.0, 1e300])
+def test_no_lengthscale_makes_some_rows_fail_and_others_not(level: float) -> None:
+    weights = starting_weights(SPEC)
+    weights[-3:] = level
+    phi, pullback = URK(SPEC, weights).features_and_pullback(rows(9, 3, scale=10.0))
+    assert bool(phi.isfinite().all())
+    found = pullback(torch.ones_like(phi))
+    assert bool(found.isfinite().all())
+    assert not found[-3:].any()
+
+
 def test_weights_without_a_cholesky_factor_are_refused_by_name() -> None:
     weights = starting_weights(SPEC)
-    weights[-1] = -800.0
+    weights[0], weights[-3:] = 1e300, -300.0
     with pytest.raises(WeightsError, match="Cholesky"):
         URK(SPEC, weights).features(rows(4, 3))
 

@@ -16,16 +16,20 @@ from kernels.errors import (
     PredictionError,
     TableRefused,
 )
+from kernels.features.inducing import left_out
 from kernels.model.model import Model, known
 from kernels.model.prediction import Predictions, predict, predict_standardised
 from kernels.model.stored import MODEL_KINDS
+from kernels.outcomes import classes
 from kernels.outcomes.predictions import OutcomePrediction
 from kernels.rounds.judging import recalibration
+from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear, outcomes
 from kernels.rounds.registry import restore
 from kernels.storage import decode, encode, kinds_of
 from kernels.tables.records import Records
 from kernels.tables.schema import Numeric, Schema
+from kernels.tables.targets import TimeToEvent
 from tests.kernels.rounds import every_kind, tables
 from tests.kernels.rounds import outcomes as small
 
@@ -176,6 +180,30 @@ def test_outcomes_of_a_row_alone_are_those_within_a_table(schema: Schema) -> Non
         part = replace(whole, outcomes=tuple(_only(own, row) for own in whole.outcomes))
         assert_same(alone, part, rtol=1e-9)
     assert_same(predict(with_outcomes(schema), rows, chunk_rows=7), whole, rtol=1e-9)
+
+
+def test_with_inducing_features_every_prediction_has_the_variance_that_they_leave_out() -> None:
+    sites = [small.site(60, seed=seed) for seed in range(3)]
+    stages = exact.Spec(steps=3, penalties=(0.0,)), linear.Spec(), outcomes.Spec(sums=4)
+    model = small.fitted(sites, *stages, kernel=tables.INDUCING)
+    rows = small.table(40, seed=9)
+    found = predict(model, rows)
+    (x,) = (piece.features for piece in [model.few_rows.read(row_of(rows, 0))])
+    phi = model.features(x)
+    own = left_out(phi, tables.INDUCING.samples)
+    assert 0 < float(own) < 1
+    alone = replace(model.posterior, inducing=0).predict(phi)
+    scales = known(model.hyperparameters, "linear")
+    _, latent = known(model.standardiser, "moments").in_units(
+        alone.mean, alone.latent_variance + scales.prior_variance * own
+    )
+    torch.testing.assert_close(found.latent_variance[:1], latent)
+    for outcome, fitted in zip(found.outcomes, known(model.outcomes, "outcomes"), strict=True):
+        if isinstance(outcome.target, TimeToEvent):
+            continue
+        _, variance = classes.latent(fitted.layers, phi)
+        priors = torch.tensor([layer.prior_variance for layer in fitted.layers]).double()
+        torch.testing.assert_close(outcome.latent_variance[:1], variance + own * priors)
 
 
 def _only(own: OutcomePrediction, row: int) -> OutcomePrediction:
