@@ -2,12 +2,12 @@
 
 z = (x − mean)/scale is enough for most columns. Of a column with a few very large values, a
 laboratory value or a cost, the mean and the scale describe those few: most of its rows get almost
-the same z, and the largest are all cut off at ±5. Such a column gets a curve: z is moved to the
-normal score s·Φ⁻¹((r − ½)/n) of its rank r. s is the deviation that most rows have in z (of a normal
-column with the same 5 % and 95 % quantiles), but at least ½ and at most 1: most rows of a column
-with a few outliers remain as far from each other as they were, which other columns are measured by.
+the same z, and the largest are all cut off at ±5. Such a column gets a curve: z is moved towards
+the normal score s·Φ⁻¹((r − ½)/n) of its rank r. s is the deviation of most rows in z (that of a
+normal column with the same 5 % and 95 % quantiles), but at least ½ and at most 1: most rows of a
+column with a few outliers stay as far from each other as they were.
 
-Ranks are not sums, but counts of rows in fixed intervals of z are (`intervals`). Their edges follow
+Ranks are not sums, but counts of rows in fixed intervals of z are (`edges`). Their edges follow
 from mean and scale, which are public by then: they are equally spaced in asinh(4z), so that they
 are close together around the mean and a fixed ratio apart far from it, and, because a heavy tail
 moves the mean away from most rows, also a fixed ratio apart from x = 0 on the side of the mean.
@@ -19,9 +19,9 @@ stands for LEAST_ROWS rows or more, so that no knot is one patient. Beyond the o
 doubling of the distance from the middle adds STEP·s: a value twice as large as any in training is a
 little more extreme, not five deviations.
 
-The curve increases, so the order of values is kept until the clip. Counts are whole
-numbers, and values are rounded to multiples of 2⁻⁸: the same rows, however they are divided among
-sites, give the same curve on every machine.
+The curve increases, so the order of values is kept until the clip. Counts are whole numbers, and
+values are rounded to multiples of 2⁻⁸: the same rows, however they are divided among sites, give
+the same curve on every machine.
 """
 
 import math

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from kernels.errors import StandardiserError
 from kernels.tables.curves import (
     DOUBLINGS,
-    LEAST_SPREAD,
     INTERVALS,
     LEAST_ROWS,
+    LEAST_SPREAD,
     MOST_KNOTS,
     SPACING,
     STEP,
