@@ -2,10 +2,12 @@
 
 z = (x − mean)/scale is enough for most columns. Of a column with a few very large values, a
 laboratory value or a cost, the mean and the scale describe those few: most of its rows get almost
-the same z, and the largest are all cut off at ±5. Such a column gets a curve: z is moved to the
-normal score Φ⁻¹((r − ½)/n) of its rank r.
+the same z, and the largest are all cut off at ±5. Such a column gets a curve: z is moved towards
+the normal score s·Φ⁻¹((r − ½)/n) of its rank r. s is the deviation of most rows in z (that of a
+normal column with the same 5 % and 95 % quantiles), but at least ½ and at most 1: most rows of a
+column with a few outliers stay as far from each other as they were.
 
-Ranks are not sums, but counts of rows in fixed intervals of z are (`intervals`). Their edges follow
+Ranks are not sums, but counts of rows in fixed intervals of z are (`edges`). Their edges follow
 from mean and scale, which are public by then: they are equally spaced in asinh(4z), so that they
 are close together around the mean and a fixed ratio apart far from it, and, because a heavy tail
 moves the mean away from most rows, also a fixed ratio apart from x = 0 on the side of the mean.
@@ -14,12 +16,12 @@ moves the mean away from most rows, also a fixed ratio apart from x = 0 on the s
 its mean, where the clip would cut them, in at least LEAST_INTERVALS intervals: two levels or a few
 stay as they are, and so does a normal column (one row in two million is that far out). A knot
 stands for LEAST_ROWS rows or more, so that no knot is one patient. Beyond the outermost knots every
-doubling of the distance from the middle adds STEP: a value twice as large as any in training is a
+doubling of the distance from the middle adds STEP·s: a value twice as large as any in training is a
 little more extreme, not five deviations.
 
-The curve increases, so the order of values is kept until the clip. Counts are whole
-numbers, and scores are rounded to multiples of 2⁻⁸: the same rows, however they are divided among
-sites, give the same curve on every machine.
+The curve increases, so the order of values is kept until the clip. Counts are whole numbers, and
+values are rounded to multiples of 2⁻⁸: the same rows, however they are divided among sites, give
+the same curve on every machine.
 """
 
 import math
@@ -27,7 +29,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from statistics import NormalDist
 from typing import ClassVar
 
@@ -48,11 +50,13 @@ LEAST_ROWS = 10
 SPACING = 0.25
 """The least difference of the scores of two knots."""
 STEP = 0.25
+LEAST_SPREAD = 0.5
+_MOST = 0.05, 0.95
 DOUBLINGS = 6
 MOST_KNOTS = 80
 """Scores of at most 2⁴⁰ rows are within ±7.1, a SPACING apart; then the DOUBLINGS on both sides."""
 _NARROWEST = 2.0**-30
-_SCORE = 2.0**-8
+_VALUE = 2.0**-8
 _MEAN_EDGES = tuple(round(2**8 * math.sinh(step / 4)) / 2**10 for step in range(_AROUND_MEAN + 1))
 """sinh(k/4)/4, rounded to multiples of 2⁻¹⁰: at most 372."""
 _ZERO_EDGES = (0.0, *(part * 2.0**power for power in _AROUND_ZERO for part in (1.0, 1.5)))
@@ -138,8 +142,23 @@ def curve_of(name: str, own: Sequence[float], counts: Sequence[int]) -> Curve | 
     middle = min(range(len(knots)), key=lambda place: abs(knots[place][1]))
     before = _beyond(knots, max(middle, 1), 0)
     after = _beyond(knots, min(middle, len(knots) - 2), len(knots) - 1)
-    at, to = zip(*reversed(before), *knots, *after, strict=True)
-    return Curve(name, at, to)
+    at, scores = zip(*reversed(before), *knots, *after, strict=True)
+    share = spread(own, counts)
+    return Curve(name, at, tuple(near(share * score, _VALUE) for score in scores))
+
+
+def spread(own: Sequence[float], counts: Sequence[int]) -> float:
+    """Return s: the deviation of most rows, from ½ to 1."""
+    low, high = (_centre(own, _interval_of(counts, sum(counts) * each)) for each in _MOST)
+    normal = NormalDist()
+    most = (high - low) / (normal.inv_cdf(_MOST[1]) - normal.inv_cdf(_MOST[0]))
+    return near(min(max(most, LEAST_SPREAD), 1.0), _VALUE)
+
+
+def _interval_of(counts: Sequence[int], rank: float) -> int:
+    """Return the interval that the row of a rank is in."""
+    summed = accumulate(counts)
+    return next(place for place, seen in enumerate(summed) if seen >= rank)
 
 
 def _reaches(own: Sequence[float], first: int, last: int) -> bool:
@@ -161,13 +180,9 @@ def _knots(own: Sequence[float], counts: Sequence[int]) -> Iterator[_Knot]:
     rows, seen, last = sum(counts), 0, (-math.inf, -math.inf)
     for first, end in _groups(counts):
         inside = sum(counts[first:end])
-        place, left = first, inside / 2
-        while counts[place] < left:
-            left -= counts[place]
-            place += 1
-        score = near(NormalDist().inv_cdf((seen + inside / 2) / rows), _SCORE)
+        rank = seen + inside / 2
         seen += inside
-        z = _centre(own, place)
+        score, z = NormalDist().inv_cdf(rank / rows), _centre(own, _interval_of(counts, rank))
         if z >= last[0] + _NARROWEST and score >= last[1] + SPACING:
             last = z, score
             yield last

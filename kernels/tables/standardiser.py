@@ -2,9 +2,10 @@
 
 A numeric feature becomes (x − mean)/scale, clipped to ±5, and 0 if it is missing (the mean is
 imputed). A column with heavy tails may have a curve, by which (x − mean)/scale is moved to its
-normal score before the clip (`kernels.tables.curves`). If the schema allows missing cells, an indicator follows, 1 where the cell is missing. A
-categorical column becomes one feature per level, 1 for the row's level and 0 for the others; if the
-cell is missing, each level's share of the rows (again the mean). An indicator follows likewise.
+normal score before the clip (`kernels.tables.curves`). If the schema allows missing cells, an
+indicator follows, 1 where the cell is missing. A categorical column becomes one feature per level,
+1 for the row's level and 0 for the others; if the cell is missing, each level's share of the rows
+(again the mean). An indicator follows likewise.
 
 These 0s and 1s are not standardised. Their scale is 1 already, and dividing by the deviation of a
 level that one row in a thousand has would put its rows 30 deviations away from all others. Targets

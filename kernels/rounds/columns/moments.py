@@ -26,15 +26,15 @@ With `from_bounds` there is no sum: the standardiser is computed from the schema
 column has a curve.
 
 With differential privacy every numeric column and target needs both bounds, so |u| ≤ 1 and there is
-no first sum, and `curves` has no effect: bounds keep values near, and a histogram would cost noise. A row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns,
-`missing` by 1 in each column that may be missing, `levels` by 1 in each of C columns, and the
-targets' sums by at most 1 for each of T targets. In Euclidean norm, k rows therefore change these
-by at most k times 1, √K, √K, √(columns that may be missing), √C, √T and √T. In the census, a row
-changes one level of each binary target and of classes, and up to J intervals and one event of a
-time to an event; a count by at most its upper bound, and an exposure, which is clipped, by at most
-`PRIVATE_EXPOSURES`. The sites of a level are not counted: noise protects them. Noise of deviation
-∝ Δ/√c with c ∝ Δ minimises the sum of all variances. `kernels.noisy.moments` decides how far noisy
-sums are used.
+no first sum, and `curves` has no effect: bounds keep values near, and a histogram would cost noise.
+A row changes `rows` by 1, `sums` and `squares` by at most 1 in each of K columns, `missing` by 1 in
+each column that may be missing, `levels` by 1 in each of C columns, and the targets' sums by at
+most 1 for each of T targets. In Euclidean norm, k rows therefore change these by at most k times 1,
+√K, √K, √(columns that may be missing), √C, √T and √T. In the census, a row changes one level of
+each binary target and of classes, and up to J intervals and one event of a time to an event; a
+count by at most its upper bound, and an exposure, which is clipped, by at most `PRIVATE_EXPOSURES`.
+The sites of a level are not counted: noise protects them. Noise of deviation ∝ Δ/√c with c ∝ Δ
+minimises the sum of all variances. `kernels.noisy.moments` decides how far noisy sums are used.
 """
 
 import math

@@ -15,6 +15,7 @@ from kernels.tables.curves import (
     DOUBLINGS,
     INTERVALS,
     LEAST_ROWS,
+    LEAST_SPREAD,
     MOST_KNOTS,
     SPACING,
     STEP,
@@ -22,6 +23,7 @@ from kernels.tables.curves import (
     count_in_intervals,
     curve_of,
     edges,
+    spread,
 )
 from kernels.tables.standardiser import CLIP
 
@@ -107,11 +109,12 @@ def test_normal_and_few_level_columns_stay_linear(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(HEAVY.keys() - {"a code for missing"}))
 def test_ranks_become_normal_scores(name: str) -> None:
     x, values = HEAVY[name], curved(HEAVY[name]).numpy()
+    own = spread(*histogram(x)[:2])
     for share in (0.25, 0.5, 0.75, 0.95, 0.99):
         below = (x < np.quantile(x, share)).mean()
         if abs(below - share) < 0.01:  # not where many rows have one value
-            score = NormalDist().inv_cdf(share)
-            assert np.quantile(values, share) == pytest.approx(score, abs=0.5)
+            score = own * NormalDist().inv_cdf(share)
+            assert np.quantile(values, share) == pytest.approx(score, abs=0.5 * own)
 
 
 def test_an_outlier_twelve_deviations_out_is_within_four() -> None:
@@ -126,9 +129,15 @@ def test_an_outlier_twelve_deviations_out_is_within_four() -> None:
 
 def test_one_outlier_does_not_squeeze_the_other_rows() -> None:
     values = curved(HEAVY["a code for missing"])[:-1]
-    assert float(values.std()) > 0.7
+    assert float(values.std()) > 0.35
     _, _, z = histogram(HEAVY["a code for missing"])
     assert float(z[:-1].std()) < 0.01, "as it would be without a curve"
+
+
+def test_most_rows_keep_their_distances_where_there_are_a_few_outliers() -> None:
+    x = np.append(random(3).normal(size=3000), [12.5] * 5)
+    _, _, z = histogram(x)
+    assert float(curved(x)[:-5].std()) == pytest.approx(float(z[:-5].std()), rel=0.15)
 
 
 @settings(max_examples=50, deadline=None)
@@ -144,7 +153,7 @@ def test_a_curve_of_any_column_keeps_the_order_and_ends_at_the_clip(x: Column) -
     ends = curve.to[DOUBLINGS], curve.to[-DOUBLINGS - 1]
     most = NormalDist().inv_cdf(1 - LEAST_ROWS / 2 / len(x))
     assert all(abs(end) <= most + 2**-8 for end in ends), "no knot is one row's"
-    assert curve.to[-1] == pytest.approx(ends[1] + DOUBLINGS * STEP)
+    assert 0 < curve.to[-1] - ends[1] <= DOUBLINGS * STEP + 2**-8
 
 
 def _occupied(x: Column) -> int:
@@ -240,4 +249,4 @@ def test_knots_are_a_spacing_apart() -> None:
         curve = fitted(x)
         assert curve is not None
         inner = curve.to[DOUBLINGS:-DOUBLINGS]
-        assert min(np.diff(inner)) >= SPACING
+        assert min(np.diff(inner)) >= LEAST_SPREAD * SPACING - 2**-7
