@@ -7,8 +7,9 @@ rows (`kernels.rounds.kernel.search`). Hospitals read and consent to the program
 | candidate | for |
 | --- | --- |
 | linear | tables of few rows, and many medical ones |
-| inducing | a Gaussian process with a lengthscale for each column, beside a linear part: smooth effects, few rows, and variances that grow away from the data |
-| deep, τ = 30 | a network before random features, held near its start: interactions in 1,000 rows and more |
+| inducing | a Gaussian process with a lengthscale for each column, beside a linear part: smooth effects
+and few rows |
+| deep, τ = 30 | a network before random features, held near its start: 1,000 rows and more |
 | deep, τ = 3 | the same with more freedom: many rows with little noise |
 
 A program has at most FEATURES features, so that a hospital with three times as many training rows
@@ -65,7 +66,7 @@ def candidates(schema: Schema, *, max_sums: int = MAX_SUMS) -> tuple[Candidate, 
         architecture=Architecture.INDUCING,
         inputs=inputs,
         samples=max(_FEWEST_POINTS, FEATURES - inputs - 1),
-        lengthscale=math.sqrt(inputs),
+        lengthscale=2 * math.sqrt(inputs),
         linear_part=True,
     )
     deep = KernelSpec(inputs=inputs, samples=FEATURES // 2, latent=8, frequency_scale=1.0, seed=1)
@@ -79,8 +80,6 @@ def candidates(schema: Schema, *, max_sums: int = MAX_SUMS) -> tuple[Candidate, 
                 kernel=1,
                 steps=min(80, steps),
                 learning_rate=0.05,
-                warm_up=5,
-                clip=1.0,
                 patience=30,
             ),
         ),
