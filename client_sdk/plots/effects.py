@@ -5,6 +5,7 @@ over its reference rows (`kernels.model.effects`), and not how far patients are 
 """
 
 import math
+import textwrap
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any
@@ -21,7 +22,9 @@ _ACROSS = 3
 _COLOURS = ("#1f5fa8", "#e4572e", "#2f8f5b", "#8a5aa8", "#b8860b", "#333333")
 MOST_LEVELS = 12
 """The most levels of a categorical column, and the most classes, that are drawn."""
-_LONGEST = 14
+_LONGEST = 12
+_FITS = 44
+"""The letters that fit below a panel."""
 
 
 def draw(each: Sequence[ColumnEffect], target: str, *, ax: Any = None) -> Any:
@@ -49,7 +52,10 @@ def draw(each: Sequence[ColumnEffect], target: str, *, ax: Any = None) -> Any:
         parse_math=False,
     )
     figure.supylabel(quantity(effects[0].target), fontsize=9, parse_math=False)
-    note = "lines: average over public reference rows; bands: ±2 deviations of this average"
+    note = (
+        "lines: average over public reference rows; bands: ±2 deviations of this average, by the "
+        "model\npercentages: the column's share of the variance of predictions, with interactions"
+    )
     figure.supxlabel(note, fontsize=8.5, color="#5b6775")
     levels = effects[0].levels[:MOST_LEVELS]
     if levels:
@@ -116,14 +122,15 @@ def _panel(axes: Any, column: ColumnEffect, effect: TargetEffect) -> None:
             shift = 0.12 * (number - (min(len(curves), MOST_LEVELS) - 1) / 2)
             _points(axes, range(min(len(mean), MOST_LEVELS)), mean, deviation, colour, shift)
         else:
-            _curve(axes, column, mean, deviation, colour)
+            shift = 0.04 * (number - (min(len(curves), MOST_LEVELS) - 1) / 2)
+            _curve(axes, column, mean, deviation, colour, shift)
     if isinstance(column.column, Categorical):
-        names = [_short("missing" if cell is None else str(cell)) for cell in column.cells]
+        names = [_wrapped("missing" if cell is None else str(cell)) for cell in column.cells]
         places = range(min(len(names), MOST_LEVELS))
         axes.set_xticks(places, labels=names[:MOST_LEVELS], fontsize=8)
         axes.set_xlim(-0.6, len(places) - 0.4)
-        if sum(map(len, names)) > 24:
-            axes.tick_params(axis="x", rotation=35)
+        if max(max(map(len, name.split("\n"))) for name in names) * len(places) > _FITS:
+            axes.tick_params(axis="x", rotation=40)
         for label in axes.get_xticklabels():
             label.set_parse_math(False)
         unit = ""
@@ -140,7 +147,12 @@ def _panel(axes: Any, column: ColumnEffect, effect: TargetEffect) -> None:
 
 
 def _curve(
-    axes: Any, column: ColumnEffect, mean: list[float], deviation: list[float], colour: str
+    axes: Any,
+    column: ColumnEffect,
+    mean: list[float],
+    deviation: list[float],
+    colour: str,
+    shift: float,
 ) -> None:
     cells = [cell for cell in column.cells if isinstance(cell, float)]
     lower = [m - 2 * d for m, d in zip(mean, deviation, strict=True)][: len(cells)]
@@ -148,11 +160,16 @@ def _curve(
     axes.plot(cells, mean[: len(cells)], color=colour, lw=2)
     axes.fill_between(cells, lower, upper, color=colour, alpha=0.15, lw=0)
     axes.margins(x=0.02)
+    axes.xaxis.get_major_locator().set_params(nbins=5)
     if len(cells) < len(mean):  # the cell is missing
         wide = cells[-1] - cells[0]
-        place = cells[-1] + 0.14 * wide
-        _points(axes, [place], mean[-1:], deviation[-1:], colour, 0.0)
-        inside = [tick for tick in axes.get_xticks() if cells[0] <= tick <= cells[-1] - 0.1 * wide]
+        place = cells[-1] + 0.16 * wide
+        _points(axes, [place], mean[-1:], deviation[-1:], colour, shift * wide)
+        inside = [
+            tick
+            for tick in axes.xaxis.get_major_locator().tick_values(cells[0], cells[-1])
+            if cells[0] <= tick <= cells[-1] - 0.05 * wide
+        ]
         axes.set_xticks([*inside, place], labels=[*(f"{tick:g}" for tick in inside), "missing"])
         axes.set_xlim(cells[0] - 0.03 * wide, place + 0.12 * wide)
 
@@ -172,6 +189,11 @@ def _points(
     axes.errorbar(at, heights, yerr=spreads, fmt="none", ecolor=colour, elinewidth=5, alpha=0.25)
 
 
-def _short(name: str) -> str:
-    text = readable(name)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+def _wrapped(name: str) -> str:
+    """Return a level in at most two lines."""
+    first, *more = textwrap.wrap(readable(name), _LONGEST) or [""]
+    return (
+        first
+        if not more
+        else f"{first}\n{textwrap.shorten(' '.join(more), _LONGEST, placeholder='…')}"
+    )
