@@ -75,6 +75,8 @@ class View:
     earlier: tuple[RunRow, ...]
     models: tuple[ShownModel, ...]
     columns: tuple[str, ...]
+    features: int
+    """The number of columns that models read."""
     disclosed: tuple[StageDisclosure, ...]
     became_known: str | None
     """How many exact numbers a run makes known to whom; None with differential privacy."""
@@ -136,6 +138,7 @@ def view(
         earlier=tuple(rows[1:]),
         models=tuple(m for m in shown_models(connection) if m.session_id == session_id),
         columns=columns_read(program.schema),
+        features=len(program.schema.features),
         disclosed=stages_disclosed(program),
         became_known=None
         if program.privacy is not None
