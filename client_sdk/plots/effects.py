@@ -80,11 +80,12 @@ def quantity(target: AnyTarget) -> str:
         case Binary():
             return f"mean probability of {name} = {readable(target.event)}"
         case Classes():
-            return f"mean probability of each {name}"
+            return f"mean probability of each level of {name}"
         case Count():
-            return f"mean expected {name}, {readable(target.unit)}"
+            return f"mean expected number of {name}, for an exposure of 1"
         case TimeToEvent():
-            return f"mean risk of {name} by {target.risk_at:g} {readable(target.unit)}"
+            horizon = f"{target.risk_at:g} {readable(target.unit)}"
+            return f"mean risk of {readable(target.event)} by {horizon}"
     return f"mean {name}, {readable(target.unit)}"
 
 

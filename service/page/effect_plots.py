@@ -26,7 +26,8 @@ MOST_LEVELS = 8
 STYLES = 6
 """The number of styles of lines (`templates/page.css`)."""
 _DEVIATIONS = 2.0
-_LONGEST_TITLE, _LONGEST_NAME = 34, 20
+_LONGEST_TITLE, _LONGEST_NAME = 30, 20
+_LETTERS = 40
 _NAMES, _BARS, _ROW = 132, 132, 20
 _FOR_MISSING = 0.2
 """The part of the width, beside a curve, for the point of a missing cell."""
@@ -70,7 +71,7 @@ def effect_plot(
     frame = Frame(WIDTH, HEIGHT, across, heights)
     parts = [text(LEFT, 15, "title", _short(_title(column), _LONGEST_TITLE))]
     parts.append(text(WIDTH - RIGHT, 15, "tick-y", percent(effect.total)))
-    parts += [axis_y(frame, y, _height(y, shares=shares)) for y in ticks(*heights)]
+    parts += [axis_y(frame, y, _height(y, shares=shares)) for y in _heights(heights, shares=shares)]
     parts += _labels(frame, cells, numbers)
     curves = list(zip(effect.mean.T.tolist(), effect.deviation.T.tolist(), strict=True))
     for style, (mean, deviation) in enumerate(curves[:MOST_LEVELS]):
@@ -136,15 +137,14 @@ def _title(column: ColumnEffect) -> str:
     return f"{own.name}{unit}"
 
 
-def _labels(
-    frame: Frame, cells: Sequence[object], numbers: Sequence[float]
-) -> list[Markup]:
+def _labels(frame: Frame, cells: Sequence[object], numbers: Sequence[float]) -> list[Markup]:
     """Return the labels below the curves."""
     if not numbers:
-        most = max(3, int(46 / len(cells)))
+        most = max(3, int(_LETTERS / len(cells)))
         return [
-            axis_x(frame, place, _short("missing" if cell is None else str(cell), most))
+            label
             for place, cell in enumerate(cells)
+            for label in _lines(frame, place, "missing" if cell is None else str(cell), most)
         ]
     places = ticks(numbers[0], numbers[-1])
     if len(numbers) == len(cells):
@@ -153,6 +153,25 @@ def _labels(
     missing = axis_x(frame, numbers[-1] + 0.6 * _FOR_MISSING * wide, "missing")
     room = numbers[-1] - 0.06 * wide
     return [axis_x(frame, x, number(x)) for x in places if x <= room] + [missing]
+
+
+def _lines(frame: Frame, place: int, name: str, most: int) -> list[Markup]:
+    """Return a level below its place, in two lines if one has no room for it."""
+    first, _, second = name.partition(" ")
+    at, bottom = frame.at(place, frame.y[0])
+    if len(name) <= most or not second:
+        return [text(at, bottom + 14, "tick-x", _short(name, most))]
+    return [
+        text(at, bottom + 12, "tick-x", _short(first, most)),
+        text(at, bottom + 23, "tick-x", _short(second, most)),
+    ]
+
+
+def _heights(ends: tuple[float, float], *, shares: bool) -> list[float]:
+    """Return the heights that have a line."""
+    if shares and ends[1] - ends[0] > 0.6:
+        return [tick for tick in (0.0, 0.25, 0.5, 0.75, 1.0) if ends[0] <= tick <= ends[1]]
+    return ticks(*ends)
 
 
 def _said(column: ColumnEffect, effect: TargetEffect, *, shares: bool) -> str:

@@ -36,23 +36,28 @@ class ShownEffects:
     @property
     def quantity(self) -> str:
         """What the height of a curve is."""
-        match self.target:
+        own = self.target
+        match own:
             case Binary():
-                return f"the probability of {self.target.name} = {self.target.event}"
+                return f"probability of {own.name} = {own.event}"
             case Classes():
-                return f"the probability of each {self.target.name}"
+                return f"probability of each level of {own.name}"
             case Count():
-                return f"the expected {self.target.name}, {self.target.unit}"
+                return f"expected number of {own.name}, for an exposure of 1"
             case TimeToEvent():
-                own = self.target
-                return f"the risk of {own.name} by {own.risk_at:g} {own.unit}"
-        return f"{self.target.name}, {self.target.unit}"
+                return f"risk of {own.event} by {own.risk_at:g} {own.unit}"
+        return own.name if own.unit == "1" else f"{own.name} in {own.unit}"
 
     @property
     def key(self) -> list[tuple[int, str]]:
         """The style and the name of each curve, of classes."""
         levels = self.target.levels if isinstance(self.target, Classes) else ()
         return [(place % STYLES, name) for place, name in enumerate(levels[:MOST_LEVELS])]
+
+    @property
+    def summary(self) -> str:
+        """The most important columns with their shares."""
+        return ", ".join(f"{name} {total}" for name, _, total in self.table[:4])
 
     @property
     def importance(self) -> Markup:
