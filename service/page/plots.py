@@ -29,8 +29,8 @@ from service.page.svg import (
 )
 
 
-def steps_plot(title: str, lines: Sequence[Points]) -> Markup:
-    """Draw one metric over steps, with a line for each pass.
+def steps_plot(title: str, lines: Sequence[Points], *, by: str = "step") -> Markup:
+    """Draw one metric over steps, or over what `by` names, with a line for each pass.
 
     >>> "<script>" in steps_plot("<script>", [[(0, 1.0), (1, 0.5)]])
     False
@@ -49,7 +49,7 @@ def steps_plot(title: str, lines: Sequence[Points]) -> Markup:
         parts.append(POLYLINE.format(f"line line-{place % 4}", frame.path(line)))
     x, y = frame.at(*last)
     parts.append(LAST.format(x, y))
-    return svg(WIDTH, HEIGHT, f"{title} by step, last value {number(last[1])}", parts)
+    return svg(WIDTH, HEIGHT, f"{title} by {by}, last value {number(last[1])}", parts)
 
 
 def calibration_plot(
