@@ -11,13 +11,17 @@ s_r is the slope at which the line has the variance of the prediction of row r, 
 recalibrated. Of classes there is a ψ for each latent function, with slopes in proportion to those
 of the softmax, p_k(δ_kj − p_j). Of a time to an event the line is in the mean logit of the hazards
 until the horizon.
+
+What inducing features leave out of the process (`kernels.features.inducing`) is not known from w.
+Reference rows are far apart, so it is taken to be independent between the rows of a group.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from kernels.features.inducing import left_out
 from kernels.model.model import Model, known
 from kernels.model.prediction import predict_outcomes
 from kernels.outcomes.fitted import FittedOutcome
@@ -60,8 +64,11 @@ def _real(model: Model, phi: Tensor, groups: int) -> list[Averaged]:
         return []
     mean, scale = known(model.standardiser, "moments").target_columns
     values = (phi @ model.posterior.weights) * scale + mean
-    of_average = model.posterior.predict(phi.reshape(groups, -1, phi.shape[1]).mean(1))
-    deviation = (of_average.latent_variance * model.inflation).sqrt() * scale
+    posterior, grouped = model.posterior, phi.reshape(groups, -1, phi.shape[1])
+    latent = replace(posterior, inducing=0).predict(grouped.mean(1)).latent_variance
+    rest = _left_out(model, grouped).mean(1, keepdim=True) / grouped.shape[1]
+    latent = latent + rest * posterior.hyperparameters.prior_variance
+    deviation = (latent * model.inflation).sqrt() * scale
     return [
         Averaged(values[:, index : index + 1], deviation[:, index : index + 1])
         for index in range(model.targets)
@@ -75,7 +82,9 @@ def _outcomes(model: Model, phi: Tensor, groups: int) -> list[Averaged]:
     predicted = predict_outcomes(model, phi, {})
     for own, fitted in zip(predicted, known(model.outcomes, "outcomes"), strict=True):
         # A row that is certain has no slope: 0/0 is 0.
-        slopes = _slopes(own, fitted, phi).nan_to_num(nan=0.0, posinf=0.0)
+        slopes = _slopes(own, fitted, phi, model.kernel.inducing_features).nan_to_num(
+            nan=0.0, posinf=0.0
+        )
         variance = torch.zeros(groups, slopes.shape[1], dtype=torch.float64)
         grouped = phi.reshape(groups, -1, phi.shape[1])
         for index, layer in enumerate(fitted.layers):
@@ -85,12 +94,20 @@ def _outcomes(model: Model, phi: Tensor, groups: int) -> list[Averaged]:
             constant = of_layer.mean(1).unsqueeze(2) * _beside(own)
             wide = torch.cat([psi, constant], 2).flatten(0, 1)
             variance += layer.latent(wide)[1].reshape(variance.shape)
+            rest = (of_layer.square() * _left_out(model, grouped).unsqueeze(2)).mean(1)
+            variance += layer.prior_variance * rest / grouped.shape[1]
         mean = own.mean if own.mean.ndim == 2 else own.mean.unsqueeze(1)
         found.append(Averaged(mean, variance.sqrt()))
     return found
 
 
-def _slopes(own: OutcomePrediction, fitted: FittedOutcome, phi: Tensor) -> Tensor:
+def _left_out(model: Model, grouped: Tensor) -> Tensor:
+    """Return the share of λ² that inducing features leave out at rows (G, R, M), (G, R)."""
+    inducing = model.kernel.inducing_features
+    return left_out(grouped, inducing) if inducing else torch.zeros(grouped.shape[:2]).double()
+
+
+def _slopes(own: OutcomePrediction, fitted: FittedOutcome, phi: Tensor, inducing: int) -> Tensor:
     """Return the slopes of n predictions (n, K) on L latent functions, (n, K, L)."""
     variance = own.variance if own.expectation_variance is None else own.expectation_variance
     if isinstance(own.target, Classes):
@@ -101,7 +118,8 @@ def _slopes(own: OutcomePrediction, fitted: FittedOutcome, phi: Tensor) -> Tenso
     latent = own.latent_variance[:, 0]
     beside = _beside(own)
     if len(beside):
-        latent = fitted.layers[0].latent(torch.cat([phi, beside.expand(len(phi), -1)], 1))[1]
+        wide = torch.cat([phi, beside.expand(len(phi), -1)], 1)
+        latent = fitted.layers[0].latent(wide, inducing=inducing)[1]
     return (variance / latent).sqrt().reshape(-1, 1, 1)
 
 

@@ -4,7 +4,8 @@ The rows follow from the model's schema and standardiser, and from nothing else:
 and everyone with the model has the same rows. **Columns are drawn independently of each other**, so
 some rows combine cells that no patient has.
 
-    numeric       N(mean, scale²), truncated to mean ± 2.5 scales and to the schema's bounds
+    numeric       N(mean, scale²), truncated to mean ± 2.5 scales and to the schema's bounds; of a
+                  column with a curve its normal scores are N(0, 1), truncated likewise
     categorical   each level in its share of the rows
     missing       never: a standardiser does not say how often a cell is missing
 
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from kernels.features.seeded_random import uniforms
+from kernels.tables.curves import Curve
 from kernels.tables.records import Records
 from kernels.tables.schema import Categorical, Feature, Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
@@ -61,20 +63,17 @@ class Axis:
 
 def reference_rows(schema: Schema, standardiser: Standardiser, count: int) -> Tensor:
     """Return `count` standardised rows (count, p), a function of the arguments alone."""
-    numeric = [
-        _quantiles(column, scale, _shuffled(column.name, count))
-        for column, scale in zip(schema.numeric, standardiser.numeric, strict=True)
-    ]
+    numeric = [law.quantiles(_shuffled(name, count)) for name, law in _laws(schema, standardiser)]
     levels = [_levels(shares, _shuffled(shares.name, count)) for shares in standardiser.categorical]
     return standardiser.apply(_records(schema, numeric, levels, count)).features
 
 
 def axes(schema: Schema, standardiser: Standardiser) -> tuple[Axis, ...]:
     """Return the axis of every feature column, in the order of the schema."""
-    scales = {scale.name: scale for scale in standardiser.numeric}
+    laws = dict(_laws(schema, standardiser))
     shares = {own.name: own for own in standardiser.categorical}
     cells = [
-        _points(column, scales[column.name])
+        laws[column.name].cells(laws[column.name].points).tolist()
         if isinstance(column, Numeric)
         else list(range(len(column.levels)))
         for column in schema.features
@@ -85,7 +84,7 @@ def axes(schema: Schema, standardiser: Standardiser) -> tuple[Axis, ...]:
         where = slice(first, first := first + len(column.feature_names))
         if isinstance(column, Numeric):
             named: tuple[Cell, ...] = tuple(own)
-            weights = _weights(scales[column.name], own)
+            weights = laws[column.name].weights
         else:
             named = column.levels
             weights = torch.tensor(shares[column.name].shares, dtype=torch.float64)
@@ -139,44 +138,73 @@ def _records(
     )
 
 
-def _range(column: Numeric, scale: Scale) -> tuple[float, float]:
-    """Return the part of mean ± 2.5 scales that is within the bounds, or the bounds' nearest."""
-    lower = -torch.inf if column.lower is None else column.lower
-    upper = torch.inf if column.upper is None else column.upper
-    wide = REACH * scale.scale
-    low, high = max(lower, scale.mean - wide), min(upper, scale.mean + wide)
-    if low < high:
-        return low, high
-    # A mean outside the bounds, as noise can make it.
-    return (
-        (lower, min(upper, lower + wide))
-        if scale.mean < lower
-        else (max(lower, upper - wide), upper)
-    )
+@dataclass(frozen=True)
+class _Law:
+    """The law of a numeric column: its scores, as the kernel reads them, are normal."""
+
+    column: Numeric
+    scale: Scale
+    curve: Curve | None
+
+    def _score(self, cell: float | None, otherwise: float) -> float:
+        if cell is None:
+            return otherwise
+        z = (cell - self.scale.mean) / self.scale.scale
+        return z if self.curve is None else self.curve.of(z)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The scores within ±2.5 and within the bounds, or the nearest that the bounds allow."""
+        lower = self._score(self.column.lower, -torch.inf)
+        upper = self._score(self.column.upper, torch.inf)
+        if max(lower, -REACH) < min(upper, REACH):
+            return max(lower, -REACH), min(upper, REACH)
+        # A mean outside the bounds, as noise can make it.
+        if lower > 0:
+            return lower, min(upper, lower + REACH)
+        return max(lower, upper - REACH), upper
+
+    @property
+    def points(self) -> Tensor:
+        """Scores at equal distances, (POINTS,)."""
+        return torch.linspace(*self.ends, POINTS, dtype=torch.float64)
+
+    @property
+    def weights(self) -> Tensor:
+        """The probability of the scores that are nearest to each point, not normalised."""
+        at = self.points
+        edges = torch.cat([at[:1], (at[1:] + at[:-1]) / 2, at[-1:]])
+        weights: Tensor = torch.special.ndtr(edges).diff()
+        return weights if float(weights.sum()) > _LEAST else edges.diff()
+
+    def quantiles(self, shares: Tensor) -> Tensor:
+        """Return the cells below which these shares of the column's cells are."""
+        low, high = self.ends
+        below = torch.special.ndtr(torch.tensor([low, high], dtype=torch.float64))
+        if float(below[1] - below[0]) <= _LEAST:
+            return self.cells(low + shares * (high - low))
+        return self.cells(torch.special.ndtri(below[0] + shares * (below[1] - below[0])))
+
+    def cells(self, scores: Tensor) -> Tensor:
+        """Return the cells with these scores, within the bounds."""
+        z = scores
+        if self.curve is not None:
+            z = Curve(self.curve.name, self.curve.to, self.curve.at).apply(scores)
+        cells = self.scale.mean + self.scale.scale * z
+        return cells.clamp(self.column.lower, self.column.upper) if self._bounded else cells
+
+    @property
+    def _bounded(self) -> bool:
+        return self.column.lower is not None or self.column.upper is not None
 
 
-def _points(column: Numeric, scale: Scale) -> list[float]:
-    return torch.linspace(*_range(column, scale), POINTS, dtype=torch.float64).tolist()
-
-
-def _weights(scale: Scale, points: Sequence[float]) -> Tensor:
-    """Return the probability of the part of the range that is nearest to each point."""
-    at = torch.tensor(points, dtype=torch.float64)
-    edges = torch.cat([at[:1], (at[1:] + at[:-1]) / 2, at[-1:]])
-    below = torch.special.ndtr((edges - scale.mean) / scale.scale)
-    weights: Tensor = below.diff()
-    return weights if float(weights.sum()) > _LEAST else edges.diff()
-
-
-def _quantiles(column: Numeric, scale: Scale, shares: Tensor) -> Tensor:
-    """Return the cells below which these shares of the column's cells are."""
-    low, high = _range(column, scale)
-    ends = torch.tensor([low, high], dtype=torch.float64)
-    below = torch.special.ndtr((ends - scale.mean) / scale.scale)
-    if float(below[1] - below[0]) <= _LEAST:
-        return low + shares * (high - low)
-    z: Tensor = torch.special.ndtri(below[0] + shares * (below[1] - below[0]))
-    return (scale.mean + scale.scale * z).clamp(low, high)
+def _laws(schema: Schema, standardiser: Standardiser) -> list[tuple[str, _Law]]:
+    """Return the law of each numeric column by its name."""
+    curves = {curve.name: curve for curve in standardiser.curves}
+    return [
+        (column.name, _Law(column, scale, curves.get(column.name)))
+        for column, scale in zip(schema.numeric, standardiser.numeric, strict=True)
+    ]
 
 
 def _levels(shares: Shares, at: Tensor) -> Tensor:

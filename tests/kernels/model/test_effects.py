@@ -25,6 +25,7 @@ from kernels.rounds.columns import moments
 from kernels.rounds.layer import linear
 from kernels.rounds.program import Program
 from kernels.storage import decode, encode, kinds_of
+from kernels.tables.curves import Curve
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import Scale, Shares, Standardiser
 from kernels.tables.targets import Target
@@ -269,6 +270,18 @@ def test_reference_rows_follow_the_standardiser_within_the_bounds() -> None:
     assert abs(float(torch.corrcoef(rows[:, :3].T)[0, 1])) < 0.2
     for axis in axes(schema, own):
         assert float(axis.weights.sum()) == pytest.approx(1.0)
+
+
+def test_a_column_with_a_curve_is_shown_where_its_scores_are() -> None:
+    schema = Schema((Numeric("cost", "EUR", 0),), (Target("y", "1"),))
+    curve = Curve("cost", at=(-0.5, 0.0, 20.0), to=(-2.0, 0.5, 3.0))
+    own = Standardiser((Scale("cost", 100.0, 200.0),), (), (Scale("y", 0.0, 1.0),), (curve,))
+    (axis,) = axes(schema, own)
+    assert np.array(axis.cells, np.float64)[[0, -1]] == pytest.approx([0.0, 3300.0])
+    assert np.diff(axis.features[:, 0]) == pytest.approx(4.5 / 16), "equal distances in scores"
+    rows = reference_rows(schema, own, 100)
+    assert float(rows.median()) == pytest.approx(0.0, abs=0.1)
+    assert -2.0 <= float(rows.min()) <= float(rows.max()) <= 2.5
 
 
 def test_a_mean_outside_the_bounds_still_has_a_range() -> None:
