@@ -4,7 +4,7 @@
 program can pass its own function (an `EventWatch`), such as a list's `append`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from client_sdk.readable import readable
@@ -282,6 +282,26 @@ class UnmaskedSamplesNotTaken(Event):
 
     def __str__(self) -> str:
         return f"The coordinator did not accept the samples of this hospital's model [{self.code}]."
+
+
+@dataclass(frozen=True)
+class StepLearnt(Event):
+    """A step of training that this hospital has replayed, with its metrics over all hospitals.
+
+    sums: the number of sums of the run by then. metrics: such as the evidence and the error on
+    held-out rows, whichever the algorithm has. `client_sdk.plots.learning` draws them.
+    """
+
+    run: str
+    algorithm: str
+    sums: int
+    metrics: Mapping[str, float]
+
+    def __str__(self) -> str:
+        told = ", ".join(
+            f"{name.replace('_', ' ')} {value:.5g}" for name, value in self.metrics.items()
+        )
+        return f"{self.algorithm}, after {self.sums} sums: {told}"
 
 
 @dataclass(frozen=True)

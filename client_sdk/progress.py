@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.text import Text
 
 from client_sdk.errors import ClientError
-from client_sdk.events import Event, EventWatch, RunOver, VectorLeft
+from client_sdk.events import Event, EventWatch, RunOver, StepLearnt, VectorLeft
 from client_sdk.readable import readable_lines
 
 
@@ -62,6 +62,8 @@ class RichProgress:
                     description=event.algorithm,
                     detail=f"sum {event.sums}, {event.elements} numbers, masked",
                 )
+            case StepLearnt():  # the bar shows how far it is; a line for each step hides the rest
+                pass
             case _:
                 if isinstance(event, RunOver) and self._bar is not None:
                     self._progress.remove_task(self._bar)

@@ -19,6 +19,7 @@ from service.http.metrics import Metrics, RequestMeter
 from service.http.problems import add_problem_handlers
 from service.http.shared_check import SharedCheck
 from service.http.wakeups import Wakeups
+from service.page.model_effects import ModelEffects
 from service.prediction.prediction import Predictor
 from service.readiness import readiness
 from service.routes import (
@@ -93,6 +94,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         app.state.predictor = Predictor(
             settings, database, clock, count=app.state.metrics.predicted.inc
         )
+        app.state.effects = ModelEffects(app.state.predictor)
         app.state.runs = Runs(database, settings, Wakeups(), clock)
         app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)
@@ -110,6 +112,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
         engine.start()
         listener.start()
         yield
+        app.state.effects.stop()
         listener.stop()
         engine.stop()
         database.close()

@@ -468,7 +468,7 @@ class Participation:
                 total=lambda epoch, slot: get(f"totals/{epoch}/{slot}"),
                 model=self._model,
             )
-            self._replay = Replay(self._home, run, downloads)
+            self._replay = Replay(self._home, run, downloads, self._side.watch)
         return self._replay
 
     def _is_known(self, parent: str) -> bool:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 
 from client_sdk.conversation.answers import Item
 from client_sdk.errors import ModelDiffers, OldState, WrongSum
+from client_sdk.events import EventWatch, StepLearnt
 from client_sdk.gate.refusal_report import about_totals
 from client_sdk.gate.run_in_hand import RunInHand
 from client_sdk.home.home import OpenHome
@@ -41,7 +42,7 @@ from kernels.rounds import position as positions
 from kernels.rounds.agreement import agreement
 from kernels.rounds.algorithm import computing
 from kernels.rounds.broadcast import checked, received
-from kernels.rounds.position import Position
+from kernels.rounds.position import Metrics, Position
 from kernels.rounds.registry import restore
 from kernels.rounds.task import noise_multiplier, statistic_of
 from kernels.storage import encode
@@ -139,8 +140,11 @@ class Downloads:
 class Replay:
     """A hospital's replay of one run; positions stay in memory, and are written by the door."""
 
-    def __init__(self, home: OpenHome, run: RunInHand, downloads: Downloads) -> None:
+    def __init__(
+        self, home: OpenHome, run: RunInHand, downloads: Downloads, watch: EventWatch
+    ) -> None:
         self._home = home
+        self._watch = watch
         self._client = home.client
         self._run = run
         self._downloads = downloads
@@ -335,7 +339,9 @@ class Replay:
             raise WrongSum("the closed sum's encoding does not follow from this hospital's state")
         step = self._client.verify_total(closed.total, body, closed.certificate)
         with about_totals(hidden=epoch.terms.blind):
-            position, _ = positions.after(holding.newest, step.message.decoded(encoding))
+            position, told = positions.after(holding.newest, step.message.decoded(encoding))
+        for each in told:
+            self._watch(_learnt(self.run, each))
         return self._hold(
             Holding(
                 self.run,
@@ -375,6 +381,11 @@ class Replay:
         if not fits:
             raise StateDiffers("the state that was sent does not have the digest in the task")
         return theirs
+
+
+def _learnt(run: str, told: Metrics) -> StepLearnt:
+    figures = {name: value for name, value in told.items() if isinstance(value, float)}
+    return StepLearnt(run, told["algorithm"], told["sum"], figures)
 
 
 def held(holding: Holding, claim: Claim, *, epoch: int) -> Holding | None:

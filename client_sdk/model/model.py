@@ -11,6 +11,7 @@ from client_sdk.errors import ModelNotCertified, UnknownTarget
 from client_sdk.model import files
 from client_sdk.model import gain as site_gain
 from client_sdk.model.card import ModelCard
+from client_sdk.model.effects import Effects, Importance, ModelEffects
 from client_sdk.model.known_members import PathLike, known_members
 from client_sdk.model.outcomes import Floats, OutcomePredictions, SurvivalCurves
 from client_sdk.model.predictions import Intervals, Predictions
@@ -46,6 +47,7 @@ class GlobalModel:
         self.certificate = certificate
         """The signatures of the hospitals that vouch for the model, or None."""
         self._names = names or {}
+        self._effects = ModelEffects(artifact.model)
 
     @classmethod
     def from_artifact(
@@ -195,6 +197,26 @@ class GlobalModel:
     def _judged(self, name: str) -> JudgedOutcome:
         evaluation = known(self.artifact.card.evaluation, "evaluation")
         return next(own for own in evaluation.outcomes if own.name == name)
+
+    def effects(
+        self, columns: Sequence[str] | None = None, *, target: str | None = None
+    ) -> Effects:
+        """Return what columns do to the predictions of a target, from the model alone.
+
+        For every column, the mean prediction over public reference rows along the column's range,
+        and how uncertain the model is about this mean (`kernels.model.effects`). No row of any
+        table is read. columns: by default the nine most important ones. target: by default the
+        first. Only `fedbnr` has effects.
+        """
+        return self._effects.effects(columns, target=target)
+
+    def importance(self, target: str | None = None) -> Importance:
+        """Return how much every column matters to the predictions of a target, sorted.
+
+        It is the share of the variance of predictions over public reference rows, whose columns are
+        independent, that is due to the column. target: by default the first.
+        """
+        return self._effects.importance(target=target)
 
     def gain(self, site: Site) -> site_gain.Gain:
         """Return the comparison with a site's own model; computed locally, never sent."""

@@ -189,12 +189,8 @@ class Likelihood:
 
     def _joint(self, features: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield means (n, J) and covariances (n, J, J) of the logits of the hazards."""
-        intervals = self.layer.features - features.shape[1]
         for part in chunks(len(features), PATIENTS_AT_A_TIME // 4):
-            phi = features[part].double()
-            indicators = torch.eye(intervals, dtype=torch.float64).expand(len(phi), -1, -1)
-            wide = torch.cat([phi.unsqueeze(1).expand(-1, intervals, -1), indicators], 2)
-            mean, covariance = self.layer.joint(wide, inducing=self.inducing)
+            mean, covariance = self.layer.joint(features[part], inducing=self.inducing)
             yield mean + self.fitted.offsets[0], covariance
 
     def _trials(self, features: Tensor, outcomes: Tensor) -> Iterator[_Periods]:

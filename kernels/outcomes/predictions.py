@@ -167,7 +167,7 @@ def _of_model(
                 of_classes.variance,
                 mean + shift,
                 variance,
-                said=scored_classes.Predicted.of(mean, variance, offsets=fitted.offsets),
+                said=scored_classes.Predicted.of_chances(of_classes.mean),
             )
         case Count():
             mean, variance = fitted.layers[0].latent(features, inducing=inducing)

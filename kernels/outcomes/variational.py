@@ -153,16 +153,23 @@ class Layer:
     def joint(self, features: Tensor, *, inducing: int = 0) -> tuple[Tensor, Tensor]:
         """Return the mean (rows, J) and covariance (rows, J, J) of f at J places of each row.
 
-        features: (rows, J, M), such as one patient's features in J intervals. inducing: as in
-        `latent`; a row's inducing features are then the same at all of its places.
+        features: (rows, M − J), which a row has at all of its places. The last J features of the
+        layer are indicators of the place, as of one patient in J intervals. inducing: as in
+        `latent`.
         """
-        phi = self._stretched(features)
-        root = (phi @ self._basis) * self.posterior.variances[:, 0].sqrt()
+        phi, places = self._stretched_parts(features)
+        basis, own = self._basis, features.shape[1]
+        deviations = self.posterior.variances[:, 0].sqrt()
+        # (φ, e_j)B is φB for the first features and row j of B for the others: a product for each
+        # row, not for each of its places.
+        beside = basis[own:] * places.unsqueeze(1)
+        root = ((phi @ basis[:own]).unsqueeze(1) + beside) * deviations
+        mean = (phi @ self.mean[:own]).unsqueeze(1) + self.mean[own:] * places
         covariance = root @ root.mT
         if inducing:
-            own = self.prior_variance * left_out(features, inducing)
-            covariance = covariance + own.unsqueeze(-1)
-        return phi @ self.mean, covariance
+            rest = self.prior_variance * left_out(features, inducing)
+            covariance = covariance + rest[:, None, None]
+        return mean, covariance
 
     @property
     def _basis(self) -> Tensor:
@@ -173,6 +180,13 @@ class Layer:
     def _stretched(self, features: Tensor) -> Tensor:
         phi = features.detach().double()
         return phi if self.stretching is None else phi * self.stretching
+
+    def _stretched_parts(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Return features (rows, M − J), stretched, and by what the J indicators are."""
+        phi, own = features.detach().double(), features.shape[1]
+        if self.stretching is None:
+            return phi, torch.ones(self.features - own, dtype=torch.float64)
+        return phi * self.stretching[:own], self.stretching[own:]
 
     def divergence(self) -> float:
         """Return KL(q ‖ N(0, λ²I))."""

@@ -75,11 +75,19 @@ def start(program: Program, model: Model | None) -> Position:
 
 
 def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metrics, ...]]:
-    """Return the position after a sum's total, and the metrics of the step, if any."""
+    """Return the position after a sum's total, and the metrics of the step, if any.
+
+    `sum` is the number of sums of the run by then, whatever stage they belong to.
+    """
     then = updated(position, total)
     known = len(_history(position.state))
     told = tuple(
-        {"stage": position.stage, "algorithm": position.algorithm.NAME, **asdict(each)}
+        {
+            "stage": position.stage,
+            "algorithm": position.algorithm.NAME,
+            "sum": then.sum_index,
+            **asdict(each),
+        }
         for each in _history(then.state)[known:]
     )
     return settled(then), told

@@ -25,7 +25,7 @@ from service.sessions.members import MemberRow
 from service.sessions.privacy_report import PrivacyReport
 from service.sessions.sessions import Session
 
-_COUNTERS = ("stage", "run", "step", "round")
+_COUNTERS = ("stage", "sum", "run", "step", "round")
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,8 @@ class View:
     earlier: tuple[RunRow, ...]
     models: tuple[ShownModel, ...]
     columns: tuple[str, ...]
+    features: int
+    """The number of columns that models read."""
     disclosed: tuple[StageDisclosure, ...]
     became_known: str | None
     """How many exact numbers a run makes known to whom; None with differential privacy."""
@@ -87,14 +89,15 @@ class View:
 
     @property
     def plots(self) -> list[Markup]:
-        """The metrics of the newest run by step, one plot for each metric."""
+        """The learning curves of the newest run: its metrics by sum, a plot for each."""
         return _plots(self.metrics)
 
     @property
     def spending(self) -> Markup:
         """The plot of spent ε by number of sums; empty without differential privacy."""
         points = [(float(each.sums), each.epsilon) for each in self.privacy.over_time]
-        return steps_plot("ε spent, by sum", [[(0.0, 0.0), *points]]) if points else Markup("")
+        title, line = "ε spent, by sum", [(0.0, 0.0), *points]
+        return steps_plot(title, [line], by="sum") if points else Markup("")
 
     @property
     def steps(self) -> list[tuple[str, list[str], list[list[object]]]]:
@@ -136,6 +139,7 @@ def view(
         earlier=tuple(rows[1:]),
         models=tuple(m for m in shown_models(connection) if m.session_id == session_id),
         columns=columns_read(program.schema),
+        features=len(program.schema.features),
         disclosed=stages_disclosed(program),
         became_known=None
         if program.privacy is not None
@@ -196,9 +200,9 @@ def _plots(metrics: Iterable[Mapping[str, Any]]) -> list[Markup]:
                 line = passes.setdefault(each.get("run"), [])
                 value = each.get(name)
                 if isinstance(value, int | float):
-                    line.append((each.get("step", each.get("round", len(line))), value))
+                    line.append((each["sum"], value))
             title = f"{told[0]['algorithm']}: {name.replace('_', ' ')}"
-            drawn.append(steps_plot(title, list(passes.values())))
+            drawn.append(steps_plot(title, list(passes.values()), by="sum"))
     return drawn
 
 

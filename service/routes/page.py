@@ -21,8 +21,9 @@ from service.http.bodies import read_unsigned
 from service.http.times import iso_time
 from service.http.tokens import Issued, Token
 from service.page import views
+from service.page.shown_effects import shown_effects
 from service.page.shown_models import shown_models
-from service.routes.parts import RunsHere
+from service.routes.parts import EffectsHere, RunsHere
 from service.runs.runs import Runs
 
 router = APIRouter(include_in_schema=False)
@@ -65,7 +66,9 @@ def overview(request: Request, here: Here, runs: RunsHere) -> Response:
 
 
 @router.get("/view/{session_id}")
-def session(request: Request, session_id: UUID, here: Here, runs: RunsHere) -> Response:
+def session(
+    request: Request, session_id: UUID, here: Here, runs: RunsHere, known: EffectsHere
+) -> Response:
     """Show one session."""
     if _signed_in(request, here) is None:
         return RedirectResponse(_HOME, status_code=303)
@@ -75,7 +78,11 @@ def session(request: Request, session_id: UUID, here: Here, runs: RunsHere) -> R
             view = views.view(connection, str(session_id), awaited, now=here.clock())
     except NotFound:
         return RedirectResponse(_HOME, status_code=303)
-    return _rendered(request, "session.html", view=view)
+    newest = view.models[0] if view.models else None
+    found = None if newest is None or newest.members_only else known.get(newest.id)
+    waiting = found is None and newest is not None and not newest.members_only
+    effects = shown_effects(found or (), view.features)
+    return _rendered(request, "session.html", view=view, effects=effects, effects_due=waiting)
 
 
 @router.post("/sign-in")

@@ -7,6 +7,7 @@ from fastapi import Depends, Request
 from privacy.health_check import Check
 from service.http.metrics import Metrics
 from service.http.shared_check import SharedCheck
+from service.page.model_effects import ModelEffects
 from service.prediction.prediction import Predictor
 from service.runs.engine import Engine
 from service.runs.runs import Runs
@@ -33,6 +34,11 @@ async def _predictor(request: Request) -> Predictor:
     return predictor
 
 
+async def _effects(request: Request) -> ModelEffects:
+    effects: ModelEffects = request.app.state.effects
+    return effects
+
+
 async def _metrics(request: Request) -> Metrics:
     metrics: Metrics = request.app.state.metrics
     return metrics
@@ -52,6 +58,7 @@ RunsHere = Annotated[Runs, Depends(_runs)]
 EngineHere = Annotated[Engine, Depends(_engine)]
 SpoolHere = Annotated[Spool, Depends(_spool)]
 PredictorHere = Annotated[Predictor, Depends(_predictor)]
+EffectsHere = Annotated[ModelEffects, Depends(_effects)]
 MetricsHere = Annotated[Metrics, Depends(_metrics)]
 ReadinessCheckHere = Annotated[SharedCheck[list[Check]], Depends(_readiness)]
 DatabaseCheckHere = Annotated[SharedCheck[None], Depends(_database_check)]

@@ -128,7 +128,7 @@ def test_the_page_follows_a_run_to_its_model(federation: Federation, tab: Tab) -
     metrics = study.work_until(3)["metrics"]
     page.locator("progress[value='3']").wait_for()
     evidence = f"{metrics[-1]['evidence']:.4g}"
-    page.get_by_label(f"exact: evidence by step, last value {evidence}").wait_for()
+    page.get_by_label(f"exact: evidence by sum, last value {evidence}").wait_for()
     fits_a_phone(tab, "running")
     assert tab.complaints == []
 

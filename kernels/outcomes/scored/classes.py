@@ -51,7 +51,11 @@ class Predicted:
     @classmethod
     def of(cls, mean: Tensor, variance: Tensor, *, offsets: tuple[float, ...]) -> "Predicted":
         """Return them from the K latent functions' means and variances, each (n, K)."""
-        chances = classes.predict(mean, variance, offsets=offsets).mean
+        return cls.of_chances(classes.predict(mean, variance, offsets=offsets).mean)
+
+    @classmethod
+    def of_chances(cls, chances: Tensor) -> "Predicted":
+        """Return them from the probabilities, (n, K), some of which may be 0."""
         return cls(chances.clamp_min(torch.finfo(torch.float64).tiny).log().log_softmax(1))
 
     @property

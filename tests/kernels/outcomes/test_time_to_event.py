@@ -65,7 +65,7 @@ def test_without_features_it_is_kaplan_meier() -> None:
     theirs = KaplanMeierFitter().fit(times.numpy(), events.numpy())
     expected = theirs.survival_function_at_times(edges.numpy()).to_numpy()
     assert (1 - hazards).cumprod(0).numpy() == pytest.approx(expected, abs=1e-5)
-    curve = time_to_event.predict(*search.kept[0].joint(each.unsqueeze(0)))
+    curve = time_to_event.predict(*search.kept[0].joint(phi.new_zeros(1, 0)))
     assert curve.mean[0].numpy() == pytest.approx(expected, abs=2e-3)
     # Greenwood's variance.
     at_risk = torch.bincount(rows.interval).double()

@@ -92,7 +92,10 @@ def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordin
         model[:10],
     ):
         assert promised in shown, promised
-    assert shown.count('class="plot"') == 3 + 2  # metrics, then a calibration curve for each target
+    charts = shown.partition("<h2>Calibration</h2>")[2].partition("</section>")[0]
+    assert charts.count("<svg") == 2, "a calibration curve for each target"
+    curves = shown.partition("<h2>Learning curves</h2>")[2].partition("</section>")[0]
+    assert curves.count("<svg") == 3
 
 
 def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> None:
