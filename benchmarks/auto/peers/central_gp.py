@@ -24,6 +24,7 @@ from benchmarks.auto.scores import Real
 from benchmarks.auto.sets import order
 from benchmarks.outcomes.dataset import Split, take
 from benchmarks.outcomes.peers.design import Design
+from kernels.tables.chunks import chunks
 
 MOST_ROWS = 5000
 STARTS = (0.5, 1.5, 4.0)
@@ -131,8 +132,8 @@ class Process:
     def predict(self, tested: Tensor) -> tuple[Tensor, Tensor]:
         """Return means and variances of new observations, (m,)."""
         means, variances = [], []
-        for rows in tested.split(_TEST_ROWS):
-            across = self.covariance(rows)
+        for rows in chunks(len(tested), _TEST_ROWS):
+            across = self.covariance(tested[rows])
             explained = torch.linalg.solve_triangular(self.factor, across, upper=False)
             means.append(across.T @ self.alpha)
             variances.append(self.scale + self.noise - explained.square().sum(0))
