@@ -6,7 +6,7 @@ import numpy as np
 
 from benchmarks.auto.plan import ALL_ROWS, AUTO, CANDIDATE, CENTRAL_GP, Cell, Size
 from benchmarks.auto.scores import Scored
-from benchmarks.auto.sets import REGRESSION
+from benchmarks.auto.sets import LOADERS, REGRESSION
 from benchmarks.targets import Target
 
 Done = Mapping[Cell, Mapping[str, float]]
@@ -22,10 +22,11 @@ BUT = 2
 
 def targets(figures: Mapping[str, float | int]) -> tuple[Target, ...]:
     """Return what is asked, of as many sets as were measured."""
-    sets, regression = figures.get("sets", 0), figures.get("sets_regression", 0)
+    sets = figures.get("sets", len(LOADERS))
+    regression = figures.get("sets_regression", len(REGRESSION))
     return (
-        Target("sets_within_best_candidate", sets - BUT, at_least=True),
-        Target("sets_at_or_below_central_gp", regression - BUT, at_least=True),
+        Target("sets_within_best_candidate", max(sets - BUT, 0), at_least=True),
+        Target("sets_at_or_below_central_gp", max(regression - BUT, 0), at_least=True),
         Target("coverage_90", 0.87, at_least=True),
         Target("coverage_90", 0.93),
         Target("coverage_90_least", 0.83, at_least=True),

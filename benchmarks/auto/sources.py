@@ -42,7 +42,9 @@ _OURS = (
     "kernels/rounds/judging/**/*.py",
     "kernels/rounds/kernel/**/*.py",
     "kernels/rounds/layer/**/*.py",
+    "kernels/rounds/program.py",
     "kernels/rounds/shared/**/*.py",
+    "kernels/rounds/site/*.py",
     "kernels/scores/*.py",
     "kernels/tables/*.py",
 )
