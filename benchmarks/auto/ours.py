@@ -29,43 +29,26 @@ from kernels.rounds.algorithm import Rehearsed
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 from kernels.scores.student_t import StudentT
-from kernels.tables.schema import Schema
 
 MIN_SITES = 3
-STUB = "stub"
-"""The only candidate until there is a search among several."""
 
 
 def candidate_names(dataset: Dataset) -> tuple[str, ...]:
     """Return the names of what the search chooses from for a set."""
-    return tuple(_candidates(schema_of(dataset)))
+    return tuple(each.name for each in automatic.candidates(schema_of(dataset)))
 
 
 def automatic_run(split: Split) -> Scored:
     """Score the model of a session that states a schema and nothing else."""
     schema = schema_of(split.dataset)
-    program = automatic.automatic_program(
-        schema, min_sites=MIN_SITES, max_rows=Program.max_rows, private=False
-    )
-    return _run(program, split)
+    return _run(automatic.automatic_program(schema, min_sites=MIN_SITES), split)
 
 
 def candidate_run(split: Split, name: str) -> Scored:
     """Score one candidate, run alone from beginning to end."""
     schema = schema_of(split.dataset)
-    return _run(_program_of(schema, _candidates(schema)[name]), split)
-
-
-def _candidates(schema: Schema) -> dict[str, Any]:
-    listed = getattr(automatic, "candidates", None)
-    return {STUB: None} if listed is None else {each.name: each for each in listed(schema)}
-
-
-def _program_of(schema: Schema, candidate: Any) -> Program:
-    if candidate is None:
-        return automatic.automatic_program(schema, min_sites=MIN_SITES)
-    made: Program = getattr(automatic, "program_of_candidate")(schema, candidate)  # noqa: B009
-    return made
+    (own,) = (each for each in automatic.candidates(schema) if each.name == name)
+    return _run(automatic.program_of_candidate(schema, own, min_sites=MIN_SITES), split)
 
 
 def _run(program: Program, split: Split) -> Scored:

@@ -113,8 +113,8 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
     listed = (Named("linear"), Named("matern"))
     monkeypatch.setattr(ours.automatic, "automatic_program", program)
-    monkeypatch.setattr(ours.automatic, "candidates", lambda schema: listed, raising=False)
-    monkeypatch.setattr(ours.automatic, "program_of_candidate", program, raising=False)
+    monkeypatch.setattr(ours.automatic, "candidates", lambda schema: listed)
+    monkeypatch.setattr(ours.automatic, "program_of_candidate", program)
 
 
 class TestSets:
