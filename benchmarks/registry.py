@@ -9,6 +9,7 @@ from typing import Protocol
 RESULTS = Path(__file__).parent / "results"
 
 NAMES = (
+    "auto",
     "dp",
     "fedbnr",
     "outcomes",

@@ -61,7 +61,15 @@ class TimeToEvent:
     edges: tuple[float, ...]
 
 
-Outcome = YesNo | Classes | Count | TimeToEvent
+@dataclass(frozen=True)
+class Real:
+    """A column of numbers, for the benchmark `auto`."""
+
+    name: str
+    unit: str = "1"
+
+
+Outcome = YesNo | Classes | Count | TimeToEvent | Real
 
 
 @dataclass(frozen=True, eq=False)

@@ -45,7 +45,7 @@ from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.problems import RowByRow
 from kernels.tables.schema import Numeric, Schema
-from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
+from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 from privacy.accounting.planning import Stage, multipliers
 from privacy.noise import approximate
 
@@ -92,7 +92,7 @@ PRIVATE: Mapping[str, Callable[[Split, float], Scores]] = dict.fromkeys(
 
 
 def _program(dataset: Dataset) -> Program:
-    schema = _schema(dataset)
+    schema = schema_of(dataset)
     inputs = len(schema.feature_names)
     if dataset.components is None:
         kernel = KernelSpec(
@@ -116,7 +116,7 @@ def _program(dataset: Dataset) -> Program:
 
 
 def _private_program(dataset: Dataset, epsilon: float) -> Program:
-    schema = _schema(dataset)
+    schema = schema_of(dataset)
     kernel = KernelSpec(
         architecture=Architecture.LINEAR, inputs=len(schema.feature_names), radius=RADIUS
     )
@@ -151,11 +151,12 @@ def _predicted(split: Split, model: Model) -> Prediction:
     return np.asarray((found.mean if found.survival is None else found.survival).numpy())
 
 
-def _schema(dataset: Dataset) -> Schema:
+def schema_of(dataset: Dataset) -> Schema:
+    """Return the schema that the members of a set agree on."""
     return Schema(dataset.inputs, (_target(dataset.outcome),), dataset.patient)
 
 
-def _target(outcome: kinds.Outcome) -> Outcome:
+def _target(outcome: kinds.Outcome) -> AnyTarget:
     """Return the outcome as the product's schema has it: levels are their positions."""
     match outcome:
         case kinds.YesNo():
@@ -166,6 +167,8 @@ def _target(outcome: kinds.Outcome) -> Outcome:
             return Count(outcome.name, outcome.unit, float(outcome.upper))
         case kinds.TimeToEvent():
             return TimeToEvent(outcome.name, outcome.unit, outcome.event, edges=outcome.edges)
+        case kinds.Real():
+            return Target(outcome.name, outcome.unit)
 
 
 def _of_components(split: Split) -> Split:

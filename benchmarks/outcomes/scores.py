@@ -12,7 +12,7 @@ from lifelines.utils import concordance_index
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.outcomes.dataset import Count, Outcome, Table, TimeToEvent, YesNo
+from benchmarks.outcomes.dataset import Count, Outcome, Real, Table, TimeToEvent, YesNo
 
 Vector = NDArray[np.float64]
 Matrix = NDArray[np.float64]
@@ -31,6 +31,8 @@ def scores_of(outcome: Outcome, rows: Table, predicted: Prediction) -> Scores:
         return of_times(y, rows[outcome.event], predicted, np.array(outcome.edges))
     if isinstance(outcome, Count):
         return of_counts(y, predicted)
+    if isinstance(outcome, Real):
+        return {"rmse": float(np.sqrt(np.mean((y - predicted) ** 2)))}
     return of_yes_no(y, predicted) if isinstance(outcome, YesNo) else of_classes(y, predicted)
 
 

@@ -1,4 +1,4 @@
-"""Gradient boosting of scikit-learn: log loss, Poisson deviance, or hazards of person-periods.
+"""Gradient boosting of scikit-learn: log loss, Poisson deviance, squares, or hazards by period.
 
 Trees take missing cells and levels as they are. SETTINGS are one for all sets; what else was tried
 is listed there. The number of trees is that with the least loss on held-out tenths of the rows.
@@ -7,7 +7,7 @@ is listed there. The number of trees is that with the least loss on held-out ten
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-from benchmarks.outcomes.dataset import Count, Dataset, Table, TimeToEvent, YesNo, size
+from benchmarks.outcomes.dataset import Count, Dataset, Real, Table, TimeToEvent, YesNo, size
 from benchmarks.outcomes.peers.design import trees
 from benchmarks.outcomes.peers.person_periods import every_interval, person_periods, survival
 from benchmarks.outcomes.scores import Prediction
@@ -40,11 +40,12 @@ def boosting(dataset: Dataset, training: Table, test: Table) -> Prediction:
         hazard = model.predict_proba(np.column_stack([tested[patient], interval]))[:, 1]
         return survival(hazard, len(outcome.edges))
     y = training[outcome.name]
-    if isinstance(outcome, Count):
-        counting = HistGradientBoostingRegressor(
-            loss="poisson", categorical_features=categorical, **SETTINGS
+    if isinstance(outcome, Count | Real):
+        loss = "poisson" if isinstance(outcome, Count) else "squared_error"
+        regressor = HistGradientBoostingRegressor(
+            loss=loss, categorical_features=categorical, **SETTINGS
         )
-        return np.asarray(counting.fit(x, y).predict(tested))
+        return np.asarray(regressor.fit(x, y).predict(tested))
     model = HistGradientBoostingClassifier(categorical_features=categorical, **SETTINGS)
     p = model.fit(x, y).predict_proba(tested)
     return np.asarray(p[:, 1] if isinstance(outcome, YesNo) else p)

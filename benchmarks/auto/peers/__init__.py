@@ -1,0 +1,1 @@
+"""Methods with all rows in one place."""
