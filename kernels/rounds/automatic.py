@@ -7,8 +7,7 @@ rows (`kernels.rounds.kernel.search`). Hospitals read and consent to the program
 | candidate | for |
 | --- | --- |
 | linear | tables of few rows, and many medical ones |
-| inducing | a Gaussian process with a lengthscale for each column, beside a linear part: smooth effects
-and few rows |
+| inducing | a lengthscale for each column, beside a linear part: smooth effects, few rows |
 | deep, τ = 30 | a network before random features, held near its start: 1,000 rows and more |
 | deep, τ = 3 | the same with more freedom: many rows with little noise |
 
