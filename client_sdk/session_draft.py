@@ -82,7 +82,7 @@ def draft_session(
     body = {
         "name": _name(schema) if name is None else name,
         "schema": json.loads(schema.to_json()),
-        "kernel": json.loads(program.kernel.to_json()),
+        **_kernels(program),
         "stages": stages,
         "max_rows": program.max_rows,
         "held_out": program.held_out,
@@ -98,6 +98,13 @@ def draft_session(
         budget=None if budget is None else (*budget, 1),
     )
     return SessionDraft(body, program, words)
+
+
+def _kernels(program: Program) -> dict[str, object]:
+    """Return the kernel, or the kernels that a search chooses from."""
+    if program.choices:
+        return {"choices": [json.loads(own.to_json()) for own in program.choices]}
+    return {"kernel": json.loads(program.kernel.to_json())}
 
 
 def _name(schema: Schema) -> str:

@@ -3,6 +3,7 @@
 The hospital's own disclosure says the same of every stage, and more about what protects it.
 """
 
+from kernels.features.spec import KernelSpec
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
@@ -50,13 +51,16 @@ def in_words(
 
 
 def _learned(program: Program) -> str:
-    schema, kernel = program.schema, program.kernel
+    schema = program.schema
     targets = " and ".join(target.name for target in schema.targets)
-    linear = " and a linear part" if kernel.linear_part else ""
-    return (
-        f"Learned is to predict {targets} from {_columns(schema)}, with the kernel "
-        f"{kernel.architecture}{linear}: {kernel.features:,} features."
-    )
+    which = "the kernel" if len(program.kernels) == 1 else "the best of these kernels,"
+    kernels = "; ".join(map(_kernel, program.kernels))
+    return f"Learned is to predict {targets} from {_columns(schema)}, with {which} {kernels}."
+
+
+def _kernel(kernel: KernelSpec) -> str:
+    linear = " with a linear part" if kernel.linear_part else ""
+    return f"{kernel.architecture}{linear} ({kernel.features:,} features)"
 
 
 def _columns(schema: Schema) -> str:

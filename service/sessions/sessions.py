@@ -17,6 +17,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, ProgramError
 from kernels.features.spec import VERSION as KERNEL_VERSION
 from kernels.features.spec import KernelSpec
+from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.automatic import automatic_program
@@ -81,13 +82,17 @@ class NewStage(RequestModel):
 class NewSession(RequestModel):
     """A session to create; `kernels` validates `schema`, `kernel` and the stages' `parameters`.
 
-    Without `stages` the coordinator makes kernel and stages from the schema alone. Then no `kernel`
-    may be stated either.
+    Without `stages` the coordinator makes kernels and stages from the schema alone. Then neither
+    `kernel` nor `choices` may be stated.
     """
 
     name: Name
     table: dict[str, Any] = Field(alias="schema")
     kernel: dict[str, Any] | None = None
+    choices: list[dict[str, Any]] | None = Field(
+        default=None, min_length=1, max_length=MOST_CHOICES
+    )
+    """The kernels that a stage `search` chooses from, instead of `kernel`."""
     stages: list[NewStage] | None = Field(default=None, min_length=1, max_length=50)
     max_rows: int = Program.max_rows
     held_out: float = Program.held_out
@@ -248,11 +253,12 @@ def _automatic(
 ) -> Program | None:
     """Return the program of a session that states no stages, made from its schema alone."""
     schema = attempt(lambda: _schema(new))
-    if new.kernel is not None:
-        raise ProgramError(
-            "kernel is stated, but no stages: state both, or leave both out, and the coordinator "
-            "makes them from the schema"
-        )
+    for stated in ("kernel", "choices"):
+        if getattr(new, stated) is not None:
+            raise ProgramError(
+                f"{stated} is stated, but no stages: state both, or leave both out, and the "
+                "coordinator makes them from the schema"
+            )
     if schema is None or terms is None:
         return None
     program = automatic_program(
@@ -276,17 +282,28 @@ def _program(
     schema = attempt(lambda: _schema(new))
     inputs = len(schema.feature_names) if schema is not None else 1
     defaults = {"version": KERNEL_VERSION, "inputs": inputs}
-    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **(new.kernel or {})})))
+    given = new.choices if new.kernel is None and new.choices else [new.kernel or {}]
+    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **given[0]})))
+    choices = [
+        attempt(partial(KernelSpec.from_json, _text({**defaults, **own})))
+        for own in new.choices or []
+    ]
     stages = [
         attempt(partial(_stage, connection, stage, f"stages[{i}]"))
         for i, stage in enumerate(stated)
     ]
-    if schema is None or kernel is None or None in stages:
+    if schema is None or kernel is None or None in choices or None in stages:
         attempt(lambda: stage_order.check_names([stage.algorithm for stage in stated]))
         return None
     return _checked(
         Program(
-            schema, kernel, tuple(stages), new.max_rows, new.held_out, least_rows=new.least_rows
+            schema,
+            kernel,
+            tuple(stages),
+            new.max_rows,
+            new.held_out,
+            least_rows=new.least_rows,
+            choices=tuple(choices),
         ),
         new,
         attempt,

@@ -66,11 +66,14 @@ def test_rows_and_shares_may_be_stated_with_it(coordinator: Coordinator) -> None
     assert (program.max_rows, program.held_out, program.least_rows) == (500, 0.3, 400)
 
 
-@pytest.mark.parametrize("kernel", [{}, {"architecture": "rbf"}])
-def test_a_kernel_without_stages_is_refused(coordinator: Coordinator, kernel: Any) -> None:
-    answer = coordinator.admin("POST", "/sessions", {**SHORT, "kernel": kernel})
+@pytest.mark.parametrize(
+    "stated", [{"kernel": {}}, {"kernel": {"architecture": "rbf"}}, {"choices": [{}]}]
+)
+def test_a_kernel_without_stages_is_refused(coordinator: Coordinator, stated: Any) -> None:
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, **stated})
     assert (answer.status_code, answer.json()["code"]) == (422, "program.invalid")
-    assert "kernel is stated, but no stages" in answer.json()["detail"]
+    (name,) = stated
+    assert f"{name} is stated, but no stages" in answer.json()["detail"]
 
 
 def test_with_a_program_that_is_made_all_problems_are_told_at_once(
@@ -91,7 +94,7 @@ def test_the_answer_says_in_words_what_the_program_does_and_costs(
 ) -> None:
     made = created(coordinator)
     first, *stages, in_all, read = made["in_words"]
-    assert first.startswith("Learned is to predict stay from age, with the kernel ")
+    assert first.startswith("Learned is to predict stay from age, with the best of these kernels, ")
     disclosed = stages_disclosed(program_of(made))
     assert [said.split(", ", 1)[1] for said in stages] == [own.sentence + "." for own in disclosed]
     assert f"at most {sum(own.sums for own in disclosed):,} sums" in in_all
