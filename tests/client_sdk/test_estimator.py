@@ -123,7 +123,7 @@ def test_a_schema_and_a_program_may_be_given() -> None:
         judge(schema=schema).fit(ROWS, ROWS["grade"])
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_without_a_program_it_is_the_coordinators() -> None:
     model = FederatedRegressor(random_state=0).fit(ROWS[["age", "lactate"]], ROWS["stay"])
     assert model.program_ == automatic_program(model.schema_, min_sites=1)

@@ -65,7 +65,7 @@ def fitted() -> Simulated:
     return simulate(SHORT, TABLES, DEALING, secure=False)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 def test_a_schema_runs_the_program_that_the_coordinator_makes() -> None:
     tables = [table(seed) for seed in range(5)]
     found = simulate(STAY, tables, DEALING, secure=False)
