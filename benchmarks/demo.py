@@ -39,6 +39,7 @@ from client_sdk.tables.column_seen import UNKNOWN
 from kernels.model.model import Model
 from kernels.model.prediction import predict
 from kernels.rounds.known import known, numbers_known
+from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
@@ -56,11 +57,6 @@ _VERIFIED = (
     "with their identities (Ed25519). A coordinator that colludes with one of them could read the "
     "sums, and forge totals."
 )
-KERNEL = {"hidden": [32, 32], "samples": 40, "seed": 1}
-"""80 features: few enough for a minute. Without differential privacy the final model, with the
-histograms of the yes or no, has more numbers than a policy's standard limit for the coordinator,
-half as many as the others' rows have cells. All totals together have far more, and every hospital
-reads them: the drafted policies accept both, and that the model is served, and say so."""
 Table = dict[str, NDArray[np.generic]]
 Columns = Mapping[str, NDArray[np.float64]]
 """Predictions: `mean` and `variance` of the number, `chance` of the yes or no."""
@@ -84,22 +80,6 @@ class Study:
     def yes_or_no(self) -> Binary | None:
         """The first target that is a yes or no."""
         return next((own for own in self.schema.outcomes if isinstance(own, Binary)), None)
-
-    @property
-    def stages(self) -> list[Mapping[str, object]]:
-        """The program: a layer for numbers, one for all other targets, if there are any.
-
-        Every hospital must have each level of an outcome: the cohort is all of them.
-        """
-        everywhere = {"min_sites": len(self.tables)} if self.schema.outcomes else {}
-        return [
-            {"algorithm": "moments", "parameters": everywhere},
-            {"algorithm": "exact", "parameters": {"steps": 40, "penalties": [3.0]}},
-            *([{"algorithm": "linear"}] if self.schema.real else []),
-            *([{"algorithm": "outcomes"}] if self.schema.outcomes else []),
-            {"algorithm": "recalibration"},
-            {"algorithm": "evaluation"},
-        ]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -166,12 +146,6 @@ def of_folder(folder: Path) -> Study:
 # -- the federation
 
 
-def least_rows(study: Study) -> int:
-    """Return the number of training rows that the program states: a little below the expected."""
-    column = study.schema.targets[0].name
-    return sum(len(table[column]) for table in study.tables.values()) * 3 // 4
-
-
 def train_together(
     federation: Federation, study: Study, began: float
 ) -> tuple[str, Mapping[str, Any]]:
@@ -180,23 +154,21 @@ def train_together(
     def say(what: str) -> None:
         print(f"[{time.monotonic() - began:5.1f} s] {what}", flush=True)
 
-    say(f"the coordinator is listening on {federation.url}")
+    say(f"the coordinator is listening on {federation.url}; a session states a name, a schema,")
+    say("members, privacy and who gets the model, and the coordinator makes the program:")
     session = federation.admin(
         "POST",
         "/sessions",
         {
             "name": "stay and readmission",
             "schema": json.loads(study.schema.to_json()),
-            "kernel": KERNEL,
-            "stages": study.stages,
-            "max_rows": 10_000,
-            "held_out": 0.2,
-            "least_rows": least_rows(study),
             "members": len(study.tables),
             "privacy": {"differential_privacy": False},
             "model": "served",
         },
     )
+    for sentence in session["in_words"]:
+        print(fill(sentence, 98, initial_indent="    ", subsequent_indent="      "))
     files = {name: federation.folder / f"{name}.csv" for name in study.tables}
     for name, table in study.tables.items():
         pyarrow.csv.write_csv(pa.table(dict(table)), files[name])
@@ -207,6 +179,8 @@ def train_together(
     say("all hospitals are enrolled; their keys match the roster, so the admin approves them")
     run = federation.admin("POST", f"/sessions/{session['id']}/runs", {"kind": "train"})["id"]
     victim = federation.hospitals[len(files) // 2]
+    program = Program.from_json(json.dumps(session["program"]))
+    in_the_middle = min(30, sum(stage.sums for stage in stages_disclosed(program)) // 3)
     killed = False
     stage = ""
 
@@ -218,14 +192,14 @@ def train_together(
         if now and now != stage:
             stage = now
             say(f"stage {progress['stage'] + 1} of {progress['stages']}: {now}")
-        if not killed and progress.get("sums", 0) >= 30 and victim.process is not None:
+        if not killed and progress.get("sums", 0) >= in_the_middle and victim.process is not None:
             killed = True
             victim.process.kill()
             say(f"{victim.name} is killed (SIGKILL) after {progress['sums']} sums …")
             victim.process.start()
             say("… and started again: it continues from its journal")
 
-    ended = federation.follow(run, seen=seen, wait_s=600)
+    ended = federation.follow(run, seen=seen, wait_s=1800)
     if ended["status"] != "done":
         raise FederationFailed(
             f"the run ended with status {ended['status']}: {ended['code']}: {ended['detail']}"

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from client_sdk.estimator import FederatedClassifier, FederatedRegressor
     from client_sdk.gate.policy import Policy
     from client_sdk.joining import join, join_async
     from client_sdk.model.gain import Gain, gain
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dealing",
+    "FederatedClassifier",
+    "FederatedRegressor",
     "Gain",
     "GlobalModel",
     "Intervals",
@@ -34,6 +37,8 @@ __all__ = [
 
 _HOMES = {
     "Dealing": "simulation",
+    "FederatedClassifier": "estimator",
+    "FederatedRegressor": "estimator",
     "Gain": "model.gain",
     "GlobalModel": "model.model",
     "Intervals": "model.predictions",

@@ -69,7 +69,9 @@
     │   ├── UnreadableFile            source.unreadable
     │   ├── DuplicateColumns          source.duplicate_columns
     │   ├── DifferentColumns          source.different_columns
+    │   ├── SchemaNotRead             source.schema
     │   └── DraftError                source.draft
+    ├── PackageMissing                package.missing
     └── ModelError                    global_model.invalid
         ├── ModelNotFound             global_model.not_found
         ├── ModelNotCertified         model.not_certified
@@ -579,10 +581,25 @@ class DifferentColumns(TableSourceError):
     code = "source.different_columns"
 
 
+class SchemaNotRead(TableSourceError):
+    """An object or a file is not a schema, or cannot be read."""
+
+    code = "source.schema"
+
+
 class DraftError(TableSourceError):
     """A schema cannot be drafted: a named column is missing or cannot be used."""
 
     code = "source.draft"
+
+
+# -- packages that are not always needed
+
+
+class PackageMissing(ClientError):
+    """A package that only this needs is not installed."""
+
+    code = "package.missing"
 
 
 # -- the global model

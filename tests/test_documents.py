@@ -34,6 +34,7 @@ MADE_ELSEWHERE = {
     "site.toml",  # a hospital's policy
     "dictionary.toml",
     "roster.json",
+    "session.json",
     "schema.json",
     "veilgp.toml",  # an operator's settings
     "card.json",  # in a folder that a model was saved to

@@ -79,11 +79,7 @@ class Disclosure:
             "What would leave the hospital",
             f"  columns that are read: {columns}. No row and no cell leaves the hospital.",
         ]
-        lines += [
-            f"  {stage.algorithm}: {stage.words}; at most {stage.sums} "
-            f"sum{'s' if stage.sums != 1 else ''} of at most {stage.numbers} numbers"
-            for stage in self.stages
-        ]
+        lines += [f"  {stage.sentence}" for stage in self.stages]
         lines.append(
             f"  in total at most {self.sums} vectors and {self.numbers:,} numbers. Each vector is "
             "masked before it leaves: a single masked vector reveals nothing. Only the sum over "

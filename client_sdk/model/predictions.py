@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from client_sdk.errors import UnknownTarget
+from client_sdk.errors import PackageMissing, UnknownTarget
 from client_sdk.model.outcomes import Floats, OutcomePredictions
 from kernels.model import prediction
 from kernels.tables.targets import AnyTarget, Target
@@ -32,13 +33,17 @@ class Intervals:
         return self.lower[:, column], self.upper[:, column]
 
     def to_dict(self) -> ColumnsByName:
-        """Return columns `<target>.lower` and `<target>.upper`, for `pandas.DataFrame`."""
+        """Return columns `<target>.lower` and `<target>.upper`."""
         ends = (("lower", self.lower), ("upper", self.upper))
         return {
             f"{target.name}.{name}": values[:, column]
             for column, target in enumerate(self.targets)
             for name, values in ends
         }
+
+    def to_pandas(self) -> Any:
+        """Return the same as a `pandas.DataFrame`."""
+        return as_frame(self.to_dict())
 
     def __len__(self) -> int:
         return len(self.lower)
@@ -58,8 +63,8 @@ class Predictions:
         recalibration.
     extrapolates: (n,) bool; whether a number of the row is outside the schema's bounds.
 
-    `predictions["stay"]` has one target's arrays, (n,), whatever its kind;
-    `pandas.DataFrame(predictions.to_dict())` has one column per array and target.
+    `predictions["stay"]` has one target's arrays, (n,), whatever its kind; `to_pandas` has one
+    column per array and target.
     """
 
     def __init__(self, predicted: prediction.Predictions) -> None:
@@ -124,6 +129,10 @@ class Predictions:
             columns |= own.to_dict()
         return columns | {"extrapolates": self.extrapolates}
 
+    def to_pandas(self) -> Any:
+        """Return the columns of `to_dict` as a `pandas.DataFrame`."""
+        return as_frame(self.to_dict())
+
     def _all(self) -> tuple[AnyTarget, ...]:
         return (*self.targets, *(own.target for own in self.outcomes))
 
@@ -155,6 +164,17 @@ class TargetPredictions:
 
     def __repr__(self) -> str:
         return f"TargetPredictions({len(self.mean)} rows of {self.target.name})"
+
+
+def as_frame(columns: ColumnsByName) -> Any:
+    """Return columns as a `pandas.DataFrame`; pandas is needed for nothing else."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise PackageMissing(
+            "a pandas.DataFrame needs pandas: pip install pandas, or use to_dict()"
+        ) from error
+    return pd.DataFrame(columns)
 
 
 def _position(

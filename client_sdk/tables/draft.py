@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from client_sdk.errors import DraftError
 from client_sdk.tables.column_seen import UNKNOWN, ColumnSeen
 from client_sdk.tables.opening import open_table
+from client_sdk.tables.source import TableSource
 from client_sdk.tables.target_draft import DraftedTarget, count, target, time_to_event
 from kernels.tables.schema import Feature, Schema
 from kernels.tables.targets import Binary, Classes
@@ -84,6 +85,16 @@ def unfinished(schema: Schema) -> list[str]:
     ]
 
 
+def look_at(sources: Sequence[TableSource], names: Sequence[str]) -> dict[str, ColumnSeen]:
+    """Read all rows of tables that have these columns, and return what is seen of each."""
+    seen = {name: ColumnSeen() for name in names}
+    for source in sources:
+        for batch in source.batches(names):
+            for name, column in batch.items():
+                seen[name].look(column, text=source.numbers_are_text)
+    return seen
+
+
 def draft(
     data: object,
     *,
@@ -106,10 +117,7 @@ def draft(
     absent = [repr(name) for name in named if name not in source.columns]
     if absent:
         raise DraftError(f"{source.name} has no column {', '.join(absent)}: correct the names")
-    seen = {name: ColumnSeen() for name in source.columns if name != patient}
-    for batch in source.batches([*seen]):
-        for name, column in batch.items():
-            seen[name].look(column, text=source.numbers_are_text)
+    seen = look_at([source], [name for name in source.columns if name != patient])
     features: list[Feature] = []
     advice: list[str] = []
     for name, column in seen.items():

@@ -13,6 +13,7 @@ from client_sdk.terminal.commands import (
     ledger,
     predict,
     session,
+    session_draft,
     sources,
     tables,
     verify,
@@ -43,6 +44,7 @@ def application() -> typer.Typer:
     app.command("verify")(verify.verify)
     app.command("ledger")(ledger.ledger_command)
     session.register(app)
+    session_draft.register(app)
     sources.register(app)
     tables.register(app)
     dictionary.register(app)

@@ -84,6 +84,13 @@ MEMBERSHIP = (
 
 def numbers_known(known: Known) -> str:
     """Return in words how many numbers become known to whom, and per row."""
+    if known.rows < 1:
+        return (
+            f"Known to the coordinator: at most {known.coordinator:,} numbers. Known to each "
+            f"hospital: at most {known.hospitals:,} numbers. How many that is per row is not known "
+            "beforehand, since the program states no least number of rows (least_rows). "
+            f"{MEMBERSHIP}"
+        )
     return (
         f"Known to the coordinator: at most {known.coordinator:,} numbers, "
         f"{known.coordinator_per_row:.3g} per row of the other members "

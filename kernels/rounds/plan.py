@@ -70,6 +70,14 @@ class StageDisclosure:
     numbers: int
     words: str
 
+    @property
+    def sentence(self) -> str:
+        """The stage in one line."""
+        return (
+            f"{self.algorithm}: {self.words}; at most {self.sums} "
+            f"sum{'s' if self.sums != 1 else ''} of at most {self.numbers} numbers"
+        )
+
 
 def stages_disclosed(program: Program) -> tuple[StageDisclosure, ...]:
     """Return the disclosure of each stage of a program."""

@@ -27,7 +27,12 @@ _BY_ALIAS = {"name": sample.ALIAS, "version": sample.MODEL}
 _IN_RUN = {"session_id": sample.RUNNING, "run_id": sample.OPEN_RUN}
 
 EXAMPLES: Mapping[str, Example] = {
-    "createSession": Example(body={"name": "Length of stay", **sample.STATED}),
+    "createSession": Example(
+        body={
+            "name": "Length of stay",
+            **{field: sample.STATED[field] for field in ("schema", "members", "privacy", "model")},
+        }
+    ),
     "listSessions": Example(
         answer=[
             {

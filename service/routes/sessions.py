@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, status
 
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
+from kernels.rounds.in_words import in_words
+from kernels.rounds.program import Program
 from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError
 from service.context import Here
@@ -54,6 +56,9 @@ class WholeSession(ShownSession):
     """A session with everything its members see."""
 
     program: dict[str, Any]
+    """What is computed: as stated, or as made from the schema if no stages were stated."""
+    in_words: list[str]
+    """What the program will do and cost, one sentence for each stage, and who reads what."""
     terms: str
     budget: Budget | None
     """The privacy budget and the cost of a run; None without differential privacy."""
@@ -78,7 +83,11 @@ class WholeSession(ShownSession):
     TermsError,
 )
 def create(_: Admin, new: Annotated[NewSession, json_body(NewSession)], here: Here) -> WholeSession:
-    """Create a session; it cannot be changed afterwards."""
+    """Create a session; it cannot be changed afterwards.
+
+    Name, schema, members, privacy and model are enough: without `stages` the coordinator makes the
+    program from the schema, and `in_words` says what it will do and cost.
+    """
     with here.database.changing() as connection:
         session = sessions.create(connection, new, now=here.clock())
     return _whole(session, {})
@@ -129,12 +138,27 @@ def remove(_: Admin, session_id: str, here: Here) -> None:
 
 
 def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
+    program, terms = Program.from_json(session.program), session.terms
     return WholeSession(
         **_parts(session, enrolled),
         program=json.loads(session.program),
+        in_words=[
+            *in_words(
+                program,
+                blind=terms.blind,
+                members_only=terms.members_only,
+                budget=_planned_for(session),
+            )
+        ],
         terms=session.terms.encode().hex(),
         budget=privacy_report.budget_of(session),
     )
+
+
+def _planned_for(session: Session) -> tuple[float, float, int] | None:
+    if session.epsilon is None or session.delta is None:
+        return None
+    return session.epsilon, session.delta, session.planned_runs or 1
 
 
 def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:

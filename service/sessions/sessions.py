@@ -17,19 +17,21 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, ProgramError
 from kernels.features.spec import VERSION as KERNEL_VERSION
 from kernels.features.spec import KernelSpec
+from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
+from kernels.rounds.automatic import automatic_program
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
-from kernels.rounds.plan import declared, planned
+from kernels.rounds.noise_planning import with_noise
+from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, installed
-from kernels.rounds.run_kinds import Kind, adds_stage, program_of
 from kernels.rounds.shared.public_set import columns_of, public_records
 from kernels.strict_json import decode_object
 from kernels.tables.records import Records
 from kernels.tables.schema import Schema
-from privacy.accounting.promises import Planned, planned_noise
+from privacy.accounting.promises import planned_noise
 from privacy.errors import PrivacyError
 from privacy.identity import MAX_MEMBERS
 from privacy.securesum.errors import TermsError
@@ -78,12 +80,20 @@ class NewStage(RequestModel):
 
 
 class NewSession(RequestModel):
-    """A session to create; `kernels` validates `schema`, `kernel` and the stages' `parameters`."""
+    """A session to create; `kernels` validates `schema`, `kernel` and the stages' `parameters`.
+
+    Without `stages` the coordinator makes kernels and stages from the schema alone. Then neither
+    `kernel` nor `choices` may be stated.
+    """
 
     name: Name
     table: dict[str, Any] = Field(alias="schema")
-    kernel: dict[str, Any] = Field(default_factory=dict)
-    stages: list[NewStage] = Field(min_length=1, max_length=50)
+    kernel: dict[str, Any] | None = None
+    choices: list[dict[str, Any]] | None = Field(
+        default=None, min_length=1, max_length=MOST_CHOICES
+    )
+    """The kernels that a stage `search` chooses from, instead of `kernel`."""
+    stages: list[NewStage] | None = Field(default=None, min_length=1, max_length=50)
     max_rows: int = Program.max_rows
     held_out: float = Program.held_out
     least_rows: int = Program.least_rows
@@ -133,7 +143,13 @@ def create(
     attempt(lambda: _check_name(connection, new.name))
     attempt(lambda: _check_stated(new.privacy, patients=new.table.get("patient") is not None))
     terms = attempt(lambda: _terms(identifier, new))
-    program = attempt(lambda: _program(connection, new, attempt))
+    program = attempt(
+        lambda: (
+            _automatic(new, terms, attempt)
+            if new.stages is None
+            else _program(connection, new, new.stages, attempt)
+        )
+    )
     if terms is not None and program is not None:
         least = terms.min_cohort
         attempt(lambda: stage_order.check_min_sites(program, min_cohort=least))
@@ -228,34 +244,87 @@ def _terms(identifier: UUID, new: NewSession) -> Terms:
     return terms
 
 
-def _program(
-    connection: Connection, new: NewSession, attempt: Callable[[Callable[[], Any]], Any]
+def _schema(new: NewSession) -> Schema:
+    return Schema.from_json(_text({"version": Schema.VERSION, **new.table}))
+
+
+def _automatic(
+    new: NewSession, terms: Terms | None, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Program | None:
-    schema = attempt(lambda: Schema.from_json(_text({"version": Schema.VERSION, **new.table})))
+    """Return the program of a session that states no stages, made from its schema alone."""
+    schema = attempt(lambda: _schema(new))
+    for stated in ("kernel", "choices"):
+        if getattr(new, stated) is not None:
+            raise ProgramError(
+                f"{stated} is stated, but no stages: state both, or leave both out, and the "
+                "coordinator makes them from the schema"
+            )
+    if schema is None or terms is None:
+        return None
+    program = automatic_program(
+        schema,
+        # A census that fewer sites than a cohort have would be refused.
+        min_sites=terms.min_cohort,
+        max_rows=new.max_rows,
+        private=new.privacy.differential_privacy,
+    )
+    return _checked(
+        replace(program, held_out=new.held_out, least_rows=new.least_rows), new, attempt
+    )
+
+
+def _program(
+    connection: Connection,
+    new: NewSession,
+    stated: Sequence[NewStage],
+    attempt: Callable[[Callable[[], Any]], Any],
+) -> Program | None:
+    schema = attempt(lambda: _schema(new))
     inputs = len(schema.feature_names) if schema is not None else 1
     defaults = {"version": KERNEL_VERSION, "inputs": inputs}
-    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **new.kernel})))
+    given = new.choices if new.kernel is None and new.choices else [new.kernel or {}]
+    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **given[0]})))
+    choices = [
+        attempt(partial(KernelSpec.from_json, _text({**defaults, **own})))
+        for own in new.choices or []
+    ]
     stages = [
         attempt(partial(_stage, connection, stage, f"stages[{i}]"))
-        for i, stage in enumerate(new.stages)
+        for i, stage in enumerate(stated)
     ]
-    if schema is None or kernel is None or None in stages:
-        attempt(lambda: stage_order.check_names([stage.algorithm for stage in new.stages]))
+    if schema is None or kernel is None or None in choices or None in stages:
+        attempt(lambda: stage_order.check_names([stage.algorithm for stage in stated]))
         return None
-    program = Program(
-        schema, kernel, tuple(stages), new.max_rows, new.held_out, least_rows=new.least_rows
+    return _checked(
+        Program(
+            schema,
+            kernel,
+            tuple(stages),
+            new.max_rows,
+            new.held_out,
+            least_rows=new.least_rows,
+            choices=tuple(choices),
+        ),
+        new,
+        attempt,
     )
+
+
+def _checked(
+    program: Program, new: NewSession, attempt: Callable[[Callable[[], Any]], Any]
+) -> Program:
+    """Return a program with its noise; refuse one that would stop in the middle."""
     attempt(lambda: stage_order.check(program))
     if open_stage(program) is not None:
         attempt(lambda: _check_open(new))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
-    for spec, stage in zip(stages, declared(program), strict=True):
+    for spec, stage in zip(program.stages, declared(program), strict=True):
         match stage.public_rows:
             case PublicRows.LABELLED:
-                public_records(spec.public, schema)
+                public_records(spec.public, program.schema)
             case PublicRows.INPUTS:
-                Records.for_prediction(schema, dict(spec.public))
+                Records.for_prediction(program.schema, dict(spec.public))
             case PublicRows.NONE:
                 pass
     if open_stage(program) is not None:
@@ -293,50 +362,19 @@ def _runs(wanted: NewPrivacy) -> int | None:
 def private(program: Program, wanted: NewPrivacy) -> Program:
     """Return a program with the noise that its budget needs; refuse stages without a private form.
 
-    Whether a stage has a private form does not depend on the noise, so it is checked first, with a
-    multiplier of 1 for every stage.
+    Whether a stage has a private form does not depend on the noise.
     """
     if wanted.epsilon is None or wanted.delta is None:
         raise PrivacyIncomplete(
             "privacy.epsilon and privacy.delta must be set: they determine the noise."
         )
-    privacy = NoisePlan(
-        multipliers=(1.0,) * len(program.stages),
+    return with_noise(
+        program,
+        partial(planned_noise, epsilon=wanted.epsilon, delta=wanted.delta, runs=wanted.runs or 1),
         max_rows_per_patient=wanted.max_rows_per_patient or 1,
         target_clip=wanted.target_clip or NoisePlan.target_clip,
+        shares=wanted.shares,
     )
-    noise = partial(
-        planned_noise, epsilon=wanted.epsilon, delta=wanted.delta, runs=wanted.runs or 1
-    )
-    stages = planned(replace(program, privacy=privacy))
-    privacy = replace(privacy, multipliers=noise(stages, shares=wanted.shares))
-    return replace(program, privacy=_with_added_stages(program, privacy, noise))
-
-
-def _with_added_stages(
-    program: Program,
-    privacy: NoisePlan,
-    noise: Callable[[Sequence[Planned]], tuple[float, ...]],
-) -> NoisePlan:
-    """Return the noise plan with the noise of stages that only later runs have.
-
-    Such a stage has the noise it would have if the whole budget were spent on it in the planned
-    number of runs. Without a private form there is no such run.
-    """
-    draft = replace(program, privacy=replace(privacy, evaluate=1.0, update=1.0))
-    for kind in (Kind.EVALUATE, Kind.UPDATE):
-        if not adds_stage(kind, draft):
-            continue
-        try:
-            first, *_ = planned(program_of(kind, draft))
-        except ProgramError:
-            continue
-        (multiplier,) = noise([first])
-        if kind is Kind.EVALUATE:
-            privacy = replace(privacy, evaluate=multiplier)
-        else:
-            privacy = replace(privacy, update=multiplier)
-    return privacy
 
 
 def _stage(connection: Connection, stage: NewStage, where: str) -> object:

@@ -70,9 +70,15 @@ def test_two_generated_secrets_differ() -> None:
     assert Dealing.generate() != Dealing.generate()
 
 
-def test_tables_are_simulated_only_with_a_dealing() -> None:
-    with pytest.raises(DealingMissing, match="pass dealing"):
-        simulate(tables.program(), tables.tables(3))
+def test_without_a_dealing_a_simulation_draws_one_of_its_own() -> None:
+    program, sites = tables.program(), tables.tables(3)
+
+    def mean(dealing: Dealing | None = None) -> float:
+        model = simulate(program, sites, dealing, secure=False).model
+        return known(model.standardiser, "moments").numeric[0].mean
+
+    assert len({mean() for _ in range(4)}) == 4
+    assert mean(DEALING) == mean(DEALING)
 
 
 def test_sites_with_secrets_of_their_own_together_give_the_model_of_all_rows_in_one_place() -> None:

@@ -1,0 +1,109 @@
+"""A session that states no kernel and no stages gets a program made from its schema."""
+
+from typing import Any
+
+import pytest
+
+from kernels.rounds.automatic import automatic_program
+from kernels.rounds.plan import stages_disclosed
+from kernels.rounds.program import Program
+from kernels.strict_json import encode_json
+from kernels.tables.schema import Schema
+from privacy.securesum.terms import Terms
+from tests.service.coordinator import SCHEMA, Coordinator
+
+SHORT: dict[str, Any] = {
+    "name": "Length of stay",
+    "schema": SCHEMA,
+    "members": 5,
+    "privacy": {"differential_privacy": False},
+    "model": "served",
+}
+BINARY = {"kind": "binary", "name": "readmitted", "levels": ["no", "yes"], "event": "yes"}
+COUNT = {"kind": "count", "name": "visits", "unit": "1"}
+NOISY = {"differential_privacy": True, "epsilon": 1.0, "delta": 1e-5}
+
+
+def created(coordinator: Coordinator, **changes: Any) -> Any:
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, **changes})
+    assert answer.status_code == 201, answer.text
+    shown = coordinator.admin("GET", f"/sessions/{answer.json()['id']}").json()
+    assert shown == answer.json()
+    return shown
+
+
+def program_of(session: Any) -> Program:
+    return Program.from_json(encode_json(session["program"]))
+
+
+def test_five_lines_are_a_session(coordinator: Coordinator) -> None:
+    made = created(coordinator)
+    schema = Schema.from_json(encode_json({"version": Schema.VERSION, **SCHEMA}))
+    assert program_of(made) == automatic_program(schema, min_sites=5)
+
+
+@pytest.mark.parametrize("members", [3, 5, 20])
+@pytest.mark.parametrize("privacy", [SHORT["privacy"], NOISY], ids=["exact", "private"])
+@pytest.mark.parametrize(
+    "targets",
+    [SCHEMA["targets"], [BINARY], [*SCHEMA["targets"], BINARY, COUNT]],
+    ids=["number", "binary", "several"],
+)
+def test_the_default_is_never_refused(
+    coordinator: Coordinator, members: int, privacy: Any, targets: Any
+) -> None:
+    schema = {**SCHEMA, "targets": targets}
+    made = created(coordinator, members=members, privacy=privacy, schema=schema)
+    program = program_of(made)
+    terms = Terms.decode(bytes.fromhex(made["terms"]))
+    assert program.stages[0].min_sites == terms.min_cohort
+    assert (program.privacy is not None) is privacy["differential_privacy"]
+
+
+def test_rows_and_shares_may_be_stated_with_it(coordinator: Coordinator) -> None:
+    made = created(coordinator, max_rows=500, held_out=0.3, least_rows=400)
+    program = program_of(made)
+    assert (program.max_rows, program.held_out, program.least_rows) == (500, 0.3, 400)
+
+
+@pytest.mark.parametrize(
+    "stated", [{"kernel": {}}, {"kernel": {"architecture": "rbf"}}, {"choices": [{}]}]
+)
+def test_a_kernel_without_stages_is_refused(coordinator: Coordinator, stated: Any) -> None:
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, **stated})
+    assert (answer.status_code, answer.json()["code"]) == (422, "program.invalid")
+    (name,) = stated
+    assert f"{name} is stated, but no stages" in answer.json()["detail"]
+
+
+def test_with_a_program_that_is_made_all_problems_are_told_at_once(
+    coordinator: Coordinator,
+) -> None:
+    wrong = {"schema": {**SCHEMA, "targets": []}, "kernel": {}, "privacy": {}}
+    wrong["privacy"] = {"differential_privacy": True}
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, **wrong})
+    assert [each["code"] for each in answer.json()["problems"]] == [
+        "privacy.incomplete",
+        "schema.refused",
+        "program.invalid",
+    ]
+
+
+def test_the_answer_says_in_words_what_the_program_does_and_costs(
+    coordinator: Coordinator,
+) -> None:
+    made = created(coordinator)
+    first, *stages, in_all, read = made["in_words"]
+    assert first.startswith("Learned is to predict stay from age, with the best of these kernels, ")
+    disclosed = stages_disclosed(program_of(made))
+    assert [said.split(", ", 1)[1] for said in stages] == [own.sentence + "." for own in disclosed]
+    assert f"at most {sum(own.sums for own in disclosed):,} sums" in in_all
+    assert read.startswith("The coordinator reads no sum. It has the finished model")
+
+
+def test_who_reads_what_is_said_of_every_kind_of_session(coordinator: Coordinator) -> None:
+    noisy = created(coordinator, name="Noisy", privacy=NOISY)["in_words"]
+    assert "The coordinator reads every sum and has the model." in noisy
+    assert "one run costs any one row at most ε = 1 at δ = 1e-05" in noisy[-1]
+    kept = created(coordinator, name="Kept", model="members")["in_words"]
+    assert "does not have the model" in kept[-1]
