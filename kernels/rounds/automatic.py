@@ -36,6 +36,8 @@ from kernels.tables.schema import Schema
 FEATURES = 200
 """The largest number of features of a candidate, unless the table has more columns."""
 _FEWEST_POINTS = 50
+HANDICAP = 4.0
+"""Nats by which a network must be better than a simpler candidate, on all rows for calibration."""
 MAX_SUMS = 280
 LEAST_SUMS = 40
 _FEWEST_DEEP_STEPS = 40
@@ -93,6 +95,7 @@ def candidates(schema: Schema, *, max_sums: int = MAX_SUMS) -> tuple[Candidate, 
                     steps=min(120, steps),
                     penalty=float(penalty),
                     patience=30,
+                    handicap=HANDICAP,
                 ),
             )
             for penalty in (30, 3)

@@ -10,13 +10,16 @@ and one more.
 Recipes that fall behind leave the race. While kernels are trained, each sum has their error on the
 rows kept for stopping; a recipe whose best error is above the least of all by a margin, wide at
 first and narrow at the end, is not trained any further. The others are judged by the log density of
-all held-out rows, those for stopping and those for calibration, under their own layers. Residuals
-are judged by the law that recalibration would give them (`kernels.scores.recalibration`), fitted to
-one half of the rows for the other half: a kernel's own variance is not what is served.
+the rows for calibration under their own layers; those for stopping have chosen their weights.
+Residuals are judged by the law that recalibration would give them (`kernels.scores.recalibration`),
+fitted to one half of the rows for the other half: a kernel's own variance is not what is served.
+
+Where rows are few, the densest of several is so by chance. A recipe may therefore have a handicap,
+as the logarithm of its prior odds against the simplest: so many nats in all must it be better.
 
 broadcast  the states of all recipes in the race; at the end their finished layers
 local      what each of them asks for, side by side; at the end a histogram of |z| in two folds,
-           Σ log √v, and Σ −log p of outcomes, over the held-out rows
+           Σ log √v, and Σ −log p of outcomes, over the rows for calibration
 sum        the same of all sites together
 update     each recipe's own update; at the end the kernel and the weights of the densest
 
@@ -60,18 +63,17 @@ MAKES = frozenset({Made.KERNEL, Made.CHOICE})
 DENSITY_STEP = 2.0**-12
 """The grid of the held-out log density per row, in nats."""
 MOST_RECIPES = 8
-_WIDEST, _NARROWEST = 0.5, 0.15
+_WIDEST, _NARROWEST = 0.5, 0.25
 """The margin, as a share of the least error, at the first and at the last step of a recipe."""
 _LOG_DEVIATION_BOUND = 64.0
 _LOG_RESOLUTION = 2.0**-30
-_HELD_OUT = (Part.STOPPING, Part.CALIBRATION)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """One kernel and how it is trained: `exact` with one penalty.
 
-    name: for people. kernel: its position among the program's choices.
+    name: for people. kernel: its position among the program's choices. handicap: in nats.
     """
 
     STORED_AS: ClassVar[str] = "search.recipe"
@@ -84,6 +86,7 @@ class Recipe:
     clip: float = 0.3
     penalty: float = 0.0
     patience: int = 0
+    handicap: float = 0.0
 
     def __post_init__(self) -> None:
         if not is_text(self.name) or len(self.name) > 100:
@@ -92,7 +95,7 @@ class Recipe:
         check_whole(1, steps=self.steps)
         check_learning_rate(learning_rate=self.learning_rate)
         check_at_least(1e-9, clip=self.clip)
-        check_at_least(0.0, penalty=self.penalty)
+        check_at_least(0.0, penalty=self.penalty, handicap=self.handicap)
 
     @property
     def training(self) -> exact.Spec:
@@ -162,7 +165,10 @@ class Progress(exact.Progress):
 
 @dataclass(frozen=True, eq=False)
 class Verdict:
-    """What the search has found: of each recipe −log density per held-out row; None if it left."""
+    """What the search has found.
+
+    losses: of each recipe −log density per row for calibration, with its handicap; None if it left.
+    """
 
     STORED_AS: ClassVar[str] = "search.verdict"
 
@@ -293,22 +299,16 @@ check_private = without_private_form(
 )
 
 
-def _grids(path: str) -> dict[str, Grid]:
-    """Return the grids of every algorithm that a run's state at a path may be of."""
-    found: dict[str, Grid] = {}
-    for algorithm in (exact, linear, outcomes):
-        found |= {f"{path}.{name}": grid for name, grid in algorithm.REPLAY.grids.items()}
-    return found
-
-
+_OWN_GRIDS: dict[str, Grid] = {
+    name: grid
+    for algorithm in (exact, linear, outcomes)
+    for name, grid in algorithm.REPLAY.grids.items()
+}
+"""Those of every algorithm that a run's state may be of."""
 REPLAY = Replay(
     grids={
-        **_grids("runs.state"),
-        **{
-            name.replace("runs.state.model", "runs.model"): grid
-            for name, grid in _grids("runs.state").items()
-            if name.startswith("runs.state.model")
-        },
+        **{f"runs.state.{name}": grid for name, grid in _OWN_GRIDS.items()},
+        **{f"runs.{name}": grid for name, grid in _OWN_GRIDS.items() if name.startswith("model.")},
         "verdict.losses": Step(DENSITY_STEP),
     },
     budget=LEAST_BUDGET * MOST_RECIPES,
@@ -342,7 +342,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         row_count="rows",
         local_passes=0,
         rate_times_steps=max(own.learning_rate * own.steps for own in spec.recipes),
-        reads=frozenset({Part.TRAINING, *_HELD_OUT}),
+        reads=frozenset({Part.TRAINING, Part.STOPPING, Part.CALIBRATION}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,
@@ -499,7 +499,7 @@ def _judging_blocks(state: State, index: int) -> list[Block]:
 
 def _blocks_of_densities(model: Model) -> list[Block]:
     """Return the blocks of the densities of held-out rows under one model."""
-    rows, real, others = 2.0 * model.max_rows, model.targets, len(model.schema.outcomes)
+    rows, real, others = float(model.max_rows), model.targets, len(model.schema.outcomes)
     blocks = [Block("held_out", (), rows, 1.0)]
     if real:
         blocks += [
@@ -512,24 +512,24 @@ def _blocks_of_densities(model: Model) -> list[Block]:
 
 
 def _judged(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
-    """Sum what the densities of the site's held-out rows follow from."""
+    """Sum what the densities of the site's rows for calibration follow from."""
     counts = torch.zeros(model.targets, FOLDS, BINS, dtype=torch.float64)
     deviations = torch.zeros(model.targets, dtype=torch.float64)
     losses = torch.zeros(len(model.schema.outcomes), dtype=torch.float64)
     likelihoods = likelihoods_at(model, model.outcomes or ())
-    for part in _HELD_OUT:
-        if model.targets:
-            for (x, y, _), fold in site.chunks_in_folds(part, model, folds=FOLDS):
-                said = predict_standardised(model, x)
-                z = (y - said.mean) / said.variance.sqrt()
-                for f in range(FOLDS):
-                    counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
-                deviations += said.variance.log().clamp(-60, 60).sum(0) / 2
-        if likelihoods:
-            for phi, columns in outcome_chunks(model, site, part):
-                for index, (at, own) in enumerate(zip(likelihoods, columns, strict=True)):
-                    losses[index] += at.losses(phi, own).sum()
-    blocks = {"held_out": np.array(float(sum(site.count(part) for part in _HELD_OUT)))}
+    part = Part.CALIBRATION
+    if model.targets:
+        for (x, y, _), fold in site.chunks_in_folds(part, model, folds=FOLDS):
+            said = predict_standardised(model, x)
+            z = (y - said.mean) / said.variance.sqrt()
+            for f in range(FOLDS):
+                counts[:, f] += torch.stack([histogram(own[fold == f]) for own in z.mT])
+            deviations += said.variance.log().clamp(-60, 60).sum(0) / 2
+    if likelihoods:
+        for phi, columns in outcome_chunks(model, site, part):
+            for index, (at, own) in enumerate(zip(likelihoods, columns, strict=True)):
+                losses[index] += at.losses(phi, own).sum()
+    blocks = {"held_out": np.array(float(site.count(part)))}
     if model.targets:
         blocks |= {"residuals": counts.numpy(), "log_deviations": deviations.numpy()}
     if likelihoods:
@@ -538,25 +538,26 @@ def _judged(model: Model, site: Site) -> dict[str, NDArray[np.float64]]:
 
 
 def _chosen(state: State, total: SecureTotal) -> State:
-    """Keep the recipe under which the held-out rows are densest."""
+    """Keep the recipe under which the rows for calibration are densest."""
     losses: list[float | None] = [None] * len(state.runs)
     for index in state.finalists:
         model = known(state.runs[index].model, NAME)
-        losses[index] = _loss(model, total.part(_prefix(index)))
+        handicap = state.spec.recipes[index].handicap
+        losses[index] = _loss(model, total.part(_prefix(index)), handicap)
     best = min(loss for loss in losses if loss is not None)
     chosen = losses.index(best)
     return _settled(state, chosen, tuple(losses))
 
 
-def _loss(model: Model, total: SecureTotal) -> float:
-    """Return −log density per held-out row, rounded."""
+def _loss(model: Model, total: SecureTotal, handicap: float) -> float:
+    """Return −log density per row for calibration, with the handicap, rounded."""
     rows = round(float(total["held_out"]))
     if rows < 1:
         raise ProgramError(
             "a search chooses by held-out rows, and no site has any: set the program's held_out "
             "above 0"
         )
-    loss = 0.0
+    loss = handicap / rows
     if model.targets:
         counts = torch.tensor(total["residuals"]).round().clamp_min(0.0)
         loss += sum(_residual_loss(own) for own in counts) / rows
