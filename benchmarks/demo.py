@@ -50,6 +50,8 @@ from kernels.tables.targets import Binary, Target
 FOLDER = Path("demo-output")
 ROWS, TEST_ROWS = 800, 400
 SEED = 7
+MAX_SUMS = 60
+"""Enough for a lengthscale for each column; networks need more."""
 _VERIFIED = (
     "Sums were blind: the coordinator read none of them, and has the final model, because this "
     "session serves it; the model contains sums over all hospitals. Every hospital read every sum, "
@@ -155,7 +157,8 @@ def train_together(
         print(f"[{time.monotonic() - began:5.1f} s] {what}", flush=True)
 
     say(f"the coordinator is listening on {federation.url}; a session states a name, a schema,")
-    say("members, privacy and who gets the model, and the coordinator makes the program:")
+    say("members, privacy and who gets the model (and here the most sums, as a demo is short), and")
+    say("the coordinator makes the program:")
     session = federation.admin(
         "POST",
         "/sessions",
@@ -165,6 +168,7 @@ def train_together(
             "members": len(study.tables),
             "privacy": {"differential_privacy": False},
             "model": "served",
+            "max_sums": MAX_SUMS,
         },
     )
     for sentence in session["in_words"]:

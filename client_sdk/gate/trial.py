@@ -15,7 +15,7 @@ coordinator's part, ends the trial: it says nothing about the site.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -166,6 +166,10 @@ def _earlier_model(program: Program) -> Model | None:
 def _shortened(spec: Any) -> Any:
     names = {field.name for field in fields(spec)}
     shorter = {name: value for name, value in _SHORTER.items() if name in names}
+    for name in names:  # such as the recipes of a search
+        own = getattr(spec, name)
+        if isinstance(own, tuple) and own and all(is_dataclass(each) for each in own):
+            shorter[name] = tuple(map(_shortened, own))
     shorter |= {name: getattr(spec, name)[:1] for name in _GRIDS if name in names}
     return replace(spec, **shorter)
 

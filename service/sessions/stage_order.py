@@ -30,6 +30,7 @@ def check(program: Program) -> None:
     _refuse(
         [
             *_misplaced(stages),
+            *_unchosen(program, stages),
             *_without_layer(stages, _layers(program.schema)),
             *_of_students(program, stages),
             *_unscored(stages),
@@ -95,6 +96,15 @@ def _misplaced(stages: Sequence[Stage]) -> Iterator[ProgramError]:
             makers = " and ".join(map(_makers, missing))
             yield ProgramError(f"{stage} needs an earlier stage {makers}")
         made |= stage.makes
+
+
+def _unchosen(program: Program, stages: Sequence[Stage]) -> Iterator[ProgramError]:
+    """Refuse kernels to choose from that no stage chooses from."""
+    if program.choices and not any(Made.CHOICE in stage.makes for stage in stages):
+        yield ProgramError(
+            f"{len(program.choices)} kernels are stated as choices, and no stage chooses one: add "
+            f"the stage {_makers(Made.CHOICE)}, or state one kernel"
+        )
 
 
 def _layers(schema: Schema) -> Sequence[Made]:

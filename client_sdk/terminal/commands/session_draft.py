@@ -38,6 +38,9 @@ def draft_command(
     members_only: Annotated[
         bool, typer.Option("--members-only", help="The coordinator does not get the model.")
     ] = False,
+    max_sums: Annotated[
+        int | None, typer.Option(help="The most sums; with fewer, kernels are trained less.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the JSON only.")] = False,
 ) -> None:
     """Print the JSON body of POST /sessions for a schema, with the program written out, to edit.
@@ -63,6 +66,7 @@ def draft_command(
             name=name,
             budget=budget if private else None,
             members_only=members_only,
+            **({} if max_sums is None else {"max_sums": max_sums}),
         )
         typer.echo(drafted.to_json())
         if quiet:
