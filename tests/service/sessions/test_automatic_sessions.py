@@ -66,6 +66,25 @@ def test_rows_and_shares_may_be_stated_with_it(coordinator: Coordinator) -> None
     assert (program.max_rows, program.held_out, program.least_rows) == (500, 0.3, 400)
 
 
+def test_the_most_sums_may_be_stated_with_it(coordinator: Coordinator) -> None:
+    made = created(coordinator, max_sums=60)
+    program = program_of(made)
+    assert sum(stage.sums for stage in stages_disclosed(program)) <= 60
+    stages = [{"algorithm": "moments"}, {"algorithm": "linear"}]
+    both = {**SHORT, "name": "other", "stages": stages, "max_sums": 60}
+    answer = coordinator.admin("POST", "/sessions", both)
+    assert answer.status_code == 422
+    assert "max_sums is for programs that the coordinator makes" in answer.json()["detail"]
+
+
+def test_kernels_that_no_stage_chooses_from_are_refused(coordinator: Coordinator) -> None:
+    stages = [{"algorithm": "moments"}, {"algorithm": "linear"}]
+    choices = [{"architecture": "linear"}, {"architecture": "rbf"}]
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, "choices": choices, "stages": stages})
+    assert answer.status_code == 422
+    assert "no stage chooses one: add the stage search" in answer.json()["detail"]
+
+
 @pytest.mark.parametrize(
     "stated", [{"kernel": {}}, {"kernel": {"architecture": "rbf"}}, {"choices": [{}]}]
 )
