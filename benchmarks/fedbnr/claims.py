@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.fedbnr import automatic
 from benchmarks.fedbnr.anchors import Anchors
 from benchmarks.fedbnr.central import GP, RECALIBRATED_GP
 from benchmarks.fedbnr.tables import COLUMNS, Results, number
@@ -14,6 +15,10 @@ MOST_ECE, MOST_MEAN_ECE = 0.035, 0.025
 WITHIN = 1.1
 """Of [FedBNR]'s RMSE: it trained networks of 2,000 to 5,000 units."""
 ENOUGH_COLUMNS = 5
+AUTO_RMSE = {"skillcraft": 0.93, "sml": 0.16, "parkinsons": 1.8, "bike": 0.365, "ccpp": 3.70}
+AUTO_ECE = 0.03
+OF_MEDIAN = 1.6
+"""No seed's RMSE may be above so many times the median of its column."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,7 @@ def claims(results: Results, anchors: Anchors) -> Iterator[Claim]:
             for column in COLUMNS
         },
     )
+    yield from _of_auto(results)
     calibration = {column: results.mean(exact, "ece", *column) for column in COLUMNS}
     yield from _compared(
         f"{exact}, ECE at most {MOST_ECE}",
@@ -90,6 +96,31 @@ def claims(results: Results, anchors: Anchors) -> Iterator[Claim]:
             )
             for column in COLUMNS
         },
+    )
+
+
+def _of_auto(results: Results) -> Iterator[Claim]:
+    bounds = ", ".join(f"{name} {most:g}" for name, most in AUTO_RMSE.items())
+    for metric, most_of, said in (
+        ("rmse", AUTO_RMSE, f"RMSE at most {bounds}"),
+        ("ece", dict.fromkeys(AUTO_RMSE, AUTO_ECE), f"ECE at most {AUTO_ECE}"),
+    ):
+        yield from _compared(
+            f"{automatic.ROW}, {said}",
+            {
+                column: (results.mean(automatic.ROW, metric, *column), most_of[column[0]])
+                for column in COLUMNS
+            },
+        )
+    worst: dict[tuple[str, int], tuple[float | None, float | None]] = {}
+    for column in COLUMNS:
+        seeds = list(results.by_seed(automatic.ROW, "rmse", *column).values())
+        if seeds:
+            worst[column] = max(seeds), OF_MEDIAN * float(np.median(seeds))
+        else:
+            worst[column] = None, None
+    yield from _compared(
+        f"{automatic.ROW}, no seed's RMSE above {OF_MEDIAN} times the median of its column", worst
     )
 
 

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks.cells import two_at_a_time
 from benchmarks.datasets import FILES
+from benchmarks.fedbnr import automatic
 from benchmarks.fedbnr.anchors import read_anchors
 from benchmarks.fedbnr.central import GP
 from benchmarks.fedbnr.claims import claims
@@ -27,7 +28,7 @@ from benchmarks.kept import Kept, Result
 from benchmarks.registry import RESULTS, Figures
 
 REPORTED = "rmse", "ece", "nll", "coverage_90", "coverage_90_worst_client"
-CLAIMED = "FedBNR exact", "FedBNR", "FedBNR-KD", GP
+CLAIMED = "FedBNR auto", "FedBNR exact", "FedBNR", "FedBNR-KD", GP
 QUICK = "exact_quick"
 
 
@@ -68,11 +69,12 @@ def run(options: Namespace) -> Figures:
     ):
         print(f"picture: {picture}")
     figures: dict[str, float] = {
-        f"{metric}_{dataset}_{clients}": mean
+        f"{of}{metric}_{dataset}_{clients}": mean
+        for of, row in (("", "FedBNR exact"), ("auto_", automatic.ROW))
         for dataset in FILES
         for clients in CLIENTS
         for metric in REPORTED
-        if (mean := results.mean("FedBNR exact", metric, dataset, clients)) is not None
+        if (mean := results.mean(row, metric, dataset, clients)) is not None
     }
     if not options.only:
         figures |= gap_between_clients(options.data) | cost_of_clients(options.data)

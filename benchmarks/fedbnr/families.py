@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.datasets import FILES
-from benchmarks.fedbnr import alone, central, experts, networks, personal
+from benchmarks.fedbnr import alone, automatic, central, experts, networks, personal
 from benchmarks.fedbnr.phase1 import averaging, distillation, exact
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Tables
 from benchmarks.kept import Result, fingerprint
@@ -54,6 +54,15 @@ _EXACT = (
     "kernels/rounds/shared/evidence_step.py",
     "kernels/rounds/shared/grid.py",
 )
+_AUTOMATIC = (
+    "benchmarks/fedbnr/automatic.py",
+    "kernels/features/inducing.py",
+    "kernels/features/linear_part.py",
+    "kernels/rounds/automatic.py",
+    "kernels/rounds/kernel/search.py",
+    "kernels/rounds/layer/completion.py",
+    "kernels/tables/curves.py",
+)
 _AVERAGING = "benchmarks/fedbnr/phase1/averaging.py", "kernels/rounds/kernel/fedavg.py"
 _DISTILLATION = "benchmarks/fedbnr/phase1/distillation.py", "kernels/rounds/kernel/distillation.py"
 
@@ -95,6 +104,10 @@ def _central_urk(column: Column, data: Path) -> Result:
 
 def _exact(column: Column, data: Path) -> Result:
     return exact.measure(column.split(data), column)
+
+
+def _automatic(column: Column, data: Path) -> Result:
+    return automatic.measure(column.split(data))
 
 
 def _exact_quickly(column: Column, data: Path) -> Result:
@@ -144,6 +157,9 @@ FAMILIES: Mapping[str, Family] = {
     "exact_quick": Family(
         ("FedBNR exact",), _exact_quickly, (*_PROGRAM, *_EXACT), seeds=QUICK_SEEDS
     ),
+    "automatic": Family(
+        (automatic.ROW,), _automatic, (*_PROGRAM, *_EXACT, *_AUTOMATIC), seeds=SEEDS
+    ),
     "averaging": Family(
         ("FedBNR", "avg+local"),
         _averaging,
@@ -190,6 +206,7 @@ ROWS = (
     "FedBNR",
     "FedBNR-KD",
     "FedBNR exact",
+    automatic.ROW,
 )
 """In the order of the tables."""
 

@@ -98,7 +98,7 @@ def follow_program(
     model = simulate(program, sites, secure=False, watch=trail).model
     found: dict[str, Any] = {
         **score_model(model, tables),
-        **_coverage(model, split),
+        **coverage(model, split),
         "rmse_min": min(trail.errors),
         "rounds": float(len(trail.errors)),
     }
@@ -120,7 +120,7 @@ def score_model(model: Model, tables: Tables) -> dict[str, float]:
     }
 
 
-def _coverage(model: Model, split: Split) -> dict[str, float]:
+def coverage(model: Model, split: Split) -> dict[str, float]:
     """Return the share of test rows in their 90 % conformal interval: all, and by client."""
     lower, upper = predict(model, split.dataset.table(split.test)).conformal(0.9)
     answers = split.test[:, -1]
