@@ -27,7 +27,7 @@ from benchmarks.session.ours import DEALING, ROW_BAND, dealt_here, draw_tables, 
 from client_sdk.gate.answer_times import answer_times
 from client_sdk.gate.policy import Policy
 from client_sdk.home.home import Home
-from kernels.features.spec import KernelSpec
+from kernels.features.spec import Architecture, KernelSpec
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds import position as positions
 from kernels.rounds.algorithm import rehearsed
@@ -36,8 +36,8 @@ from kernels.rounds.columns import moments
 from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact, search
+from kernels.rounds.layer import completion, linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, algorithm_of
@@ -84,6 +84,7 @@ def programs(*, quick: bool) -> list[Program]:
     distilled = distillation.Spec(public=labelled, rounds=few, alphas=(10.0,))
     exact_sums: list[tuple[Any, ...]] = [
         (exact.Spec(steps=1 + few, penalties=(3.0,)), linear.Spec(), *judged),
+        (linear.Spec(), completion.Spec()),
         (fedavg.Spec(rounds=few), linear.Spec()),
         (distilled, linear_two_sums.Spec(), update.Spec()),
         (linear.Spec(), predictive.Spec(public=public), beta.Spec()),
@@ -102,8 +103,21 @@ def programs(*, quick: bool) -> list[Program]:
     return [
         *(program_of(moments.Spec(), *stages) for stages in exact_sums),
         _with_outcome(),
+        _with_choice(few),
         *(_noisy(kernel, (moments.Spec(), *stages)) for kernel, stages in noisy),
     ]
+
+
+def _with_choice(few: int) -> Program:
+    """Return a program that chooses between a line and the kernel of the others."""
+    program = program_of(moments.Spec(), linear.Spec())
+    line = KernelSpec(architecture=Architecture.LINEAR, inputs=program.kernel.inputs)
+    recipes = (
+        search.Recipe(name="linear", kernel=0, steps=1),
+        search.Recipe(name="deep", kernel=1, steps=few, penalty=3.0),
+    )
+    stages = (moments.Spec(), search.Spec(recipes=recipes), linear.Spec())
+    return replace(program, kernel=line, choices=(line, program.kernel), stages=stages)
 
 
 _RISK = 0.25

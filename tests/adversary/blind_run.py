@@ -98,7 +98,7 @@ class BlindRun:
 
     def replay(self, rank: int) -> Replay:
         """Return a hospital's replay, which remembers nothing."""
-        return Replay(self.home(rank), self.run, cast(Downloads, None))
+        return Replay(self.home(rank), self.run, cast(Downloads, None), lambda _: None)
 
     def home(self, rank: int, holding: Holding | None = None) -> OpenHome:
         """Return a home that has this hospital's client, and a position or none."""

@@ -19,9 +19,11 @@ from kernels.errors import KernelsError, TableRefused
 from kernels.rounds.automatic import automatic_program
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.targets import Binary, Classes, Count, Target
-from tests.client_sdk.test_estimator_checks import quick
+from tests.client_sdk.test_estimator_checks import Quick
 
 COLUMNS = ["age", "lactate", "ward"]
+
+QUICK = Quick()
 
 
 def frame(seed: int, rows: int = 80) -> pd.DataFrame:
@@ -36,11 +38,11 @@ def frame(seed: int, rows: int = 80) -> pd.DataFrame:
 
 
 def short(**more: Any) -> FederatedRegressor:
-    return FederatedRegressor(program=quick, random_state=1, **more)
+    return FederatedRegressor(program=QUICK, random_state=1, **more)
 
 
 def judge(**more: Any) -> FederatedClassifier:
-    return FederatedClassifier(program=quick, random_state=1, **more)
+    return FederatedClassifier(program=QUICK, random_state=1, **more)
 
 
 SITES = [frame(seed) for seed in range(3)]
@@ -115,8 +117,8 @@ def test_a_schema_and_a_program_may_be_given() -> None:
     model = short(schema=schema.to_json()).fit(ROWS, ROWS["grade"])
     assert model.schema_ == schema
     assert model.predict(NEW).shape == (30,)
-    whole = FederatedRegressor(program=quick(schema)).fit(SITES, target="grade")
-    assert whole.program_ == quick(schema)
+    whole = FederatedRegressor(program=QUICK(schema)).fit(SITES, target="grade")
+    assert whole.program_ == QUICK(schema)
     with pytest.raises(ValueError, match="the schema's target is 'grade'"):
         short(schema=schema).fit(SITES, target="stay")
     with pytest.raises(ValueError, match="FederatedClassifier predicts one target"):

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from kernels import storage
 from kernels.errors import StateDiffers
+from kernels.features.spec import Architecture, KernelSpec
 from kernels.rounds import position as positions
 from kernels.rounds.agreement import deviations
 from kernels.rounds.algorithm import contributed
@@ -31,8 +32,8 @@ from kernels.rounds.columns import moments
 from kernels.rounds.compared import ep_mcmc, fedbe, fedpa, fedyogi, one_shot
 from kernels.rounds.ensemble import beta, predictive
 from kernels.rounds.judging import evaluation, recalibration
-from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact
-from kernels.rounds.layer import linear, linear_two_sums, outcomes, refinement, update
+from kernels.rounds.kernel import distillation, elbo, exact, fedavg, private_exact, search
+from kernels.rounds.layer import completion, linear, linear_two_sums, outcomes, refinement, update
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
@@ -144,7 +145,7 @@ def programs(size: Size) -> dict[str, Program]:
     found["every kind of target"] = Program(
         small.MIXED,
         kernel,
-        (rows, step, linear.Spec(), fitted, update.Spec()),
+        (rows, step, linear.Spec(), fitted, completion.Spec(), update.Spec()),
         max_rows=1000,
         held_out=0.4,
     )
@@ -154,6 +155,25 @@ def programs(size: Size) -> dict[str, Program]:
         (rows, fedavg.Spec(rounds=rounds, local_steps=3), fitted),
         max_rows=1000,
         held_out=0.4,
+    )
+    recipes = (
+        search.Recipe(name="linear", kernel=0, steps=1),
+        search.Recipe(name="deep", kernel=1, steps=size.steps, penalty=3.0),
+    )
+    line = KernelSpec(architecture=Architecture.LINEAR, inputs=kernel.inputs)
+    found["a choice of kernels"] = Program(
+        small.MIXED,
+        line,
+        (
+            moments.Spec(min_sites=1, curves=True),
+            search.Spec(recipes=recipes),
+            linear.Spec(),
+            fitted,
+            completion.Spec(),
+        ),
+        max_rows=1000,
+        held_out=0.4,
+        choices=(line, kernel),
     )
     few = replace(private.KERNEL, samples=min(size.samples, 40))
     for name, stages in noisy.items():

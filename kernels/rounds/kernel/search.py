@@ -46,7 +46,7 @@ from kernels.rounds.algorithm import Algorithm, Contribution, accepted, without_
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.kernel import exact
 from kernels.rounds.layer import linear, outcomes
-from kernels.rounds.replay import LEAST_BUDGET, Grid, Replay, Step
+from kernels.rounds.replay import LEAST_BUDGET, Grid, Replay
 from kernels.rounds.shared import judged
 from kernels.rounds.shared.weighted_sums import likelihoods_at, outcome_chunks
 from kernels.rounds.site.site import Part, Site
@@ -307,9 +307,13 @@ _OWN_GRIDS: dict[str, Grid] = {
 """Those of every algorithm that a run's state may be of."""
 REPLAY = Replay(
     grids={
-        **{f"runs.state.{name}": grid for name, grid in _OWN_GRIDS.items()},
+        # A recipe's layers of outcomes are in its model, when its state is no more.
+        **{
+            f"runs.state.{name}": grid
+            for name, grid in _OWN_GRIDS.items()
+            if not name.startswith("model.outcomes")
+        },
         **{f"runs.{name}": grid for name, grid in _OWN_GRIDS.items() if name.startswith("model.")},
-        "verdict.losses": Step(DENSITY_STEP),
     },
     budget=LEAST_BUDGET * MOST_RECIPES,
 )

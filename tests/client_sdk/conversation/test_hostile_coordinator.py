@@ -115,7 +115,7 @@ def placed(**changes: Any) -> Change:
     "change",
     [
         changed_task(statistic="linear/1"),
-        changed_task(statistic="moments/3"),
+        changed_task(statistic="moments/9"),
         changed_task(parameters=b"{}"),
         placed(stage=99),
         placed(stage=-1),

@@ -10,6 +10,7 @@ from client_sdk.gate.policy import Policy
 from client_sdk.gate.recipes import Recipes
 from kernels.features.spec import Architecture, Ending, KernelSpec
 from kernels.model.model import Model
+from kernels.rounds.automatic import automatic_program
 from kernels.rounds.declaration import Before
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.kernel import exact, fedavg
@@ -33,8 +34,13 @@ def _lines(program: Program, recipes: Recipes | None = None) -> list[str]:
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_standard_ranges_allow_the_defaults_of_every_algorithm(name: str) -> None:
     algorithm = ALGORITHMS[name]
-    needed = {"public": columns_of(table(6))} if "public" in _fields(algorithm.Spec) else {}
+    needed: dict[str, Any] = {}
+    if "public" in _fields(algorithm.Spec):
+        needed["public"] = columns_of(table(6))
     model = Model(SCHEMA, replace(KernelSpec(inputs=KERNEL.inputs)), Program.max_rows)
+    if "recipes" in _fields(algorithm.Spec):
+        program = automatic_program(SCHEMA)
+        needed["recipes"], model = program.stages[1].recipes, program.start()
     own = algorithm.declare(algorithm.Spec(**needed), Before(model=model, students=frozenset()))
     allowed = Recipes(public_sets=() if own.public_set is None else (own.public_set,))
     assert own.rate_times_steps <= allowed.max_rate_times_steps

@@ -7,7 +7,7 @@ import pytest
 
 from kernels.model.model import FOLLOWING, Model, Parts
 
-GIVEN = {"schema", "kernel", "max_rows", "privacy"}
+GIVEN = {"schema", "kernel", "max_rows", "privacy", "choices"}
 """Fields that the program sets, not results of its stages."""
 
 

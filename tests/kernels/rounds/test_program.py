@@ -48,7 +48,7 @@ def stage(algorithm: ModuleType, **parameters: object) -> dict[str, object]:
     [
         ("{", ProgramError, "not valid JSON"),
         ("[]", ProgramError, "object"),
-        (document(version=3), NewerProgram, "upgrade"),
+        (document(version=4), NewerProgram, "upgrade"),
         (document(version="1"), ProgramError, "version"),
         (document(colour=1), ProgramError, "colour"),
         (document(stages=3), ProgramError, "list"),
