@@ -60,8 +60,8 @@ COMPONENT_BOUND = 64.0
 
 DELTA = 1e-5
 MOMENTS = 0.07
-RADIUS = 0.8
-PRIVATE_SUMS = 4
+RADIUS = 1.0
+PRIVATE_SUMS = 8
 
 
 def ours(split: Split) -> Scores:

@@ -8,8 +8,8 @@ N(μ, V), therefore has no S_ω, only the slopes
     g = Σ ∂E[log p]/∂m·φ = Σ (κ − ωm)φ ≈ S_ω(w − μ)
 
 so that the noise of S_ω counts in proportion to ‖w − μ‖, and where the slopes vanish does not
-depend on it at all. Their sensitivity is below that of b: a slope is at most B, B = 1 for a yes/no
-outcome.
+depend on it at all. Each row's part is shortened to a norm of at most C, which is their sensitivity
+(`kernels.rounds.shared.weighted_sums`): where q fits, parts are short, and hardly any is.
 
 **What a sum tells** is always an observation of Sw, in the eigenbasis of S with independent errors,
 
