@@ -279,16 +279,14 @@ def slope_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Block
     )
 
 
-def slopes_at(
-    model: Model, index: int, at: Likelihood, features: Tensor, outcomes: Tensor
-) -> Contribution:
+def slopes_at(index: int, at: Likelihood, features: Tensor, outcomes: Tensor) -> Contribution:
     """Return the slopes of one outcome from some rows."""
     found = at.slopes(features, outcomes, clip=SLOPE_CLIP)
     return {_name(index, "slopes", function): own.numpy() for function, own in enumerate(found)}
 
 
 def slopes_of(
-    total: SecureTotal, model: Model, index: int, fitted: FittedOutcome
+    total: SecureTotal, index: int, fitted: FittedOutcome
 ) -> tuple[tuple[Tensor, ...], float]:
     """Return an outcome's summed slopes, and the deviation of the noise in each element."""
     names = [_name(index, "slopes", function) for function in range(len(fitted.layers))]
