@@ -21,7 +21,9 @@ Accuracy for MNIST of seed 100: as here .941; 4 sums .939; ℓ 1.5 times as long
 
 With differential privacy, δ = 1e-5: the linear part alone, with a radius of RADIUS, PRIVATE_SUMS
 sums, and MOMENTS of the budget for the scales of columns and the census, which Opacus is given.
-Every member adds its share of the noise.
+Every member adds its share of the noise. Log loss of heart at ε = 1, seeds 100 to 119, where
+Opacus has .453 and four sums with slopes not clipped had .457: as here .444; six sums .446. With a
+radius of 1 a run in ten diverges there: the noise of S_ω is half as large again.
 """
 
 import math
@@ -60,7 +62,7 @@ COMPONENT_BOUND = 64.0
 
 DELTA = 1e-5
 MOMENTS = 0.07
-RADIUS = 1.0
+RADIUS = 0.8
 PRIVATE_SUMS = 8
 
 
