@@ -9,7 +9,7 @@ N(μ, V), therefore has no S_ω, only the slopes
 
 so that the noise of S_ω counts in proportion to ‖w − μ‖, and where the slopes vanish does not
 depend on it at all. Each row's part is shortened to a norm of at most C, which is their sensitivity
-(`kernels.rounds.shared.weighted_sums`): where q fits, parts are short, and hardly any is.
+(`kernels.rounds.shared.weighted_sums`).
 
 **What a sum tells** is always an observation of Sw, in the eigenbasis of S with independent errors,
 
