@@ -84,7 +84,7 @@ SLOPE_CLIP = 0.6
 """The largest norm of a row's part in a sum of slopes, with differential privacy.
 
 For a yes or no, a part is |y − p|·‖φ‖ where q is certain: with ‖φ‖ ≤ .8, only rows whose outcome
-has a probability below 1/4 are shortened. Other values were not compared."""
+has a probability below 1/4 are shortened. `benchmarks.outcomes.ours` compares other values."""
 SCATTER_SHARE = 0.7
 """With differential privacy, the share of the first sum's cost that is spent on S_ω."""
 _ROOM = 1 + 2.0**-40
