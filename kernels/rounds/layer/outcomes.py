@@ -69,7 +69,7 @@ from kernels.tables.targets import Classes, Count
 from privacy.layout import Layout, SecureTotal
 
 NAME = "outcomes"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.OUTCOMES})
 
