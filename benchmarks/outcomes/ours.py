@@ -25,7 +25,8 @@ Every member adds its share of the noise. Log loss at ε = 1, 2 and 4, of seeds 
 heart, and 100 to 109 for flchain_5y and stroke:
 
                          heart                flchain_5y           stroke
-    as here              .4444 .4286 .4162    .2844 .2793 .2783    .5287 .5284 .5282
+    as here              .4380 .4217 .4130    .2837 .2795 .2786    .5287 .5283 .5281
+    steps not held short .4444 .4286 .4162    .2844 .2793 .2783    .5287 .5284 .5282
     four sums, no clip   .4566 .4363 .4225    .2871 .2806 .2792    .5294 .5287 .5283
     Opacus               .4528 .4309 .4189    .2765 .2761 .2760    .5301 .5287 .5282
     SLOPE_CLIP .4        .4371 .4234 .4124    .2848 .2805 .2802
@@ -36,12 +37,11 @@ heart, and 100 to 109 for flchain_5y and stroke:
     exact scales         .4363 .4231 .4142    .2859 .2854 .2851
     the same, radius 1.7 .6039 1.661 .9124    .2762 .2760 .2758
 
+The rows below the second are of steps that are not held short (`noisy_newton`), as the second is.
 Exact scales are those of the pooled training rows, without noise: no private run has them. They do
 not make up for what flchain_5y lacks; a larger radius with them does, as .8 moves a fifth of its
-rows then, and 1.7 a thirtieth. But for heart, steps can diverge: at ε = 1, 2 of 20 seeds with a
-radius of 1 have a log loss above .6, and as here 1 of seeds 100 to 249. In the two runs with a
-radius of 1, noise left almost nothing of S_ω but a multiple of the identity, and λ grew from sum
-to sum.
+rows then, and 1.7 a thirtieth. But for heart, steps that are not held short can diverge: at ε = 1,
+2 of 20 seeds with a radius of 1 have a log loss above .6, and with .8 1 of seeds 100 to 249.
 """
 
 import math
