@@ -21,6 +21,7 @@ Prediction = NDArray[np.float64]
 Scores = Mapping[str, float]
 
 BINS = 10
+FLOOR_DRAWS = 200
 _SMALLEST = 1e-15
 
 
@@ -43,6 +44,7 @@ def of_yes_no(y: Vector, p: Vector) -> Scores:
         "brier": float(np.mean((p - y) ** 2)),
         "auc": float(roc_auc_score(y, p)),
         "ece": calibration_error(y, p),
+        "ece_floor": calibration_error_floor(p),
         "accuracy": float(np.mean((p > 0.5) == (y == 1))),
     }
 
@@ -55,6 +57,7 @@ def of_classes(y: Vector, p: Matrix) -> Scores:
         "logloss": log_loss(y, p),
         "brier": float(np.mean(((p - indicator) ** 2).sum(axis=1))),
         "ece": calibration_error(right, p.max(axis=1)),
+        "ece_floor": calibration_error_floor(p.max(axis=1)),
         "accuracy": float(right.mean()),
     }
 
@@ -85,6 +88,19 @@ def calibration_error(y: Vector, p: Vector) -> float:
     """Return Σ (n_b / n) |mean p − mean y| over ten bins of equally many rows, sorted by p."""
     bins = np.array_split(np.argsort(p, kind="stable"), BINS)
     return float(sum(abs(np.sum(p[rows] - y[rows])) for rows in bins) / len(y))
+
+
+def calibration_error_floor(p: Vector) -> float:
+    """Return the mean ECE if p were exactly right: over draws of y ~ Bernoulli(p), the same always.
+
+    Few rows in a bin leave it far above zero: an ECE near it shows no error of calibration.
+
+    >>> round(calibration_error_floor(np.full(100, 0.5)), 2)
+    0.13
+    """
+    random = np.random.default_rng(2026)
+    drawn = random.random((FLOOR_DRAWS, len(p))) < p
+    return float(np.mean([calibration_error(y.astype(np.float64), p) for y in drawn]))
 
 
 def poisson_deviance(y: Vector, mean: Vector) -> float:

@@ -22,9 +22,10 @@ TITLES: Mapping[str, str] = {
 _ORDER = (MINE, *FEDERATED, *POOLED, OPACUS)
 _HEAD = """# Outcomes: scores on the same test rows
 
-Means over seeds {seeds} ± their standard errors. ECE: ten bins of equally many rows. alone: the
-mean over hospitals of their own models' scores. cpu_s: seconds of one core for one seed. With ε:
-the unit is the row, δ = 1e-5, and Opacus has all rows in one place.
+Means over seeds {seeds} ± their standard errors. ECE: ten bins of equally many rows. ece_floor: the
+ECE that these predictions have on average if they are exactly right, as a bin has few rows. alone:
+the mean over hospitals of their own models' scores. cpu_s: seconds of one core for one seed. With
+ε: the unit is the row, δ = 1e-5, and Opacus has all rows in one place.
 """
 
 

@@ -7,7 +7,9 @@ E‖N‖² = s²d with d = M(M + 1)/2. Around the multiple of the identity with 
 
 is the positive part of [JamesStein61], and for a matrix the shrinkage of [LedoitWolf04]. As a
 posterior mean, with entries of S that are normal around μI, its error has the deviation s√g: with
-little noise that of the noise, and with much noise the small one that S has around μI at all.
+little noise that of the noise, and with much noise the small one that S has around μI at all. But g
+is estimated from d numbers, and known to about ±√(2/d): where the noise explains all, g is not 0.
+The deviation is that of the larger of both.
 
 For kernels that end in cos and sin, `kernels.noisy.realisable` removes more. It does not know the
 weights ω of weighted sums, nor a linear part, whose S is near a multiple of the identity anyway:
@@ -22,8 +24,6 @@ from torch import Tensor
 from kernels.reproducible import norm, number_to_bits, total
 
 _BITS = 16
-_LEAST = 2.0**-20
-"""A deviation must be positive: this share of the noise's is left at least."""
 
 
 def shrunk(scatter: Tensor, *, deviation: float) -> tuple[Tensor, float]:
@@ -32,7 +32,7 @@ def shrunk(scatter: Tensor, *, deviation: float) -> tuple[Tensor, float]:
     >>> noisy = torch.tensor([[12.0, 1.0], [1.0, 8.0]], dtype=torch.float64)
     >>> shrunk(noisy, deviation=1.0)
     (tensor([[11.4000,  0.7000],
-            [ 0.7000,  8.6000]], dtype=torch.float64), 0.8366546630859375)
+            [ 0.7000,  8.6000]], dtype=torch.float64), 0.903594970703125)
     """
     side = len(scatter)
     centre = max(float(total(scatter.diagonal())) / side, 0.0)
@@ -41,5 +41,6 @@ def shrunk(scatter: Tensor, *, deviation: float) -> tuple[Tensor, float]:
     square = norm(beyond) ** 2
     explained = deviation**2 * side * (side + 1) / 2
     gain = max(0.0, 1 - explained / square) if square > 0 else 0.0
-    left = deviation * max(math.sqrt(gain), _LEAST)
+    known_to = min(1.0, math.sqrt(2 / (side * (side + 1) / 2)))
+    left = deviation * math.sqrt(max(gain, known_to))
     return middle + gain * beyond, number_to_bits(left, _BITS)

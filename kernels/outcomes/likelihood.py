@@ -90,8 +90,13 @@ class Likelihood:
             stream = ((phi, bounded(rows, clip)) for phi, rows in stream)
         return (Weighted.of_chunks(stream, features=wide, grid=grid),)
 
-    def slopes(self, features: Tensor, outcomes: Tensor) -> tuple[Tensor, ...]:
-        """Return the slopes of rows at q, (M,) or (M + J,) for each latent function."""
+    def slopes(
+        self, features: Tensor, outcomes: Tensor, *, clip: float | None
+    ) -> tuple[Tensor, ...]:
+        """Return the slopes of rows at q, (M,) or (M + J,) for each latent function.
+
+        clip: the largest norm of what one row of the table adds to them; None: as they are.
+        """
         if isinstance(self.outcome, Classes):
             layers = self.fitted.layers
             mean, variance = classes.latent(layers, features)
@@ -99,12 +104,19 @@ class Likelihood:
             y = classes.check_classes(outcomes[:, 0], len(layers))
             found = classes.rows_of(y, mean, variance, shift)
             return tuple(
-                (own.pulls - own.weights * mean[:, level]).clamp(-1.0, 1.0) @ features.double()
+                clipped_sum(
+                    (own.pulls - own.weights * mean[:, level])[:, None] * features.double(), clip
+                )
                 for level, own in enumerate(found)
             )
-        total = torch.zeros(self.layer.features, dtype=torch.float64)
-        for phi, trials, _ in self._trials(features, outcomes):
-            total += slope(trials, *self.layer.latent(phi)) @ phi.double()
+        total, first = torch.zeros(self.layer.features, dtype=torch.float64), 0
+        for phi, trials, patient in self._trials(features, outcomes):
+            own = slope(trials, *self.layer.latent(phi))[:, None] * phi.double()
+            if isinstance(self.outcome, TimeToEvent):
+                count_of = min(PATIENTS_AT_A_TIME, len(features) - first)
+                own = own.new_zeros(count_of, own.shape[1]).index_add_(0, patient, own)
+                first += count_of
+            total += clipped_sum(own, clip)
         return (total,)
 
     def dispersion_terms(self, features: Tensor, outcomes: Tensor, grid: Grid) -> Tensor:
@@ -220,19 +232,33 @@ class Likelihood:
 _NOBODY = torch.zeros(0, dtype=torch.int64)
 
 
+def clipped_sum(parts: Tensor, clip: float | None) -> Tensor:
+    """Return the sum of rows' parts (n, M), each shortened to a norm of at most `clip`.
+
+    If a hostile q makes a part infinite or NaN, it is 0: a failure would reveal the row.
+
+    >>> clipped_sum(torch.tensor([[3.0, 4.0], [0.1, 0.0]], dtype=torch.float64), 0.5)
+    tensor([0.4000, 0.4000], dtype=torch.float64)
+    """
+    own = parts.double()
+    if clip is not None:
+        own = own.masked_fill(~own.isfinite().all(1, keepdim=True), 0.0)
+        own = own * (clip / own.norm(dim=1, keepdim=True).clamp_min(clip))
+    return own.sum(0)
+
+
 @dataclass(frozen=True)
 class RowBounds:
     """What one row of a table can add to an outcome's sums, at most.
 
     rows: weighted rows that a row becomes: one for every interval. weight: ω of each.
-    pull: |κ| of each. slope: |κ − ωm| of each. terms: |Σt| of all, generous; an honest row is far
+    pull: |κ| of each. terms: |Σt| of all, generous; an honest row is far
     below it.
     """
 
     rows: int
     weight: float
     pull: float
-    slope: float
     terms: float
 
 
@@ -252,14 +278,14 @@ def row_bounds(
             total = outcome.upper + dispersion
             shift = largest + log_exposure + abs(math.log(dispersion))
             pull, terms = total * (half + shift / 4), _MOST_COUNT_TERM * total
-            return RowBounds(1, total / 4, pull, total, terms)
+            return RowBounds(1, total / 4, pull, terms)
         case TimeToEvent():
             intervals = len(outcome.intervals)
-            return RowBounds(intervals, 0.25, half + largest / 4, 1.0, _MOST_TERM * intervals)
+            return RowBounds(intervals, 0.25, half + largest / 4, _MOST_TERM * intervals)
         case Classes():
-            return RowBounds(1, 0.25, 1.0 if private else _CLASS_PULL, 1.0, _MOST_TERM)
+            return RowBounds(1, 0.25, 1.0 if private else _CLASS_PULL, _MOST_TERM)
         case Binary():
-            return RowBounds(1, 0.25, half + largest / 4, 1.0, _MOST_TERM)
+            return RowBounds(1, 0.25, half + largest / 4, _MOST_TERM)
 
 
 _MOST_TERM = 1e4

@@ -8,8 +8,8 @@ N(μ, V), therefore has no S_ω, only the slopes
     g = Σ ∂E[log p]/∂m·φ = Σ (κ − ωm)φ ≈ S_ω(w − μ)
 
 so that the noise of S_ω counts in proportion to ‖w − μ‖, and where the slopes vanish does not
-depend on it at all. Their sensitivity is below that of b: a slope is at most B, B = 1 for a yes/no
-outcome.
+depend on it at all. Each row's part is shortened to a norm of at most C, which is their sensitivity
+(`kernels.rounds.shared.weighted_sums`).
 
 **What a sum tells** is always an observation of Sw, in the eigenbasis of S with independent errors,
 
@@ -33,6 +33,10 @@ c² = ⟨S_ω, μμᵀ + V⟩/Σω is known, so S is the first one times that sh
 curve: from μ to the new optimum they change with the mean of the curvatures at both ends, and g is
 rescaled by it. For classes, S is divided by `classes.STRIDE` instead. An error in the share makes
 steps longer or shorter, and does not move where they end.
+
+**Steps must not be too long.** Where S is too small, a step overshoots; logits then grow, the share
+falls, the next step is longer still, and the search diverges. Curvature that is too large only makes steps shorter. So the
+share is not below LEAST_SHARE, and later sums use Ŝ + MARGIN·s·I, s for the deviation of Ŝ's error.
 """
 
 import math
@@ -57,6 +61,10 @@ SHARE_BITS = 6
 """Significant bits of the curvature's share: coarse, and so the same on all machines."""
 DEVIATION_BITS = 16
 """Significant bits of √v."""
+LEAST_SHARE = 0.8
+"""The least share of the first sum's curvature that is used."""
+MARGIN = 2.0
+"""By how many deviations of its error the curvature of later sums is larger."""
 _CROSS_BITS = 14
 """b is rounded to so many bits below √v."""
 _PASSES = 2
@@ -69,8 +77,8 @@ _NOTHING = 2.0**-20
 class Curvature:
     """S_ω of the first sum, of each latent function, and how it is used now.
 
-    scatters: Ŝ, (M, M) each. deviations: s of each. weight: Σω of the first sum, about. share: the
-    layers' S is this times Ŝ.
+    scatters: Ŝ with its margin, (M, M) each. deviations: s of each. weight: Σω of the first sum,
+    about. share: the layers' S is this times Ŝ.
     """
 
     STORED_AS: ClassVar[str] = "outcome.curvature"
@@ -95,15 +103,16 @@ class Logits:
     offset: float
 
     def share(self, variance: float) -> float:
-        """Return E[s(1 − s)]/(tanh(o/2)/2o) for logits of this variance around o.
+        """Return E[s(1 − s)]/(tanh(o/2)/2o) for logits of this variance around o, within reason.
 
-        >>> Logits(0.0).share(0.0), Logits(-2.0).share(4.0)
-        (1.0, 0.59375)
+        >>> Logits(0.0).share(0.0), Logits(0.0).share(0.5), Logits(-2.0).share(4.0)
+        (1.0, 0.90625, 0.8)
         """
         spread = torch.tensor([variance], dtype=torch.float64)
         centre = torch.tensor([self.offset], dtype=torch.float64)
         found = expected(lambda g: torch.sigmoid(g) * torch.sigmoid(-g), centre, spread)
-        return number_to_bits(float(found) / first_weight(self.offset), SHARE_BITS)
+        share = number_to_bits(float(found) / first_weight(self.offset), SHARE_BITS)
+        return max(share, LEAST_SHARE)
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,10 @@ def first(
         variance = _noise(own).cross ** 2 + left**2 * squares / 2
         sums = _held(own, own.scatter, own.cross, variance, left)
         found.append(replace(layer, sums=sums, prior_variance=prior))
-    scatters = tuple(own.scatter for own in repaired)
+    scatters = tuple(
+        own.scatter + MARGIN * left * torch.eye(own.features, dtype=torch.float64)
+        for own, left in zip(repaired, deviations, strict=True)
+    )
     return tuple(found), Curvature(scatters, tuple(deviations), weight)
 
 

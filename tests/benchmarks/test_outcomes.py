@@ -27,6 +27,7 @@ from benchmarks.outcomes.peers.person_periods import person_periods, survival
 from benchmarks.outcomes.plan import MINE, OPACUS, POOLED_OF, Cell, wanted
 from benchmarks.outcomes.scores import (
     calibration_error,
+    calibration_error_floor,
     integrated_brier,
     mean_survival,
     of_classes,
@@ -169,6 +170,17 @@ class TestScores:
         y = np.concatenate([np.tile([0.0] * 9 + [1.0], 9), np.zeros(10)])
         assert calibration_error(y, p) == pytest.approx(0.09)
         assert calibration_error(y[::-1], p[::-1]) == pytest.approx(0.09)
+
+    def test_the_floor_of_ece_is_that_of_outcomes_drawn_from_the_predictions(self) -> None:
+        random = np.random.default_rng(3)
+        p = random.uniform(0.1, 0.9, 184)
+        floor = calibration_error_floor(p)
+        drawn = [calibration_error((random.random(184) < p) * 1.0, p) for _ in range(500)]
+        assert floor == pytest.approx(np.mean(drawn), abs=3e-3)
+        assert floor == calibration_error_floor(p)
+        assert calibration_error_floor(np.zeros(184)) == 0
+        assert of_yes_no((p > 0.5) * 1.0, p)["ece_floor"] == floor
+        assert calibration_error_floor(np.repeat(p, 100)) < floor / 5
 
     def test_poisson_deviance(self) -> None:
         found = poisson_deviance(np.array([0.0, 2.0]), np.array([1.0, 1.0]))

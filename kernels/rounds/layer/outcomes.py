@@ -69,7 +69,7 @@ from kernels.tables.targets import Classes, Count
 from privacy.layout import Layout, SecureTotal
 
 NAME = "outcomes"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.OUTCOMES})
 
@@ -95,7 +95,7 @@ class Spec:
 
     sums: int = 12
     tolerance: float = 0.01
-    private_sums: int = 4
+    private_sums: int = 8
 
     def __post_init__(self) -> None:
         check_whole(1, sums=self.sums, private_sums=self.private_sums)
@@ -188,10 +188,13 @@ def contribute(state: State, site: Site) -> Contribution:
     model, active = state.model, list(_active(state))
     likelihoods = {index: _likelihood(state, index, fitting) for index, fitting in active}
     sums = {block.name: np.zeros(block.shape) for block in layout(state).blocks}
-    of_rows = slopes_at if _sums_slopes(state) else contribution_at
     for phi, columns in outcome_chunks(model, site, Part.TRAINING):
         for index, at in likelihoods.items():
-            for name, own in of_rows(model, index, at, phi, columns[index]).items():
+            if _sums_slopes(state):
+                found = slopes_at(index, at, phi, columns[index])
+            else:
+                found = contribution_at(model, index, at, phi, columns[index])
+            for name, own in found.items():
                 sums[name] = sums[name] + own
     if model.privacy is None:
         sums["rows"] = np.array(float(site.count(Part.TRAINING)))
@@ -346,7 +349,7 @@ def _moved_privately(
         layers, curvature = first(search.layers, sums, weight=trials * first_weight(offset))
     else:
         classes = isinstance(model.schema.outcomes[index], Classes)
-        slopes, deviation = slopes_of(total, model, index, fitting.candidate)
+        slopes, deviation = slopes_of(total, index, fitting.candidate)
         layers, curvature = refined(
             search.layers,
             fitting.curvature,

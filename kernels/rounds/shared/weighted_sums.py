@@ -17,8 +17,18 @@ S_ω changes by the matrix [Σω_j·φφᵀ, φωᵀ; ωφᵀ, diag ω], ω ≤ 
     ΔS = W·√((J·R²)² + 2J·R² + J)      Δb = K·√((J·R)² + J)
 
 which for J = 1 are slightly more than those of one row. A unit of k rows changes them k times. κ is
-that of Pólya–Gamma's parabolas, so K = B/2 + |o|B/4 (`kernels.outcomes.logistic`). A sum of slopes
-(`kernels.outcomes.noisy_newton`) changes as b does, with |κ − ωm| ≤ B in place of K.
+that of Pólya–Gamma's parabolas, so K = B/2 + |o|B/4 (`kernels.outcomes.logistic`).
+
+In a sum of slopes (`kernels.outcomes.noisy_newton`) each row of the table adds
+
+    g·min(1, C/‖g‖),    g = (κ − ωm)φ,  or of a patient's intervals Σ_j (κ − ωm)_j·(φ, e_j)
+
+for each latent function, C = SLOPE_CLIP. So a row changes it by at most C, and a unit of k rows by
+at most kC, whatever the features, the kind of outcome, q and J: far below B·R, and B is the upper
+bound of a count. The clip follows from the row and q alone, not from other rows. It is wrong only
+about rows that q takes for very unlikely, where bounding φ would be wrong about all that are far
+out. A count has slopes (y − μ)/(1 + μ) while its dispersion is 1, of deviation 1 or less, and the
+slopes of a patient's intervals nearly cancel, so one C serves all kinds.
 
 Noise is divided between S_ω and b of the first sum in proportion to ΔS·‖w‖/√2 : Δb, as derived in
 `kernels.rounds.shared.sufficient`. For a yes/no outcome with R = 1 and an offset near 0 it is
@@ -70,6 +80,11 @@ from kernels.tables.targets import Count, TimeToEvent
 from privacy.layout import Block, SecureTotal
 
 TERMS_RESOLUTION = 2.0**-20
+SLOPE_CLIP = 0.6
+"""The largest norm of a row's part in a sum of slopes, with differential privacy.
+
+For a yes or no, a part is |y − p|·‖φ‖ where q is certain: with ‖φ‖ ≤ .8, only rows whose outcome
+has a probability below 1/4 are shortened. `benchmarks.outcomes.ours` compares other values."""
 SCATTER_SHARE = 0.7
 """With differential privacy, the share of the first sum's cost that is spent on S_ω."""
 _ROOM = 1 + 2.0**-40
@@ -225,7 +240,7 @@ def weighted_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Bl
     coarser = RESOLUTION * 2.0 ** max(0, math.ceil(math.log2(bounds.weight)))
     blocks = []
     delta_scatter = _scatter_sensitivity(model, index, bounds)
-    delta_cross = _cross_sensitivity(model, index, bounds, bounds.pull)
+    delta_cross = _cross_sensitivity(model, index, bounds)
     for function in range(functions):
         blocks += [
             Block(
@@ -257,33 +272,26 @@ def weighted_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Bl
 
 def slope_blocks(model: Model, index: int, fitted: FittedOutcome) -> tuple[Block, ...]:
     """Return the blocks of one outcome's slopes, with differential privacy."""
-    bounds = _row_bounds(model, index, fitted)
-    largest = max(feature_bound(model), 1.0)
-    bound = model.max_rows * bounds.rows * bounds.slope * largest * _ROOM
-    coarser = RESOLUTION * 2.0 ** max(0, math.ceil(math.log2(bounds.slope)))
-    delta = _cross_sensitivity(model, index, bounds, bounds.slope)
+    bound = model.max_rows * SLOPE_CLIP * _ROOM
+    delta = known(model.privacy, "privacy").max_rows_per_patient * SLOPE_CLIP
     return tuple(
-        Block(_name(index, "slopes", function), (layer.features,), bound, coarser, delta)
+        Block(_name(index, "slopes", function), (layer.features,), bound, RESOLUTION, delta)
         for function, layer in enumerate(fitted.layers)
     )
 
 
-def slopes_at(
-    model: Model, index: int, at: Likelihood, features: Tensor, outcomes: Tensor
-) -> Contribution:
+def slopes_at(index: int, at: Likelihood, features: Tensor, outcomes: Tensor) -> Contribution:
     """Return the slopes of one outcome from some rows."""
-    scale = _sent_scale(model, index)
-    found = [own * scale for own in at.slopes(features, outcomes)]
+    found = at.slopes(features, outcomes, clip=SLOPE_CLIP)
     return {_name(index, "slopes", function): own.numpy() for function, own in enumerate(found)}
 
 
 def slopes_of(
-    total: SecureTotal, model: Model, index: int, fitted: FittedOutcome
+    total: SecureTotal, index: int, fitted: FittedOutcome
 ) -> tuple[tuple[Tensor, ...], float]:
     """Return an outcome's summed slopes, and the deviation of the noise in each element."""
     names = [_name(index, "slopes", function) for function in range(len(fitted.layers))]
-    scale = _sent_scale(model, index)
-    return tuple(torch.tensor(total[name]) / scale for name in names), total.noise(names[0])
+    return tuple(torch.tensor(total[name]) for name in names), total.noise(names[0])
 
 
 def _scatter_sensitivity(model: Model, index: int, bounds: RowBounds) -> float | None:
@@ -296,14 +304,14 @@ def _scatter_sensitivity(model: Model, index: int, bounds: RowBounds) -> float |
     return model.privacy.max_rows_per_patient * bounds.weight * square
 
 
-def _cross_sensitivity(model: Model, index: int, bounds: RowBounds, factor: float) -> float | None:
-    """Return what a unit can change in Σ factor·φ of a latent function; None without privacy."""
+def _cross_sensitivity(model: Model, index: int, bounds: RowBounds) -> float | None:
+    """Return what a unit can change in a latent function's b; None without privacy."""
     if model.privacy is None:
         return None
     square, rows = squared_norm(model), bounds.rows
     if isinstance(model.schema.outcomes[index], TimeToEvent):
         square = rows**2 * square + rows
-    return model.privacy.max_rows_per_patient * factor * math.sqrt(square)
+    return model.privacy.max_rows_per_patient * bounds.pull * math.sqrt(square)
 
 
 def _row_bounds(model: Model, index: int, fitted: FittedOutcome) -> RowBounds:

@@ -12,7 +12,7 @@ from torch import Tensor
 from kernels.features.urk import URK
 from kernels.outcomes import classes, count
 from kernels.outcomes.fitted import FittedOutcome, latent_functions, layer_features
-from kernels.outcomes.likelihood import MOST_LOSS, Likelihood, row_bounds
+from kernels.outcomes.likelihood import MOST_LOSS, Likelihood, clipped_sum, row_bounds
 from kernels.outcomes.logistic import Rule, newton, polya_gamma
 from kernels.outcomes.predictions import predict_outcome
 from kernels.outcomes.variational import Layer, updated_together
@@ -245,3 +245,17 @@ def test_the_mean_of_classes_is_taken_out_of_their_pulls_alone() -> None:
     for rows, summed in zip(own, at.sums(phi, columns("classes")), strict=True):
         tables.assert_close(summed.cross, (rows.pulls - rows.weights * latent[0].mean(1)) @ phi)
         assert summed.terms == pytest.approx(float(rows.terms.sum()))
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-3, 1.0, 1e100])
+def test_a_clipped_row_adds_at_most_the_clip_and_short_rows_are_left(size: float) -> None:
+    part = torch.tensor([[3.0, -4.0]], dtype=torch.float64) * size
+    found = clipped_sum(part, 0.6)
+    torch.testing.assert_close(found, part[0] * min(1.0, 0.12 / size if size else 1.0))
+    assert float(found.norm()) <= 0.6 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_row_whose_slope_fails_adds_nothing(bad: float) -> None:
+    parts = torch.tensor([[bad, 1.0], [0.1, 0.2]], dtype=torch.float64)
+    assert clipped_sum(parts, 0.6).tolist() == [0.1, 0.2]

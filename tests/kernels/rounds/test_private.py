@@ -59,11 +59,11 @@ class TestOutcomes(TestMomentsWithOutcomes):
     before = (moments.Spec(from_bounds=True),)
 
     def spec(self) -> Any:
-        return outcomes.Spec(private_sums=1)
+        return outcomes.Spec(private_sums=2)
 
     def all_states(self, schema: Schema, **how: Any) -> Sequence[Any]:
         *states, last = super().all_states(schema, **how)
-        return (*states, _unlikely(states[0]), last)
+        return (*states, *map(_unlikely, states), last)
 
 
 def _unlikely(state: outcomes.State) -> outcomes.State:
@@ -234,10 +234,10 @@ def _exposures_as_they_are(state: Any, site: Site) -> Contribution:
 def _classes_as_they_are(state: Any, site: Site) -> Contribution:
     """The pulls of classes without a bound: large where a latent mean cancels an offset."""
     blocks = dict(outcomes.contribute(state, site))
-    for name in [name for name in blocks if name.startswith("outcome.1.cross")]:
-        blocks[name] = np.zeros_like(blocks[name])
+    names = [name for name in blocks if name.startswith("outcome.1.cross")]
+    blocks |= {name: np.zeros_like(blocks[name]) for name in names}
     at = Likelihood(state.model.schema.outcomes[1], state.fittings[1].candidate)
-    for phi, columns in outcome_chunks(state.model, site, Part.TRAINING):
+    for phi, columns in outcome_chunks(state.model, site, Part.TRAINING) if names else ():
         for function, own in enumerate(at.sums(phi, columns[1])):
             blocks[f"outcome.1.cross.{function}"] += own.cross.numpy()
     return blocks
@@ -254,6 +254,19 @@ def _patients_have_one_interval(state: Any) -> Layout:
             for block in outcomes.layout(state).blocks
         )
     )
+
+
+def _slopes_as_they_are(state: Any, site: Site) -> Contribution:
+    """Slopes without a clip: a row of a count, or of many intervals, moves them far."""
+    blocks = dict(outcomes.contribute(state, site))
+    names = [name for name in blocks if ".slopes." in name]
+    blocks |= {name: np.zeros_like(blocks[name]) for name in names}
+    for phi, columns in outcome_chunks(state.model, site, Part.TRAINING) if names else ():
+        for index, outcome in enumerate(state.model.schema.outcomes):
+            at = Likelihood(outcome, state.fittings[index].candidate)
+            for function, own in enumerate(at.slopes(phi, columns[index], clip=None)):
+                blocks[f"outcome.{index}.slopes.{function}"] += own.numpy()
+    return blocks
 
 
 def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
@@ -277,6 +290,7 @@ def _clipped_row_by_row(state: Any, site: Site) -> Contribution:
         (TestElbo, _clipped_row_by_row, private.PATIENTS),
         (TestOutcomes, _classes_as_they_are, private.ROWS),
         (TestOutcomes, _patients_have_one_interval, private.ROWS),
+        (TestOutcomes, _slopes_as_they_are, private.ROWS),
     ],
 )
 def test_a_broken_twin_is_noticed(
