@@ -35,8 +35,9 @@ rescaled by it. For classes, S is divided by `classes.STRIDE` instead. An error 
 steps longer or shorter, and does not move where they end.
 
 **Steps must not be too long.** Where S is too small, a step overshoots; logits then grow, the share
-falls, the next step is longer still, and the search diverges. Curvature that is too large only makes steps shorter. So the
-share is not below LEAST_SHARE, and later sums use Ŝ + MARGIN·s·I, s for the deviation of Ŝ's error.
+falls, the next step is longer still, and the search diverges. Curvature that is too large only
+makes steps shorter. So the share is not below LEAST_SHARE, and later sums use Ŝ + MARGIN·s·I, s for
+the deviation of Ŝ's error.
 """
 
 import math
