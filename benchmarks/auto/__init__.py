@@ -14,9 +14,9 @@ test rows in their 90 % intervals or sets, of all sets with one, and `_least`, `
 sums, and CPU seconds of a hospital; the worst set. `largest_nll_over_best_candidate`,
 `largest_nll_over_central_gp`, `curve_nll_over_central_gp`: nats, the worst set (and number of
 training rows). `cpu_minutes`: what the cells took.
-Figures of what was not measured (`--only`) are left out. Cells are kept in `auto.cells.json` with a
-fingerprint of what decides them: a run that was stopped goes on, a change of ours measures ours
-again and no peers, and `--anew` measures everything.
+Figures of what was not measured (`--only`) are left out. Cells are kept in
+`benchmarks/results/auto.cells.json` with a fingerprint of what decides them: a run that was stopped
+goes on, a change of ours measures ours again and no peers, and `--anew` measures everything.
 """
 
 from benchmarks.auto.command import run

@@ -18,9 +18,9 @@ the unit is the row, δ = 1e-5; flchain is here a yes/no outcome, dead within fi
 `private_sets_no_worse_than_opacus`: on how many of three sets the mean of log losses over ε is no
 higher; `private_largest_ece`: over sets and ε.
 `METHOD_SCORE_SET`: a mean over seeds of a method of others. `cpu_minutes`: what the cells took.
-Figures of what was not measured (`--only`) are left out. Cells are kept in `outcomes.cells.json`
-with a fingerprint of what decides them: a run that was stopped goes on, a change of ours measures
-ours again, and `--anew` measures everything.
+Figures of what was not measured (`--only`) are left out. Cells are kept in
+`benchmarks/results/outcomes.cells.json` with a fingerprint of what decides them: a run that was
+stopped goes on, a change of ours measures ours again, and `--anew` measures everything.
 """
 
 from benchmarks.outcomes.command import run
