@@ -288,8 +288,9 @@ class UnmaskedSamplesNotTaken(Event):
 class StepLearnt(Event):
     """A step of training that this hospital has replayed, with its metrics over all hospitals.
 
-    sums: the number of sums of the run by then. metrics: such as the evidence and the error on
-    held-out rows, whichever the algorithm has. `client_sdk.plots.learning` draws them.
+    algorithm: of a search with the recipe whose step it was. sums: the number of sums of the run by
+    then. metrics: such as the evidence and the error on held-out rows, whichever the algorithm has.
+    `client_sdk.plots.learning` draws them.
     """
 
     run: str

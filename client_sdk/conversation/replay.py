@@ -385,7 +385,8 @@ class Replay:
 
 def _learnt(run: str, told: Metrics) -> StepLearnt:
     figures = {name: value for name, value in told.items() if isinstance(value, float)}
-    return StepLearnt(run, told["algorithm"], told["sum"], figures)
+    name, recipe = told["algorithm"], told.get("recipe")
+    return StepLearnt(run, name if recipe is None else f"{name}, {recipe}", told["sum"], figures)
 
 
 def held(holding: Holding, claim: Claim, *, epoch: int) -> Holding | None:

@@ -197,7 +197,8 @@ def _plots(metrics: Iterable[Mapping[str, Any]]) -> list[Markup]:
         for name in _figures(told):
             passes: dict[object, list[tuple[float, float]]] = {}
             for each in told:
-                line = passes.setdefault(each.get("run"), [])
+                # Of a search every recipe is a line.
+                line = passes.setdefault((each.get("run"), each.get("recipe")), [])
                 value = each.get(name)
                 if isinstance(value, int | float):
                     line.append((each["sum"], value))
@@ -211,7 +212,7 @@ def _tables(
 ) -> list[tuple[str, list[str], list[list[object]]]]:
     tables = []
     for told in _by_stage(metrics):
-        names = [name for name in _COUNTERS[1:] if name in told[0]] + _figures(told)
+        names = [name for name in ("recipe", *_COUNTERS[1:]) if name in told[0]] + _figures(told)
         rows: list[list[object]] = [[_shown(each.get(name)) for name in names] for each in told]
         tables.append((str(told[0]["algorithm"]), names, rows))
     return tables
