@@ -8,8 +8,8 @@ on at once, and what they ask for is one vector: a search costs as many sums as 
 and one more.
 
 Recipes that fall behind leave the race. While kernels are trained, each sum has their error on the
-rows kept for stopping; a recipe whose best error is above the least of all by a margin, wide at
-first and narrow at the end, is not trained any further. The others are judged by the log density of
+rows kept for stopping; a recipe whose best error is, after two thirds of its steps, above the least
+of all by a margin that narrows to the end, is not trained any further. The others are judged by the log density of
 the rows for calibration under their own layers; those for stopping have chosen their weights.
 Residuals are judged by the law that recalibration would give them (`kernels.scores.recalibration`),
 fitted to one half of the rows for the other half: a kernel's own variance is not what is served.
@@ -63,8 +63,11 @@ MAKES = frozenset({Made.KERNEL, Made.CHOICE})
 DENSITY_STEP = 2.0**-12
 """The grid of the held-out log density per row, in nats."""
 MOST_RECIPES = 8
+_GRACE = 2 / 3
+"""The share of its steps before which no recipe leaves: a network is behind smooth kernels for long
+before it is ahead of them."""
 _WIDEST, _NARROWEST = 0.5, 0.25
-"""The margin, as a share of the least error, at the first and at the last step of a recipe."""
+"""The margin, as a share of the least error, after that and at the last step of a recipe."""
 _LOG_DEVIATION_BOUND = 64.0
 _LOG_RESOLUTION = 2.0**-30
 
@@ -193,10 +196,14 @@ class State:
         if not isinstance(self.spec, Spec) or len(self.runs) != len(self.spec.recipes):
             raise StateError("a search must have one run for each of its recipes")
         if self.verdict is not None:
+            if not all(isinstance(run, Run) and run.left for run in self.runs):
+                raise StateError("when a search is over, no recipe has a state or a model any more")
             return
         for recipe, run in zip(self.spec.recipes, self.runs, strict=True):
             if not isinstance(run, Run):
                 raise StateError("the runs of a search must be Runs")
+            if run.state is not None and run.model is not None:
+                raise StateError("a recipe has a state while it runs, and a model afterwards")
             if run.state is not None:
                 self._check_state(recipe, run)
             if run.model is not None:
@@ -492,7 +499,9 @@ def _falls_behind(recipe: Recipe, run: Run, least: float | None) -> bool:
     if run.error is None or least is None:
         return False
     done = run.state.step / recipe.steps if run.stage == 0 and run.state is not None else 1.0
-    margin = _WIDEST + (_NARROWEST - _WIDEST) * done
+    if done < _GRACE:
+        return False
+    margin = _WIDEST + (_NARROWEST - _WIDEST) * (done - _GRACE) / (1 - _GRACE)
     return run.error > least * (1 + margin)
 
 

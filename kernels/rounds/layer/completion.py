@@ -143,7 +143,8 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         makes=MAKES,
         answers=Answers.ALL,
         students=before.students,
-        words="sums of products of features of the rows that were held out (S, b, yᵀy, n), once",
+        words="sums of products of features of the rows that were held out alone (S, b, yᵀy, n), "
+        "once; the model has the layers with and without them, so these sums can be told from it",
         sums=1,
         numbers=numbers,
         numbers_in_all=numbers,

@@ -171,6 +171,16 @@ def test_a_state_with_another_kernel_than_its_recipe_s_is_refused() -> None:
         replace(first, runs=(first.runs[0], moved, first.runs[2]))
 
 
+def test_when_a_search_is_over_no_state_of_another_kernel_can_be_in_it() -> None:
+    states = TestSearch().states()
+    verdict = search.Verdict((None, None, None), 1)
+    with pytest.raises(StateError, match="no recipe has a state"):
+        replace(states[0], verdict=verdict)
+    run = replace(states[0].runs[0], model=states[0].model)
+    with pytest.raises(StateError, match="a state while it runs"):
+        replace(states[0], runs=(run, *states[0].runs[1:]))
+
+
 def test_a_program_with_choices_is_read_as_it_was_written() -> None:
     stages = (tables.moments.Spec(), search.Spec(recipes=RECIPES), tables.linear.Spec())
     program = Program(tables.SCHEMA, LINEAR, stages, choices=CHOICES)
