@@ -5,12 +5,15 @@ that is a fifth of what is known. So their sums are added to those of the traini
 not summed again, and the layers that predict have all rows. The layers without them stay in the
 model beside the others: held-out rows are judged by those, by `recalibration` and `evaluation`
 after this stage, so no row is judged by a layer that has it. The law of z = (y − μ)/√v that they
-find is that of the complete layers too: v says how many rows a layer has.
+find is that of the complete layers too, as v says how many rows a layer has, and σ and λ stay those
+of the training rows: fitted again, they would follow from other residuals than z was counted with.
+A network explains the rows it was trained on too well, and the law makes up for its σ. (Outcomes
+have no σ; their λ is fitted again.)
 
 broadcast  the whole model
 local      (S, b, yᵀy, n) of the rows for stopping and for calibration, and the outcomes' sums at q
 sum        the same over all sites
-update     the layers with these sums (`kernels.rounds.shared.changed_sums`), σ and λ fitted again
+update     the layers with these sums (`kernels.rounds.shared.changed_sums`); σ and λ stay
 
 With differential privacy no row is added: each unit would be charged for a second sum.
 """
@@ -26,7 +29,7 @@ from kernels.rounds.algorithm import Contribution, accepted, without_private_for
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows, layers_of
 from kernels.rounds.replay import LEAST_BUDGET, SCALES, WITHHELD, Bits, Replay
 from kernels.rounds.shared.changed_sums import changed_outcomes, changed_statistics
-from kernels.rounds.shared.sufficient import fitted_scales, statistics_length
+from kernels.rounds.shared.sufficient import statistics_length
 from kernels.rounds.shared.weighted_sums import (
     all_statistics,
     all_statistics_blocks,
@@ -98,8 +101,7 @@ def update(state: State, total: SecureTotal) -> State:
     before, model = known(state.before, NAME), state.model
     if before.statistics is not None:
         statistics = changed_statistics(before.statistics, total, model)
-        scales = fitted_scales(statistics, model.kernel)
-        model = replace(model, hyperparameters=scales, statistics=statistics)
+        model = replace(model, statistics=statistics)
     if before.outcomes is not None:
         outcomes = changed_outcomes(before.outcomes, total, model, refit=True)
         model = replace(model, outcomes=outcomes)

@@ -59,7 +59,10 @@ def all_training(site: Site) -> Site:
 def test_the_layer_is_that_of_all_rows() -> None:
     before = tables.fitted(SITES, linear.Spec())
     complete = sums.after_all(completion, completion.Spec(), before, SITES).model
-    whole = sums.after_all(linear, linear.Spec(), before, list(map(all_training, SITES))).model
+    everyone = list(map(all_training, SITES))
+    whole = sums.after_all(linear, linear.Spec(refit=False), before, everyone).model
+    scales = complete.hyperparameters, before.hyperparameters
+    assert torch.equal(*(own.noise_variance for own in scales))
     assert complete.statistics.count == whole.statistics.count == 120
     torch.testing.assert_close(
         complete.statistics.scatter, whole.statistics.scatter, rtol=0, atol=1e-6
