@@ -25,7 +25,7 @@ from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.tables import TableSummary
 from kernels.rounds.ensemble.open_ensemble import open_stage
 from kernels.rounds.known import Known
-from kernels.rounds.plan import columns_read, declared
+from kernels.rounds.plan import algorithms_of, columns_read, declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from kernels.rounds.task import program_digest
@@ -74,7 +74,8 @@ class Policy:
     least_level_rows: int = 10
     """Minimum number of training rows for each level that occurs in a categorical column."""
     algorithms: tuple[str, ...] = ()
-    """Algorithms whose tasks are answered."""
+    """Algorithms whose sums are answered, also where another algorithm asks for them: a search
+    trains its kernels by `exact`, and is refused without that."""
     columns: tuple[str, ...] = ()
     """Columns that these algorithms may read."""
     programs: tuple[str, ...] = ()
@@ -394,11 +395,13 @@ class Policy:
     def _algorithms(
         self, program: Program, stages: Sequence[int] | None = None
     ) -> list[PolicyRefusal]:
-        listed = [algorithm.NAME for algorithm, _ in program.algorithms()]
-        asked = listed if stages is None else [listed[stage] for stage in stages]
+        asked: dict[str, str] = {}
+        for stage in range(len(program.stages)) if stages is None else stages:
+            own, *included = algorithms_of(program, stage)
+            asked |= {own: own, **{name: asked.get(name, own) for name in included}}
         return [
-            refusals.algorithm_forbidden(name)
-            for name in dict.fromkeys(asked)
+            refusals.algorithm_forbidden(name, stage=stage)
+            for name, stage in asked.items()
             if name not in self.algorithms
         ]
 

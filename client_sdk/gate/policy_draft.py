@@ -14,7 +14,7 @@ from client_sdk.gate.refusals import rounded_up
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
 from kernels.errors import ProgramError
-from kernels.rounds.plan import declared
+from kernels.rounds.plan import algorithms_of, declared
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
 from kernels.rounds.task import program_digest
@@ -39,7 +39,8 @@ def draft(
     band: the row band to propose; by default the smallest, whatever the table has.
     """
     asked = Disclosure.of(program, terms, delta=delta)
-    names = list(dict.fromkeys(algorithm.NAME for algorithm, _ in program.algorithms()))
+    stages = range(len(program.stages))
+    names = list(dict.fromkeys(name for n in stages for name in algorithms_of(program, n)))
     standard = Policy()
     noted = "\n".join(f"# {line}" for line in str(asked).splitlines())
     few = terms.min_cohort < standard.least_cohort

@@ -56,10 +56,11 @@ def expired(last: date, today: date) -> PolicyExpired:
     )
 
 
-def algorithm_forbidden(name: str) -> AlgorithmForbidden:
-    """Return the refusal of an algorithm that is not listed."""
+def algorithm_forbidden(name: str, *, stage: str) -> AlgorithmForbidden:
+    """Return the refusal of an algorithm that is not listed, which a stage asks for."""
+    within = "" if stage == name else f" in its stage {stage!r}"
     return AlgorithmForbidden(
-        f"The program runs {name!r}, which this site does not allow.",
+        f"The program runs {name!r}{within}, which this site does not allow.",
         line=f"algorithms = [..., {json.dumps(name)}]",
         because="First read what it sends (`veilgp policy draft` describes it in words).",
         public_detail=f"the site does not allow the algorithm {name}",

@@ -108,6 +108,8 @@ class Declaration:
         (`public_set.digest_of`), or None.
     needs_consent: whether its sum can be one site's own numbers, so that the site's operator must
         have agreed to this algorithm by name.
+    includes: the names of the other algorithms whose sums it asks for. A site's policy that does
+        not list them refuses this one too.
     replay: what two machines that compute the same updates may differ in.
     """
 
@@ -131,4 +133,5 @@ class Declaration:
     public_rows: PublicRows
     public_set: str | None
     needs_consent: bool
+    includes: frozenset[str]
     replay: Replay

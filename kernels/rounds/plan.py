@@ -23,6 +23,13 @@ def declared(program: Program) -> tuple[Declaration, ...]:
     return tuple(_declarations(program))
 
 
+def algorithms_of(program: Program, stage: int) -> tuple[str, ...]:
+    """Return the names of the algorithms whose sums a stage asks for, its own first."""
+    algorithm, spec = list(program.algorithms())[stage]
+    before = Before(model=program.start(), students=frozenset())
+    return algorithm.NAME, *sorted(algorithm.declare(spec, before).includes)
+
+
 def _declarations(program: Program) -> Iterator[Declaration]:
     start = program.start()
     students = _students_before(program)

@@ -18,7 +18,7 @@ from client_sdk.home.home import Home
 from client_sdk.network.exchange import Call, Clock, Exchange, Lost, Patience, Pause, Reply
 from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import Changes
-from kernels.rounds.plan import columns_read, declared
+from kernels.rounds.plan import algorithms_of, columns_read, declared
 from kernels.rounds.program import Program
 from kernels.rounds.task import program_digest
 from privacy.securesum.terms import Terms, default_terms
@@ -34,7 +34,9 @@ def permissive(program: Program, **changes: Any) -> Policy:
         "least_rows_held_out": 0,
         "rows_per_feature": 0.0,
         "least_level_rows": 0,
-        "algorithms": tuple({a.NAME for a, _ in program.algorithms()}),
+        "algorithms": tuple(
+            {name for n in range(len(program.stages)) for name in algorithms_of(program, n)}
+        ),
         "columns": columns_read(program.schema),
         "max_sums": 4 * Disclosure.of(program, default_terms(bytes(16), 3)).sums,
         "without_differential_privacy": True,

@@ -288,6 +288,7 @@ def hold_to_its_declaration(name: str, spec: Any, algorithm: Algorithm, own: Dec
         assert storage.encode(after) == storage.encode(model)
     stored = max(0, _numbers(after) - _numbers(model))
     assert min(stored, sum(lengths)) <= own.leaves
+    assert _included(states, algorithm) == own.includes
     taught = [] if after.distilled is None else after.distilled.students
     assert {each.method for each in taught} == own.students
     assert own.sampling_rate == getattr(spec, "sampling_rate", 1.0)
@@ -327,6 +328,17 @@ def _numbers(part: object) -> int:
     if isinstance(part, tuple):
         return sum(map(_numbers, part))
     return int(isinstance(part, float))
+
+
+def _included(part: object, outer: Algorithm) -> set[str]:
+    """Return the other algorithms whose states are within a part of a state."""
+    if isinstance(part, tuple | list):
+        return set().union(*(_included(each, outer) for each in part))
+    if not is_dataclass(part):
+        return set()
+    own = {name for name, each in ALGORITHMS.items() if type(part) is each.State}
+    within = (_included(getattr(part, each.name), outer) for each in fields(part))
+    return (own - {outer.NAME}).union(*within)
 
 
 def _passes(spec: Any) -> int:
@@ -416,6 +428,7 @@ def _example(specs: st.SearchStrategy[Any]) -> Any:
         {"needs": frozenset({Made.STANDARDISER, Made.SCORES})},
         {"students": frozenset({Method.PRODUCT})},
         {"sampling_rate": 0.5},
+        {"includes": frozenset({"linear"})},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -186,6 +186,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         public_rows=PublicRows.NONE,
         public_set=None,
         needs_consent=False,
+        includes=frozenset(),
         replay=BITWISE,
     )
 

@@ -229,6 +229,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         public_rows=PublicRows.LABELLED if Method.BETA in spec.methods else PublicRows.INPUTS,
         public_set=digest_of(spec.public),
         needs_consent=False,
+        includes=frozenset(),
         replay=REPLAY,
     )
 

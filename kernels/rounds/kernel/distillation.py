@@ -303,6 +303,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         public_rows=PublicRows.LABELLED,
         public_set=digest_of(spec.public),
         needs_consent=False,
+        includes=frozenset(),
         replay=REPLAY,
     )
 

@@ -360,6 +360,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         public_rows=PublicRows.NONE,
         public_set=None,
         needs_consent=False,
+        includes=frozenset(own.NAME for own, _ in _stages(spec.recipes[0], model)),
         replay=REPLAY,
     )
 

@@ -246,6 +246,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         public_rows=PublicRows.NONE,
         public_set=None,
         needs_consent=False,
+        includes=frozenset(),
         replay=REPLAY,
     )
 

@@ -206,6 +206,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         public_rows=PublicRows.NONE,
         public_set=None,
         needs_consent=not private,
+        includes=frozenset(),
         replay=REPLAY,
     )
 

@@ -32,14 +32,16 @@ from client_sdk.gate import policy_draft
 from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.policy import Policy, policy_of
+from client_sdk.gate.recipes import Recipes
 from client_sdk.gate.refusal_report import public_detail
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.progress import PlainLines
 from client_sdk.simulation import simulate
 from client_sdk.tables import TableSummary
 from client_sdk.tables.hospital_table import Changes, site_of
+from kernels.rounds.automatic import automatic_program
 from kernels.rounds.columns import moments
-from kernels.rounds.kernel import distillation, exact, fedavg
+from kernels.rounds.kernel import distillation, exact, fedavg, search
 from kernels.rounds.layer import linear_two_sums, update
 from kernels.rounds.plan import columns_read
 from kernels.rounds.program import Program
@@ -48,6 +50,7 @@ from kernels.rounds.site.site import Part
 from privacy.securesum.terms import default_terms
 from tests.client_sdk.hospitals import drafted, permissive
 from tests.dealing import dealing_of
+from tests.kernels.rounds import outcomes
 from tests.kernels.rounds.tables import KERNEL, SCHEMA, table, tables
 from tests.kernels.rounds.tables import program as program_with
 
@@ -152,6 +155,31 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
     enough = TableSummary(200_000, summary.training_rows + 1, {"ward": {"surgical": 10}})
     later = {"expires": TODAY} if "expires" in changes else changes
     check(permissive(program, **later), program, enough)
+
+
+def test_a_search_is_refused_without_the_algorithms_that_it_trains_its_kernels_by() -> None:
+    program = automatic_program(outcomes.MIXED, max_rows=1000)
+    policy = drafted(program, TERMS)
+    policy.check_session(program, TERMS, today=TODAY)
+    fewer = replace(policy, algorithms=tuple(a for a in policy.algorithms if a != "exact"))
+    with pytest.raises(AlgorithmForbidden, match="'exact' in its stage 'search'") as refused:
+        fewer.check_session(program, TERMS, today=TODAY)
+    assert refused.value.line == 'algorithms = [..., "exact"]'
+    assert "exact" in public_detail(refused.value)
+    task = {"confirmed": TERMS.min_cohort, "sums": 1, "today": TODAY}
+    with pytest.raises(AlgorithmForbidden, match="exact"):
+        fewer.check_task(program, 1, **task)
+    fewer.check_task(program, 0, **task)
+
+
+def test_the_range_of_rates_and_steps_covers_the_recipes_of_a_search() -> None:
+    program = automatic_program(outcomes.MIXED, max_rows=1000)
+    assert [*Recipes().problems(program)] == []
+    stages = list(program.stages)
+    steep = replace(stages[1].recipes[-1], learning_rate=0.9)
+    stages[1] = search.Spec(recipes=(*stages[1].recipes[:-1], steep))
+    found = [own.name for own in Recipes().problems(replace(program, stages=tuple(stages)))]
+    assert found == ["max_rate_times_steps"]
 
 
 def test_terms_are_the_sites_to_accept_not_only_the_sessions_to_set(program: Program) -> None:
