@@ -8,8 +8,14 @@ measures how long a stage takes (`answer_times`). Nothing is sent, and nothing i
 
 A trial takes as few sums as there are kinds of sums: stages are shortened to one step or round, and
 students to one epoch, none of which changes what one sum costs a site. A program that starts from
-an earlier model is tried with a model of made-up rows. What fails in an update, which is the
-coordinator's part, ends the trial: it says nothing about the site.
+an earlier model is tried with a model of made-up rows.
+
+A program that chooses its kernel is tried with all of them: in the stage that chooses, none leaves
+before the end, and the stages after it are tried with each in turn. So are those of a run that
+starts from a model whose kernel was chosen.
+
+What fails in an update, which is the coordinator's part, ends the trial, or the trial with that
+kernel: it says nothing about the site.
 """
 
 import time
@@ -31,6 +37,7 @@ from kernels.rounds.declaration import Before, Made
 from kernels.rounds.ensemble import predictive
 from kernels.rounds.judging import recalibration
 from kernels.rounds.layer import linear, outcomes
+from kernels.rounds.plan import declared
 from kernels.rounds.position import Position
 from kernels.rounds.program import Program
 from kernels.rounds.registry import algorithm_of
@@ -56,6 +63,7 @@ _SHORTER: dict[str, Any] = {
     "draws": 0,
     "distillation_epochs": 1,
     "distillation_steps": 1,
+    "all_finish": True,
 }
 """Parameters that determine how many sums or updates there are, and not what a sum costs a site."""
 _GRIDS = ("penalties", "alphas")
@@ -76,17 +84,42 @@ def tried(
 
     The message names the stage. The trial ends early, without an error, if an update fails.
     """
+    for part in _parts(program):
+        try:
+            position = positions.start(part.program, _earlier_model(part.program))
+            while not position.stage_finished:
+                stage = part.stages[position.stage]
+                ready, site = _ready(position), site_of(position.state.model)
+                began = clock()
+                own = _vector(position, ready, site, stage)
+                yield TriedSum(stage, clock() - began)
+                position = _after(position, ready, own)
+        except _UpdateFailed:
+            continue
+
+
+@dataclass(frozen=True)
+class _TrialPart:
+    """Some stages of a program, shortened. stages: the numbers that they have in the whole one."""
+
+    program: Program
+    stages: tuple[int, ...]
+
+
+def _parts(program: Program) -> Iterator[_TrialPart]:
+    """Yield programs that together have every stage with every kernel that it can meet."""
+    numbers = tuple(range(len(program.stages)))
     short = replace(program, stages=tuple(map(_shortened, program.stages)))
-    try:
-        position = positions.start(short, _earlier_model(short))
-        while not position.stage_finished:
-            ready, site = _ready(position), site_of(position.state.model)
-            began = clock()
-            own = _vector(position, ready, site)
-            yield TriedSum(position.stage, clock() - began)
-            position = _after(position, ready, own)
-    except _UpdateFailed:
-        return
+    choosing = [n for n, own in enumerate(declared(short)) if Made.CHOICE in own.makes]
+    if choosing:
+        until = numbers[: choosing[0] + 1]
+        yield _TrialPart(replace(short, stages=short.stages[: len(until)]), until)
+        if until == numbers:
+            return
+        numbers = tuple(n for n in numbers if n != choosing[0])
+        short = replace(short, stages=tuple(short.stages[n] for n in numbers))
+    for kernel in short.kernels:
+        yield _TrialPart(replace(short, kernel=kernel, choices=()), numbers)
 
 
 class _UpdateFailed(Exception):
@@ -106,7 +139,7 @@ def _encoding(position: Position, ready: Rehearsed) -> Encoding:
     return Encoding.of_sum(ready.layout, multiplier=multiplier, honest=2, members=2)
 
 
-def _vector(position: Position, ready: Rehearsed, site: Site) -> Any:
+def _vector(position: Position, ready: Rehearsed, site: Site, stage: int | None = None) -> Any:
     failed: list[ComputationFailed] = []
     encoding = _encoding(position, ready)
     silent = np.zeros(encoding.layout.length, dtype="<i8") if encoding.share_deviations else None
@@ -116,7 +149,8 @@ def _vector(position: Position, ready: Rehearsed, site: Site) -> Any:
     except ComputationFailed as error:
         failed.append(error)
     if failed:
-        where = f"stage {position.stage + 1}, {position.algorithm.NAME}"
+        number = position.stage if stage is None else stage
+        where = f"stage {number + 1}, {position.algorithm.NAME}"
         raise ComputationFailed(f"{where}: {failed[0]}") from failed[0]
     return vector
 

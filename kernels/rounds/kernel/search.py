@@ -41,7 +41,7 @@ from kernels.features.urk import weight_count
 from kernels.model.model import Model, check_model, known
 from kernels.model.prediction import predict_standardised
 from kernels.outcomes.likelihood import MOST_LOSS
-from kernels.parameter_checks import check_at_least, check_learning_rate, check_whole
+from kernels.parameter_checks import check_at_least, check_flag, check_learning_rate, check_whole
 from kernels.reproducible import near
 from kernels.rounds.algorithm import Algorithm, Contribution, accepted, without_private_form
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
@@ -57,7 +57,7 @@ from kernels.strict_json import decode_object, is_text
 from privacy.layout import Block, Layout, SecureTotal
 
 NAME = "search"
-VERSION = 1
+VERSION = 2
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL, Made.CHOICE})
 
@@ -116,15 +116,17 @@ class Recipe:
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`recipes`: what is tried, the simplest first."""
+    """`recipes`: what is tried, the simplest first. `all_finish`: nobody leaves the race."""
 
     STORED_AS: ClassVar[str] = "search.spec"
 
     recipes: tuple[Recipe, ...]
+    all_finish: bool = False
 
     def __post_init__(self) -> None:
         given = self.recipes if isinstance(self.recipes, tuple | list) else ()
         object.__setattr__(self, "recipes", tuple(map(_recipe, given)))
+        check_flag(all_finish=self.all_finish)
         if not 1 <= len(self.recipes) <= MOST_RECIPES:
             raise ProgramError(f"recipes must be a list of 1 to {MOST_RECIPES} recipes")
         if len({own.name for own in self.recipes}) != len(self.recipes):
@@ -289,6 +291,7 @@ def update(state: State, total: SecureTotal) -> State:
         runs[index], new = _moved(recipe, runs[index], total.part(_prefix(index)), state.model)
         told += new
     least = min((run.error for run in runs if run.error is not None), default=None)
+    least = None if state.spec.all_finish else least
     runs = [
         Run(run.stage, None) if _falls_behind(recipe, run, least) else run
         for recipe, run in zip(state.spec.recipes, runs, strict=True)

@@ -91,7 +91,7 @@ BOTH = search.Spec(
 )
 
 
-def chosen_of(y: Any) -> search.State:
+def chosen_of(y: Any, spec: search.Spec = BOTH) -> search.State:
     """Return the last state of a search over three sites with y(x) and a little noise."""
     random = np.random.default_rng(5)
     x = random.uniform(-3, 3, 240)
@@ -105,7 +105,7 @@ def chosen_of(y: Any) -> search.State:
         CURVE, STRAIGHT_OR_SMOOTH[0], (tables.moments.Spec(),), choices=STRAIGHT_OR_SMOOTH
     )
     model = tables.simulate(program, sites, DEALING, secure=False).model
-    found: search.State = sums.after_all(search, BOTH, model, sites)
+    found: search.State = sums.after_all(search, spec, model, sites)
     return found
 
 
@@ -123,6 +123,12 @@ def test_the_kernel_under_which_held_out_rows_are_densest_is_kept() -> None:
 def test_a_recipe_that_falls_behind_is_not_trained_any_further() -> None:
     found = chosen_of(lambda x: np.sin(2 * x))
     assert found.verdict.losses[0] is None, "a straight line is far behind, and is not judged"
+
+
+def test_all_are_judged_where_nobody_leaves() -> None:
+    found = chosen_of(lambda x: np.sin(2 * x), replace(BOTH, all_finish=True))
+    assert None not in found.verdict.losses
+    assert found.model.kernel == STRAIGHT_OR_SMOOTH[1]
 
 
 def test_a_recipe_s_steps_are_told_by_its_name() -> None:
