@@ -21,13 +21,21 @@ from client_sdk.errors import PolicyFileError, PolicyRefusal, PolicyRefused
 from client_sdk.gate import refusals
 from client_sdk.gate.dictionary import Dictionary
 from client_sdk.gate.recipes import Recipes
+from client_sdk.gate.rows_in_a_sum import RowsInASum
 from client_sdk.home.disclosures import DisclosureLedger, EnteredRun
 from client_sdk.tables import TableSummary
 from kernels.rounds.ensemble.open_ensemble import open_stage
 from kernels.rounds.known import Known
-from kernels.rounds.plan import algorithms_of, columns_read, declared
+from kernels.rounds.plan import (
+    algorithms_of,
+    columns_read,
+    dealt_share,
+    declared,
+    summed_together,
+)
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
+from kernels.rounds.site.site import Part
 from kernels.rounds.task import program_digest
 from privacy.accounting.events import Release
 from privacy.errors import BudgetExceeded, LedgerError
@@ -63,16 +71,19 @@ class Policy:
     """Minimum number of members that may collude with the coordinator and still learn only the sum.
     Without this line: a third of the other members, ⌊(n − 1)/3⌋ of n."""
     least_rows: int = 50
-    """Minimum number of training rows that this hospital must have."""
+    """Minimum number of rows of this hospital that are summed together: of its training rows and,
+    if a stage sums held-out rows without the others (`completion`), of these as well."""
     least_rows_held_out: int = 5
     """Minimum number of rows in each part that is held out and scored, unless the part is empty.
+    Where held-out rows are summed too, `least_rows` applies to them.
     Only their total leaves, but the other members may have no such rows, and the error for one
     patient reveals that patient's outcome."""
     rows_per_feature: float = 0.0
-    """Minimum number of training rows per feature of the kernel, in addition to the limits on
-    numbers that become known."""
+    """Minimum number of rows that are summed together, as in `least_rows`, per feature of the
+    kernel, in addition to the limits on numbers that become known."""
     least_level_rows: int = 10
-    """Minimum number of training rows for each level that occurs in a categorical column."""
+    """Minimum number of rows that are summed together for each level that occurs in a categorical
+    column."""
     algorithms: tuple[str, ...] = ()
     """Algorithms whose sums are answered, also where another algorithm asks for them: a search
     trains its kernels by `exact`, and is refused without that."""
@@ -277,14 +288,23 @@ class Policy:
         """
         if program.privacy is not None:
             return
+        summed = [
+            RowsInASum(parts, summary.rows_in(parts), stage, dealt_share(parts, program.held_out))
+            for parts, stage in self._summed(program).items()
+        ]
         _raise(
             [
-                *self._rows(program, summary),
+                *(problem for own in summed for problem in self._rows(program, own)),
                 *self._held_out(program, summary),
-                *self._levels(summary),
+                *(problem for own in summed for problem in self._levels(summary, own)),
                 *self.dictionary.outside(summary.ranges),
             ]
         )
+
+    @staticmethod
+    def _summed(program: Program) -> dict[frozenset[Part], str]:
+        """Return the sets of parts that floors apply to: always training, and what is summed."""
+        return {frozenset({Part.TRAINING}): "", **summed_together(program)}
 
     def check_cohort(self, confirmed: int) -> None:
         """Refuse a cohort with too few members whose keys are confirmed."""
@@ -443,15 +463,15 @@ class Policy:
         why = f" (a third of the {members - 1} others)" if self.least_colluders is None else ""
         return refusals.too_few_colluders(terms.max_colluders, least=least, why=why)
 
-    def _rows(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
-        rows, features = summary.training_rows, max(own.features for own in program.kernels)
-        problems: list[PolicyRefusal] = []
-        if rows < self.least_rows:
-            problems.append(refusals.too_few_rows(rows, least=self.least_rows))
-        if rows < self.rows_per_feature * features:
+    def _rows(self, program: Program, summed: RowsInASum) -> Iterator[PolicyRefusal]:
+        if summed.nothing:
+            return
+        features = max(own.features for own in program.kernels)
+        if summed.rows < self.least_rows:
+            yield refusals.too_few_rows(summed, least=self.least_rows)
+        if summed.rows < self.rows_per_feature * features:
             least = self.rows_per_feature
-            problems.append(refusals.too_few_rows_per_feature(rows, features, least=least))
-        return problems
+            yield refusals.too_few_rows_per_feature(summed, features, least=least)
 
     def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:
         read = {part for stage in declared(program) for part in stage.reads}
@@ -461,10 +481,10 @@ class Policy:
             if part in read and 0 < rows < self.least_rows_held_out
         ]
 
-    def _levels(self, summary: TableSummary) -> list[PolicyRefusal]:
+    def _levels(self, summary: TableSummary, summed: RowsInASum) -> list[PolicyRefusal]:
         return [
-            refusals.rare_level(column, level, rows, least=self.least_level_rows)
-            for column, levels in summary.level_rows.items()
+            refusals.rare_level(column, level, rows, least=self.least_level_rows, summed=summed)
+            for column, levels in summary.level_rows_in(summed.parts).items()
             for level, rows in levels.items()
             if 0 < rows < self.least_level_rows
         ]

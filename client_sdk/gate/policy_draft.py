@@ -14,9 +14,10 @@ from client_sdk.gate.refusals import rounded_up
 from client_sdk.gate.row_band import ProposedBand
 from client_sdk.readable import quoted
 from kernels.errors import ProgramError
-from kernels.rounds.plan import algorithms_of, declared
+from kernels.rounds.plan import algorithms_of, dealt_share, declared, summed_together
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
+from kernels.rounds.site.site import Part
 from kernels.rounds.task import program_digest
 from privacy.securesum.terms import Terms
 
@@ -55,8 +56,8 @@ def draft(
 least_cohort = {terms.min_cohort}
 # Number of members that may collude with the coordinator and still learn nothing but the sum.
 least_colluders = {terms.max_colluders}
-# Minimum number of training rows of this hospital: in total, and for each level of a categorical
-# column. With fewer rows, sums can reveal the rows themselves.
+# Minimum number of rows of this hospital that are summed together: in total, and for each level of
+# a categorical column. With fewer rows, sums can reveal the rows themselves.{_summed(program)}
 least_rows = {standard.least_rows}
 least_level_rows = {standard.least_level_rows}
 # Minimum number of rows in each part that is held out of training and scored, unless it is empty.
@@ -135,6 +136,21 @@ def _numbers(program: Program, terms: Terms) -> str:
             f"{name} = {rounded_up(numbers / cells):g}",
         ]
     return "\n".join(lines)
+
+
+def _summed(program: Program) -> str:
+    """Say which rows are summed without the training rows, and how many the table must have."""
+    least, lines = Policy().least_rows, ""
+    for parts, stage in summed_together(program).items():
+        share = dealt_share(parts, program.held_out)
+        enough = math.ceil(least / share) if share else 0
+        if program.privacy is None and Part.TRAINING not in parts and enough:
+            lines += (
+                f"\n# {stage!r} sums held-out rows without the others: of these there must be as "
+                f"many too,\n# which takes about {enough:,} rows in all. With fewer, ask for a session "
+                "without it."
+            )
+    return lines
 
 
 def _row_band(band: ProposedBand) -> str:

@@ -39,6 +39,7 @@ from client_sdk.errors import (
     TooManySums,
     UnitForbidden,
 )
+from client_sdk.gate.rows_in_a_sum import RowsInASum
 from client_sdk.readable import quoted, readable
 from kernels.rounds.known import MEMBERSHIP, Known
 from privacy.ledger import Ledger
@@ -439,22 +440,30 @@ def budget_spent(ledger: Ledger, after: float) -> BudgetSpent:
 # -- what the hospital's own table is
 
 
-def too_few_rows(rows: int, *, least: int) -> TooFewRows:
+def too_few_rows(summed: RowsInASum, *, least: int) -> TooFewRows:
     """Return the refusal to sum too few rows."""
     return TooFewRows(
-        f"The table has {rows} training rows, but this site requires at least {least}.",
-        line=f"least_rows = {rows}",
+        f"The table has {summed.rows} {summed.words}{summed.summed}, but this site requires at "
+        f"least {least} in such a sum."
+        if summed.summed
+        else f"The table has {summed.rows} training rows, but this site requires at least {least}.",
+        instead=summed.instead(least=least),
+        line=f"least_rows = {summed.rows}",
         because="Sums over few patients reveal much about each of them.",
         public_detail="the site's table has fewer rows than its policy requires",
     )
 
 
-def too_few_rows_per_feature(rows: int, features: int, *, least: float) -> TooFewRowsPerFeature:
+def too_few_rows_per_feature(
+    summed: RowsInASum, features: int, *, least: float
+) -> TooFewRowsPerFeature:
     """Return the refusal of sums that could determine the rows."""
+    fewer = f"at most {int(summed.rows / least):,} features"
     return TooFewRowsPerFeature(
-        f"The table has {rows} training rows for {features} features of the kernel, but this site "
-        f"requires at least {least:g} rows per feature.",
-        line=f"rows_per_feature = {rows // max(features, 1)}",
+        f"The table has {summed.rows} {summed.words}{summed.summed} for {features} features of the "
+        f"kernel, but this site requires at least {least:g} rows per feature.",
+        instead=summed.instead(least=least * features, fewer=fewer),
+        line=f"rows_per_feature = {summed.rows // max(features, 1)}",
         because="With fewer rows than features the sums of products determine the rows. It is "
         "better to ask for a session with fewer features.",
         public_detail="the site's table has fewer rows per feature of the kernel than its policy "
@@ -473,11 +482,13 @@ def too_few_rows_held_out(rows: int, part: str, *, least: int) -> TooFewRowsHeld
     )
 
 
-def rare_level(column: str, level: str, rows: int, *, least: int) -> RareLevel:
+def rare_level(column: str, level: str, rows: int, *, least: int, summed: RowsInASum) -> RareLevel:
     """Return the refusal to sum a level with too few rows."""
+    merged = "a schema that merges the level with another one"
     return RareLevel(
-        f"Column {column!r} has {rows} training rows with the level {level!r}, but this site "
-        f"requires at least {least}.",
+        f"Column {column!r} has {rows} {summed.words} with the level {level!r}{summed.summed}, but "
+        f"this site requires at least {least}.",
+        instead=summed.instead(least=0, fewer=merged),
         line=f"least_level_rows = {rows}",
         because="A level that few patients have singles them out in every sum. It is better to "
         "ask for a schema that merges it with another level.",

@@ -101,6 +101,9 @@ class Declaration:
     rate_times_steps: the highest learning rate times all steps of the stage, where a pass over a
         site's rows counts as one step.
     reads: the parts of a site's rows that it reads.
+    summed_together: the sets of parts whose rows are summed together: their products, or what was
+        trained on them. With few rows such a sum is the rows, so a site's floors apply to each set.
+        Rows that are only scored are in none.
     sampling_rate: the probability that a unit of privacy is in one sum.
     noise_share: with differential privacy, its share of the privacy budget of its part, relative to
         other stages that read the same part, unless the session sets another.
@@ -128,6 +131,7 @@ class Declaration:
     local_passes: int
     rate_times_steps: float
     reads: frozenset[Part]
+    summed_together: frozenset[frozenset[Part]]
     sampling_rate: float
     noise_share: float
     public_rows: PublicRows

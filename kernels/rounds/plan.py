@@ -140,6 +140,30 @@ class Planned:
 _DEALT = (Part.TRAINING, Part.STOPPING, Part.CALIBRATION)
 
 
+def summed_together(program: Program) -> dict[frozenset[Part], str]:
+    """Return the sets of parts that are summed together, each with the algorithm that does so.
+
+    Those of algorithms that need consent by name are left out: what is consented to is a sum over
+    whatever rows there are.
+    """
+    found: dict[frozenset[Part], str] = {}
+    for (algorithm, _), own in zip(program.algorithms(), declared(program), strict=True):
+        if not own.needs_consent:
+            found |= {each: algorithm.NAME for each in own.summed_together if each not in found}
+    return found
+
+
+def dealt_share(parts: frozenset[Part], held_out: float) -> float:
+    """Return the share of a table's rows that is dealt to some parts, on average.
+
+    >>> dealt_share(frozenset({Part.STOPPING, Part.CALIBRATION}), 0.25)
+    0.25
+    """
+    shares = {Part.TRAINING: 1 - held_out, Part.STOPPING: held_out / 2}
+    shares[Part.CALIBRATION] = held_out / 2
+    return sum(shares.get(part, 0.0) for part in sorted(parts))
+
+
 def planned(program: Program) -> tuple[Planned, ...]:
     """Return what each stage of a private program would release; a free stage has no sums."""
     if program.privacy is None:
@@ -214,20 +238,23 @@ def release_plan(program: Program, dealing: bytes | None = None) -> ReleasePlan:
 
 
 def check_fits(program: Program, counts: Mapping[Part, int]) -> None:
-    """Refuse a table with more rows in a part than the program allows, before a run is entered.
+    """Refuse a table with more rows in a sum than the program allows, before a run is entered.
 
-    counts: the number of rows of each part. With differential privacy nothing is refused: whether a
-    site takes part would depend on its rows, and no noise covers that; what is beyond the bounds of
-    a sum is clipped.
+    counts: the number of rows of each part. Parts that are summed together count together. With
+    differential privacy nothing is refused: whether a site takes part would depend on its rows, and
+    no noise covers that; what is beyond the bounds of a sum is clipped.
     """
     if program.privacy is not None:
         return
-    read = {part for own in declared(program) for part in own.reads}
-    for part, rows in counts.items():
-        if part in read and rows > program.max_rows:
+    stages = declared(program)
+    sets = {frozenset({part}) for own in stages for part in own.reads}
+    sets |= {each for own in stages for each in own.summed_together}
+    for parts in sorted(sets, key=sorted):
+        rows = sum(counts.get(part, 0) for part in parts)
+        if rows > program.max_rows:
             raise TooManyRows(
-                f"this site has {rows} rows for {part}, and this session allows "
-                f"{program.max_rows} per site: ask for a session with a larger max_rows"
+                f"this site has {rows} rows for {' and '.join(sorted(parts))}, and this session "
+                f"allows {program.max_rows} per site: ask for a session with a larger max_rows"
             )
 
 

@@ -278,6 +278,8 @@ def hold_to_its_declaration(name: str, spec: Any, algorithm: Algorithm, own: Dec
         assert set().union(*(site.parts.read for site in sites)) == own.reads
     if not case.private:
         _check_row_count(algorithm, own, states, sites)
+    assert _summed_together(algorithm, states, sites) <= own.summed_together
+    assert frozenset().union(*own.summed_together) <= own.reads
     for state in states:
         assert storage.encode(restore(storage.encode(state))) == storage.encode(state)
     after = states[-1].model
@@ -311,6 +313,24 @@ def _check_row_count(
         totals = {name: sum(each[name].sum() for each in blocks) for name in blocks[0]}
         counted |= {name for name, total in totals.items() if name == "rows" and total == true}
     assert counted == ({own.row_count} if own.row_count else set())
+
+
+def _summed_together(
+    algorithm: Algorithm, states: Sequence[Any], sites: Sequence[Site]
+) -> set[frozenset[Part]]:
+    """Return the sets of parts whose rows are together in a matrix of products, of any sum."""
+    found = set()
+    for state in states[:-1]:
+        products = [block.name for block in algorithm.layout(state).blocks if block.symmetric]
+        for site in sites if products else ():
+            parts = set()
+            for part, rows in site.parts.items():
+                alone = Site({part: rows}, digest=bytes(32), dealing=DEALING)
+                own = algorithm.contribute(state, alone)
+                if any(own[name].any() for name in products):
+                    parts.add(part)
+            found.add(frozenset(parts))
+    return found - {frozenset()}
 
 
 def _numbers(part: object) -> int:
@@ -429,6 +449,8 @@ def _example(specs: st.SearchStrategy[Any]) -> Any:
         {"students": frozenset({Method.PRODUCT})},
         {"sampling_rate": 0.5},
         {"includes": frozenset({"linear"})},
+        {"summed_together": frozenset()},
+        {"summed_together": frozenset({frozenset({Part.TRAINING, Part.STOPPING})})},
     ],
     ids=lambda change: next(iter(change)),
 )

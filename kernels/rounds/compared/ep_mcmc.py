@@ -157,6 +157,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=spec.passes,
         rate_times_steps=spec.step_size * spec.passes,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

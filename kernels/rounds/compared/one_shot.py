@@ -144,6 +144,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=spec.epochs,
         rate_times_steps=spec.learning_rate * spec.epochs,
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.INPUTS,

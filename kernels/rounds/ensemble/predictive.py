@@ -224,6 +224,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=spec.passes if networks else 0,
         rate_times_steps=spec.step_size * spec.passes if networks else 0.0,
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if networks else [])}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.LABELLED if Method.BETA in spec.methods else PublicRows.INPUTS,

@@ -298,6 +298,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=spec.local_steps,
         rate_times_steps=spec.learning_rate * spec.local_steps * spec.rounds * len(spec.alphas),
         reads=frozenset({Part.TRAINING, *([Part.STOPPING] if spec.validate else [])}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.LABELLED,

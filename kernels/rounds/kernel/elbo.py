@@ -223,6 +223,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=0,
         rate_times_steps=spec.learning_rate * spec.steps,
         reads=frozenset({Part.TRAINING}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=spec.sampling_rate,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

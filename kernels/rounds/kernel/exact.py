@@ -323,6 +323,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=0,
         rate_times_steps=spec.learning_rate * spec.steps * len(spec.penalties),
         reads=frozenset({Part.TRAINING, Part.STOPPING}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

@@ -358,6 +358,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         local_passes=0,
         rate_times_steps=max(own.learning_rate * own.steps for own in spec.recipes),
         reads=frozenset({Part.TRAINING, Part.STOPPING, Part.CALIBRATION}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

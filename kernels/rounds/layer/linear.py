@@ -131,6 +131,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         local_passes=0,
         rate_times_steps=0.0,
         reads=frozenset({Part.TRAINING}),
+        summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

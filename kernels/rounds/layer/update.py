@@ -185,6 +185,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
     private, model = before.model.privacy is not None, before.model
     numbers = (statistics_length(model) if model.targets else not private) + outcome_numbers(model)
     layers = layers_of(model.schema)
+    changed = frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED})
     return Declaration(
         needs=layers,
         needs_students=frozenset(),
@@ -200,7 +201,8 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         row_count=None,
         local_passes=0,
         rate_times_steps=0.0,
-        reads=frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED}),
+        reads=changed,
+        summed_together=frozenset({changed}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

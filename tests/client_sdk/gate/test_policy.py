@@ -41,8 +41,9 @@ from client_sdk.tables import TableSummary
 from client_sdk.tables.hospital_table import Changes, site_of
 from kernels.rounds.automatic import automatic_program
 from kernels.rounds.columns import moments
+from kernels.rounds.judging import evaluation
 from kernels.rounds.kernel import distillation, exact, fedavg, search
-from kernels.rounds.layer import linear_two_sums, update
+from kernels.rounds.layer import completion, linear, linear_two_sums, update
 from kernels.rounds.plan import columns_read
 from kernels.rounds.program import Program
 from kernels.rounds.shared.public_set import columns_of
@@ -155,6 +156,46 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
     enough = TableSummary(200_000, summary.training_rows + 1, {"ward": {"surgical": 10}})
     later = {"expires": TODAY} if "expires" in changes else changes
     check(permissive(program, **later), program, enough)
+
+
+COMPLETED = program_with(linear.Spec(), completion.Spec(), held_out=0.2)
+FEW = {Part.STOPPING: 12, Part.CALIBRATION: 18}
+
+
+@pytest.mark.parametrize(
+    ("changes", "levels", "error", "said"),
+    [
+        ({"least_rows": 50}, {}, TooFewRows, "about 250 rows"),
+        ({"rows_per_feature": 3.0}, {}, TooFewRowsPerFeature, "at most 10 features"),
+        ({"least_level_rows": 10}, {"surgical": 4}, RareLevel, "merges the level"),
+    ],
+)
+def test_floors_hold_for_held_out_rows_that_are_summed_without_the_others(
+    changes: dict[str, Any], levels: dict[str, int], error: type[PolicyRefusal], said: str
+) -> None:
+    """With training rows alone counted, S of so few held-out rows was the rows (A12)."""
+    wards = {"ward": {"surgical": 900}}
+    of_parts = {part: {"ward": levels} for part in FEW}
+    summary = TableSummary(2_000, 1_970, wards, FEW, held_out_level_rows=of_parts)
+    policy = permissive(COMPLETED, **changes)
+    with pytest.raises(error, match=r"(30|8) held-out rows") as refused:
+        policy.check_table(COMPLETED, summary)
+    text = str(refused.value)
+    assert text.index("Ask for a session without the stage 'completion'") < text.index(
+        "To allow it"
+    )
+    assert said in text
+    assert "30" not in public_detail(refused.value)
+    # Where they are only scored, or there are none, that is another matter.
+    without = program_with(linear.Spec(), evaluation.Spec(), held_out=0.2)
+    policy.check_table(without, summary)
+    policy.check_table(COMPLETED, TableSummary(2_000, 2_000, wards))
+
+
+def test_a_draft_says_how_many_rows_a_completed_model_takes() -> None:
+    assert "which takes about 250 rows in all" in policy_draft.draft(COMPLETED, TERMS)
+    other = policy_draft.draft(program_with(linear.Spec(), held_out=0.2), TERMS)
+    assert "rows in all" not in other
 
 
 def test_a_search_is_refused_without_the_algorithms_that_it_trains_its_kernels_by() -> None:

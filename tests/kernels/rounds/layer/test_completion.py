@@ -6,12 +6,13 @@ from typing import Any
 import pytest
 import torch
 
-from kernels.errors import NotPrivate, StateError
+from kernels.errors import NotPrivate, StateError, TooManyRows
 from kernels.model.model import Model, Withheld
 from kernels.model.prediction import predict
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.layer import completion, linear, outcomes, update
+from kernels.rounds.plan import check_fits
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind, program_of
 from kernels.rounds.site.site import Part, Site
@@ -117,6 +118,17 @@ def test_an_update_changes_both_layers() -> None:
     held_out = changed.statistics.scatter - changed.withheld.statistics.scatter
     before = complete.statistics.scatter - complete.withheld.statistics.scatter
     torch.testing.assert_close(held_out, before, rtol=0, atol=1e-9)
+
+
+def test_held_out_rows_that_are_summed_together_fit_into_the_sum_together() -> None:
+    """Otherwise the encoding's bound would be exceeded, after entry."""
+    stages = (moments.Spec(), linear.Spec(), completion.Spec())
+    program = Program(tables.SCHEMA, tables.KERNEL, stages, max_rows=100, held_out=0.25)
+    counts = {Part.TRAINING: 100, Part.STOPPING: 50, Part.CALIBRATION: 50}
+    check_fits(program, counts)
+    with pytest.raises(TooManyRows, match="101 rows for calibration and stopping"):
+        check_fits(program, {**counts, Part.STOPPING: 51})
+    check_fits(replace(program, stages=stages[:2]), {**counts, Part.STOPPING: 51})
 
 
 def test_a_run_of_the_layer_alone_completes_it_before_it_is_judged() -> None:
