@@ -147,8 +147,8 @@ def _summed(program: Program) -> str:
         if program.privacy is None and Part.TRAINING not in parts and enough:
             lines += (
                 f"\n# {stage!r} sums held-out rows without the others: of these there must be as "
-                f"many too,\n# which takes about {enough:,} rows in all. With fewer, ask for a session "
-                "without it."
+                f"many too,\n# which takes about {enough:,} rows in all. With fewer, ask for a "
+                "session without it."
             )
     return lines
 
