@@ -9,12 +9,15 @@ another table, which a named person must approve.
 import struct
 from dataclasses import dataclass
 
+import torch
+
 from client_sdk.tables import TableSummary, read_records, read_site, summarise
 from kernels.rounds.plan import site_dealing
 from kernels.rounds.program import Program
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.problems import RowByRow
+from kernels.tables.row_hashes import row_keys
 from privacy.framing import Label, digest
 
 
@@ -64,9 +67,10 @@ def site_of(
 ) -> HospitalTable:
     """Check a whole table against the program's schema, and deal its rows to parts.
 
-    With differential privacy invalid cells are clipped or their rows left out, which is not
-    reported to anyone else. The digest is that of the table without changes, so it still matches
-    what was summed before.
+    Rows that an update adds or removes are dealt as the table's are: a row is removed from what its
+    part is in. With differential privacy invalid cells are clipped or their rows left out, which is
+    not reported to anyone else. The digest is that of the table without changes, so it still
+    matches what was summed before.
     """
     row_by_row = None if program.privacy is None else RowByRow()
     site = read_site(
@@ -80,13 +84,23 @@ def site_of(
     rows = site.digest
     bound, summary = digest(Label.TABLE, rows, *dealt), summarise(site)
     changes = changes or Changes()
-    for part, table in ((Part.ADDED, changes.added), (Part.REMOVED, changes.removed)):
-        if table is not None:
-            site.parts[part] = read_records(table, program.schema, row_by_row=row_by_row)
-    changed = (
-        Site({Part.TRAINING: site.parts[part]}).digest if part in site.parts else b""
-        for part in (Part.ADDED, Part.REMOVED)
-    )
+    changed = []
+    for part, held_out, table in (
+        (Part.ADDED, Part.ADDED_HELD_OUT, changes.added),
+        (Part.REMOVED, Part.REMOVED_HELD_OUT, changes.removed),
+    ):
+        if table is None:
+            changed.append(b"")
+            continue
+        records = read_records(table, program.schema, row_by_row=row_by_row)
+        changed.append(Site({Part.TRAINING: records}).digest)
+        if program.privacy is not None:
+            site.parts[part] = records  # with noise all of them are for training
+            continue
+        training = torch.from_numpy(
+            dealing.parts(row_keys(records), held_out=program.held_out) == 0
+        )
+        site.parts[part], site.parts[held_out] = records.take(training), records.take(~training)
     journalled = digest(Label.TABLE, bound, *changed)
     identity = site_dealing(program, commitment=dealing.commitment, table=bound)
     return HospitalTable(site, bound, summary, journalled, rows, identity, row_by_row)

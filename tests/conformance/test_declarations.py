@@ -138,7 +138,7 @@ CASES = {
     "completion": Case(_of(completion.Spec), _LAYER),
     "completion with outcomes": Case(_of(completion.Spec), _FITTED, schema=small.MIXED),
     "linear_two_sums": Case(_of(linear_two_sums.Spec)),
-    "update": Case(_of(update.Spec, refit=st.booleans()), _LAYER),
+    "update": Case(_of(update.Spec, refit=st.booleans()), (*_LAYER, completion.Spec())),
     "outcomes": Case(_of(outcomes.Spec, sums=st.integers(1, 3)), schema=small.MIXED),
     "outcomes alone": Case(_of(outcomes.Spec, sums=st.just(2)), schema=small.ALONE),
     "fedavg with outcomes": Case(_of(fedavg.Spec, **_VALIDATED), schema=small.MIXED),
@@ -149,10 +149,12 @@ CASES = {
         _of(exact.Spec, steps=st.just(2), penalties=st.just((3.0,))), schema=small.ALONE
     ),
     "update with outcomes": Case(
-        _of(update.Spec, refit=st.booleans()), _FITTED, schema=small.MIXED
+        _of(update.Spec, refit=st.booleans()), (*_FITTED, completion.Spec()), schema=small.MIXED
     ),
     "update with outcomes alone": Case(
-        _of(update.Spec), (moments.Spec(), outcomes.Spec(sums=2)), schema=small.ALONE
+        _of(update.Spec),
+        (moments.Spec(), outcomes.Spec(sums=2), completion.Spec()),
+        schema=small.ALONE,
     ),
     "predictive": Case(_PREDICTIVE, _LAYER),
     "beta": Case(
@@ -227,6 +229,8 @@ def _site(case: Case, seed: int) -> Site:
     few = {Part.ADDED: records.between(slice(0, 3))}
     if not case.private:
         few[Part.REMOVED] = own.records[Part.TRAINING].between(slice(0, 2))
+        few[Part.ADDED_HELD_OUT] = records.between(slice(3, 5))
+        few[Part.REMOVED_HELD_OUT] = own.records[Part.STOPPING].between(slice(0, 4))
     site = Site({**own.parts, **few}, digest=bytes([seed]) * 32, dealing=DEALING)
     site.parts = Watched(site.parts)
     return site
@@ -323,13 +327,14 @@ def _summed_together(
     for state in states[:-1]:
         products = [block.name for block in algorithm.layout(state).blocks if block.symmetric]
         for site in sites if products else ():
-            parts = set()
-            for part, rows in site.parts.items():
-                alone = Site({part: rows}, digest=bytes(32), dealing=DEALING)
-                own = algorithm.contribute(state, alone)
-                if any(own[name].any() for name in products):
-                    parts.add(part)
-            found.add(frozenset(parts))
+            alone = {
+                part: algorithm.contribute(
+                    state, Site({part: rows}, digest=bytes(32), dealing=DEALING)
+                )
+                for part, rows in site.parts.items()
+            }
+            for name in products:
+                found.add(frozenset(part for part, own in alone.items() if own[name].any()))
     return found - {frozenset()}
 
 
@@ -401,7 +406,8 @@ def _has(model: Model, made: Made) -> bool:
 
 
 def _without(model: Model, made: Made) -> Model:
-    return replace(model, **dict.fromkeys(_PARTS_MADE[made]))
+    # Layers without held-out rows are never there without the layers.
+    return replace(model, withheld=None, **dict.fromkeys(_PARTS_MADE[made]))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -10,20 +10,20 @@ from typing import Any
 import httpx
 import numpy as np
 
-from client_sdk import GlobalModel, Policy, join_async, simulate
+from client_sdk import GlobalModel, Policy, join_async, simulate, site_of_home
 from client_sdk.errors import PolicyError, RunFailed
 from kernels.model.methods import METHODS
 from kernels.model.model import Model
 from kernels.model.prediction import predict
 from kernels.rounds.program import Program
 from kernels.rounds.shared.public_set import columns_of
-from kernels.rounds.site.site import Part, Site
+from kernels.rounds.site.site import Part
 from kernels.storage import encode
 from kernels.tables.schema import Schema
 from service.app import create_app
 from service.http import tokens
 from service.settings import Settings
-from tests.dealing import DEALING, home_keys
+from tests.dealing import home_keys
 from tests.e2e import sessions
 from tests.kernels.rounds.tables import updated as updated_site
 
@@ -148,8 +148,8 @@ async def whole_study(folder: Path) -> None:
         )
         updated = await study.run(update, consenting, {NAMES[0]: {"added": new}})
         sites = sessions.dealt(study.session, study.homes)
-        added = Site.of_table(schema, new, held_out=0.0, dealing=DEALING)
-        sites[0].parts[Part.ADDED] = added.parts[Part.TRAINING]
+        added = site_of_home(program, new, study.homes[NAMES[0]])
+        sites[0].parts[Part.ADDED] = added.parts[Part.TRAINING]  # dealt as its table is
         refitted = simulate(
             Program(schema, program.kernel, program.stages[2:3], program.max_rows, 0.2),
             [updated_site(site) for site in sites],

@@ -5,12 +5,16 @@ subtracted. A site that joins adds all its rows, and a site that leaves removes 
 
 Targets that are not real numbers take one step from their changed sums
 (`kernels.rounds.shared.changed_sums`), which differs from refitting from scratch in second order.
-The stage `outcomes` refits from scratch. If the model also has layers without its held-out rows
-(`completion`), they have the same change.
+The stage `outcomes` refits from scratch.
+
+A hospital deals rows that change as it deals its table, so a row is removed from what its part is
+in. Layers of training rows have the change of training rows alone. If held-out rows are in the
+layers too (`completion`), the change of those is a sum of its own, and the layers without them,
+which judge, do not have it.
 
 broadcast  the model with its kernel and weights, which do not change
 local      (S, b, yᵀy, n) of the site's added rows minus those of its removed rows, and the same of
-           the outcomes' sums
+           the outcomes' sums; of held-out rows as well, if the model has them
 sum        the change of the statistics over all sites; every member takes part, most of them
            with zero
 update     the statistics with the change, and σ and λ fitted to them
@@ -60,9 +64,12 @@ from kernels.storage import PRIVATE
 from privacy.layout import Layout, SecureTotal
 
 NAME = "update"
-VERSION = 2
+VERSION = 3
 NEEDS: frozenset[Made] = frozenset()
 MAKES: frozenset[Made] = frozenset()
+
+_HELD_OUT = "held_out."
+"""Before the names of the blocks of held-out rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +88,8 @@ class Spec:
 class State:
     """The sums so far.
 
-    done: the sum has been made. outcomes: the outcomes' q, at which their sums are made.
+    done: the sum has been made. outcomes: the outcomes' q, at which their sums are made. completed:
+    the layers have held-out rows.
     before, kept, withheld: the statistics, σ and λ so far, and the layers without held-out rows,
     which sites do not need.
     """
@@ -92,20 +100,23 @@ class State:
     spec: Spec
     done: bool = False
     outcomes: tuple[FittedOutcome, ...] = ()
+    completed: bool = False
     before: Statistics | None = field(default=None, metadata=PRIVATE)
     kept: Hyperparameters | None = field(default=None, metadata=PRIVATE)
     withheld: Withheld | None = field(default=None, metadata=PRIVATE)
 
     def __post_init__(self) -> None:
         check_model(self.model)
-        check_flag(done=self.done)
+        check_flag(done=self.done, completed=self.completed)
         if not self.done:
             check_outcomes(self.outcomes, self.model.schema, self.model.kernel.features)
 
 
 def layout(state: State) -> Layout:
-    """Return the change of (S, b, yᵀy, n)."""
-    return Layout(all_statistics_blocks(state.model, state.outcomes))
+    """Return the change of (S, b, yᵀy, n): of training rows, and of held-out rows if summed."""
+    blocks = all_statistics_blocks(state.model, state.outcomes)
+    held_out = (replace(own, name=_HELD_OUT + own.name) for own in blocks if state.completed)
+    return Layout((*blocks, *held_out))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -115,6 +126,7 @@ def initial(spec: Spec, model: Model) -> State:
         model.advanced(hyperparameters=None, outcomes=None),
         spec,
         outcomes=model.outcomes or (),
+        completed=model.withheld is not None,
         before=model.statistics,
         kept=model.hyperparameters,
         withheld=model.withheld,
@@ -123,21 +135,32 @@ def initial(spec: Spec, model: Model) -> State:
 
 def contribute(state: State, site: Site) -> Contribution:
     """Return the change due to the site's rows; zero if there is none."""
-    model, private = state.model, state.model.privacy is not None
-    rule = polya_gamma if private else newton
-    plus = all_statistics(model, state.outcomes, site, part=Part.ADDED, rule=rule)
-    if private:
-        return plus
-    minus = all_statistics(model, state.outcomes, site, part=Part.REMOVED, rule=rule)
-    return {name: plus[name] - minus[name] for name in plus}
+
+    def summed(part: Part) -> Contribution:
+        rule = newton if state.model.privacy is None else polya_gamma
+        return all_statistics(state.model, state.outcomes, site, part=part, rule=rule)
+
+    def changed(added: Part, removed: Part) -> Contribution:
+        plus, minus = summed(added), summed(removed)
+        return {name: plus[name] - minus[name] for name in plus}
+
+    if state.model.privacy is not None:
+        return summed(Part.ADDED)
+    change = changed(Part.ADDED, Part.REMOVED)
+    if not state.completed:
+        return change
+    held_out = changed(Part.ADDED_HELD_OUT, Part.REMOVED_HELD_OUT)
+    return {**change, **{_HELD_OUT + name: each for name, each in held_out.items()}}
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Add the change; refuse a result that cannot be the statistics of any table."""
     total = accepted(total, layout(state))
-    before = Withheld(state.before, state.kept, state.outcomes or None)
-    changed = _changed(state, total, before)
+    changed = Withheld(state.before, state.kept, state.outcomes or None)
+    changed = _changed(state, total, changed)
     model = state.model
+    if state.completed:
+        changed = _changed(state, total.part(_HELD_OUT), changed)
     if changed.statistics is not None:
         model = model.advanced(
             hyperparameters=changed.hyperparameters, statistics=changed.statistics
@@ -147,7 +170,14 @@ def update(state: State, total: SecureTotal) -> State:
     if state.withheld is not None:
         model = model.advanced(withheld=_changed(state, total, state.withheld))
     return replace(
-        state, model=model, done=True, outcomes=(), before=None, kept=None, withheld=None
+        state,
+        model=model,
+        done=True,
+        outcomes=(),
+        completed=False,
+        before=None,
+        kept=None,
+        withheld=None,
     )
 
 
@@ -185,7 +215,10 @@ def declare(_spec: Spec, before: Before) -> Declaration:
     private, model = before.model.privacy is not None, before.model
     numbers = (statistics_length(model) if model.targets else not private) + outcome_numbers(model)
     layers = layers_of(model.schema)
-    changed = frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED})
+    # Whether the model has held-out rows is not known before it is there.
+    numbers *= 1 if private else 2
+    training = frozenset({Part.ADDED} if private else {Part.ADDED, Part.REMOVED})
+    held_out = frozenset() if private else frozenset({Part.ADDED_HELD_OUT, Part.REMOVED_HELD_OUT})
     return Declaration(
         needs=layers,
         needs_students=frozenset(),
@@ -193,7 +226,8 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         makes=layers | ({Made.CENTRE} if model.targets else set()),
         answers=Answers.ALL,
         students=before.students,
-        words="how rows that were added or removed change the sums of products of features",
+        words="how rows that were added or removed change the sums of products of features, "
+        "and again for held-out rows if the model has them",
         sums=1,
         numbers=numbers,
         numbers_in_all=numbers,
@@ -201,8 +235,8 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         row_count=None,
         local_passes=0,
         rate_times_steps=0.0,
-        reads=changed,
-        summed_together=frozenset({changed}),
+        reads=training | held_out,
+        summed_together=frozenset({training, held_out} - {frozenset()}),
         sampling_rate=1.0,
         noise_share=1.0,
         public_rows=PublicRows.NONE,

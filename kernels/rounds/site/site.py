@@ -52,9 +52,13 @@ class Part(StrEnum):
     CALIBRATION = "calibration"
     """Scoring and recalibrating the chosen model."""
     ADDED = "added"
-    """New rows to add to a fitted model."""
+    """New rows for training, to add to a fitted model."""
     REMOVED = "removed"
     """Rows of the training part to remove from a fitted model."""
+    ADDED_HELD_OUT = "added_held_out"
+    """New rows that are dealt to stopping or to calibration."""
+    REMOVED_HELD_OUT = "removed_held_out"
+    """Rows for stopping or calibration, to remove from a fitted model."""
 
 
 class Chunk(NamedTuple):

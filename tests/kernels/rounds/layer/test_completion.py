@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from kernels.errors import NotPrivate, StateError, TooManyRows
+from kernels.layer.statistics import Statistics
 from kernels.model.model import Model, Withheld
 from kernels.model.prediction import predict
 from kernels.rounds.columns import moments
@@ -108,16 +109,43 @@ def test_outcomes_are_close_to_those_fitted_to_all_rows() -> None:
         assert gap < 0.35 * (old.mean - other.mean).abs().mean() + 1e-3, one.target.name
 
 
-def test_an_update_changes_both_layers() -> None:
+def test_an_update_changes_the_layers_that_its_rows_are_in() -> None:
     complete = tables.fitted(SITES, linear.Spec(), completion.Spec())
-    added = Site({Part.ADDED: tables.site(30, seed=7, held_out=0.0).records[Part.TRAINING]})
-    changed = sums.after_all(update, update.Spec(), complete, [added]).model
-    assert changed.statistics.count == complete.statistics.count + 30
-    assert changed.withheld.statistics.count == complete.withheld.statistics.count + 30
-    # The rows that are held out are still in one of them alone.
-    held_out = changed.statistics.scatter - changed.withheld.statistics.scatter
-    before = complete.statistics.scatter - complete.withheld.statistics.scatter
-    torch.testing.assert_close(held_out, before, rtol=0, atol=1e-9)
+    site = tables.site(30, seed=7, held_out=0.4)
+    held_out = [site.records[part] for part in (Part.STOPPING, Part.CALIBRATION)]
+    new = {
+        Part.ADDED: site.records[Part.TRAINING],
+        Part.ADDED_HELD_OUT: Records.concatenate(held_out),
+    }
+    gone = {
+        Part.REMOVED: SITES[0].records[Part.TRAINING].between(slice(0, 4)),
+        Part.REMOVED_HELD_OUT: SITES[0].records[Part.CALIBRATION].between(slice(0, 2)),
+    }
+    changed = sums.after_all(update, update.Spec(), complete, [Site(new), Site(gone)]).model
+
+    def expected(model: Model, added: list[Records], removed: list[Records]) -> Statistics:
+        found = model.statistics
+        for sign, parts in ((1, added), (-1, removed)):
+            for own in parts:
+                x, y = Site({Part.TRAINING: own}).table(Part.TRAINING, model)
+                one = Statistics.of_table(model.urk, x, y)
+                found = Statistics(
+                    found.scatter + sign * one.scatter,
+                    found.cross + sign * one.cross,
+                    found.target_squares + sign * one.target_squares,
+                    found.count + sign * one.count,
+                )
+        return found
+
+    judging = complete.judging(complete.withheld)
+    for own, before, added, removed in (
+        (changed, complete, new, gone),
+        (changed.judging(changed.withheld), judging, {0: new[Part.ADDED]}, {0: gone[Part.REMOVED]}),
+    ):
+        whole = expected(before, list(added.values()), list(removed.values()))
+        assert own.statistics.count == whole.count
+        torch.testing.assert_close(own.statistics.scatter, whole.scatter, rtol=0, atol=1e-8)
+        torch.testing.assert_close(own.statistics.cross, whole.cross, rtol=0, atol=1e-8)
 
 
 def test_held_out_rows_that_are_summed_together_fit_into_the_sum_together() -> None:
