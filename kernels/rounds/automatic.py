@@ -15,15 +15,15 @@ A program has at most FEATURES features, so that a hospital with three times as 
 is as many as its policy asks for by default, and at most `max_sums` sums: with fewer sums kernels
 are trained in fewer steps, and with very few there are no networks, which need many.
 
-With differential privacy every look at the rows costs noise, so nothing is searched: the kernel is
-chosen by public rules alone.
+With differential privacy nothing is searched (`kernels.rounds.automatic_with_noise`).
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from kernels.errors import ProgramError
 from kernels.features.spec import Architecture, KernelSpec
+from kernels.rounds.automatic_with_noise import private_program
 from kernels.rounds.columns import moments
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.kernel import exact, search
@@ -116,7 +116,7 @@ def automatic_program(
     private: a program that has a form with differential privacy; its noise is not planned yet.
     """
     if private:
-        return _private_program(schema, min_sites=min_sites, max_rows=max_rows)
+        return private_program(schema, min_sites=min_sites, max_rows=max_rows)
     tried = candidates(schema, max_sums=max_sums)
     kernels = tuple(dict.fromkeys(own.kernel for own in tried))
     stages = _around(schema, search.Spec(recipes=tuple(own.recipe for own in tried)), min_sites)
@@ -160,26 +160,3 @@ def _steps(schema: Schema, max_sums: int) -> int:
         if isinstance(spec, linear.Spec | outcomes.Spec)
     )
     return max(1, (max_sums - fixed - 1) // 2)
-
-
-def _private_program(schema: Schema, *, min_sites: int, max_rows: int) -> Program:
-    inputs = len(schema.feature_names)
-    kernel = KernelSpec(architecture=Architecture.LINEAR, inputs=inputs)
-    stages = (
-        moments.Spec(min_sites=min_sites),
-        *([linear.Spec()] if schema.real else []),
-        *([outcomes.Spec()] if schema.outcomes else []),
-        recalibration.Spec(),
-        evaluation.Spec(),
-    )
-    if schema.real:
-        kernel = replace(
-            KernelSpec(
-                architecture=Architecture.MATERN32,
-                inputs=inputs,
-                samples=25,
-                lengthscale=math.sqrt(inputs),
-            ),
-            linear_part=True,
-        )
-    return Program(schema, kernel, stages, max_rows=max_rows)
