@@ -11,7 +11,7 @@ from typing import Any
 
 from client_sdk.errors import DraftError
 from client_sdk.readable import readable
-from kernels.rounds.automatic import MAX_SUMS, automatic_program
+from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS, automatic_program
 from kernels.rounds.in_words import in_words
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.program import Program
@@ -45,12 +45,13 @@ def draft_session(
     budget: tuple[float, float] | None = None,
     members_only: bool = False,
     max_sums: int = MAX_SUMS,
+    max_features: int = MAX_FEATURES,
 ) -> SessionDraft:
     """Return the draft of a session over a schema.
 
     name: by default the names of the targets. budget: ε and δ, for differential privacy.
     members_only: only hospitals get the model. max_sums: the most sums; with fewer, kernels are
-    trained in fewer steps.
+    trained in fewer steps. max_features: the most features of a kernel.
     """
     private = budget is not None
     if private and members_only:
@@ -69,7 +70,11 @@ def draft_session(
     if members < terms.min_cohort:
         raise DraftError(f"members must be at least {terms.min_cohort}, not {members}")
     program = automatic_program(
-        schema, min_sites=terms.min_cohort, private=private, max_sums=max_sums
+        schema,
+        min_sites=terms.min_cohort,
+        private=private,
+        max_sums=max_sums,
+        max_features=max_features,
     )
     stages = [
         {"algorithm": algorithm.NAME, "version": algorithm.VERSION, "parameters": asdict(spec)}

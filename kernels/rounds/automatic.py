@@ -11,9 +11,10 @@ rows (`kernels.rounds.kernel.search`). Hospitals read and consent to the program
 | deep, τ = 30 | a network before random features, held near its start: 1,000 rows and more |
 | deep, τ = 3 | the same with more freedom: many rows with little noise |
 
-A program has at most FEATURES features, so that a hospital with three times as many training rows
-is as many as its policy asks for by default, and at most `max_sums` sums: with fewer sums kernels
-are trained in fewer steps, and with very few there are no networks, which need many.
+A program has at most `max_features` features, of which a hospital's policy asks for three training
+rows each by default: with small hospitals, or for cheaper sums, state fewer. It has at most
+`max_sums` sums: with fewer, kernels are trained in fewer steps, and with very few there are no
+networks, which need many. What a hospital releases and computes grows with both.
 
 With differential privacy nothing is searched (`kernels.rounds.automatic_with_noise`).
 """
@@ -33,8 +34,10 @@ from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.tables.schema import Schema
 
-FEATURES = 200
-"""The largest number of features of a candidate, unless the table has more columns."""
+MAX_FEATURES = 400
+LEAST_FEATURES = 20
+_POINTS = 200
+"""The most features of inducing points with their linear part, unless there are more columns."""
 _FEWEST_POINTS = 50
 HANDICAP = 4.0
 """Nats by which a network must be better than a simpler candidate, on all rows for calibration."""
@@ -58,19 +61,30 @@ class Candidate:
         return self.recipe.name
 
 
-def candidates(schema: Schema, *, max_sums: int = MAX_SUMS) -> tuple[Candidate, ...]:
-    """Return what is tried for a schema, the simplest first."""
+def candidates(
+    schema: Schema, *, max_sums: int = MAX_SUMS, max_features: int = MAX_FEATURES
+) -> tuple[Candidate, ...]:
+    """Return what is tried for a schema, the simplest first.
+
+    max_features: the most features of a candidate, unless the table has more columns.
+    """
+    if type(max_features) is not int or max_features < LEAST_FEATURES:
+        raise ProgramError(
+            f"max_features must be an integer of at least {LEAST_FEATURES}, not {max_features}"
+        )
     steps = _steps(schema, max_sums)
     inputs = len(schema.feature_names)
     line = KernelSpec(architecture=Architecture.LINEAR, inputs=inputs)
     smooth = KernelSpec(
         architecture=Architecture.INDUCING,
         inputs=inputs,
-        samples=max(_FEWEST_POINTS, FEATURES - inputs - 1),
+        samples=max(min(_FEWEST_POINTS, max_features), min(_POINTS, max_features) - inputs - 1),
         lengthscale=2 * math.sqrt(inputs),
         linear_part=True,
     )
-    deep = KernelSpec(inputs=inputs, samples=FEATURES // 2, latent=8, frequency_scale=1.0, seed=1)
+    deep = KernelSpec(
+        inputs=inputs, samples=max_features // 2, latent=8, frequency_scale=1.0, seed=1
+    )
     found = [
         # Of a line only the ratio of its part would be trained, which the layer does anyway.
         Candidate(line, Recipe(name="linear", kernel=0, steps=1)),
@@ -93,6 +107,8 @@ def candidates(schema: Schema, *, max_sums: int = MAX_SUMS) -> tuple[Candidate, 
                     name=f"deep, τ = {penalty}",
                     kernel=2,
                     steps=min(120, steps),
+                    learning_rate=0.04,
+                    clip=1.0,
                     penalty=float(penalty),
                     patience=30,
                     handicap=HANDICAP,
@@ -110,6 +126,7 @@ def automatic_program(
     max_rows: int = Program.max_rows,
     private: bool = False,
     max_sums: int = MAX_SUMS,
+    max_features: int = MAX_FEATURES,
 ) -> Program:
     """Return the program of a session that states no kernel and no stages.
 
@@ -117,7 +134,7 @@ def automatic_program(
     """
     if private:
         return private_program(schema, min_sites=min_sites, max_rows=max_rows)
-    tried = candidates(schema, max_sums=max_sums)
+    tried = candidates(schema, max_sums=max_sums, max_features=max_features)
     kernels = tuple(dict.fromkeys(own.kernel for own in tried))
     stages = _around(schema, search.Spec(recipes=tuple(own.recipe for own in tried)), min_sites)
     return Program(schema, kernels[0], stages, max_rows=max_rows, choices=kernels)

@@ -20,7 +20,13 @@ from kernels.features.spec import KernelSpec
 from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
-from kernels.rounds.automatic import LEAST_SUMS, MAX_SUMS, automatic_program
+from kernels.rounds.automatic import (
+    LEAST_FEATURES,
+    LEAST_SUMS,
+    MAX_FEATURES,
+    MAX_SUMS,
+    automatic_program,
+)
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.noise_planning import with_noise
@@ -100,6 +106,9 @@ class NewSession(RequestModel):
     max_sums: int | None = Field(default=None, ge=LEAST_SUMS, le=10_000)
     """The most sums of a program that the coordinator makes from the schema; with fewer, kernels
     are trained in fewer steps."""
+    max_features: int | None = Field(default=None, ge=LEAST_FEATURES, le=10_000)
+    """The most features of a kernel of such a program, unless the table has more columns. Each
+    hospital's policy asks for a number of training rows for each feature."""
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
     privacy: NewPrivacy
     sums: Literal["blind", "open"] | None = None
@@ -271,6 +280,7 @@ def _automatic(
         max_rows=new.max_rows,
         private=new.privacy.differential_privacy,
         max_sums=MAX_SUMS if new.max_sums is None else new.max_sums,
+        max_features=MAX_FEATURES if new.max_features is None else new.max_features,
     )
     return _checked(
         replace(program, held_out=new.held_out, least_rows=new.least_rows), new, attempt
@@ -283,10 +293,12 @@ def _program(
     stated: Sequence[NewStage],
     attempt: Callable[[Callable[[], Any]], Any],
 ) -> Program | None:
-    if new.max_sums is not None:
-        raise ProgramError(
-            "max_sums is for programs that the coordinator makes: with stages, state their steps"
-        )
+    for limit in ("max_sums", "max_features"):
+        if getattr(new, limit) is not None:
+            raise ProgramError(
+                f"{limit} is for programs that the coordinator makes: with stages, state their "
+                "steps and the kernel's features"
+            )
     schema = attempt(lambda: _schema(new))
     inputs = len(schema.feature_names) if schema is not None else 1
     defaults = {"version": KERNEL_VERSION, "inputs": inputs}

@@ -41,6 +41,12 @@ def draft_command(
     max_sums: Annotated[
         int | None, typer.Option(help="The most sums; with fewer, kernels are trained less.")
     ] = None,
+    max_features: Annotated[
+        int | None,
+        typer.Option(
+            help="The most features of a kernel. A site's policy asks for training rows for each."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the JSON only.")] = False,
 ) -> None:
     """Print the JSON body of POST /sessions for a schema, with the program written out, to edit.
@@ -67,6 +73,7 @@ def draft_command(
             budget=budget if private else None,
             members_only=members_only,
             **({} if max_sums is None else {"max_sums": max_sums}),
+            **({} if max_features is None else {"max_features": max_features}),
         )
         typer.echo(drafted.to_json())
         if quiet:

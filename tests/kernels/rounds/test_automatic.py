@@ -45,12 +45,15 @@ def test_a_session_of_every_kind_of_target_needs_a_schema_and_nothing_else(name:
 
 @pytest.mark.parametrize("inputs", [1, 3, 30, 150, 400])
 @pytest.mark.parametrize("max_sums", [40, 60, 280, 1000])
-def test_a_program_stays_within_its_sums_and_its_features(inputs: int, max_sums: int) -> None:
+@pytest.mark.parametrize("max_features", [20, 75, 400])
+def test_a_program_stays_within_its_sums_and_its_features(
+    inputs: int, max_sums: int, max_features: int
+) -> None:
     columns = tuple(Numeric(f"x{place}", "1") for place in range(inputs))
     schema = Schema(columns, (Target("y", "1"),))
-    program = automatic.automatic_program(schema, max_sums=max_sums)
+    program = automatic.automatic_program(schema, max_sums=max_sums, max_features=max_features)
     assert sum(stage.sums for stage in declared(program)) <= max_sums
-    most = max(automatic.FEATURES, inputs + 1 + 50)
+    most = max(max_features, inputs + 1 + min(50, max_features))
     assert all(own.features <= most for own in program.kernels)
     assert Program.from_json(program.to_json()) == program
 
@@ -61,6 +64,12 @@ def test_with_few_sums_there_are_no_networks() -> None:
     assert few == ["linear", "inducing"]
     assert many[:2] == few
     assert len(many) > 2
+
+
+@pytest.mark.parametrize("max_features", [0, 19, True, 60.0])
+def test_too_few_features_for_any_program_are_refused(max_features: int) -> None:
+    with pytest.raises(ProgramError, match="max_features"):
+        automatic.automatic_program(tables.SCHEMA, max_features=max_features)
 
 
 @pytest.mark.parametrize("max_sums", [0, 39, True, 60.0])

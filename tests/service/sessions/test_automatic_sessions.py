@@ -70,11 +70,19 @@ def test_the_most_sums_may_be_stated_with_it(coordinator: Coordinator) -> None:
     made = created(coordinator, max_sums=60)
     program = program_of(made)
     assert sum(stage.sums for stage in stages_disclosed(program)) <= 60
+
+
+def test_the_most_features_may_be_stated_with_it(coordinator: Coordinator) -> None:
+    program = program_of(created(coordinator, max_features=60))
+    assert max(kernel.features for kernel in program.kernels) == 60
+
+
+@pytest.mark.parametrize("limit", ["max_sums", "max_features"])
+def test_limits_are_refused_beside_stages(coordinator: Coordinator, limit: str) -> None:
     stages = [{"algorithm": "moments"}, {"algorithm": "linear"}]
-    both = {**SHORT, "name": "other", "stages": stages, "max_sums": 60}
-    answer = coordinator.admin("POST", "/sessions", both)
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, "stages": stages, limit: 60})
     assert answer.status_code == 422
-    assert "max_sums is for programs that the coordinator makes" in answer.json()["detail"]
+    assert f"{limit} is for programs that the coordinator makes" in answer.json()["detail"]
 
 
 def test_kernels_that_no_stage_chooses_from_are_refused(coordinator: Coordinator) -> None:
