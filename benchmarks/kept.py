@@ -8,12 +8,27 @@ sources those are each benchmark says itself.
 import ast
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
+
+from benchmarks.cells import two_at_a_time
 
 Result = Mapping[str, Any]
 """Of one cell, what was measured: numbers by name, possibly in named groups."""
+
+
+class Keyed(Protocol):
+    """A measurement with a name of its own."""
+
+    @property
+    def key(self) -> str:
+        """Name it."""
+
+
+Cell = TypeVar("Cell", bound=Keyed)
 
 _DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -72,3 +87,26 @@ class Kept:
         partial = self._path.with_suffix(".partial")
         partial.write_text("{\n" + ",\n".join(lines) + "\n}\n")
         partial.replace(self._path)
+
+
+def measured(
+    kept: Kept,
+    plan: Sequence[Cell],
+    options: Namespace,
+    *,
+    code_of: Callable[[Cell], str],
+    measure: Callable[[Cell, Path], Result],
+) -> dict[Cell, Result]:
+    """Return what is kept of the plan, and measure what is missing if `--only` allows it."""
+    codes = {cell: code_of(cell) for cell in plan}
+    found = {
+        cell: result for cell in plan if (result := kept.result(cell.key, codes[cell])) is not None
+    }
+    missing = {cell.key: cell for cell in plan if cell not in found and options.only in cell.key}
+    measuring = two_at_a_time(measure, {key: (cell, options.data) for key, cell in missing.items()})
+    for number, (key, result) in enumerate(measuring, start=1):
+        cell = missing[key]
+        kept.keep(key, codes[cell], result)
+        found[cell] = result
+        print(f"  {number} of {len(missing)}: {key}", file=sys.stderr, flush=True)
+    return {cell: found[cell] for cell in plan if cell in found}

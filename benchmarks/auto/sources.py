@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchmarks.auto.plan import BOOSTING, CENTRAL_GP, Cell
 from benchmarks.kept import fingerprint
+from benchmarks.outcomes.sources import AUTOMATIC
 
 _ROOT = Path(__file__).parents[2]
 _SETS = (
@@ -27,27 +28,7 @@ _PEERS = {
         "benchmarks/outcomes/peers/person_periods.py",
     ),
 }
-_OURS = (
-    "benchmarks/auto/ours.py",
-    "benchmarks/dealing.py",
-    "kernels/*.py",
-    "kernels/features/**/*.py",
-    "kernels/layer/**/*.py",
-    "kernels/model/model.py",
-    "kernels/model/prediction.py",
-    "kernels/outcomes/**/*.py",
-    "kernels/rounds/automatic*.py",
-    "kernels/rounds/automatic/**/*.py",
-    "kernels/rounds/columns/**/*.py",
-    "kernels/rounds/judging/**/*.py",
-    "kernels/rounds/kernel/**/*.py",
-    "kernels/rounds/layer/**/*.py",
-    "kernels/rounds/program.py",
-    "kernels/rounds/shared/**/*.py",
-    "kernels/rounds/site/*.py",
-    "kernels/scores/*.py",
-    "kernels/tables/*.py",
-)
+_OURS = ("benchmarks/auto/ours.py", "benchmarks/dealing.py", *AUTOMATIC)
 
 
 def code_of(cell: Cell) -> str:

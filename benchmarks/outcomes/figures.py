@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from benchmarks.outcomes.plan import EPSILONS, MINE, OPACUS, POOLED_OF, PRIVATE_SETS, Cell
+from benchmarks.outcomes.plan import AUTO, EPSILONS, MINE, OPACUS, POOLED_OF, PRIVATE_SETS, Cell
 from benchmarks.targets import Target
 
 Done = Mapping[Cell, Mapping[str, float]]
@@ -49,11 +49,12 @@ def figures_of(done: Done) -> dict[str, float | int]:
     """Return the figures by name; those of ours only where ours was measured."""
     means = means_over_seeds(done)
     figures: dict[str, float | int] = {**_of_ours(means), **_private(means)}
+    figures |= {f"auto_{name}": value for name, value in _of_ours(means, AUTO).items()}
     gaps = [scores["prediction_gap"] for scores in done.values() if "prediction_gap" in scores]
     if gaps:
         figures["max_prediction_gap_clients"] = max(gaps)
     for cell, scores in means.items():
-        if cell.method != MINE:
+        if cell.method not in (MINE, AUTO):
             budget = "" if math.isinf(cell.epsilon) else f"_eps{cell.epsilon:g}"
             for what, value in scores.items():
                 if what != "cpu_s":
@@ -62,11 +63,11 @@ def figures_of(done: Done) -> dict[str, float | int]:
     return figures
 
 
-def _of_ours(means: Done) -> dict[str, float | int]:
+def _of_ours(means: Done, method: str = MINE) -> dict[str, float | int]:
     own = {
         cell.dataset: scores
         for cell, scores in means.items()
-        if cell.method == MINE and math.isinf(cell.epsilon)
+        if cell.method == method and math.isinf(cell.epsilon)
     }
     figures: dict[str, float | int] = {}
     for name in ("heart", "stroke", "wdbc"):

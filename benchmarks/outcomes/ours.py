@@ -88,18 +88,18 @@ def ours(split: Split) -> Scores:
     """Score the members' model, and compare it with that of one client with all rows."""
     split = _of_components(split)
     program = _program(split.dataset)
-    predicted = _predicted(split, _fitted(program, split.members))
-    at_once = _predicted(split, _fitted(program, [split.pooled]))
-    scores = scores_of(split.dataset.outcome, split.test, predicted)
-    return {**scores, "prediction_gap": float(np.abs(predicted - at_once).max())}
+    found = predicted(split, _fitted(program, split.members))
+    at_once = predicted(split, _fitted(program, [split.pooled]))
+    scores = scores_of(split.dataset.outcome, split.test, found)
+    return {**scores, "prediction_gap": float(np.abs(found - at_once).max())}
 
 
 def private(split: Split, epsilon: float) -> Scores:
     """Score the members' model that cost ε."""
     program = _private_program(split.dataset, epsilon)
     random = np.random.default_rng([split.seed, 2025])
-    predicted = _predicted(split, _fitted(program, split.members, random))
-    return scores_of(split.dataset.outcome, split.test, predicted)
+    found = predicted(split, _fitted(program, split.members, random))
+    return scores_of(split.dataset.outcome, split.test, found)
 
 
 OURS: Mapping[str, Callable[[Split], Scores]] = dict.fromkeys(
@@ -165,7 +165,8 @@ def _fitted(
     return simulate(program, sites, secure=False, source=approximate(random)).model
 
 
-def _predicted(split: Split, model: Model) -> Prediction:
+def predicted(split: Split, model: Model) -> Prediction:
+    """Return the chances, counts or survival of the test rows."""
     test = {column.name: split.test[column.name] for column in split.dataset.inputs}
     (found,) = predict(model, test).outcomes
     return np.asarray((found.mean if found.survival is None else found.survival).numpy())

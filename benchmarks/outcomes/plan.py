@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from benchmarks.outcomes.automatic import automatic
 from benchmarks.outcomes.dataset import Dataset, Split, Table
 from benchmarks.outcomes.ours import OURS, PRIVATE
 from benchmarks.outcomes.peers.alone import alone
@@ -29,6 +30,7 @@ SEEDS = (0, 1, 2, 3, 4)
 EPSILONS = (1.0, 2.0, 4.0)
 PRIVATE_SETS = ("heart", "stroke", "flchain_5y")
 MINE = "ours"
+AUTO = "auto"
 OPACUS = "opacus_logistic"
 
 POOLED: Mapping[str, Callable[[Dataset, Table, Table], Prediction]] = {
@@ -56,6 +58,8 @@ POOLED_OF: Mapping[str, tuple[str, ...]] = {
     "mnist": _CLASSES,
 }
 """The methods with all rows in one place, by set; all must run."""
+AUTOMATIC = ("heart", "stroke", "wdbc", "flchain", "medpar", "rwm5yr")
+"""The sets that a program made from the schema is measured on."""
 
 
 class Cell(NamedTuple):
@@ -78,7 +82,8 @@ def wanted(*, quick: bool) -> list[Cell]:
     for seed in SEEDS[:1] if quick else SEEDS:
         for name, pooled in POOLED_OF.items():
             mine = [MINE] if name in OURS else []
-            cells += [Cell(name, method, seed) for method in (*mine, *FEDERATED, *pooled)]
+            chosen = [AUTO] if name in AUTOMATIC else []
+            cells += [Cell(name, method, seed) for method in (*mine, *chosen, *FEDERATED, *pooled)]
         for name in PRIVATE_SETS:
             mine = [MINE] if name in PRIVATE else []
             cells += [Cell(name, m, seed, e) for m in (*mine, OPACUS) for e in EPSILONS]
@@ -100,6 +105,8 @@ def _scores(cell: Cell, split: Split) -> Scores:
         return private(split, cell.epsilon)
     if cell.method == MINE:
         return OURS[cell.dataset](split)
+    if cell.method == AUTO:
+        return automatic(split)
     if cell.method in FEDERATED:
         return FEDERATED[cell.method](split)
     predicted = POOLED[cell.method](split.dataset, split.pooled, split.test)

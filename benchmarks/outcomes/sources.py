@@ -1,12 +1,14 @@
 """Which sources decide the numbers of a cell: the kept ones of others outlive a change of ours."""
 
+from functools import cache
 from pathlib import Path
 
 from benchmarks.kept import fingerprint
+from benchmarks.outcomes.plan import AUTO, MINE, Cell
 
 _ROOT = Path(__file__).parents[2]
 _COMMON = ("dataset.py", "members.py", "scores.py", "sets/*.py", "peers/design.py")
-_OURS = (
+_LAYERS = (
     "kernels/newton.py",
     "kernels/features/*.py",
     "kernels/layer/*.py",
@@ -15,23 +17,40 @@ _OURS = (
     "kernels/rounds/columns/moments.py",
     "kernels/rounds/layer/outcomes.py",
     "kernels/rounds/shared/weighted_sums.py",
-    "kernels/tables/*.py",
+    "kernels/tables/standardiser.py",
 )
+AUTOMATIC = (
+    *_LAYERS,
+    "kernels/adam.py",
+    "kernels/reproducible.py",
+    "kernels/outcomes/**/*.py",
+    "kernels/rounds/automatic.py",
+    "kernels/rounds/judging/*.py",
+    "kernels/rounds/kernel/exact.py",
+    "kernels/rounds/kernel/search.py",
+    "kernels/rounds/layer/completion.py",
+    "kernels/rounds/layer/linear.py",
+    "kernels/rounds/shared/*.py",
+    "kernels/scores/*.py",
+    "kernels/tables/curves.py",
+)
+"""What decides the numbers of a program that is made from a schema. How a table is read and a
+program is stored or checked changes often, and tests hold that it changes no number."""
 
 
-def code_of_others() -> str:
-    """Return the fingerprint of the sets, the scores and the peers."""
+def code_of(cell: Cell) -> str:
+    """Return the fingerprint of the sets, the scores, and what predicts."""
+    if cell.method == AUTO:
+        return _code((*_own(*_COMMON, "automatic.py"), *AUTOMATIC))
+    if cell.method == MINE:
+        return _code((*_own(*_COMMON, "ours.py"), *_LAYERS))
     return _code((*_own(*_COMMON), *_own("peers/*.py")))
-
-
-def code_of_ours() -> str:
-    """Return the fingerprint of the sets, the scores, our recipe and the mathematics behind it."""
-    return _code((*_own(*_COMMON), *_own("ours.py"), *_OURS))
 
 
 def _own(*patterns: str) -> tuple[str, ...]:
     return tuple(f"benchmarks/outcomes/{pattern}" for pattern in patterns)
 
 
+@cache
 def _code(patterns: tuple[str, ...]) -> str:
     return fingerprint({path for pattern in patterns for path in _ROOT.glob(pattern)})

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.outcomes.figures import TARGETS, Done, means_over_seeds
-from benchmarks.outcomes.plan import FEDERATED, MINE, OPACUS, POOLED, Cell
+from benchmarks.outcomes.plan import AUTO, FEDERATED, MINE, OPACUS, POOLED, Cell
 
 TITLES: Mapping[str, str] = {
     "heart": "Heart disease, 4 hospitals",
@@ -19,13 +19,14 @@ TITLES: Mapping[str, str] = {
     "mnist": "MNIST, 10 members",
     "flchain_5y": "flchain, dead within five years",
 }
-_ORDER = (MINE, *FEDERATED, *POOLED, OPACUS)
+_ORDER = (MINE, AUTO, *FEDERATED, *POOLED, OPACUS)
 _HEAD = """# Outcomes: scores on the same test rows
 
 Means over seeds {seeds} ± their standard errors. ECE: ten bins of equally many rows. ece_floor: the
-ECE that these predictions have on average if they are exactly right, as a bin has few rows. alone:
-the mean over hospitals of their own models' scores. cpu_s: seconds of one core for one seed. With
-ε: the unit is the row, δ = 1e-5, and Opacus has all rows in one place.
+ECE that these predictions have on average if they are exactly right, as a bin has few rows. auto: a
+session that states a schema alone. alone: the mean over hospitals of their own models' scores.
+cpu_s: seconds of one core for one seed. With ε: the unit is the row, δ = 1e-5, and Opacus has all
+rows in one place.
 """
 
 

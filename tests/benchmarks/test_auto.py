@@ -402,7 +402,7 @@ def test_a_run_leaves_its_tables_and_goes_on_where_it_was_stopped(
             measured.append(key)
             yield key, plan.measure(*arguments)
 
-    monkeypatch.setattr(command, "two_at_a_time", one_by_one)
+    monkeypatch.setattr("benchmarks.kept.two_at_a_time", one_by_one)
     options = Namespace(quick=True, data=tmp_path, anew=False, only="")
     figures = command.run(options)
     assert figures["sets"] == figures["sets_regression"] == 1
