@@ -9,9 +9,11 @@ and one more.
 
 Recipes that fall behind leave the race. While kernels are trained, each sum has their error on the
 rows kept for stopping; a recipe whose best error is, after two thirds of its steps, above the least
-of all by a margin that narrows to the end, is not trained any further. The others are judged by the
-log density of the rows for calibration under their own layers; those for stopping have chosen their
-weights. Residuals are judged by the law that recalibration would give them, fitted to one half of
+of all by a margin that narrows to the end, is not trained any further. That saves sums and time, and
+decides nothing: recipes that are trained stay, as a line is that has no steps. Of few rows for
+stopping, the least error of a hundred steps is low by chance. Who stays is judged by the log density
+of the rows for calibration under their own layers; those for stopping have chosen their weights.
+Residuals are judged by the law that recalibration would give them, fitted to one half of
 the rows for the other half (`kernels.scores.recalibration`): a kernel's own variance is not what is
 served.
 
@@ -502,9 +504,9 @@ def _falls_behind(recipe: Recipe, run: Run, least: float | None) -> bool:
     """Return whether a recipe's best error is too far above the least."""
     if run.left:
         return True
-    if run.error is None or least is None:
+    if run.stage or run.error is None or least is None:
         return False
-    done = run.state.step / recipe.steps if run.stage == 0 and run.state is not None else 1.0
+    done = run.state.step / recipe.steps
     if done < _GRACE:
         return False
     margin = _WIDEST + (_NARROWEST - _WIDEST) * (done - _GRACE) / (1 - _GRACE)
