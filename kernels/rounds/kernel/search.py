@@ -9,13 +9,12 @@ and one more.
 
 Recipes that fall behind leave the race. While kernels are trained, each sum has their error on the
 rows kept for stopping; a recipe whose best error is, after two thirds of its steps, above the least
-of all by a margin that narrows to the end, is not trained any further. That saves sums and time, and
-decides nothing: recipes that are trained stay, as a line is that has no steps. Of few rows for
-stopping, the least error of a hundred steps is low by chance. Who stays is judged by the log density
-of the rows for calibration under their own layers; those for stopping have chosen their weights.
-Residuals are judged by the law that recalibration would give them, fitted to one half of
-the rows for the other half (`kernels.scores.recalibration`): a kernel's own variance is not what is
-served.
+of all by a margin that narrows to the end, is not trained any further. That saves sums and decides
+little: a recipe that is trained stays, as a line that has nothing to train, since on few rows the
+least of a hundred errors is low by chance. Those who stay are judged by the log density of the rows
+for calibration under their own layers; the rows for stopping have chosen their weights. Residuals
+are judged by the law that recalibration would give them, fitted to one half of the rows for the
+other half (`kernels.scores.recalibration`): a kernel's own variance is not what is served.
 
 Where rows are few, the densest of several is so by chance. A recipe may therefore have a handicap,
 as the logarithm of its prior odds against the simplest: so many nats in all must it be better.
