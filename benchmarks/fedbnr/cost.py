@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.datasets import Dataset, Split
+from benchmarks.fedbnr.anchors import LARGE, SMALL
 from benchmarks.fedbnr.phase1.exact import kernel_of
 from benchmarks.fedbnr.programs import program_of
 from client_sdk.simulation import simulate
@@ -30,7 +31,7 @@ PENALTY = 3.0
 
 def gap_between_clients(data: Path, *, steps: int = 100) -> dict[str, float]:
     """Deal the same rows to 1, 10 and 100 clients: the same predictions, to rounding."""
-    split = Dataset.load("sml", data).split(clients=100, seed=0)
+    split = Dataset.load(SMALL, data).split(clients=100, seed=0)
     program = program_of(split, kernel_of(split), _phase_1(steps))
     tens = [_merged(split, first, first + 10) for first in range(0, 100, 10)]
     test = split.dataset.table(split.test)
@@ -53,7 +54,7 @@ def cost_of_clients(data: Path, *, steps: int = 15) -> dict[str, float]:
     """Compare steps through sums with the same steps on pooled rows, interleaved."""
     figures = {}
     for clients in (10, 100, 1000):
-        split = Dataset.load("ccpp", data).split(clients=clients, seed=0)
+        split = Dataset.load(LARGE, data).split(clients=clients, seed=0)
         program = program_of(split, kernel_of(split), _phase_1(steps))
         standardise = replace(program, stages=(moments.Spec(),))
         model = simulate(standardise, split.sites, secure=False).model

@@ -29,20 +29,6 @@ ROUNDS = 20
 ITERATIONS = 5
 """Of ADMM in a round: each is a sum over clients."""
 
-RHO = {
-    ("skillcraft", 10): 5e3,
-    ("skillcraft", 100): 5e4,
-    ("sml", 10): 5e3,
-    ("sml", 100): 5e4,
-    ("parkinsons", 10): 1e3,
-    ("parkinsons", 100): 5e3,
-    ("bike", 10): 5e4,
-    ("bike", 100): 5e4,
-    ("ccpp", 10): 1e5,
-    ("ccpp", 100): 1e5,
-}
-"""ρ as [FedBNR] found it by grid search (table A.1)."""
-
 
 @dataclass(frozen=True, eq=False)
 class Consensus:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.datasets import FILES
 from benchmarks.fedbnr import alone, automatic, central, experts, networks, personal
+from benchmarks.fedbnr.anchors import PROXIMAL, RHO
 from benchmarks.fedbnr.phase1 import averaging, distillation, exact
 from benchmarks.fedbnr.protocol import CLIENTS, Column, Tables
 from benchmarks.kept import Result, fingerprint
@@ -47,13 +48,14 @@ _LOCAL = (
     "kernels/layer/local_evidence.py",
     "kernels/rounds/shared/local_training.py",
 )
+_BY_HAND = "benchmarks/fedbnr/anchors.py"
 _EXACT = (
-    "benchmarks/fedbnr/phase1/exact.py",
     "kernels/layer/evidence.py",
     "kernels/rounds/kernel/exact.py",
     "kernels/rounds/shared/evidence_step.py",
     "kernels/rounds/shared/grid.py",
 )
+_RECIPES = (_BY_HAND, "benchmarks/fedbnr/phase1/exact.py", *_EXACT)
 _AUTOMATIC = (
     "benchmarks/fedbnr/automatic.py",
     "kernels/features/inducing.py",
@@ -130,12 +132,12 @@ def _alone(column: Column, data: Path) -> Result:
 
 
 def _networks(column: Column, data: Path) -> Result:
-    tables, proximal = Tables.of(column.split(data)), networks.PROXIMAL
+    tables = Tables.of(column.split(data))
     return {
         name: networks.measure(tables, proximal=mu, seed=column.seed)
         for name, mu in (
             ("FedAvg", 0.0),
-            ("FedProx", proximal[column.dataset, column.clients]),
+            ("FedProx", PROXIMAL[column.dataset, column.clients]),
         )
     }
 
@@ -145,7 +147,7 @@ def _personal(column: Column, data: Path) -> Result:
 
 
 def _experts(column: Column, data: Path) -> Result:
-    rho = experts.RHO[column.dataset, column.clients]
+    rho = RHO[column.dataset, column.clients]
     return {"FedLoc": experts.measure(Tables.of(column.split(data)), rho=rho)}
 
 
@@ -153,9 +155,9 @@ _GAUSSIAN = "benchmarks/fedbnr/gaussian.py"
 _NETWORKS = "benchmarks/fedbnr/networks.py"
 
 FAMILIES: Mapping[str, Family] = {
-    "exact": Family(("FedBNR exact",), _exact, (*_PROGRAM, *_EXACT), seeds=SEEDS),
+    "exact": Family(("FedBNR exact",), _exact, (*_PROGRAM, *_RECIPES), seeds=SEEDS),
     "exact_quick": Family(
-        ("FedBNR exact",), _exact_quickly, (*_PROGRAM, *_EXACT), seeds=QUICK_SEEDS
+        ("FedBNR exact",), _exact_quickly, (*_PROGRAM, *_RECIPES), seeds=QUICK_SEEDS
     ),
     "automatic": Family(
         (automatic.ROW,), _automatic, (*_PROGRAM, *_EXACT, *_AUTOMATIC), seeds=SEEDS
@@ -178,17 +180,17 @@ FAMILIES: Mapping[str, Family] = {
         ("benchmarks/fedbnr/central.py", _GAUSSIAN, "kernels/scores/recalibration.py"),
         clients=(10,),
     ),
-    "central_urk": Family(("Central URK",), _central_urk, (*_PROGRAM, *_EXACT), clients=(10,)),
+    "central_urk": Family(("Central URK",), _central_urk, (*_PROGRAM, *_RECIPES), clients=(10,)),
     "alone": Family(
         ("local+local", "local+global"),
         _alone,
         ("benchmarks/fedbnr/alone.py", *_KERNEL, *_LOCAL),
     ),
-    "networks": Family(("FedAvg", "FedProx"), _networks, (_NETWORKS,)),
+    "networks": Family(("FedAvg", "FedProx"), _networks, (_NETWORKS, _BY_HAND)),
     "personal": Family(
         ("pFedGP",), _personal, ("benchmarks/fedbnr/personal.py", _GAUSSIAN, _NETWORKS)
     ),
-    "experts": Family(("FedLoc",), _experts, ("benchmarks/fedbnr/experts.py", _GAUSSIAN)),
+    "experts": Family(("FedLoc",), _experts, ("benchmarks/fedbnr/experts.py", _GAUSSIAN, _BY_HAND)),
 }
 
 ROWS = (

@@ -31,20 +31,6 @@ ROUNDS = 40
 FEW_CLIENTS = 10
 """Up to so many have rows enough for more steps of their own in a round."""
 
-PROXIMAL = {
-    ("skillcraft", 10): 0.5,
-    ("skillcraft", 100): 1.0,
-    ("sml", 10): 0.1,
-    ("sml", 100): 1.0,
-    ("parkinsons", 10): 1.0,
-    ("parkinsons", 100): 1.0,
-    ("bike", 10): 0.1,
-    ("bike", 100): 0.01,
-    ("ccpp", 10): 0.001,
-    ("ccpp", 100): 1.0,
-}
-"""FedProx's μ as [FedBNR] found it by grid search (table A.1)."""
-
 
 @dataclass(frozen=True)
 class Local:

@@ -13,11 +13,12 @@ from benchmarks.predictive.summary import Summary, name_of, standard_error
 MOST = 1.0
 """What is lost beyond is written at the edge."""
 COLOURS = {
+    "auto": "#0a5a20",
     "fedbnr": "#1a7f37",
     **dict.fromkeys(COMMITTEES, "#1f5fa8"),
     **dict.fromkeys(OTHERS, "#8a8a8a"),
 }
-ROWS = ("fedbnr", *COMMITTEES, *OTHERS)
+ROWS = ("auto", "fedbnr", *COMMITTEES, *OTHERS)
 
 
 def draw(summary: Summary, *, quick: bool) -> Path:
@@ -42,7 +43,7 @@ def draw(summary: Summary, *, quick: bool) -> Path:
     handles = [
         axes[0, 0].plot([], [], mark, color=colour, mfc=fill, ms=6, label=label)[0]
         for label, mark, colour, fill in (
-            ("FedBNR exact", "o", "#1a7f37", "#1a7f37"),
+            ("FedBNR", "o", "#1a7f37", "#1a7f37"),
             ("committee, all predictions in one place", "o", "#1f5fa8", "#1f5fa8"),
             ("its student, from one secure sum", "o", "#1f5fa8", "white"),
             ("other federated networks", "o", "#8a8a8a", "#8a8a8a"),

@@ -28,7 +28,7 @@ from kernels.scores.gaussians import Gaussian
 COMMITTEES = tuple(method.value for method in Method)
 STUDENTS = tuple(f"d_{method}" for method in COMMITTEES)
 OTHERS = ("fedpa", "ep_mcmc", "fedyogi", "fedbe", "one_shot")
-METHODS = ("fedbnr", *COMMITTEES, *STUDENTS, *OTHERS)
+METHODS = ("auto", "fedbnr", *COMMITTEES, *STUDENTS, *OTHERS)
 
 Cell = dict[str, float]
 

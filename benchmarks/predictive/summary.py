@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -12,8 +13,10 @@ SMALL = 0.4
 """Below this size of an NLL, a ratio of two says nothing: their difference counts."""
 MOST_RATIO, MOST_DIFFERENCE = 1.05, 0.02
 ENOUGH_SETS = 4
+OURS = ("auto", "fedbnr")
 
 NAMES = {
+    "auto": "**FedBNR auto**",
     "fedbnr": "**FedBNR exact**",
     "gpoe": "generalised product",
     "rbcm": "robust committee",
@@ -59,12 +62,13 @@ class Summary:
         """Return its mean over seeds."""
         return float(np.mean(self.values(what, name, split, method)))
 
-    def fedbnr_is_best_or_near(self, name: str, split: str) -> bool:
-        """Say whether no method's NLL is lower by more than its standard error."""
-        means = {method: self.mean("nll", name, split, method) for method in METHODS}
+    def is_best_or_near(self, own: str, name: str, split: str) -> bool:
+        """Say whether no method of others has an NLL lower by more than its standard error."""
+        others = [method for method in METHODS if method == own or method not in OURS]
+        means = {method: self.mean("nll", name, split, method) for method in others}
         best = min(means, key=means.__getitem__)
         allowed = means[best] + standard_error(self.values("nll", name, split, best))
-        return means["fedbnr"] <= allowed
+        return means[own] <= allowed
 
     def students(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return students' NLL over teachers', and minus teachers' where those are small."""
@@ -96,8 +100,9 @@ class Summary:
         found["student_over_teacher_nll"] = max(over.values(), default=1.0)
         found["student_minus_teacher_nll"] = max(minus.values(), default=0.0)
         for split in SPLITS:
-            good = sum(self.fedbnr_is_best_or_near(name, split) for name in FILES)
-            found[f"fedbnr_best_or_near_{split}"] = good
+            for own in OURS:
+                good = sum(self.is_best_or_near(own, name, split) for name in FILES)
+                found[f"{own}_best_or_near_{split}"] = good
         found["teacher_gap"] = max(cell["teacher_gap"] for cell in self.cells.values())
         return found
 
@@ -117,13 +122,13 @@ class Summary:
                 missed,
             )
         ]
-        for split in SPLITS:
-            far = [name for name in FILES if not self.fedbnr_is_best_or_near(name, split)]
+        for own, split in product(OURS, SPLITS):
+            far = [name for name in FILES if not self.is_best_or_near(own, name, split)]
             said.append(
                 _bar(
                     len(FILES) - len(far) >= ENOUGH_SETS,
-                    f"FedBNR exact best in NLL, or within a standard error of the best, {split}: "
-                    f"{len(FILES) - len(far)} of {len(FILES)} sets",
+                    f"{name_of(own).strip('*')} best in NLL, or within a standard error of the "
+                    f"best, {split}: {len(FILES) - len(far)} of {len(FILES)} sets",
                     far,
                 )
             )

@@ -93,7 +93,7 @@ def _summary(**changed: float) -> Summary:
     cells = {}
     for seed, shift in ((10, 0.0), (11, 0.2)):
         cell = {f"{what}_{method}": 1.0 + shift for what in ("nll", "mse") for method in METHODS}
-        cell |= {"nll_fedbnr": 0.9 + shift, "teacher_gap": 1e-12}
+        cell |= {"nll_fedbnr": 0.9 + shift, "nll_auto": 0.8 + shift, "teacher_gap": 1e-12}
         cell |= {name: value + shift for name, value in changed.items()}
         cells |= {(name, split, seed): dict(cell) for name in FILES for split in SPLITS}
     return Summary(cells)
@@ -104,6 +104,7 @@ def test_what_is_held_is_said() -> None:
     figures = summary.figures()
     assert figures["student_over_teacher_nll"] == pytest.approx(1)
     assert figures["fedbnr_best_or_near_sorted"] == len(FILES)
+    assert figures["auto_best_or_near_sorted"] == len(FILES)
     assert all(bar.startswith("- yes") for bar in summary.bars())
     assert summary.tables().count("**FedBNR exact** | 1.00 ± 0.10 (1.10)") == len(SPLITS)
 
@@ -129,7 +130,7 @@ def test_near_zero_the_difference_counts() -> None:
 def test_near_is_within_a_standard_error_of_the_best(lead: float, near: bool) -> None:
     """With two seeds 0.2 apart that is 0.1."""
     summary = _summary(nll_gpoe=0.9 - lead, nll_d_gpoe=0.9 - lead)
-    assert summary.fedbnr_is_best_or_near("wine", "sorted") is near
+    assert summary.is_best_or_near("fedbnr", "wine", "sorted") is near
 
 
 def test_the_picture_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
