@@ -74,6 +74,11 @@ class Kept:
         found: Result = cell["result"]
         return found
 
+    def of_earlier_code(self, name: str) -> Result | None:
+        """Return the result of a cell that any code measured, to be shown as such."""
+        cell = self._cells.get(name)
+        return None if cell is None else cell["result"]
+
     def keep(self, name: str, code: str, result: Result) -> None:
         """Store a result; a run that is stopped right after has it."""
         self._cells[name] = {"code": code, "result": result}

@@ -8,6 +8,9 @@ measured again only when the code that decides its numbers has changed. `--anew`
 of what clients cost; with a TEXT that no name has, tables and pictures of what is kept. `--quick`:
 FedBNR exact alone, two seeds of at most 100 steps.
 
+Rows that earlier sources measured, and this run does not measure again, are shown and counted as
+such: training amplifies a change in the last bit, and single cells move by some percent.
+
 FedBNR auto is the program of a session that states a schema alone (`automatic`); FedBNR exact has a
 recipe for each set. `auto_` before a figure: of FedBNR auto.
 `rmse_SET_CLIENTS`, `ece_SET_CLIENTS` …: of FedBNR exact, means over seeds, test error in the

@@ -52,14 +52,18 @@ def run(options: Namespace) -> Figures:
     if options.anew:
         path.unlink(missing_ok=True)
     cells = list(_cells(quick=options.quick))
-    found = _measured(Kept(path), cells, options)
+    kept = Kept(path)
+    found = _measured(kept, cells, options)
+    shown = {**_of_earlier_code(kept, cells, found), **found}
     results = Results(
-        {(row, cell.column): one for cell, result in found.items() for row, one in result.items()}
+        {(row, cell.column): one for cell, result in shown.items() for row, one in result.items()}
     )
     anchors = read_anchors(options.data.parent / "anchors")
     text = markdown(results, anchors)
     held = list(claims(results, anchors))
-    summary = "\n".join([_reached(results, found, cells), "", *(f"- {claim}" for claim in held)])
+    summary = "\n".join(
+        [_reached(results, found, shown, cells), "", *(f"- {claim}" for claim in held)]
+    )
     (RESULTS / f"{stem}.md").write_text(f"# FedBNR on five sets\n\n{summary}\n\n{text}")
     print(text)
     print(summary)
@@ -86,13 +90,36 @@ def run(options: Namespace) -> Figures:
     return figures
 
 
-def _reached(results: Results, found: Mapping[Cell, Result], cells: list[Cell]) -> str:
+def _of_earlier_code(
+    kept: Kept, cells: list[Cell], found: Mapping[Cell, Result]
+) -> dict[Cell, Result]:
+    """Return what is not measured with this code, as an earlier one has measured it.
+
+    Our own automatic row is not among them: it is what changes.
+    """
+    rest = (cell for cell in cells if cell not in found and cell.family != "automatic")
+    return {
+        cell: result for cell in rest if (result := kept.of_earlier_code(cell.name)) is not None
+    }
+
+
+def _reached(
+    results: Results,
+    found: Mapping[Cell, Result],
+    shown: Mapping[Cell, Result],
+    cells: list[Cell],
+) -> str:
     """Say how much of the run there is, and of how many seeds the claims' means are."""
     seeds = ", ".join(f"{row} {seeds_of(results, 'rmse', row)}" for row in CLAIMED)
     whole = "" if len(found) == len(cells) else ": **not all of the run yet**"
+    families = dict.fromkeys(cell.family for cell in shown if cell not in found)
+    if families:
+        earlier = f" {len(shown) - len(found)} more are of earlier sources ({', '.join(families)})."
+    else:
+        earlier = ""
     seconds = _cpu_seconds(found)
     cpu = f"{seconds:,.0f} CPU seconds, {seconds / 120:.0f} minutes of two cores"
-    return f"{len(found)} of {len(cells)} cells{whole}, {cpu}; seeds: {seeds}."
+    return f"{len(found)} of {len(cells)} cells{whole}, {cpu}; seeds: {seeds}.{earlier}"
 
 
 def _cpu_seconds(found: Mapping[Cell, Result]) -> float:

@@ -7,8 +7,11 @@ from kernels.features.spec import KernelSpec
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
+from kernels.rounds.work import work
 from kernels.tables.schema import Schema
 
+_ROWS = 1000
+"""How many training rows the hospital has that time is estimated for."""
 _MOST_NAMES = 12
 """Most columns that are listed by name."""
 
@@ -32,10 +35,16 @@ def in_words(
         f"{known_to_hospitals(program):,} numbers. Only the sums over hospitals become known, to "
         "every hospital."
     )
+    own = work(program, rows=_ROWS)
+    costs = (
+        f"A hospital sends at most {max(1, round(own.megabytes)):,} MB. With {_ROWS:,} training "
+        f"rows it computes for about {max(1, round(own.cpu_seconds)):,} seconds on one core."
+    )
     said = [
         _learned(program),
         *(f"Stage {place}, {stage.sentence}." for place, stage in enumerate(stages, 1)),
         in_all,
+        costs,
         _read(program, blind=blind, members_only=members_only),
     ]
     if budget is not None:

@@ -505,7 +505,7 @@ def _falls_behind(recipe: Recipe, run: Run, least: float | None) -> bool:
         return True
     if run.stage or run.error is None or least is None:
         return False
-    done = run.state.step / recipe.steps
+    done = float(run.state.step / recipe.steps)
     if done < _GRACE:
         return False
     margin = _WIDEST + (_NARROWEST - _WIDEST) * (done - _GRACE) / (1 - _GRACE)

@@ -120,11 +120,12 @@ def test_the_answer_says_in_words_what_the_program_does_and_costs(
     coordinator: Coordinator,
 ) -> None:
     made = created(coordinator)
-    first, *stages, in_all, read = made["in_words"]
+    first, *stages, in_all, costs, read = made["in_words"]
     assert first.startswith("Learned is to predict stay from age, with the best of these kernels, ")
     disclosed = stages_disclosed(program_of(made))
     assert [said.split(", ", 1)[1] for said in stages] == [own.sentence + "." for own in disclosed]
     assert f"at most {sum(own.sums for own in disclosed):,} sums" in in_all
+    assert costs.startswith("A hospital sends at most ")
     assert read.startswith("The coordinator reads no sum. It has the finished model")
 
 
