@@ -20,7 +20,16 @@ from service.routes import events
 from tests.service.contract.contract_fuzzing import SIGN_HERE, TOKEN_HERE, Beginning
 from tests.service.contract.test_contract import PUBLISHED
 
+
+def stated_code(context: Any, response: Any, case: Any) -> None:
+    """Check that the operation names the code of its problem."""
+    codes = case.operation.definition.raw["x-problems"].get(str(response.status_code))
+    if codes is not None and response.json()["code"] not in codes:
+        raise AssertionError(f"the operation does not name the code {response.json()['code']}")
+
+
 CHECKS = [
+    stated_code,
     checks.not_a_server_error,
     checks.status_code_conformance,
     checks.content_type_conformance,
