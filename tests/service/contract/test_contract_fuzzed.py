@@ -3,6 +3,7 @@
 Every answer's status, media type and body match the contract, including the code of a problem.
 """
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -59,7 +60,25 @@ class Later:
         await self.application(scope, receive, send)
 
 
-contract = schemathesis.openapi.from_path(PUBLISHED)
+def with_few_kinds() -> dict[str, Any]:
+    """Return the contract with two of the kernels and of the stages that a session may state.
+
+    To make up sessions with any of them takes longer than all other cases together, and
+    `tests.service.contract.test_program_schemas` damages every one.
+    """
+    document: dict[str, Any] = json.loads(PUBLISHED.read_text())
+    schemas = document["components"]["schemas"]
+    few = {"Kernel": ("RbfKernel", "LinearKernel"), "Stage": ("MomentsStage", "LinearStage")}
+    stated = json.dumps(schemas["NewSession"])
+    for union, kept in few.items():
+        where = "#/components/schemas/"
+        schemas[f"Few{union}s"] = {"oneOf": [{"$ref": where + name} for name in kept]}
+        stated = stated.replace(f'"{where}{union}"', f'"{where}Few{union}s"')
+    schemas["NewSession"] = json.loads(stated)
+    return document
+
+
+contract = schemathesis.openapi.from_dict(with_few_kinds())
 contract.app = Later()
 
 
