@@ -35,7 +35,7 @@ def described(kind: type) -> Described:
         below = _below(kind.__module__).get(kind.__qualname__, {})
         meanings = {each.value: below[each.name] for each in kind if each.name in below}
         return Described(cleandoc(kind.__doc__ or ""), meanings)
-    names = [field.name for field in fields(kind)]
+    names = [field.name for field in fields(kind)]  # type: ignore[arg-type]
     whole, parts = "", dict[str, str]()
     for own in reversed(kind.__mro__[:-1]):
         whole, told = _split(cleandoc(own.__doc__ or ""), names)

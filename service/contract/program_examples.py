@@ -141,6 +141,7 @@ def sessions() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
                     {"algorithm": "search", "parameters": {"recipes": _NEEDED["recipes"]}},
                     {"algorithm": "linear"},
                     {"algorithm": "completion"},
+                    {"algorithm": "recalibration"},
                     {"algorithm": "evaluation"},
                 ],
             },
