@@ -62,6 +62,9 @@ class Numeric:
 
     Bounds are inclusive and define which values are possible: a training table that exceeds them is
     refused, and a row to predict is marked. They also keep federated moments exact (`Moments`).
+
+    name: the table's column. lower, upper: the bounds, in `unit`. may_be_missing: whether cells may
+    be empty.
     """
 
     STORED_AS: ClassVar[str] = "numeric"
@@ -81,7 +84,11 @@ class Numeric:
 
 @dataclass(frozen=True)
 class Categorical:
-    """One of several levels; one feature per level, and an indicator if cells may be missing."""
+    """One of several levels; one feature per level, and an indicator if cells may be missing.
+
+    name: the table's column. levels: the labels that its cells may have. may_be_missing: whether
+    cells may be empty.
+    """
 
     STORED_AS: ClassVar[str] = "categorical"
 
@@ -107,7 +114,10 @@ Feature = Numeric | Categorical
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table, in the order in which they become features and targets."""
+    """The columns of a table, in the order in which they become features and targets.
+
+    features: the columns to predict from. targets: what is predicted.
+    """
 
     STORED_AS: ClassVar[str] = "schema"
 
@@ -296,7 +306,8 @@ def _column_problems(column: Feature) -> list[SchemaError]:
     problems = name_problems(column.name, where)
     if isinstance(column, Categorical):
         problems += level_problems(column.levels, where, least=1)
-        if column.other is not None and column.other not in column.levels:
+        listed = column.levels if isinstance(column.levels, tuple) else ()
+        if column.other is not None and column.other not in listed:
             problems.append(
                 WrongLevels(f"{where}: other must be one of the levels, not {column.other!r}")
             )

@@ -40,7 +40,11 @@ INTERVALS = 10
 
 @dataclass(frozen=True)
 class Target:
-    """A number to predict, with a unit and inclusive bounds; never missing in training."""
+    """A number to predict, with a unit and inclusive bounds; never missing in training.
+
+    name: the table's column. unit: for example "d"; "1" for a dimensionless number.
+    lower, upper: the bounds, in `unit`.
+    """
 
     STORED_AS: ClassVar[str] = "target"
 
@@ -57,7 +61,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Binary:
-    """A yes or no: one of two levels, one of which is the event whose probability is predicted."""
+    """A yes or no: one of two levels, one of which is the event whose probability is predicted.
+
+    name: the table's column. levels: its two labels. event: one of them.
+    """
 
     STORED_AS: ClassVar[str] = "target.binary"
 
@@ -78,7 +85,10 @@ class Binary:
 
 @dataclass(frozen=True)
 class Classes:
-    """One of several levels that exclude each other, such as a diagnosis."""
+    """One of several levels that exclude each other, such as a diagnosis.
+
+    name: the table's column. levels: its labels, at least three.
+    """
 
     STORED_AS: ClassVar[str] = "target.classes"
 
@@ -100,10 +110,10 @@ class Classes:
 class Count:
     """How often something happened: 0, 1, 2, …, perhaps during an exposure that differs by row.
 
-    unit: what is counted, such as "visits". upper: the largest possible count, which bounds every
-    sum; with differential privacy, the less it is, the less noise. exposure: a numeric column,
-    positive in every row, such as the years of observation; the expected count is in proportion to
-    it.
+    name: the table's column. unit: what is counted, such as "visits".
+    upper: the largest possible count, which bounds every sum; with differential privacy, the less
+    it is, the less noise. exposure: a numeric column, positive in every row, such as the years of
+    observation; the expected count is in proportion to it.
     """
 
     STORED_AS: ClassVar[str] = "target.count"
@@ -123,8 +133,9 @@ class Count:
 class TimeToEvent:
     """How long until an event, from an origin that is the same for everyone, such as admission.
 
-    name: the column with times ≥ 0, in `unit`. event: the column that says whether the event
-    happened at that time (`happened`) or whether observation ended without it (`censored`).
+    name: the column with times ≥ 0, in `unit`. unit: for example "d". event: the column that says
+    whether the event happened at that time or observation ended without it.
+    happened, censored: the labels of the one and of the other in that column.
     edges: public ends of the intervals whose hazards are modelled, rising; nothing is predicted
     beyond the last. horizon: the time whose risk is predicted, by default the last edge; given
     without edges, it is the last of ten equal intervals.

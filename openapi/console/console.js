@@ -20,7 +20,9 @@ SwaggerUIBundle({
   dom_id: "#console",
   deepLinking: true,
   docExpansion: "list",
-  defaultModelsExpandDepth: -1,
+  // The schemas are one closed line at the end of the page; within one, two levels are open.
+  defaultModelsExpandDepth: 0,
+  defaultModelExpandDepth: 2,
   displayRequestDuration: true,
   tryItOutEnabled: true,
   // The token is discarded when the page is closed.

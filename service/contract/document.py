@@ -8,26 +8,26 @@ ids, so each route declares its own
 (`operation_id="createSession"`): renaming a file or a function changes nothing for clients.
 """
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
-from inspect import getdoc
-from typing import Any
 
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
+from kernels.rounds.program import Program
+from service.contract import problem_responses
+from service.contract.dataclass_schemas import Json
+from service.contract.docstrings import described
 from service.contract.examples import EXAMPLES
 from service.contract.links import LINKS
-from service.errors import ProtocolMismatch, RateExceeded, ServiceError
+from service.contract.model_schemas import model_schemas
+from service.contract.program_schemas import program_schemas
+from service.errors import ProtocolMismatch, ServiceError
 from service.http.declarations import ADMIN, CALLER, MEMBER, declarations_of
-from service.http.problems import WRONG_FIELDS, Error, problem, status_of
-
-Json = dict[str, Any]
+from service.http.problems import CODES, Error
 
 _REFERENCE = "#/components/schemas/{model}"
-_PROBLEM = "application/problem+json"
 
 DESCRIPTION = """\
 Hospitals train one Gaussian process together; the coordinator only ever sees sums.
@@ -35,6 +35,9 @@ Hospitals train one Gaussian process together; the coordinator only ever sees su
 Admins and callers authenticate with a token (*Authorize*). Hospitals sign each request with the \
 SDK; their operations are documented here but cannot be tried out. If the coordinator was started \
 with `veilgp serve --sample`, the examples of all other operations work unchanged.
+
+A refused request is answered with a problem that has a stable `code`; all codes are explained \
+in one [list](/docs/problems).
 """
 
 TAGS = {
@@ -74,25 +77,6 @@ SECURITY: Json = {
     },
 }
 
-PROBLEM: Json = {
-    "title": "Problem",
-    "description": "What went wrong (RFC 9457). `code` is stable; the text of `detail` may change.",
-    "type": "object",
-    "required": ["type", "title", "status", "detail", "code"],
-    "properties": {
-        "type": {"type": "string", "format": "uri"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "detail": {"type": "string"},
-        "code": {"type": "string"},
-        "problems": {
-            "type": "array",
-            "description": "Everything that is wrong: each problem with its code or its field.",
-            "items": {"type": "object", "additionalProperties": {"type": "string"}},
-        },
-    },
-}
-
 
 def document(routes: Sequence[APIRoute]) -> Json:
     """Return the contract of these routes; each needs a declared `operation_id`."""
@@ -110,21 +94,30 @@ def document(routes: Sequence[APIRoute]) -> Json:
     schemas: Json = plain["components"]["schemas"]
     for frameworks_own in ("HTTPValidationError", "ValidationError"):
         schemas.pop(frameworks_own, None)
-    schemas["Problem"] = PROBLEM
     schemas.update(_bodies(routes))
-    plain["components"]["schemas"] = dict(sorted(schemas.items()))
+    schemas.update(program_schemas())
+    schemas.update(model_schemas())
+    stated = schemas["NewSession"]["properties"]
+    for name in stated.keys() & {"max_rows", "held_out", "least_rows"}:
+        stated[name]["description"] = described(Program).parts[name]
     plain["components"]["securitySchemes"] = SECURITY
     paths, plain["paths"] = plain["paths"], {}
+    codes = list[problem_responses.Codes]()
     # In the order of the routes, which is the order of use; FastAPI's order within a path differs.
     for route in shown:
         for method in sorted(route.methods or ()):
             operation = paths[route.path_format][method.lower()]
-            _complete(operation, route)
+            codes.append(_complete(operation, route))
             plain["paths"].setdefault(route.path_format, {})[method.lower()] = operation
+    all_codes = problem_responses.united(codes)
+    plain["components"]["responses"] = problem_responses.responses(all_codes)
+    schemas.update(problem_responses.schemas(all_codes))
+    plain["components"]["schemas"] = dict(sorted(schemas.items()))
     return plain
 
 
-def _complete(operation: Json, route: APIRoute) -> None:
+def _complete(operation: Json, route: APIRoute) -> problem_responses.Codes:
+    """Add what the route declares, and return the codes of its problems."""
     identifier = operation["operationId"]
     everything = list(declarations_of(route.dependant))
     errors: set[type[Error]] = {ProtocolMismatch}
@@ -143,7 +136,9 @@ def _complete(operation: Json, route: APIRoute) -> None:
         parameter["schema"].keys() - {"title", "type"} or parameter["schema"]["type"] != "string"
         for parameter in operation.get("parameters", ())
     )
-    responses.update(_problems(errors, may_misfit=may_misfit))
+    codes = problem_responses.codes_of(errors, may_misfit=may_misfit)
+    responses.update(problem_responses.referred(codes))
+    operation[CODES] = {str(status): [*own] for status, own in codes.items()}
     _exemplify(operation, identifier)
     for link in LINKS.get(identifier, ()):
         responses[link.status].setdefault("links", {})[link.operation] = {
@@ -151,6 +146,7 @@ def _complete(operation: Json, route: APIRoute) -> None:
             **({"parameters": link.parameters} if link.parameters else {}),
             **({"requestBody": link.body} if link.body is not None else {}),
         }
+    return codes
 
 
 def _exemplify(operation: Json, identifier: str) -> None:
@@ -163,41 +159,15 @@ def _exemplify(operation: Json, identifier: str) -> None:
     if example.body is not None:
         for content in operation["requestBody"]["content"].values():
             content["example"] = example.body
+    if example.bodies:
+        for content in operation["requestBody"]["content"].values():
+            content["examples"] = {
+                name: {"summary": about, "value": body}
+                for name, (about, body) in example.bodies.items()
+            }
     if example.answer is not None:
         for content in operation["responses"]["200"]["content"].values():
             content["example"] = example.answer
-
-
-def _problems(errors: set[type[Error]], *, may_misfit: bool) -> Json:
-    """Return a response for each status, with every code that it may have."""
-    told: dict[int, dict[str, str]] = {}
-    for error in errors:
-        said = (getdoc(error) or "").partition("\n")[0]
-        told.setdefault(status_of(error), {})[error.code] = said
-    if may_misfit:
-        misfit = "The parameters or the body do not match their schema."
-        told.setdefault(422, {})[WRONG_FIELDS] = misfit
-    responses = {}
-    for status, codes in sorted(told.items()):
-        code = {"type": "string", "enum": sorted(codes)}
-        schema = {
-            "allOf": [{"$ref": _REFERENCE.format(model="Problem")}],
-            "properties": {"code": code},
-        }
-        responses[str(status)] = {
-            "description": "\n".join(f"- `{code}`: {said}" for code, said in sorted(codes.items())),
-            "content": {_PROBLEM: {"schema": schema, "example": _example(status, codes)}},
-        }
-    if RateExceeded in errors:
-        seconds = {"schema": {"type": "integer"}, "description": "Seconds."}
-        responses[str(RateExceeded.status)]["headers"] = {"Retry-After": seconds}
-    return responses
-
-
-def _example(status: int, codes: Mapping[str, str]) -> Json:
-    code, said = min(codes.items())
-    document: Json = json.loads(bytes(problem(status, code, said).body))
-    return document
 
 
 def _bodies(routes: Sequence[APIRoute]) -> Json:

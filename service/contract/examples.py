@@ -8,14 +8,19 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service import sample
+from service.contract.program_examples import sessions
 
 
 @dataclass(frozen=True)
 class Example:
-    """Parameters by name and the body; an answer for operations that have neither."""
+    """Parameters by name and the body; an answer for operations that have neither.
+
+    bodies: several bodies by name, each with a sentence, instead of one.
+    """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
+    bodies: Mapping[str, tuple[str, Any]] = field(default_factory=dict)
     answer: Any = None
 
 
@@ -27,12 +32,7 @@ _BY_ALIAS = {"name": sample.ALIAS, "version": sample.MODEL}
 _IN_RUN = {"session_id": sample.RUNNING, "run_id": sample.OPEN_RUN}
 
 EXAMPLES: Mapping[str, Example] = {
-    "createSession": Example(
-        body={
-            "name": "Length of stay",
-            **{field: sample.STATED[field] for field in ("schema", "members", "privacy", "model")},
-        }
-    ),
+    "createSession": Example(bodies=sessions()),
     "listSessions": Example(
         answer=[
             {

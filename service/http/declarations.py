@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi.dependencies.models import Dependant
-from pydantic import BaseModel
+from pydantic import BaseModel, WithJsonSchema
 
 from service.http.problems import Error
 
@@ -31,6 +31,14 @@ BINARY: Mapping[str, Any] = {"type": "string", "format": "binary"}
 
 BINARY_CONTENT: Mapping[str, Any] = {"application/octet-stream": {"schema": dict(BINARY)}}
 """The content of a binary body or answer."""
+
+
+def described_as(name: str) -> WithJsonSchema:
+    """Return the annotation of a value whose schema the contract adds by this name.
+
+    Within `allOf`, because pydantic looks up any other reference among its own schemas.
+    """
+    return WithJsonSchema({"allOf": [{"$ref": f"#/components/schemas/{name}"}]})
 
 
 @dataclass(frozen=True)

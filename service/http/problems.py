@@ -26,6 +26,11 @@ from service.http.times import iso_time
 
 Error = ServiceError | KernelsError | PrivacyError
 
+CODES = "x-problems"
+"""The field of an operation of the contract that has its codes by status."""
+MEANINGS = "x-enumDescriptions"
+"""The field of the contract's list of codes that has their meanings; other tools show it, too."""
+
 WRONG_FIELDS = "request.fields"
 """The code of a request whose parameters or body do not match their schema in the contract."""
 

@@ -12,7 +12,13 @@ from kernels.strict_json import parse_json
 class RequestModel(BaseModel):
     """JSON from outside: unknown fields are refused, and values are not converted between types."""
 
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+    )
 
 
 T = TypeVar("T", bound=BaseModel)

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from itertools import compress
 from typing import Annotated, Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 from torch import Tensor
 
 from kernels.errors import (
@@ -40,6 +40,11 @@ from service.prediction.prediction import Answer
 
 Level = Annotated[float, Field(gt=0, lt=1)]
 
+
+_CELL = {"type": ["number", "string", "boolean", "null"]}
+# The model's schema checks rows and cells, and names the column of each problem.
+_Row = Annotated[Any, WithJsonSchema({"type": "object", "additionalProperties": _CELL})]
+_Cells = Annotated[Any, WithJsonSchema({"type": "array", "items": _CELL})]
 
 METHOD: Any = Field(
     default=None,
@@ -68,16 +73,14 @@ class PredictRequest(RequestModel):
     """A table to predict: `records` or `columns`, not both."""
 
     model: str = Field(description="The id or an alias of a model.", examples=["stay"])
-    records: list[Any] | None = Field(
+    records: list[_Row] | None = Field(
         default=None,
         description="One object for each row, with a cell for each feature; null if it is missing.",
-        json_schema_extra={"items": {"type": "object"}},
         examples=[[{"age": 61, "lactate": None, "ward": "medical"}]],
     )
-    columns: dict[str, Any] | None = Field(
+    columns: dict[str, _Cells] | None = Field(
         default=None,
         description="One list for each feature, all of the same length.",
-        json_schema_extra={"additionalProperties": {"type": "array"}},
     )
     intervals: list[Level] = Field(
         default=[],

@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self, get_args
 
 import torch
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, WithJsonSchema, model_validator
 from torch import Tensor
 
 from kernels.model.methods import methods_of
@@ -43,6 +43,12 @@ Datatype = Literal[
 ]  # fmt: skip
 
 
+# A cell, or a row of one cell; the model's schema checks them.
+_Element = Annotated[
+    Any, WithJsonSchema({"type": ["number", "string", "boolean", "null", "array"], "maxItems": 1})
+]
+
+
 class TensorIn(RequestModel):
     """A column of the table."""
 
@@ -50,7 +56,7 @@ class TensorIn(RequestModel):
     shape: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, max_length=2, examples=[[1]])
     datatype: Datatype = Field(examples=["FP64"])
     parameters: Parameters = Field(default={})
-    data: list[Any] = Field(examples=[[61]])
+    data: list[_Element] = Field(examples=[[61]])
 
     @model_validator(mode="after")
     def _one_column(self) -> Self:

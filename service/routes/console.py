@@ -6,16 +6,19 @@ in the page.
 
 import json
 import os
+from http import HTTPStatus
 from importlib.resources import files
 from pathlib import Path
 
 from fastapi import APIRouter, Request
-from starlette.responses import FileResponse, Response
+from jinja2 import Environment
+from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
 from service import sample
 from service.context import Here
+from service.http.problems import CODES, MEANINGS
 
 router = APIRouter()
 
@@ -42,6 +45,29 @@ def page() -> Response:
     return FileResponse(
         _FILES / "index.html", headers={"Content-Security-Policy": _POLICY, **_ASKED_AGAIN}
     )
+
+
+@router.get("/docs/problems", include_in_schema=False)
+def problems(request: Request) -> Response:
+    """Show every code of a problem with its meaning, by status, as the contract lists them."""
+    contract = request.app.openapi()
+    meanings = contract["components"]["schemas"]["ProblemCode"][MEANINGS]
+    found: dict[int, set[str]] = {}
+    for operations in contract["paths"].values():
+        for operation in operations.values():
+            for status, codes in operation[CODES].items():
+                found.setdefault(int(status), set()).update(codes)
+    listed = [
+        {
+            "status": status,
+            "phrase": HTTPStatus(status).phrase,
+            "codes": {code: meanings[code] for code in sorted(codes)},
+        }
+        for status, codes in sorted(found.items())
+    ]
+    templates: Environment = request.app.state.templates
+    text = templates.get_template("problems.html").render(problems=listed, field=CODES)
+    return HTMLResponse(text, headers={"Content-Security-Policy": _POLICY, **_ASKED_AGAIN})
 
 
 @router.get("/openapi.json", include_in_schema=False)

@@ -21,6 +21,8 @@ from service.runs import open_samples
 
 router = APIRouter(prefix="/models", tags=["admins: models"])
 
+_CARD = {"$ref": "#/components/schemas/ModelCard"}
+
 
 class MethodOut(BaseModel):
     """A prediction method of a model, for `POST /predict`."""
@@ -123,7 +125,7 @@ def delete_alias(_: Admin, alias: str, here: Here) -> None:
     summary="Read a model's card",
     tags=["callers", "members: rounds"],
     response_class=Response,
-    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}},
+    responses={200: {"content": {"application/json": {"schema": _CARD}}}},
 )
 @declares(NotFound, MembersOnly)
 def get_card(reader: Reader, name: str, here: Here) -> Response:

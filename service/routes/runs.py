@@ -21,7 +21,7 @@ from service.errors import (
 )
 from service.http.access import Admin
 from service.http.bodies import json_body
-from service.http.declarations import declares
+from service.http.declarations import declares, described_as
 from service.http.request_models import RequestModel
 from service.http.times import iso_time, iso_time_if
 from service.routes.parts import RunsHere
@@ -72,7 +72,7 @@ class RunOut(BaseModel):
 class WatchedOut(RunOut):
     """A run with its metrics by step, over all sites together, and the members it waits for."""
 
-    metrics: list[dict[str, Any]]
+    metrics: list[Annotated[dict[str, Any], described_as("RunStep")]]
     waiting_for: list[str]
 
 

@@ -15,7 +15,7 @@ from service.context import Here
 from service.errors import NameTaken, NotFound, PrivacyIncomplete, SessionHasRuns, SessionRefused
 from service.http.access import Admin
 from service.http.bodies import json_body
-from service.http.declarations import declares
+from service.http.declarations import declares, described_as
 from service.http.times import iso_time
 from service.sessions import members, privacy_report, sessions
 from service.sessions.privacy_report import Budget, PrivacyReport
@@ -55,7 +55,7 @@ class ShownSession:
 class WholeSession(ShownSession):
     """A session with everything its members see."""
 
-    program: dict[str, Any]
+    program: Annotated[dict[str, Any], described_as("Program")]
     """What is computed: as stated, or as made from the schema if no stages were stated."""
     in_words: list[str]
     """What the program will do and cost, one sentence for each stage, and who reads what."""

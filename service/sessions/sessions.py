@@ -4,9 +4,8 @@ Everything is validated before the first write, and a refusal lists all problems
 one does not hide another.
 """
 
-import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, TypeVar
 from uuid import UUID, uuid4
@@ -15,11 +14,8 @@ from pydantic import Field
 from sqlalchemy import Connection, RowMapping, delete, insert, select
 
 from kernels.errors import KernelsError, ProgramError
-from kernels.features.spec import VERSION as KERNEL_VERSION
-from kernels.features.spec import KernelSpec
 from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
-from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.automatic import (
     LEAST_FEATURES,
     LEAST_SUMS,
@@ -32,11 +28,8 @@ from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
-from kernels.rounds.registry import ALGORITHMS, installed
-from kernels.rounds.shared.public_set import columns_of, public_records
-from kernels.strict_json import decode_object
+from kernels.rounds.shared.public_set import public_records
 from kernels.tables.records import Records
-from kernels.tables.schema import Schema
 from privacy.accounting.promises import planned_noise
 from privacy.errors import PrivacyError
 from privacy.identity import MAX_MEMBERS
@@ -52,7 +45,15 @@ from service.errors import (
     SessionRefused,
 )
 from service.http.request_models import Name, RequestModel, likeness
-from service.sessions import public_sets, stage_order
+from service.sessions import stage_order
+from service.sessions.stated import (
+    Stage,
+    StatedKernel,
+    StatedSchema,
+    kernel_of,
+    schema_of,
+    stage_of,
+)
 
 T = TypeVar("T")
 
@@ -77,29 +78,22 @@ class NewPrivacy(RequestModel):
     shares: list[float] | None = Field(default=None, max_length=50)
 
 
-class NewStage(RequestModel):
-    """One algorithm by name, with the parameters that differ from its defaults."""
-
-    algorithm: str
-    version: int | None = None
-    parameters: dict[str, Any] = Field(default_factory=dict)
-
-
 class NewSession(RequestModel):
-    """A session to create; `kernels` validates `schema`, `kernel` and the stages' `parameters`.
+    """A session to create.
 
     Without `stages` the coordinator makes kernels and stages from the schema alone. Then neither
     `kernel` nor `choices` may be stated.
     """
 
     name: Name
-    table: dict[str, Any] = Field(alias="schema")
-    kernel: dict[str, Any] | None = None
-    choices: list[dict[str, Any]] | None = Field(
-        default=None, min_length=1, max_length=MOST_CHOICES
-    )
+    table: StatedSchema = Field(alias="schema")
+    """The columns that every hospital's table has, as everyone has agreed."""
+    kernel: StatedKernel | None = None
+    """The kernel that the stages train; without `stages` the coordinator makes it."""
+    choices: list[StatedKernel] | None = Field(default=None, min_length=1, max_length=MOST_CHOICES)
     """The kernels that a stage `search` chooses from, instead of `kernel`."""
-    stages: list[NewStage] | None = Field(default=None, min_length=1, max_length=50)
+    stages: list[Stage] | None = Field(default=None, min_length=1, max_length=50)
+    """What is computed, in order; by default the coordinator makes it from the schema."""
     max_rows: int = Program.max_rows
     held_out: float = Program.held_out
     least_rows: int = Program.least_rows
@@ -110,6 +104,7 @@ class NewSession(RequestModel):
     """The most features of a kernel of such a program, unless the table has more columns. Each
     hospital's policy asks for a number of training rows for each feature."""
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
+    """The planned number of hospitals."""
     privacy: NewPrivacy
     sums: Literal["blind", "open"] | None = None
     """`blind`: the coordinator cannot read totals, and members write the tasks. `open`: it computes
@@ -256,15 +251,11 @@ def _terms(identifier: UUID, new: NewSession) -> Terms:
     return terms
 
 
-def _schema(new: NewSession) -> Schema:
-    return Schema.from_json(_text({"version": Schema.VERSION, **new.table}))
-
-
 def _automatic(
     new: NewSession, terms: Terms | None, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Program | None:
     """Return the program of a session that states no stages, made from its schema alone."""
-    schema = attempt(lambda: _schema(new))
+    schema = attempt(lambda: schema_of(new.table))
     for stated in ("kernel", "choices"):
         if getattr(new, stated) is not None:
             raise ProgramError(
@@ -290,7 +281,7 @@ def _automatic(
 def _program(
     connection: Connection,
     new: NewSession,
-    stated: Sequence[NewStage],
+    stated: Sequence[Stage],
     attempt: Callable[[Callable[[], Any]], Any],
 ) -> Program | None:
     for limit in ("max_sums", "max_features"):
@@ -299,17 +290,13 @@ def _program(
                 f"{limit} is for programs that the coordinator makes: with stages, state their "
                 "steps and the kernel's features"
             )
-    schema = attempt(lambda: _schema(new))
+    schema = attempt(lambda: schema_of(new.table))
     inputs = len(schema.feature_names) if schema is not None else 1
-    defaults = {"version": KERNEL_VERSION, "inputs": inputs}
     given = new.choices if new.kernel is None and new.choices else [new.kernel or {}]
-    kernel = attempt(lambda: KernelSpec.from_json(_text({**defaults, **given[0]})))
-    choices = [
-        attempt(partial(KernelSpec.from_json, _text({**defaults, **own})))
-        for own in new.choices or []
-    ]
+    kernel = attempt(lambda: kernel_of(given[0], inputs=inputs))
+    choices = [attempt(partial(kernel_of, own, inputs=inputs)) for own in new.choices or []]
     stages = [
-        attempt(partial(_stage, connection, stage, f"stages[{i}]"))
+        attempt(partial(stage_of, connection, stage, f"stages[{i}]"))
         for i, stage in enumerate(stated)
     ]
     if schema is None or kernel is None or None in choices or None in stages:
@@ -395,32 +382,3 @@ def private(program: Program, wanted: NewPrivacy) -> Program:
         target_clip=wanted.target_clip or NoisePlan.target_clip,
         shares=wanted.shares,
     )
-
-
-def _stage(connection: Connection, stage: NewStage, where: str) -> object:
-    algorithm = ALGORITHMS.get(stage.algorithm)
-    version = algorithm.VERSION if algorithm and stage.version is None else stage.version
-    algorithm = installed(stage.algorithm, 0 if version is None else version)
-    parameters = dict(stage.parameters)
-    if _has_public_rows(algorithm) and isinstance(parameters.get("public"), str):
-        table = public_sets.find(connection, parameters["public"])
-        parameters["public"] = columns_of(table)
-    elif _has_public_rows(algorithm) and "public" not in parameters:
-        raise ProgramError(
-            f"{where}, {algorithm.NAME}, needs public rows: upload them with PUT "
-            "/public-sets/{name} and set parameters.public to that name"
-        )
-    wrong: list[str] = []
-    spec: object = decode_object(algorithm.Spec, parameters, f"{where}.parameters", wrong)
-    if spec is None:
-        raise ProgramError("; ".join(wrong))
-    return spec
-
-
-def _has_public_rows(algorithm: Algorithm) -> bool:
-    return any(field.name == "public" for field in fields(algorithm.Spec))
-
-
-def _text(plain: dict[str, Any]) -> str:
-    # NaN passes here, and is refused with its field's name where the numbers are read.
-    return json.dumps(plain)

@@ -66,7 +66,7 @@ VARIANCE_BITS = 24
 
 @dataclass(frozen=True, kw_only=True)
 class Spec(OfTraining, OfPublicRows):
-    """How sites train, how the student is distilled, and the number of networks to draw."""
+    """How sites train, and how the student is distilled. draws: the number of networks to draw."""
 
     STORED_AS: ClassVar[str] = "fedbe.spec"
 

@@ -50,7 +50,7 @@ ROW_BOUND = 1e4
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """The number of sums, and the number of β in each."""
+    """How β is searched for. sums: the number of sums. points: the number of β in each."""
 
     STORED_AS: ClassVar[str] = "beta.spec"
 

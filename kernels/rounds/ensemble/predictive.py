@@ -100,8 +100,10 @@ class Spec(OfSampling, OfPublicRows):
         check_at_least(1e-6, prior_variance=self.prior_variance)
         object.__setattr__(self, "expert", one_of(Expert, expert=self.expert))
         object.__setattr__(self, "guard", one_of(Guard, guard=self.guard))
+        # An empty object of JSON could be gone through, too.
+        methods = self.methods if isinstance(self.methods, tuple | list) else [None]
         try:
-            object.__setattr__(self, "methods", tuple(Method(each) for each in self.methods))
+            object.__setattr__(self, "methods", tuple(Method(each) for each in methods))
         except (TypeError, ValueError):
             raise ProgramError(f"methods must be a list of {', '.join(Method)}") from None
         if not is_flag(self.open) or (self.open and self.expert is not Expert.NETWORK):

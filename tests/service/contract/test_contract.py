@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,35 @@ def test_an_operation_says_what_it_is_for_who_uses_it_and_what_can_go_wrong(
     body = operation.get("requestBody", {"content": {}})["content"].values()
     required = [each for each in operation.get("parameters", ()) if each["required"]]
     if required or body:
-        assert all("example" in each for each in [*required, *body])
+        assert all(each.keys() & {"example", "examples"} for each in [*required, *body])
     else:
         (answer,) = operation["responses"]["200"]["content"].values()
         assert answer["example"]
-    for status, response in operation["responses"].items():
-        assert response["description"]
-        if int(status) >= 400:
-            problem = response["content"]["application/problem+json"]["schema"]
-            assert problem["properties"]["code"]["enum"]
+    assert all(response["description"] for response in operation["responses"].values())
     assert ("401" in operation["responses"]) == ("security" in operation)
+
+
+def test_a_problem_is_described_once_and_each_operation_names_its_codes() -> None:
+    components = json.loads(PUBLISHED.read_text())["components"]
+    known = components["schemas"]["ProblemCode"]
+    assert known["enum"] == [*known["x-enumDescriptions"]]
+    assert all(known["x-enumDescriptions"].values())
+    named = set()
+    for *_, operation in operations():
+        problems = {s: own for s, own in operation["responses"].items() if int(s) >= 400}
+        assert problems.keys() == operation["x-problems"].keys()
+        for status, response in problems.items():
+            assert response["$ref"] == f"#/components/responses/Problem{status}"
+            assert operation["x-problems"][status]
+            named.update(operation["x-problems"][status])
+    assert named == {*known["enum"]}
+
+
+def test_a_page_of_the_console_says_what_each_code_means(coordinator: Coordinator) -> None:
+    page = coordinator.request("GET", "/docs/problems")
+    assert page.status_code == 200
+    for code in json.loads(PUBLISHED.read_text())["components"]["schemas"]["ProblemCode"]["enum"]:
+        assert f'id="{code}"' in page.text
 
 
 def test_every_operation_id_is_camel_case_and_unique() -> None:
@@ -76,6 +96,31 @@ def test_examples_and_links_are_of_operations_that_exist() -> None:
     identifiers = {each["operationId"] for *_, each in operations()}
     assert set(EXAMPLES) == identifiers
     assert set(LINKS) <= identifiers
+
+
+def test_nothing_in_the_contract_is_an_object_of_unknown_fields() -> None:
+    """But for what a person names: columns of a table, and Open Inference's parameters."""
+    document = json.loads(PUBLISHED.read_text())
+    assert {*_untyped(document["paths"], ""), *_untyped(document["components"], "")} == set()
+
+
+def _untyped(plain: Any, where: str) -> Iterator[str]:
+    """Yield the places of schemas that say nothing about a value or an object's fields."""
+    if isinstance(plain, list):
+        for index, each in enumerate(plain):
+            yield from _untyped(each, f"{where}/{index}")
+    if not isinstance(plain, dict):
+        return
+    bare = plain.get("type") == "object" and not plain.keys() & {"properties", "patternProperties"}
+    if plain.get("additionalProperties") is True or (
+        bare and not isinstance(plain.get("additionalProperties"), dict)
+    ):
+        yield where
+    for key, each in plain.items():
+        if key in ("items", "additionalProperties") and each == {}:
+            yield f"{where}/{key}"
+        if key not in ("example", "examples", "default", "links"):
+            yield from _untyped(each, f"{where}/{key}")
 
 
 def test_links_lead_to_operations_with_parameters_of_theirs() -> None:
@@ -126,9 +171,11 @@ def test_every_example_of_admins_and_callers_succeeds_with_the_sample(
             parameters = operation.get("parameters", ())
             values = {each["name"]: each["example"] for each in parameters if each["in"] == "path"}
             content = operation.get("requestBody", {}).get("content", {})
-            body = content.get("application/json", {}).get("example")
-            answer = coordinator.admin(method.upper(), path.format(**values), body)
-            assert answer.is_success, (operation["operationId"], answer.text)
+            json_content = content.get("application/json", {})
+            named = [each["value"] for each in json_content.get("examples", {}).values()]
+            for body in named or [json_content.get("example")]:
+                answer = coordinator.admin(method.upper(), path.format(**values), body)
+                assert answer.is_success, (operation["operationId"], answer.text)
 
 
 def test_the_sample_is_put_once(coordinator: Coordinator) -> None:

@@ -70,6 +70,7 @@ def test_terms_can_be_stated(coordinator: Coordinator) -> None:
         ({"kernel": {"architecture": "magic"}}, "spec.unknown_architecture"),
         ({"kernel": {"inputs": 2}}, "program.invalid"),
         ({"kernel": {"colour": 2}}, "spec.invalid"),
+        ({"kernel": {"architecture": "rbf", "degree": 2}}, "spec.invalid"),
         ({"stages": []}, "request.fields"),
         ({"stages": [{"algorithm": "magic"}]}, "program.unknown_algorithm"),
         (
