@@ -8,14 +8,15 @@ import typer
 
 from client_sdk.terminal.commands import (
     card,
+    check,
     dictionary,
     doctor,
     ledger,
     predict,
+    schemas,
     session,
     session_draft,
     sources,
-    tables,
     verify,
 )
 
@@ -46,7 +47,8 @@ def application() -> typer.Typer:
     session.register(app)
     session_draft.register(app)
     sources.register(app)
-    tables.register(app)
+    schemas.register(app)
+    app.command("check")(check.check)
     dictionary.register(app)
     _add_plugins(app, "veilgp.commands")
     _add_plugins(doctor.register(app), "veilgp.doctor")

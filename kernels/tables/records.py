@@ -3,6 +3,10 @@
 A table is a mapping from column names to one-dimensional arrays or lists; `kernels.tables.cells`
 defines the cells that they may contain. A missing label is missing, never `other`.
 
+A row for training needs all targets. Whether one without them is a problem or is left out depends
+on who reads (`kernels.tables.problems.LeavingOut`): a hospital leaves such rows out, and counts
+them; a public table with one is refused.
+
 Columns that the schema does not name are ignored: a hospital's export has more columns than a study
 needs, and a misspelt column is reported as missing. Every column of the schema must be present,
 even if all its cells may be missing: a forgotten column must not look like a column without data.
@@ -29,6 +33,7 @@ from kernels.errors import (
     EmptyTable,
     InfiniteValue,
     MissingColumn,
+    MissingTarget,
     MissingValue,
     NotALabel,
     NotNumeric,
@@ -36,7 +41,15 @@ from kernels.errors import (
     UnknownLevel,
     WrongLength,
 )
-from kernels.tables.cells import Cells, are_dates, as_array, read_labels, read_numbers
+from kernels.tables.cells import (
+    Cells,
+    Codes,
+    are_dates,
+    as_array,
+    canonical_label,
+    read_labels,
+    read_numbers,
+)
 from kernels.tables.chunks import chunks
 from kernels.tables.outcome_cells import read_exposure, read_outcome, width
 from kernels.tables.problems import BadCells, Problems
@@ -197,13 +210,22 @@ def read_in_pieces(
     """
     problems = Problems() if problems is None else problems
     lengths: set[int] = set()
+    left = 0
     for piece in pieces:
         records, rows = _read(schema, piece, problems, training=training)
         lengths |= rows
         if records is not None:
+            left += len(records)
             yield records
     if problems.needs_rows and (lengths == {0} or not (lengths or problems)):
         problems.add(EmptyTable("the table has no rows; at least one is needed"))
+    elif problems.needs_rows and not (left or problems):
+        problems.add(
+            EmptyTable(
+                f"a target is missing in each of {problems.rows} rows; at least one row with all "
+                "targets is needed"
+            )
+        )
     elif not (lengths or problems):
         yield Records.none(schema)
     problems.refuse()
@@ -217,19 +239,26 @@ def _read(
     patient = schema.patient if training else None
     features = [column.name for column in schema.features]
     exposed = () if training else exposure_columns(schema)
+    codes = schema.missing_codes
     wanted = [*features, *(name for name in exposed if name in table)]
     columns = _columns(table, schema.columns if training else wanted, problems)
 
     def numbers(wanted: Iterable[Numeric | Target]) -> list[NDArray[np.float64]]:
         present = (column for column in wanted if column.name in columns)
         return [
-            _numbers(column, columns[column.name], problems, refuse_outside=training)
+            _numbers(
+                column,
+                columns[column.name],
+                problems,
+                codes=codes.get(column.name, ()),
+                refuse_outside=training,
+            )
             for column in present
         ]
 
     numeric = numbers(schema.numeric)
     levels = [
-        _levels(column, columns[column.name], problems)
+        _levels(column, columns[column.name], problems, codes=codes.get(column.name, ()))
         for column in schema.categorical
         if column.name in columns
     ]
@@ -237,15 +266,18 @@ def _read(
     outcomes = [
         values
         for outcome in (schema.outcomes if training else ())
-        for values in read_outcome(outcome, columns, problems)
+        for values in read_outcome(outcome, columns, problems, codes=codes)
     ]
     patients = _patients(patient, columns[patient], problems) if patient in columns else None
     exposures = {
-        name: read_exposure(name, columns[name], problems) for name in exposed if name in columns
+        name: read_exposure(name, columns[name], problems, codes=codes.get(name, ()))
+        for name in exposed
+        if name in columns
     }
     lengths = {len(cells) for cells in columns.values()}
     rows = _usual_length(columns)
     problems.rows += rows
+    bad = problems.take_bad_rows(rows)
     if problems:
         return None, lengths
 
@@ -270,7 +302,6 @@ def _read(
             )
         ),
     )
-    bad = problems.take_bad_rows()
     return records if bad is None else records.take(torch.from_numpy(~bad)), lengths
 
 
@@ -322,10 +353,15 @@ def _usual_length(columns: Mapping[str, Cells]) -> int:
 
 
 def _numbers(
-    column: Numeric | Target, cells: Cells, problems: Problems, *, refuse_outside: bool
+    column: Numeric | Target,
+    cells: Cells,
+    problems: Problems,
+    *,
+    codes: Codes,
+    refuse_outside: bool,
 ) -> NDArray[np.float64]:
     """Read numbers as float64, NaN where missing; values out of bounds are noted and clipped."""
-    values, no_number = read_numbers(cells)
+    values, no_number = read_numbers(cells, codes)
     problems.count(column.name, len(values))
     outside = _outside([column], values[:, None])[:, 0] if refuse_outside else None
     if np.isfinite(values).all() and (outside is None or not outside.any()):
@@ -347,7 +383,7 @@ def _numbers(
     note(InfiniteValue, np.isinf(values), "are infinite", "correct them, or mark them as missing")
     missing = np.isnan(values) & ~no_number
     if isinstance(column, Target):
-        note(MissingValue, missing, "are missing", "drop the rows: training needs every target")
+        note(MissingTarget, missing, "are missing", "drop the rows: training needs every target")
     elif not column.may_be_missing:
         note(MissingValue, missing, "are missing", _ADVICE_ON_MISSING)
     if outside is not None:
@@ -362,12 +398,14 @@ def _numbers(
     return values
 
 
-def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np.int64]:
+def _levels(
+    column: Categorical, cells: Cells, problems: Problems, *, codes: Codes
+) -> NDArray[np.int64]:
     """Read labels as positions among the column's levels, −1 where missing."""
-    labels, own = read_labels(cells)
+    labels, own = read_labels(cells, codes)
     problems.count(column.name, len(own))
     positions = column.positions
-    unknown = -2 if column.other is None else positions[column.other]
+    unknown = -2 if column.other is None else positions[canonical_label(column.other)]
     found = [-1 if not label else positions.get(label, unknown) for label in labels]
     codes: NDArray[np.int64] = np.array(found, np.int64)[own]
     least = -1 if column.may_be_missing else 0
@@ -405,7 +443,7 @@ def _note_labels(
     problems: Problems,
 ) -> None:
     """Note cells that are not labels."""
-    what, advice = "are neither text nor integers", "convert fractions and objects to text"
+    what, advice = "are neither text nor numbers", "convert them to text"
     if are_dates(cells):
         what, advice = "are dates or times", "convert them to text, such as the month's name"
     problems.note(BadCells(NotALabel, column, _where(labels, own, None), what, advice))
