@@ -13,7 +13,7 @@ from client_sdk.terminal.commands.schemas import TablePath
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from client_sdk.tables.table_report import ColumnReport, TableReport
+    from client_sdk.tables.checking.report import ColumnReport, TableReport
 
 LEVELS_SHOWN = 6
 """The most levels of a column that are listed."""
@@ -30,7 +30,7 @@ def check(
     Cells that do not fit are shown, because this is printed at home only.
     """
     with reported():
-        from client_sdk.tables.check import check_table
+        from client_sdk.tables.checking.check import check_table
 
         report = check_table(table, schema)
     _show(_columns_of(report))

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from client_sdk.tables.checking.tally import LabelTally, NumberTally, Tally
 from client_sdk.tables.column_seen import FEW_ROWS
-from client_sdk.tables.column_tally import LabelTally, NumberTally, Tally
 
 ENOUGH = 30
 """Fewer rows than these say nothing about identifiers and copies."""

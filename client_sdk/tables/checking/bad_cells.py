@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 
 from client_sdk.readable import printable
+from client_sdk.tables.checking.report import BadCell, Misfit
 from client_sdk.tables.source import TableSource
-from client_sdk.tables.table_report import BadCell, Misfit
 from kernels.errors import ColumnError, MissingValue
 from kernels.tables.arrow_cells import Column
 from kernels.tables.problems import Problems

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from client_sdk.tables.column_tally import LabelTally, NumberTally, Tally
-from client_sdk.tables.doubts import copies, doubts_about
-from client_sdk.tables.table_report import ColumnReport
+from client_sdk.tables.checking.doubts import copies, doubts_about
+from client_sdk.tables.checking.report import ColumnReport
+from client_sdk.tables.checking.tally import LabelTally, NumberTally, Tally
 from kernels.tables.cells import canonical_label
 from kernels.tables.outcome_cells import EXPOSURES, label_columns
 from kernels.tables.schema import Categorical, Feature, Schema

@@ -14,14 +14,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from client_sdk.tables.bad_cells import misfits_of
-from client_sdk.tables.column_reports import reports, tallies_of
+from client_sdk.tables.checking.bad_cells import misfits_of
+from client_sdk.tables.checking.columns import reports, tallies_of
+from client_sdk.tables.checking.report import Misfit, TableReport
 from client_sdk.tables.draft import unfinished
 from client_sdk.tables.opening import open_table
 from client_sdk.tables.outcome_summary import OutcomesSeen
 from client_sdk.tables.reading import SchemaStream
 from client_sdk.tables.schema_of import schema_of
-from client_sdk.tables.table_report import Misfit, TableReport
 from kernels.errors import TableRefused
 from kernels.tables.arrow_cells import Column
 from kernels.tables.problems import LeavingOut
