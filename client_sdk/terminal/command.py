@@ -8,15 +8,14 @@ import typer
 
 from client_sdk.terminal.commands import (
     card,
-    check,
     dictionary,
     doctor,
     ledger,
     predict,
-    schemas,
     session,
     session_draft,
     sources,
+    tables,
     verify,
 )
 
@@ -47,8 +46,7 @@ def application() -> typer.Typer:
     session.register(app)
     session_draft.register(app)
     sources.register(app)
-    schemas.register(app)
-    app.command("check")(check.check)
+    tables.register(app)
     dictionary.register(app)
     _add_plugins(app, "veilgp.commands")
     _add_plugins(doctor.register(app), "veilgp.doctor")

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from client_sdk.tables.checking.tally import LabelTally, NumberTally, Tally
 from client_sdk.tables.column_seen import FEW_ROWS
@@ -135,7 +134,7 @@ def _tells_levels(x: Sample, y: Sample, feature: Tally) -> bool:
     events, others = int(event.sum()), int((~event).sum())
     if min(events, others) < FEW_ROWS:
         return False
-    area = (rankdata(x)[event].sum() - events * (events + 1) / 2) / (events * others)
+    area = (_ranks(x)[event].sum() - events * (events + 1) / 2) / (events * others)
     return bool(max(area, 1 - area) >= 1 - ERRORS[0] / 2)
 
 
@@ -151,7 +150,7 @@ def _tells_numbers(x: Sample, y: Sample, feature: Tally) -> bool:
     x, y = x[there], y[there]
     if len(y) < ENOUGH or len(np.unique(x)) < 2 or len(np.unique(y)) < 2:
         return False
-    return bool(abs(np.corrcoef(rankdata(x), rankdata(y))[0, 1]) >= RANKS)
+    return bool(abs(np.corrcoef(_ranks(x), _ranks(y))[0, 1]) >= RANKS)
 
 
 def _groups(x: Sample) -> NDArray[np.int64] | None:
@@ -167,3 +166,10 @@ def _errors_small(groups: NDArray[np.int64], y: Sample) -> bool:
     np.add.at(table, (groups, codes), 1)
     wrong, without = len(y) - table.max(1).sum(), len(y) - table.sum(0).max()
     return bool(wrong <= ERRORS[0] * len(y) and wrong <= ERRORS[1] * without)
+
+
+def _ranks(x: Sample) -> Sample:
+    """Return the rank of each number, the mean one for equal numbers."""
+    _, own, counts = np.unique(x, return_inverse=True, return_counts=True)
+    mean: Sample = np.cumsum(counts) - (counts - 1) / 2
+    return mean[own]

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from client_sdk.terminal.commands.failures import reported
-from client_sdk.terminal.commands.schemas import TablePath
+from client_sdk.terminal.commands.tables import TablePath
 
 
 def register(app: typer.Typer) -> None:

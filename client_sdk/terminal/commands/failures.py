@@ -25,7 +25,7 @@ def reported() -> Iterator[None]:
         marks = origins_of(error)
         explained = [origin.value for origin in Origin if origin in marks]
         lines = [*str(error).splitlines(), *explained]
-        if isinstance(error, TableRefused):
+        if isinstance(error, TableRefused) and Origin.OWN_ROWS in marks:
             lines.append("To see these cells, at home only: veilgp check TABLE --schema FILE")
         sentence = "\n".join(map(readable, lines))
         typer.echo(f"veilgp: {sentence} [{error.code}]", err=True)

@@ -1,14 +1,11 @@
-"""`veilgp check`: a table compared with a schema, by column; nothing is sent."""
+"""What `veilgp check` prints of a table compared with a schema, by column, at home only."""
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from client_sdk.readable import readable
-from client_sdk.terminal.commands.failures import reported
-from client_sdk.terminal.commands.schemas import TablePath
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,19 +18,9 @@ _LEAST_WIDTH = 120
 """In characters: without a terminal, lines are not broken at 80."""
 
 
-def check(
-    table: TablePath,
-    schema: Annotated[Path, typer.Option(help="The schema's JSON file.")],
-) -> None:
-    """Compare TABLE with a schema, column by column, and list what does not fit; nothing is sent.
-
-    Cells that do not fit are shown, because this is printed at home only.
-    """
-    with reported():
-        from client_sdk.tables.checking.check import check_table
-
-        report = check_table(table, schema)
-    _show(_columns_of(report))
+def show(report: "TableReport") -> None:
+    """Print a report: columns and outcomes to standard output, what to look at to the other."""
+    _print(_columns_of(report))
     for outcome in report.outcomes:
         typer.echo(readable(f"  {outcome}"))
     for sentence in _doubts(report):
@@ -45,19 +32,18 @@ def check(
         )
     if report.ignored:
         typer.echo(f"Not in the schema, and not read: {readable(', '.join(report.ignored))}")
+    name = readable(report.name)
     if report.fits:
         fewest = report.fewest_level_rows
         levels = "" if fewest is None else f"; the rarest level has {fewest} rows"
         rows = report.rows - report.without_target
-        typer.echo(f"{readable(str(table))} fits the schema: {rows} rows{levels}")
+        typer.echo(f"{name} fits the schema: {rows} rows{levels}")
         return
     for misfit in report.misfits:
         typer.echo(readable(misfit.sentence), err=True)
         if misfit.cells:
-            cells = "; ".join(map(str, misfit.cells))
-            typer.echo(f"    {cells}", err=True)
-    typer.echo(f"{readable(str(table))} does not fit the schema.", err=True)
-    raise typer.Exit(1)
+            typer.echo(f"    {'; '.join(map(str, misfit.cells))}", err=True)
+    typer.echo(f"{name} does not fit the schema.", err=True)
 
 
 def _columns_of(report: "TableReport") -> "Table":
@@ -120,7 +106,7 @@ def _doubts(report: "TableReport") -> Iterator[str]:
             yield f"target {outcome.name!r}: {sentence}"
 
 
-def _show(table: "Table") -> None:
+def _print(table: "Table") -> None:
     from rich.console import Console
 
     console = Console(highlight=False)
