@@ -9,8 +9,8 @@ import csv
 import gzip
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
 
 import pyarrow as pa
 import pyarrow.csv
@@ -111,7 +111,7 @@ class CsvFile:
             raise EmptySource(f"{self.name} has no header: its first line must name the columns")
         return names, separator, has_rows
 
-    def _opened(self) -> IO[bytes]:
+    def _opened(self) -> gzip.GzipFile | BufferedReader:
         return gzip.open(self._path) if self._compressed else self._path.open("rb")
 
     def _place(self) -> str:

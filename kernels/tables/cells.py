@@ -186,11 +186,14 @@ def _label(cell: object) -> str | None:
         # Python refuses to print integers of thousands of digits, and no code is that long.
         return str(int(cell)) if abs(int(cell)) < 10**_MOST_DIGITS else None
     if isinstance(cell, Real):
-        return _digits(cell if isinstance(cell, np.floating) else float(cell))
+        return _digits(cell if type(cell) in _SINGLE else float(cell))
     return None
 
 
-def _digits(number: "float | np.floating[Any]") -> str:
+_SINGLE = (np.float16, np.float32)
+
+
+def _digits(number: Any) -> str:
     """Return the shortest digits that give this number at its precision; "" for NaN."""
     if math.isnan(number):
         return ""

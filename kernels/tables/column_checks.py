@@ -59,7 +59,7 @@ def level_problems(
                 f"{len(levels)}"
             )
         ]
-    found = [
+    found: list[SchemaError] = [
         WrongLevels(f"{where}: the level {level!r} is listed {count} times; list it once")
         for level, count in repeated(levels).items()
     ]

@@ -36,11 +36,11 @@ def read_column(
     cells: Cells,
     problems: Problems,
     *,
-    codes: Codes,
+    missing_codes: Codes,
     refuse_outside: bool,
 ) -> NDArray[np.float64]:
     """Read numbers as float64, NaN where missing; values out of bounds are noted and clipped."""
-    values, no_number = read_numbers(cells, codes)
+    values, no_number = read_numbers(cells, missing_codes)
     problems.count(column.name, len(values))
     beyond = outside([column], values[:, None])[:, 0] if refuse_outside else None
     if np.isfinite(values).all() and (beyond is None or not beyond.any()):
@@ -78,10 +78,10 @@ def read_column(
 
 
 def read_levels(
-    column: Categorical, cells: Cells, problems: Problems, *, codes: Codes
+    column: Categorical, cells: Cells, problems: Problems, *, missing_codes: Codes
 ) -> NDArray[np.int64]:
     """Read labels as positions among the column's levels, −1 where missing."""
-    labels, own = read_labels(cells, codes)
+    labels, own = read_labels(cells, missing_codes)
     problems.count(column.name, len(own))
     positions = column.positions
     unknown = -2 if column.other is None else positions[canonical_label(column.other)]

@@ -154,10 +154,10 @@ def _numbers(column: str, cells: Cells, problems: Problems, codes: Codes) -> Num
 
 
 def _levels(
-    column: str, levels: tuple[str, ...], cells: Cells, problems: Problems, codes: Codes
+    column: str, levels: tuple[str, ...], cells: Cells, problems: Problems, missing: Codes
 ) -> Numbers:
     """Return positions among the levels; 0 in place of other cells, which are noted."""
-    labels, own = read_labels(cells, codes)
+    labels, own = read_labels(cells, missing)
     problems.count(column, len(own))
     known = {canonical_label(level): float(position) for position, level in enumerate(levels)}
     found = [known.get(label or "", -1.0) for label in labels]
@@ -165,12 +165,12 @@ def _levels(
     if (codes >= 0).all():
         return codes
     no_label = np.array([label is None for label in labels], np.bool_)[own]
-    missing = np.array([label == "" for label in labels], np.bool_)[own]
+    empty = np.array([label == "" for label in labels], np.bool_)[own]
     _note(problems, NotALabel, column, no_label, "are neither text nor numbers", _DROP)
-    _note(problems, MissingTarget, column, missing, "are missing", _DROP)
+    _note(problems, MissingTarget, column, empty, "are missing", _DROP)
     what = f"are none of the levels {', '.join(map(repr, levels))}"
     advice = "correct their spelling, or the levels in the schema"
-    _note(problems, UnknownLevel, column, (codes < 0) & ~no_label & ~missing, what, advice)
+    _note(problems, UnknownLevel, column, (codes < 0) & ~no_label & ~empty, what, advice)
     return np.maximum(codes, 0.0)
 
 

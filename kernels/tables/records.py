@@ -225,7 +225,7 @@ def _read(
                 column,
                 columns[column.name],
                 problems,
-                codes=codes.get(column.name, ()),
+                missing_codes=codes.get(column.name, ()),
                 refuse_outside=training,
             )
             for column in present
@@ -233,7 +233,9 @@ def _read(
 
     numeric = numbers(schema.numeric)
     levels = [
-        read_levels(column, columns[column.name], problems, codes=codes.get(column.name, ()))
+        read_levels(
+            column, columns[column.name], problems, missing_codes=codes.get(column.name, ())
+        )
         for column in schema.categorical
         if column.name in columns
     ]

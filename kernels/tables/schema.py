@@ -57,6 +57,8 @@ from kernels.tables.column_checks import (
 from kernels.tables.targets import (
     TARGET_KINDS,
     AnyTarget,
+    Binary,
+    Classes,
     Count,
     Outcome,
     Target,
@@ -187,7 +189,7 @@ class Schema:
     def missing_codes(self) -> dict[str, tuple[float | str, ...]]:
         """The missing codes of each column that has any; of labels, as they are read."""
         return {
-            column: tuple(canonical_label(own) if isinstance(own, str) else own for own in codes)
+            column: codes
             for each in (*self.features, *self.targets)
             for column, codes in _codes_of(each).items()
             if codes
@@ -291,12 +293,15 @@ _CODES = frozenset({"missing_codes", "event_missing_codes", "exposure_missing_co
 
 def _codes_of(column: Feature | AnyTarget) -> Mapping[str, tuple[float | str, ...]]:
     """Return the missing codes of the table's columns that a feature or a target reads."""
-    codes: dict[str, tuple[float | str, ...]] = {column.name: column.missing_codes}
-    if isinstance(column, TimeToEvent):
-        codes[column.event] = column.event_missing_codes
-    elif isinstance(column, Count) and column.exposure is not None:
-        codes[column.exposure] = column.exposure_missing_codes
-    return codes
+    match column:
+        case Categorical() | Binary() | Classes():
+            return {column.name: tuple(map(canonical_label, column.missing_codes))}
+        case TimeToEvent():
+            of_event = tuple(map(canonical_label, column.event_missing_codes))
+            return {column.name: column.missing_codes, column.event: of_event}
+        case Count(exposure=str(exposure)):
+            return {column.name: column.missing_codes, exposure: column.exposure_missing_codes}
+    return {column.name: column.missing_codes}
 
 
 def _indicator(column: Feature) -> tuple[str, ...]:

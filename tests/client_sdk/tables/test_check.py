@@ -107,16 +107,11 @@ def test_cells_that_do_not_fit_are_shown_here_and_in_no_exception(tmp_path: Path
         report = check_table(data, SCHEMA)
         assert not report.fits
         assert report.outcomes == ()
-        found = {
-            (own.column, own.sentence.partition(" cells ")[2][:8]): [str(c) for c in own.cells]
-            for own in report.misfits
-        }
-        assert found == {
-            ("age", "are not "): ["'SECRET' (row 3, 2 times)"],
-            ("age", "are not w"[:8]): found[("age", "are not ")],
-            ("ward", "match no"): ["'SECRET�[2J' (row 7)"],
-        }
-        assert [str(cell) for cell in report.misfits[1].cells] == [f"{number} (row 5)"]
+        assert [(own.column, [*map(str, own.cells)]) for own in report.misfits] == [
+            ("age", ["'SECRET' (row 3, 2 times)"]),
+            ("age", [f"{number} (row 5)"]),
+            ("ward", ["'SECRET\\x1b[2J' (row 7)"]),
+        ]
         assert all("SECRET" not in own.sentence for own in report.misfits)
         with pytest.raises((ClientError, KernelsError)) as raised:
             read_site(data, SCHEMA, held_out=0.0, dealing=DEALING)
