@@ -23,6 +23,8 @@ FEW_ROWS = 10
 FEW_NUMBERS = 10
 """A column of at most so many distinct numbers may have codes."""
 
+_CODE = re.compile(r"0\d+")
+"""Text with a leading zero is a code; of numbers the label has none."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?")
 
 
@@ -60,6 +62,7 @@ class ColumnSeen:
         self.largest = max(self.largest, float(present.max(initial=0.0)))
         labels, own = read_labels(as_labels(column), codes)
         self.dates |= are_dates(cells) or (text and _look_like_dates(labels))
+        self.numeric &= not any(label and _CODE.fullmatch(label) for label in labels)
         counts = np.bincount(own, minlength=len(labels)).tolist()
         found = Counter[str]()
         for label, count in zip(labels, counts, strict=True):

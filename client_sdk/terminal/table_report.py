@@ -73,7 +73,7 @@ def _missing(own: "ColumnReport") -> str:
 
 def _content(own: "ColumnReport") -> str:
     if own.least is not None and own.most is not None:
-        unit = f" {own.unit}" if own.unit else ""
+        unit = f" {own.unit}" if own.unit not in (None, "1") else ""
         return f"{own.least:g} to {own.most:g}{unit}"
     present = {level: rows for level, rows in own.levels.items() if rows}
     first = [f"{level!r} {rows}" for level, rows in [*present.items()][:LEVELS_SHOWN]]

@@ -190,7 +190,7 @@ def _label(cell: object) -> str | None:
     return None
 
 
-_SINGLE = (np.float16, np.float32)
+_SINGLE: tuple[type[object], ...] = (np.float16, np.float32)
 
 
 def _digits(number: Any) -> str:

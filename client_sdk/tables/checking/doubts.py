@@ -99,9 +99,10 @@ def _codes(tally: NumberTally) -> Iterator[str]:
         rest = values[values != code]
         spread = float(np.subtract(*np.percentile(rest, [90, 10])))
         if float(code) in _USUAL_CODES and abs(code - next_one) > spread / 2:
+            often = "once" if count == 1 else f"{count} times"
             yield (
-                f"{count} cells are {code:g}, and the nearest other number is {next_one:g}: if "
-                f"{code:g} means missing, list it in missing_codes"
+                f"{code:g} occurs {often}, and the nearest other number is {next_one:g}: if "
+                "it means missing, list it in missing_codes"
             )
 
 

@@ -43,7 +43,7 @@ def test_with_noise_all_added_rows_are_for_training() -> None:
 def test_rows_without_a_target_are_left_out_of_the_table_and_of_its_changes(noise: bool) -> None:
     made = private if noise else tables
     program = private.program(moments.Spec(), linear.Spec()) if noise else PROGRAM
-    whole = {name: cells.astype(object) for name, cells in made.table(40, seed=1).items()}
+    whole = {name: np.array(cells, object) for name, cells in made.table(40, seed=1).items()}
     lacking = {name: cells.copy() for name, cells in whole.items()}
     lacking["stay"][[3, 5, 8]] = None
     kept = {name: np.delete(cells, [3, 5, 8]) for name, cells in whole.items()}

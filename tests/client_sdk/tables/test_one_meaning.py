@@ -184,4 +184,5 @@ def test_damaged_compressed_files_are_refused_by_name(tmp_path: Path) -> None:
 def test_a_line_without_an_end_is_not_read_into_memory(tmp_path: Path) -> None:
     path = tmp_path / "t.csv.gz"
     path.write_bytes(gzip.compress(b"a" * (1 << 24)))
-    assert len(open_table(path).columns[0]) <= 1 << 22
+    with pytest.raises(UnreadableFile, match="line 1 is not a header"):
+        open_table(path)
