@@ -110,8 +110,7 @@ class _Merging:
                 f"{where}: {', '.join(absent)} does not have it; it is kept, and may be missing: "
                 "the table must have the column, even without a cell. To leave it out, use --drop"
             )
-        if any(changes[field] is None for field in ("event", "happened") if field in changes):
-            return columns[0]  # in conflict, which is noted
+        # After a conflict only further conflicts are of interest, and no column is built.
         return columns[0] if self.conflicts else replace(columns[0], **changes)
 
     def same(self, what: str, each: Mapping[str, Any]) -> Any:

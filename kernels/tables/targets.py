@@ -55,6 +55,7 @@ class Target:
     lower: float | None = None
     upper: float | None = None
     missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": numbers outside the bounds, or texts such as "?"."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -72,6 +73,7 @@ class Binary:
     levels: tuple[str, ...]
     event: str
     missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing"; none of them is a level."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -93,6 +95,7 @@ class Classes:
     name: str
     levels: tuple[str, ...]
     missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing"; none of them is a level."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -122,7 +125,9 @@ class Count:
     upper: float = 1000.0
     exposure: str | None = None
     missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": no possible counts, or texts such as "?"."""
     exposure_missing_codes: tuple[float | str, ...] = ()
+    """The same in the exposure's column."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -151,7 +156,9 @@ class TimeToEvent:
     happened: str = "1"
     censored: str = "0"
     missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": numbers that are no times up to the last edge, or texts."""
     event_missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing" in the event's column."""
 
     @property
     def columns(self) -> tuple[str, ...]:
