@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from client_sdk.model.model import GlobalModel
     from client_sdk.model.predictions import Intervals, Predictions
     from client_sdk.simulation import Simulated, simulate, site_of_home
+    from client_sdk.tables.checking.check import check_table
+    from client_sdk.tables.checking.report import TableReport
     from client_sdk.withdrawal import withdraw
     from kernels.rounds.site.dealing import Dealing
 
@@ -27,6 +29,8 @@ __all__ = [
     "Policy",
     "Predictions",
     "Simulated",
+    "TableReport",
+    "check_table",
     "gain",
     "join",
     "join_async",
@@ -45,6 +49,8 @@ _HOMES = {
     "Policy": "gate.policy",
     "Predictions": "model.predictions",
     "Simulated": "simulation",
+    "TableReport": "tables.checking.report",
+    "check_table": "tables.checking.check",
     "gain": "model.gain",
     "join": "joining",
     "join_async": "joining",

@@ -70,7 +70,8 @@
     │   ├── DuplicateColumns          source.duplicate_columns
     │   ├── DifferentColumns          source.different_columns
     │   ├── SchemaNotRead             source.schema
-    │   └── DraftError                source.draft
+    │   ├── DraftError                source.draft
+    │   └── SchemasDiffer             source.schemas_differ
     ├── PackageMissing                package.missing
     └── ModelError                    global_model.invalid
         ├── ModelNotFound             global_model.not_found
@@ -591,6 +592,12 @@ class DraftError(TableSourceError):
     """A schema cannot be drafted: a named column is missing or cannot be used."""
 
     code = "source.draft"
+
+
+class SchemasDiffer(TableSourceError):
+    """Schemas of several sites cannot be merged into one; the text lists all their conflicts."""
+
+    code = "source.schemas_differ"
 
 
 # -- packages that are not always needed

@@ -68,6 +68,19 @@ class ReadRowByRow(Event):
 
 
 @dataclass(frozen=True)
+class LeftOutWithoutTarget(Event):
+    """The number of rows without a target, shown only at this hospital."""
+
+    rows: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rows} rows of this table have no target, or not all of them, and were left "
+            "out. This is shown only here."
+        )
+
+
+@dataclass(frozen=True)
 class Unpinned(Event):
     """Members whose keys are not confirmed at this hospital."""
 

@@ -165,7 +165,7 @@ def simulate(
         which the program is made as the coordinator makes it for a session that states none; or a
         `Program`.
     tables: whatever `join` takes (pandas, polars, pyarrow, a mapping of columns, the path of a CSV
-        or Parquet file), or a `Site`, which is dealt already.
+        or Parquet file), or a `Site`, which is dealt already. Rows without a target are left out.
     dealing: deals the rows of every table to training, stopping and calibration, alike however
         they are divided among tables; by default at random, other rows each time: pass a `Dealing`
         for the same ones. In a session each site has its own, in its home: pass its `site_of_home`

@@ -11,6 +11,7 @@
     │   ├── DuplicateName         schema.duplicate_name
     │   ├── WrongLevels           schema.wrong_levels
     │   ├── WrongBounds           schema.wrong_bounds
+    │   ├── WrongCodes            schema.wrong_codes
     │   ├── NothingToLearn        schema.nothing_to_learn
     │   └── NewerSchema           schema.newer_version
     ├── StandardiserError         standardiser.invalid
@@ -27,6 +28,7 @@
     │       ├── NotNumeric        table.not_numeric
     │       ├── NotALabel         table.not_a_label
     │       ├── MissingValue      table.missing_value
+    │       │   └── MissingTarget table.missing_target
     │       ├── InfiniteValue     table.infinite_value
     │       ├── UnknownLevel      table.unknown_level
     │       └── OutOfBounds       table.out_of_bounds
@@ -146,6 +148,12 @@ class WrongBounds(SchemaError):
     code = "schema.wrong_bounds"
 
 
+class WrongCodes(SchemaError):
+    """The missing codes of a column are no list, repeated, or possible values too."""
+
+    code = "schema.wrong_codes"
+
+
 class NothingToLearn(SchemaError):
     """A schema has no feature, or no target."""
 
@@ -261,6 +269,12 @@ class MissingValue(ColumnError):
     """Cells are missing where the schema does not allow it."""
 
     code = "table.missing_value"
+
+
+class MissingTarget(MissingValue):
+    """Cells of a target are missing where every row needs one."""
+
+    code = "table.missing_target"
 
 
 class InfiniteValue(ColumnError):

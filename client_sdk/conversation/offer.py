@@ -17,6 +17,7 @@ from client_sdk.events import (
     Approved,
     Disclosed,
     Enrolled,
+    LeftOutWithoutTarget,
     ReadRowByRow,
     RunCost,
     UnmaskedSamplesAsked,
@@ -123,6 +124,8 @@ class OfferReview:
         found = table.row_by_row
         if found is not None and (found.clipped or found.left_out):
             side.watch(ReadRowByRow(found.clipped, found.left_out))
+        if table.without_target:
+            side.watch(LeftOutWithoutTarget(table.without_target))
         if side.home.store.last_run(side.session) is None:
             check_spending(side, program, offer, table)
             with about_own_rows():

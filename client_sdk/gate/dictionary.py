@@ -4,29 +4,37 @@
     unit = "a"                levels = ["medical", "surgical"]       patient = true
     lower = 0
     upper = 120
+    missing_codes = [999]
 
 A session's schema must contain it: bounds that are absent or at least as wide, the same unit, at
-least the same levels. Otherwise a session could set narrow bounds around values that it knows, or
-merge all levels but one, and so put one patient apart from all others. `veilgp dictionary draft`
-writes it once per data source. It is never sent, and because it comes from the table, a refusal
-because of it is not reported to the coordinator.
+least the same levels and missing codes, and no further code that could be a value here. Otherwise a
+session could set narrow bounds around values that it knows, merge all levels but one, or call one
+value missing, and so put one patient apart from all others. `veilgp dictionary draft` writes it
+once per data source. It is never sent, and because it comes from the table, a refusal because of it
+is not reported to the coordinator.
 """
 
 import math
 import tomllib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from client_sdk.errors import DictionaryMismatch, PolicyFileError
 from client_sdk.gate import refusals
 from client_sdk.readable import quoted
 from client_sdk.tables.column_seen import UNKNOWN
+from kernels.errors import SchemaError
 from kernels.rounds.plan import columns_read
+from kernels.tables.cells import canonical_label
+from kernels.tables.column_checks import label_code_problems, number_code_problems, within
 from kernels.tables.schema import Categorical, Schema
 from kernels.tables.targets import Binary, Classes, Count, Outcome, TimeToEvent
 
-_FIELDS = ("unit", "lower", "upper", "levels", "patient")
+_FIELDS = ("unit", "lower", "upper", "levels", "missing_codes", "patient")
+
+Codes = tuple[float | str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,17 +45,20 @@ class Entry:
     lower: float | None = None
     upper: float | None = None
     levels: tuple[str, ...] | None = None
+    missing_codes: Codes = ()
     patient: bool = False
 
     def lines(self) -> list[str]:
         """Return the lines of its TOML table."""
         if self.patient:
             return ["patient = true"]
+        codes = ", ".join(quoted(o) if isinstance(o, str) else repr(o) for o in self.missing_codes)
+        missing = [f"missing_codes = [{codes}]"] if codes else []
         if self.levels is not None:
-            return [f"levels = [{', '.join(map(quoted, self.levels))}]"]
+            return [f"levels = [{', '.join(map(quoted, self.levels))}]", *missing]
         ends = {"lower": self.lower, "upper": self.upper}
         bounds = [f"{name} = {end!r}" for name, end in ends.items() if end is not None]
-        return [f"unit = {quoted(self.unit or UNKNOWN)}", *bounds]
+        return [f"unit = {quoted(self.unit or UNKNOWN)}", *bounds, *missing]
 
     @property
     def numeric(self) -> bool:
@@ -82,6 +93,8 @@ class Dictionary:
         }
         for outcome in schema.outcomes:
             entries |= _of_outcome(outcome)
+        for name, codes in schema.missing_codes.items():
+            entries[name] = replace(entries[name], missing_codes=codes)
         if schema.patient is not None:
             entries[schema.patient] = Entry(patient=True)
         return cls(entries)
@@ -128,8 +141,10 @@ class Dictionary:
                 # Its limits are the software's, and its unit is not for a session to choose.
                 if not entry.numeric:
                     yield refusals.other_kind(name, "numeric")
+                yield from _code_problems(name, asked[name], entry)
             else:
                 yield from _column_problems(name, asked[name], entry)
+                yield from _code_problems(name, asked[name], entry)
 
     def outside(self, ranges: Mapping[str, tuple[float, float]]) -> Iterator[DictionaryMismatch]:
         """Yield a refusal for each column of the table with values outside the dictionary."""
@@ -160,7 +175,9 @@ def _column_problems(name: str, asked: Entry, own: Entry) -> Iterator[Dictionary
     if asked.levels is not None:
         if own.levels is None:
             yield refusals.other_kind(name, "categorical")
-        elif missing := [level for level in own.levels if level not in asked.levels]:
+            return
+        known = set(map(canonical_label, asked.levels))
+        if missing := [level for level in own.levels if canonical_label(level) not in known]:
             yield refusals.levels_missing(name, missing)
         return
     if not own.numeric:
@@ -178,6 +195,23 @@ def _column_problems(name: str, asked: Entry, own: Entry) -> Iterator[Dictionary
         )
 
 
+def _code_problems(name: str, asked: Entry, own: Entry) -> Iterator[DictionaryMismatch]:
+    """Yield a refusal unless the same cells are missing as in the dictionary.
+
+    A further code is accepted only where no cell can have it: a number outside this site's bounds,
+    or a text in a column of numbers. A label may be a rare one, which the dictionary does not list.
+    """
+    if lacking := [code for code in own.missing_codes if code not in asked.missing_codes]:
+        yield refusals.codes_missing(name, lacking)
+    if further := [
+        code
+        for code in asked.missing_codes
+        if code not in own.missing_codes
+        and (not own.numeric if isinstance(code, str) else within(code, own.lower, own.upper))
+    ]:
+        yield refusals.codes_not_in_dictionary(name, further)
+
+
 def _entry(name: str, plain: object) -> Entry:
     where = f"dictionary.{name}"
     if not isinstance(plain, dict):
@@ -189,10 +223,11 @@ def _entry(name: str, plain: object) -> Entry:
         )
     kinds = [each for each in ("unit", "levels", "patient") if each in plain]
     bounds = [each for each in ("lower", "upper") if each in plain]
-    if len(kinds) != 1 or (bounds and kinds != ["unit"]):
+    coded = "missing_codes" in plain and kinds == ["patient"]
+    if len(kinds) != 1 or (bounds and kinds != ["unit"]) or coded:
         raise PolicyFileError(
             f"{where} must have exactly one of unit (with lower and upper, for a number), levels "
-            "(for a category) and patient = true"
+            "(for a category) and patient = true; the first two may have missing_codes"
         )
     match kinds[0]:
         case "unit":
@@ -203,18 +238,36 @@ def _entry(name: str, plain: object) -> Entry:
             )
             if lower is not None and upper is not None and not lower < upper:
                 raise PolicyFileError(f"{where}: lower must be below upper")
-            return Entry(unit=plain["unit"], lower=lower, upper=upper)
+            codes = _codes(plain)
+            _check(number_code_problems(codes, where, bounds=(lower, upper)))
+            return Entry(unit=plain["unit"], lower=lower, upper=upper, missing_codes=codes)
         case "levels":
             levels = plain["levels"]
             if not isinstance(levels, list) or not levels:
                 raise PolicyFileError(f"{where}.levels must be a list of at least one text")
             if not all(isinstance(level, str) and level.strip() for level in levels):
                 raise PolicyFileError(f"every level in {where}.levels must be text, not blank")
-            return Entry(levels=tuple(levels))
+            codes = _codes(plain)
+            _check(label_code_problems(codes, tuple(levels), where))
+            labels = tuple(canonical_label(str(code)) for code in codes)
+            return Entry(levels=tuple(levels), missing_codes=labels)
         case _:
             if plain["patient"] is not True:
                 raise PolicyFileError(f"{where}.patient must be true, or left out")
             return Entry(patient=True)
+
+
+def _codes(plain: Mapping[str, Any]) -> Any:
+    """Return the missing codes of an entry, not yet checked, with numbers as floats."""
+    codes = plain.get("missing_codes", [])
+    if not isinstance(codes, list):
+        return codes
+    return tuple(float(own) if type(own) is int else own for own in codes)
+
+
+def _check(problems: Sequence[SchemaError]) -> None:
+    if problems:
+        raise PolicyFileError("; ".join(map(str, problems)))
 
 
 def _check_unit(where: str, unit: object) -> None:

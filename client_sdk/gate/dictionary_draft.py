@@ -30,6 +30,7 @@ def _table(draft: DictionaryDraft, column: DraftedColumn) -> str:
         lower=column.lower,
         upper=column.upper,
         levels=column.levels,
+        missing_codes=column.missing_codes,
         patient=column.patient,
     )
     notes = []

@@ -328,6 +328,32 @@ def levels_missing(column: str, missing: Sequence[str]) -> DictionaryMismatch:
     )
 
 
+def codes_missing(column: str, codes: Sequence[float | str]) -> DictionaryMismatch:
+    """Return the refusal of a schema that reads missing cells of this site as values."""
+    return _mismatch(
+        f"The session's schema of {column!r} lacks the missing codes {_codes(codes)} of the data "
+        "dictionary.",
+        "",
+        "Ask for a session whose schema lists them: otherwise these cells would be read as values, "
+        f"or keep the table from the session. {_NOT_SENT}",
+    )
+
+
+def codes_not_in_dictionary(column: str, codes: Sequence[float | str]) -> DictionaryMismatch:
+    """Return the refusal of missing codes that could be values at this site."""
+    return _mismatch(
+        f"The session's schema of {column!r} reads {_codes(codes)} as missing, which could be a "
+        "value by the data dictionary.",
+        f"missing_codes = [..., {_codes(codes)}] under [dictionary.{quoted(column)}], if such "
+        "cells are missing ones here",
+        f"Calling a value missing puts the patients who have it apart from all others. {_NOT_SENT}",
+    )
+
+
+def _codes(codes: Sequence[float | str]) -> str:
+    return ", ".join(quoted(code) if isinstance(code, str) else f"{code:g}" for code in codes)
+
+
 def table_outside_dictionary(column: str) -> DictionaryMismatch:
     """Return the refusal of a table with values outside the dictionary."""
     return _mismatch(

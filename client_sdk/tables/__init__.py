@@ -10,6 +10,8 @@ folder        a folder of such files, as one table
 reading       a source read with a schema: the site that takes part in a session
 summary       the counts that a site's policy limits, and how its outcomes are read
 draft         a draft schema for a table, to be edited
+merge         the drafts of several sites as one schema
+checking/     a table compared with a schema, column by column
 schema_of     a schema in any of the forms in which people have one
 by_site       tables of several sites: a list, or rows with labels
 """

@@ -23,13 +23,19 @@ FEW_ROWS = 10
 FEW_NUMBERS = 10
 """A column of at most so many distinct numbers may have codes."""
 
+_CODE = re.compile(r"0\d+")
+"""Text with a leading zero is a code; of numbers the label has none."""
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}[./]\d{1,2}[./]\d{2,4}( .*)?")
 
 
 @dataclass
 class ColumnSeen:
-    """What has been read of a column so far."""
+    """What has been read of a column so far.
 
+    missing_codes: cells that mean "missing".
+    """
+
+    missing_codes: tuple[float | str, ...] = ()
     rows: int = 0
     missing_numbers: int = 0
     missing_labels: int = 0
@@ -44,8 +50,9 @@ class ColumnSeen:
 
     def look(self, column: Column, *, text: bool) -> None:
         """Read the cells of a batch."""
-        cells = as_numbers(column, text=text)
-        values, no_number = read_numbers(cells)
+        codes = self.missing_codes
+        cells = as_numbers(column, text=text, missing_codes=codes)
+        values, no_number = read_numbers(cells, codes)
         self.rows += len(values)
         self.numeric &= not bool(no_number.any())
         self.missing_numbers += int((np.isnan(values) & ~no_number).sum())
@@ -53,8 +60,9 @@ class ColumnSeen:
         self.whole &= bool(((present >= 0) & (present == np.floor(present))).all())
         self.zeros += int((present == 0).sum())
         self.largest = max(self.largest, float(present.max(initial=0.0)))
-        labels, own = read_labels(as_labels(column))
+        labels, own = read_labels(as_labels(column), codes)
         self.dates |= are_dates(cells) or (text and _look_like_dates(labels))
+        self.numeric &= not any(label and _CODE.fullmatch(label) for label in labels)
         counts = np.bincount(own, minlength=len(labels)).tolist()
         found = Counter[str]()
         for label, count in zip(labels, counts, strict=True):

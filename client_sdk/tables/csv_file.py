@@ -1,4 +1,4 @@
-"""A CSV file, streamed.
+"""A CSV file, streamed; compressed with gzip if its name ends in .csv.gz.
 
 The file must be UTF-8 with a header. The separator is the comma, semicolon or tab that gives the
 header the most columns. Every cell is read as text: the schema, not the first rows, decides what it
@@ -6,7 +6,10 @@ means. Lines with too many or too few cells are counted over the whole file and 
 """
 
 import csv
+import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from io import BufferedReader
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,8 +20,11 @@ from client_sdk.tables.source import check_names
 from kernels.tables.arrow_cells import Column
 
 _BLOCK = 1 << 22
+_LONGEST_HEADER = 1 << 22
+"""In bytes: a compressed file could unfold to a line without an end."""
 _SEPARATORS = (",", ";", "\t")
 _LINES_SHOWN = 3
+_DAMAGED = (OSError, EOFError, zlib.error)  # what reading a damaged gzip file raises
 
 
 class CsvFile:
@@ -28,6 +34,7 @@ class CsvFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._compressed = path.suffix.lower() == ".gz"
         self.name = str(path)
         names, self._separator, self._has_rows = self._header()
         check_names(self.name, names)
@@ -44,21 +51,26 @@ class CsvFile:
             return "skip"
 
         try:
-            blocks = pyarrow.csv.open_csv(
-                self._path,
-                read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
-                parse_options=pyarrow.csv.ParseOptions(
-                    delimiter=self._separator, newlines_in_values=True, invalid_row_handler=note
-                ),
-                convert_options=pyarrow.csv.ConvertOptions(
-                    column_types=dict.fromkeys(columns, pa.string()),
-                    include_columns=[*columns],
-                    null_values=[""],
-                    strings_can_be_null=True,
-                ),
-            )
-            for block in blocks:
-                yield {name: block.column(name) for name in columns}
+            with pa.input_stream(
+                str(self._path), compression="gzip" if self._compressed else None
+            ) as file:
+                blocks = pyarrow.csv.open_csv(
+                    file,
+                    read_options=pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK),
+                    parse_options=pyarrow.csv.ParseOptions(
+                        delimiter=self._separator,
+                        newlines_in_values=True,
+                        invalid_row_handler=note,
+                    ),
+                    convert_options=pyarrow.csv.ConvertOptions(
+                        column_types=dict.fromkeys(columns, pa.string()),
+                        include_columns=[*columns],
+                        null_values=[""],
+                        strings_can_be_null=True,
+                    ),
+                )
+                for block in blocks:
+                    yield {name: block.column(name) for name in columns}
         except (pa.ArrowException, OSError):
             # Arrow's own message may quote cells.
             raise UnreadableFile(
@@ -77,15 +89,19 @@ class CsvFile:
     def _header(self) -> tuple[list[str], str, bool]:
         """Return the column names, the separator, and whether anything follows the header."""
         try:
-            with self._path.open("rb") as file:
-                line = file.readline().decode("utf-8-sig")
+            with self._opened() as file:
+                line = file.readline(_LONGEST_HEADER).decode("utf-8-sig")
                 has_rows = bool(file.read(1))
             headers = {each: next(csv.reader([line], delimiter=each), []) for each in _SEPARATORS}
         except PermissionError:
             raise UnreadableFile(
                 f"{self.name}: permission denied: give this user permission to read it"
             ) from None
-        except (UnicodeDecodeError, csv.Error, OSError):
+        except gzip.BadGzipFile:
+            raise UnreadableFile(
+                f"{self.name} is not compressed with gzip: correct the end of its name"
+            ) from None
+        except (UnicodeDecodeError, csv.Error, *_DAMAGED):
             raise UnreadableFile(
                 f"{self.name}: line 1 is not a header in UTF-8: save the file as CSV in UTF-8"
             ) from None
@@ -95,12 +111,18 @@ class CsvFile:
             raise EmptySource(f"{self.name} has no header: its first line must name the columns")
         return names, separator, has_rows
 
+    def _opened(self) -> gzip.GzipFile | BufferedReader:
+        return gzip.open(self._path) if self._compressed else self._path.open("rb")
+
     def _place(self) -> str:
         """Return which line is not in UTF-8, if that is the problem."""
-        with self._path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                try:
-                    line.decode()
-                except UnicodeDecodeError:
-                    return f"line {number} is not in UTF-8"
+        try:
+            with self._opened() as file:
+                for number, line in enumerate(file, 1):
+                    try:
+                        line.decode()
+                    except UnicodeDecodeError:
+                        return f"line {number} is not in UTF-8"
+        except _DAMAGED:
+            return "the compressed file is damaged or incomplete"
         return "a line is damaged"

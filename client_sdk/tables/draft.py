@@ -40,6 +40,7 @@ class _Wanted:
     times_to_event: Mapping[str, str]
     horizon: float | None
     exposures: Mapping[str, str]
+    dropped: Sequence[str]
 
     def __post_init__(self) -> None:
         if not self.targets and not self.times_to_event:
@@ -54,6 +55,8 @@ class _Wanted:
             raise DraftError("a horizon is given, but no time to an event")
         if unknown := [repr(name) for name in self.exposures if name not in self.targets]:
             raise DraftError(f"exposures are given for {', '.join(unknown)}: name them as targets")
+        if both := [repr(name) for name in self.dropped if name in self.columns]:
+            raise DraftError(f"{', '.join(both)} cannot be dropped: a target reads it")
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -103,6 +106,7 @@ def draft(
     horizon: float | None = None,
     exposures: Mapping[str, str] | None = None,
     patient: str | None = None,
+    drop: Sequence[str] = (),
 ) -> Draft:
     """Read all rows of a table, and return a draft schema with these targets.
 
@@ -110,14 +114,17 @@ def draft(
     times_to_event: for each column of times, the column that says whether the event happened.
     horizon: the time up to which these events are predicted.
     exposures: for each target that is a count, the column of its exposures.
+    drop: columns that the schema leaves out, such as the site's name.
     """
-    wanted = _Wanted(targets, times_to_event or {}, horizon, exposures or {})
+    wanted = _Wanted(targets, times_to_event or {}, horizon, exposures or {}, drop)
+    if patient in drop:
+        raise DraftError(f"{patient!r} cannot be dropped: it is the patient column")
     source = open_table(data)
-    named = [*wanted.columns, *([] if patient is None else [patient])]
+    named = [*wanted.columns, *([] if patient is None else [patient]), *drop]
     absent = [repr(name) for name in named if name not in source.columns]
     if absent:
         raise DraftError(f"{source.name} has no column {', '.join(absent)}: correct the names")
-    seen = look_at([source], [name for name in source.columns if name != patient])
+    seen = look_at([source], [own for own in source.columns if own not in (patient, *drop)])
     features: list[Feature] = []
     advice: list[str] = []
     for name, column in seen.items():

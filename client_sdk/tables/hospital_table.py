@@ -16,7 +16,7 @@ from kernels.rounds.plan import site_dealing
 from kernels.rounds.program import Program
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Part, Site
-from kernels.tables.problems import RowByRow
+from kernels.tables.problems import LeavingOut, RowByRow
 from kernels.tables.row_hashes import row_keys
 from privacy.framing import Label, digest
 
@@ -30,6 +30,7 @@ class HospitalTable:
     rows: 32 bytes for the rows alone, however they are dealt.
     dealing: 32 bytes for how they are dealt, by which the ledger tells parts apart.
     row_by_row: with differential privacy, how invalid cells were handled; shown only here.
+    without_target: rows that were left out because a target is missing; shown only here.
     """
 
     site: Site
@@ -39,6 +40,7 @@ class HospitalTable:
     rows: bytes
     dealing: bytes
     row_by_row: RowByRow | None
+    without_target: int = 0
 
     @property
     def counts(self) -> dict[Part, int]:
@@ -68,9 +70,9 @@ def site_of(
     """Check a whole table against the program's schema, and deal its rows to parts.
 
     Rows that an update adds or removes are dealt as the table's are: a row is removed from what its
-    part is in. With differential privacy invalid cells are clipped or their rows left out, which is
-    not reported to anyone else. The digest is that of the table without changes, so it still
-    matches what was summed before.
+    part is in. Rows without a target are left out. With differential privacy invalid cells are
+    clipped or their rows left out, which is not reported to anyone else. The digest is that of the
+    table without changes, so it still matches what was summed before.
     """
     row_by_row = None if program.privacy is None else RowByRow()
     site = read_site(
@@ -84,7 +86,7 @@ def site_of(
     rows = site.digest
     bound, summary = digest(Label.TABLE, rows, *dealt), summarise(site)
     changes = changes or Changes()
-    changed = []
+    changed, without_target = [], site.without_target
     for part, held_out, table in (
         (Part.ADDED, Part.ADDED_HELD_OUT, changes.added),
         (Part.REMOVED, Part.REMOVED_HELD_OUT, changes.removed),
@@ -92,7 +94,10 @@ def site_of(
         if table is None:
             changed.append(b"")
             continue
-        records = read_records(table, program.schema, row_by_row=row_by_row)
+        problems = LeavingOut() if row_by_row is None else row_by_row
+        before = problems.without_target
+        records = read_records(table, program.schema, problems=problems)
+        without_target += problems.without_target - before
         changed.append(Site({Part.TRAINING: records}).digest)
         if program.privacy is not None:
             site.parts[part] = records  # with noise all of them are for training
@@ -103,4 +108,6 @@ def site_of(
         site.parts[part], site.parts[held_out] = records.take(training), records.take(~training)
     journalled = digest(Label.TABLE, bound, *changed)
     identity = site_dealing(program, commitment=dealing.commitment, table=bound)
-    return HospitalTable(site, bound, summary, journalled, rows, identity, row_by_row)
+    return HospitalTable(
+        site, bound, summary, journalled, rows, identity, row_by_row, without_target
+    )

@@ -20,13 +20,14 @@ from client_sdk.tables.source import TableSource, check_names
 
 _KINDS: dict[str, Callable[[Path], TableSource]] = {
     ".csv": CsvFile,
+    ".csv.gz": CsvFile,
     ".parquet": ParquetFile,
     ".pq": ParquetFile,
 }
 
 _ACCEPTED = (
     "a pandas, polars or pyarrow table, a mapping of columns, a structured numpy array, "
-    "(array, names), or the path of a CSV or Parquet file or of a folder of them"
+    "(array, names), or the path of a CSV (also .csv.gz) or Parquet file or of a folder of them"
 )
 
 
@@ -73,7 +74,8 @@ def _open_path(path: Path) -> TableSource:
 def _open_file(path: Path) -> TableSource:
     if not path.exists():
         raise FileNotThere(f"{path} does not exist: correct the path")
-    kind = _KINDS.get(path.suffix.lower())
+    name = path.name.lower()
+    kind = next((own for suffix, own in _KINDS.items() if name.endswith(suffix)), None)
     if kind is None or not path.is_file():
         raise UnknownSuffix(
             f"the name of {path} must end in {', '.join(_KINDS)}: rename the file, or move it out "

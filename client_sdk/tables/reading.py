@@ -14,22 +14,32 @@ from client_sdk.tables.opening import open_table
 from client_sdk.tables.source import TableSource
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
-from kernels.tables.arrow_cells import as_labels, as_numbers
+from kernels.tables.arrow_cells import Column, as_labels, as_numbers
 from kernels.tables.outcome_cells import label_columns
-from kernels.tables.problems import RowByRow
+from kernels.tables.problems import LeavingOut, RowByRow
 from kernels.tables.records import Records, read_in_pieces
 from kernels.tables.schema import Schema
 
 
 class SchemaStream:
-    """The schema's columns of a source, as cells; each iteration reads the source again."""
+    """The schema's columns of a source, as cells; each iteration reads the source again.
 
-    def __init__(self, source: TableSource, schema: Schema) -> None:
-        self._source = source
+    watch: called with these columns as they are in the source, batch by batch.
+    """
+
+    def __init__(
+        self,
+        source: TableSource,
+        schema: Schema,
+        *,
+        watch: Callable[[Mapping[str, Column]], None] | None = None,
+    ) -> None:
+        self._source, self._watch = source, watch
         labels = {column.name for column in schema.categorical} | {schema.patient}
         labels |= {name for outcome in schema.outcomes for name in label_columns(outcome)}
         self._wanted = set(schema.columns)
         self._numbers = self._wanted - labels
+        self._codes = schema.missing_codes
 
     def __iter__(self) -> Iterator[Mapping[str, object]]:
         text = self._source.numbers_are_text
@@ -38,8 +48,12 @@ class SchemaStream:
             yield {}
             return
         for batch in self._source.batches(columns):
+            if self._watch is not None:
+                self._watch(batch)
             yield {
-                name: as_numbers(column, text=text) if name in self._numbers else as_labels(column)
+                name: as_numbers(column, text=text, missing_codes=self._codes.get(name, ()))
+                if name in self._numbers
+                else as_labels(column)
                 for name, column in batch.items()
             }
 
@@ -51,10 +65,10 @@ def count_rows(data: object) -> int:
     return sum(len(batch[first[0]]) for batch in source.batches(first)) if first else 0
 
 
-def read_records(data: object, schema: Schema, *, row_by_row: RowByRow | None = None) -> Records:
-    """Read a table that fits in memory, and check all of it against the schema."""
+def read_records(data: object, schema: Schema, *, problems: LeavingOut) -> Records:
+    """Read a table that fits in memory, check all of it, and leave out rows without a target."""
     stream = SchemaStream(open_table(data), schema)
-    return Records.concatenate([*read_in_pieces(schema, stream, problems=row_by_row)])
+    return Records.concatenate([*read_in_pieces(schema, stream, problems=problems)])
 
 
 def read_site(
@@ -70,7 +84,8 @@ def read_site(
 
     Raises `TableSourceError` if it cannot be read as a table, and `kernels.errors.TableRefused`,
     with every problem of every column, if it does not match the schema. A table of more than
-    `ROWS_IN_MEMORY` rows is not kept in memory but read again for every sum.
+    `ROWS_IN_MEMORY` rows is not kept in memory but read again for every sum. Rows without a target
+    are in no part; the site has their number.
 
     data: anything that `open_table` accepts.
     watch: called with the number of rows read so far.

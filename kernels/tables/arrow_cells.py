@@ -6,8 +6,8 @@ they are recognised and refused; lists, structures and binary are neither number
 
 In CSV every cell is text. The text of a numeric column is read as a number, with a decimal point
 and without thousands separators; spaces around it are ignored, and the texts in MISSING are missing
-cells. The text of a categorical column is its label, unchanged: a code 007 stays 007, and only an
-empty cell is missing.
+cells, as are the column's own missing codes. The text of a categorical column is its label: a code
+007 stays 007, and NA is a label.
 """
 
 from typing import TypeAlias
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kernels.tables.cells import Cells, Coded, as_array
+from kernels.tables.cells import Cells, Coded, Codes, as_array
 
 Column: TypeAlias = Cells | pa.Array
 """Cells as `kernels.tables.cells` reads them, or an Arrow array to convert to them."""
@@ -25,12 +25,15 @@ Column: TypeAlias = Cells | pa.Array
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "Null", "null", "None")
 
 _NUMBER = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_NO_NUMBER = "?"
+_NO_NUMBER = False
 """Replaces any text that is not a number: the text is not needed, and must not leak."""
 
 
-def as_numbers(column: Column, *, text: bool = False) -> Cells:
-    """Return the cells of a numeric feature or a target; `text`: numbers are written as text."""
+def as_numbers(column: Column, *, text: bool = False, missing_codes: Codes = ()) -> Cells:
+    """Return the cells of a numeric feature or a target.
+
+    text: numbers are written as text, and missing codes that are texts are read as missing here.
+    """
     if not isinstance(column, pa.Array):
         return column
     if pa.types.is_dictionary(column.type):
@@ -40,10 +43,13 @@ def as_numbers(column: Column, *, text: bool = False) -> Cells:
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), np.nan)
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    if pa.types.is_decimal(kind):
+        # By its digits, as from CSV: Arrow's own conversion is not always rounded correctly.
+        return _to_numpy(pc.cast(pc.cast(column, pa.string()), pa.float64()))
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
         return _to_numpy(pc.cast(column, pa.float64(), safe=False))
     if _is_text(kind):
-        return _parsed(column) if text else _to_numpy(column)
+        return _parsed(column, missing_codes) if text else _to_numpy(column)
     if pa.types.is_boolean(kind):
         return _to_numpy(column)
     return _unreadable(column)
@@ -56,15 +62,20 @@ def as_labels(column: Column) -> Cells:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if pa.types.is_null(kind):
         return Coded(np.empty(0, object), np.full(len(column), -1))
-    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
-        plain = column.dictionary_decode() if kind is not column.type else column
-        column = pc.cast(plain, pa.float64(), safe=False)
-    elif not (pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind)):
+    decimals, floats = pa.types.is_decimal(kind), pa.types.is_floating(kind)
+    others = pa.types.is_integer(kind) or pa.types.is_boolean(kind) or _is_text(kind)
+    if not (decimals or floats or others):
         return _unreadable(column)
     if not pa.types.is_dictionary(column.type):
         column = pc.dictionary_encode(column)
     codes = _to_numpy(pc.fill_null(column.indices.cast(pa.int64()), -1)).astype(np.int64)
-    return Coded(as_array_of(column.dictionary.to_pylist()), codes)
+    distinct = column.dictionary.to_pylist()
+    if decimals:
+        distinct = [None if each is None else f"{each:f}" for each in distinct]
+    elif floats and not column.dictionary.null_count:
+        # The digits of a float are the shortest at its own precision, so its type must be kept.
+        distinct = [*_to_numpy(column.dictionary)]
+    return Coded(as_array_of(distinct), codes)
 
 
 def as_array_of(cells: list[object]) -> NDArray[np.object_]:
@@ -86,9 +97,10 @@ def _unreadable(column: pa.Array) -> NDArray[np.generic]:
     return np.zeros(len(column), "datetime64[s]" if pa.types.is_temporal(column.type) else "V1")
 
 
-def _parsed(column: pa.Array) -> Cells:
+def _parsed(column: pa.Array, missing_codes: Codes) -> Cells:
     trimmed = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    words = pc.is_in(trimmed, value_set=pa.array(MISSING))
+    known = [*MISSING, *(code for code in missing_codes if isinstance(code, str))]
+    words = pc.is_in(trimmed, value_set=pa.array(known))
     trimmed = pc.if_else(words, pa.scalar(None, pa.string()), trimmed)
     try:
         return _to_numpy(pc.cast(trimmed, pa.float64()))

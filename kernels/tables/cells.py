@@ -4,16 +4,24 @@
 and booleans are refused even if they could be converted: "7,125" can mean about seven or about
 seven thousand, and we do not guess; a yes or no belongs in a categorical column.
 
-**Labels**, for categorical columns and patients: text, unchanged, with its capitals and spaces. An
-integer is read as the label of its digits, so that a code 3 matches the level "3". This includes
-3.0, because dataframes convert integers to floats in columns with missing cells. Booleans are the
-labels "true" and "false". None, NaN and empty text are missing.
+**Labels**, for categorical columns and patients: text with its capitals and spaces. A number is the
+label of its digits: 3 and 3.0 are "3", and 0.5 is "0.5". Booleans are the labels "true" and
+"false". None, NaN and empty text are missing.
+
+A cell means the same in every format. Dataframes convert integers to floats in columns with missing
+cells, and write them to CSV as 3.0; booleans become True there. So the *text* that software writes
+for a number, a boolean or NaN is read as that number, boolean or NaN (`canonical_label`), wherever
+it is, and a schema's levels are compared in the same way. Other text is unchanged: 007 stays 007,
+and 1.10 stays 1.10.
+
+**Missing codes** of a column (`missing_codes` in a schema) are missing cells, too.
 
 Nothing here raises because of a cell: Python's own exceptions would quote the cell.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -22,6 +30,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MOST_DIGITS = 100
+
+Codes = Collection[float | str]
+"""Cells of one column that mean "missing": of a column of labels, canonical labels."""
+
+_FLOAT = re.compile(r"-?(?:0|[1-9][0-9]*)\.0+|-?[1-9](?:\.[0-9]+)?e(?:-[0-9]+|\+?[0-9]{2,})|-0")
+"""How software writes floats that are integers, or very large or small."""
+_WORDS = {
+    **dict.fromkeys(("True", "TRUE"), "true"),
+    **dict.fromkeys(("False", "FALSE"), "false"),
+    **dict.fromkeys(("NaN", "nan"), ""),
+}
+"""How software writes booleans and NaN."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -71,39 +91,48 @@ def as_array(values: object) -> Cells:
     return np.array(None)
 
 
-def read_numbers(cells: Cells) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def read_numbers(
+    cells: Cells, missing_codes: Codes = ()
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return (n,) cells as float64, NaN where missing, and a mask of those that are not numbers.
 
-    >>> values, no_number = read_numbers(as_array([1, None, True, "4"]))
+    >>> values, no_number = read_numbers(as_array([1, None, True, "4", -9, "?"]), (-9.0, "?"))
     >>> values.tolist(), no_number.tolist()
-    ([1.0, nan, nan, nan], [False, False, True, True])
+    ([1.0, nan, nan, nan, nan, nan], [False, False, True, True, False, False])
     """
     if isinstance(cells, Coded):
-        values, no_number = read_numbers(cells.distinct)
+        values, no_number = read_numbers(cells.distinct, missing_codes)
         # Code −1 selects the last position, which is appended for missing cells.
         return np.append(values, np.nan)[cells.codes], np.append(no_number, False)[cells.codes]
     if cells.dtype.kind in "iuf":
         with np.errstate(over="ignore"):  # a long double beyond float64 becomes infinite
-            return cells.astype(np.float64), np.zeros(len(cells), np.bool_)
-    objects = cells.dtype.kind == "O"
-    numbers = [read_number(cell) if objects else None for cell in cells]
+            values = cells.astype(np.float64)
+        if missing_codes:
+            codes = [code for code in missing_codes if not isinstance(code, str)]
+            values[np.isin(values, codes)] = np.nan
+        return values, np.zeros(len(cells), np.bool_)
+    readable = cells.dtype.kind in "OUT"
+    numbers = [read_number(cell, missing_codes) if readable else None for cell in cells]
     no_number = np.array([number is None for number in numbers], np.bool_)
     return np.array(numbers, np.float64), no_number
 
 
-def read_labels(cells: Cells) -> tuple[list[str | None], NDArray[np.int64]]:
+def read_labels(
+    cells: Cells, missing_codes: Codes = ()
+) -> tuple[list[str | None], NDArray[np.int64]]:
     """Return labels, "" for a missing cell and None for a cell that is not a label, and positions.
 
     The positions are those of the n rows' labels in the returned list.
 
-    >>> read_labels(as_array(["F", 3, 3.0, True, float("nan"), 0.5]))[0]
-    ['F', '3', '3', 'true', '', None]
+    >>> read_labels(as_array(["F", 3, 3.0, "3.0", True, float("nan"), 0.5, [7]]))[0]
+    ['F', '3', '3', '3', 'true', '', '0.5', None]
     """
     if isinstance(cells, Coded):
-        labels, _ = read_labels(cells.distinct)
+        labels, _ = read_labels(cells.distinct, missing_codes)
         return [*labels, ""], cells.codes % (len(labels) + 1)
     readable = cells.dtype.kind in "biufUTO"
-    return [read_label(cell) if readable else None for cell in cells], np.arange(len(cells))
+    labels = [read_label(cell, missing_codes) if readable else None for cell in cells]
+    return labels, np.arange(len(cells))
 
 
 def are_dates(cells: Cells) -> bool:
@@ -111,32 +140,63 @@ def are_dates(cells: Cells) -> bool:
     return (cells.distinct if isinstance(cells, Coded) else cells).dtype.kind in "mM"
 
 
-def read_number(cell: object) -> float | None:
+def read_number(cell: object, missing_codes: Codes = ()) -> float | None:
     """Return a cell as a number: NaN if it is missing, None if it is not a number."""
     if cell is None:
         return math.nan
+    if isinstance(cell, str):
+        return math.nan if missing_codes and cell.strip() in missing_codes else None
     if isinstance(cell, bool) or not isinstance(cell, Real):
         return None
     try:
-        return float(cell)
+        number = float(cell)
     except OverflowError:  # an integer beyond float64
         return math.inf
+    return math.nan if missing_codes and number in missing_codes else number
 
 
-def read_label(cell: object) -> str | None:
+def read_label(cell: object, missing_codes: Codes = ()) -> str | None:
     """Return a cell as a label: "" if it is missing, None if it is not a label."""
+    label = _label(cell)
+    return "" if missing_codes and label in missing_codes else label
+
+
+def canonical_label(text: str) -> str:
+    """Return the label that a text means; levels of a schema are the same if these are equal.
+
+    >>> [canonical_label(text) for text in ("3.0", "1e+16", "True", "NaN", "007", "1.10", "NA")]
+    ['3', '10000000000000000', 'true', '', '007', '1.10', 'NA']
+    """
+    if _FLOAT.fullmatch(text):
+        whole, point, zeros = text.partition(".")
+        if point and not zeros.strip("0"):  # without float64: a code may have more digits
+            return "0" if whole == "-0" else whole
+        return _digits(float(text))
+    return _WORDS.get(text, text)
+
+
+def _label(cell: object) -> str | None:
     if cell is None:
         return ""
     if isinstance(cell, str):
-        return str(cell)
+        return canonical_label(str(cell))
     if isinstance(cell, bool | np.bool_):
         return "true" if cell else "false"
     if isinstance(cell, Integral):
         # Python refuses to print integers of thousands of digits, and no code is that long.
         return str(int(cell)) if abs(int(cell)) < 10**_MOST_DIGITS else None
     if isinstance(cell, Real):
-        number = float(cell)
-        if math.isnan(number):
-            return ""
-        return str(int(number)) if number.is_integer() else None
+        return _digits(cell if type(cell) in _SINGLE else float(cell))
     return None
+
+
+_SINGLE: tuple[type[object], ...] = (np.float16, np.float32)
+
+
+def _digits(number: Any) -> str:
+    """Return the shortest digits that give this number at its precision; "" for NaN."""
+    if math.isnan(number):
+        return ""
+    if not math.isfinite(number):
+        return str(float(number))
+    return np.format_float_positional(number + 0.0, trim="-")  # −0 is 0

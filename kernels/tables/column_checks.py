@@ -1,10 +1,17 @@
-"""Checks that columns of a schema share: names, units, bounds and levels, which may be anything."""
+"""Checks that columns of a schema share: names, units, bounds, levels and missing codes.
+
+Any of them may be anything: they may have been read from JSON.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
 
-from kernels.errors import SchemaError, WrongBounds, WrongField, WrongLevels
+from kernels.errors import SchemaError, WrongBounds, WrongCodes, WrongField, WrongLevels
 from kernels.strict_json import is_number, is_text
+from kernels.tables.cells import canonical_label
+
+MOST_CODES = 20
+"""The most missing codes of a column."""
 
 
 def name_problems(name: object, where: str) -> list[SchemaError]:
@@ -52,10 +59,89 @@ def level_problems(
                 f"{len(levels)}"
             )
         ]
-    return [
+    found: list[SchemaError] = [
         WrongLevels(f"{where}: the level {level!r} is listed {count} times; list it once")
         for level, count in repeated(levels).items()
     ]
+    if unreadable := [repr(level) for level in levels if not canonical_label(level)]:
+        found.append(WrongLevels(f"{where}: {unreadable[0]} is read as missing, not as a level"))
+    same = repeated(map(canonical_label, dict.fromkeys(levels)))
+    return found + [
+        WrongLevels(f"{where}: {count} levels are read as {level!r}; list one of them")
+        for level, count in same.items()
+        if level
+    ]
+
+
+def number_code_problems(
+    codes: object, where: str, *, bounds: tuple[float | None, float | None] = (None, None)
+) -> list[SchemaError]:
+    """Return what is wrong with the missing codes of a column of numbers.
+
+    bounds: within them a number is a possible value. A column without any bound states none.
+    """
+    if not isinstance(codes, tuple) or not all(is_number(own) or is_text(own) for own in codes):
+        return [WrongCodes(f"{where}: missing_codes must be a list of numbers and texts")]
+    found: list[SchemaError] = _count_problems([_plain(own) for own in codes], where)
+    for own in codes:
+        if isinstance(own, str):
+            if _is_a_number(own) or own != own.strip():
+                sentence = "must be a number" if _is_a_number(own) else "must have no spaces around"
+                found.append(WrongCodes(f"{where}: the missing code {own!r} {sentence}"))
+        elif bounds != (None, None) and within(own, *bounds):
+            low, high = ("open" if end is None else f"{end:g}" for end in bounds)
+            found.append(
+                WrongCodes(
+                    f"{where}: the missing code {own:g} lies within the bounds ({low} to {high}), "
+                    "so it is a possible value too; choose bounds without it, or omit the code"
+                )
+            )
+    return found
+
+
+def label_code_problems(codes: object, levels: object, where: str) -> list[SchemaError]:
+    """Return what is wrong with the missing codes of a column of labels with these levels."""
+    if not isinstance(codes, tuple) or not all(is_text(own) for own in codes):
+        return [
+            WrongCodes(f'{where}: missing_codes must be a list of texts, none blank, such as "9"')
+        ]
+    labels = [canonical_label(own) for own in codes]
+    named = levels if isinstance(levels, tuple) else ()
+    known = {canonical_label(level) for level in named if isinstance(level, str)}
+    return _count_problems(labels, where) + [
+        WrongCodes(f"{where}: {own!r} is both a level and a missing code; remove one of them")
+        for own, label in zip(codes, labels, strict=True)
+        if label in known
+    ]
+
+
+def within(value: float, lower: float | None, upper: float | None) -> bool:
+    """Return whether a number is within bounds, of which None is open."""
+    return (lower is None or value >= lower) and (upper is None or value <= upper)
+
+
+def _count_problems(codes: list[str], where: str) -> list[SchemaError]:
+    found: list[SchemaError] = [
+        WrongCodes(f"{where}: the missing code {code!r} is listed {count} times; list it once")
+        for code, count in repeated(codes).items()
+    ]
+    if len(codes) > MOST_CODES:
+        found.append(
+            WrongCodes(f"{where}: at most {MOST_CODES} missing codes are allowed, not {len(codes)}")
+        )
+    return found
+
+
+def _plain(code: float | str) -> str:
+    return code if isinstance(code, str) else f"{float(code) + 0.0:.17g}"
+
+
+def _is_a_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def repeated(names: Iterable[object]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from kernels.tables.cells import read_label, read_number
+from kernels.tables.cells import canonical_label, read_label, read_number
 from kernels.tables.curves import Curve
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.standardiser import CLIP, Scale, Shares, Standardiser, features_of_levels
@@ -41,9 +41,10 @@ class _Number:
         self._upper = inf if column.upper is None else column.upper
         self._indicator = (0.0,) if column.may_be_missing else ()
         self._missing = _Cell((0.0, 1.0)) if column.may_be_missing else None
+        self._codes = frozenset(column.missing_codes)
 
     def read(self, cell: object) -> _Cell | None:
-        number = read_number(cell)
+        number = read_number(cell, self._codes)
         if number is None or isinf(number):
             return None
         if isnan(number):
@@ -62,14 +63,15 @@ class _Label:
         if not column.may_be_missing:
             levels = [each[:-1] for each in levels]
         self._levels = {
-            level: _Cell(tuple(features))
+            canonical_label(level): _Cell(tuple(features))
             for level, features in zip(column.levels, levels, strict=True)
         }
-        self._other = None if column.other is None else self._levels[column.other]
+        self._other = None if column.other is None else self._levels[canonical_label(column.other)]
         self._missing = _Cell(tuple(missing)) if column.may_be_missing else None
+        self._codes = frozenset(map(canonical_label, column.missing_codes))
 
     def read(self, cell: object) -> _Cell | None:
-        label = read_label(cell)
+        label = read_label(cell, self._codes)
         if label is None:
             return None
         return self._levels.get(label, self._other) if label else self._missing

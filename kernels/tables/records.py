@@ -3,6 +3,10 @@
 A table is a mapping from column names to one-dimensional arrays or lists; `kernels.tables.cells`
 defines the cells that they may contain. A missing label is missing, never `other`.
 
+A row for training needs all targets. Whether one without them is a problem or is left out depends
+on who reads (`kernels.tables.problems.LeavingOut`): a hospital leaves such rows out, and counts
+them; a public table with one is refused.
+
 Columns that the schema does not name are ignored: a hospital's export has more columns than a study
 needs, and a misspelt column is reported as missing. Every column of the schema must be present,
 even if all its cells may be missing: a forgotten column must not look like a column without data.
@@ -13,7 +17,6 @@ content of a cell. With differential privacy, no cell is a reason to refuse a ta
 (`kernels.tables.problems.RowByRow`).
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,29 +27,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kernels.errors import (
-    ColumnError,
-    EmptyTable,
-    InfiniteValue,
-    MissingColumn,
-    MissingValue,
-    NotALabel,
-    NotNumeric,
-    OutOfBounds,
-    UnknownLevel,
-    WrongLength,
-)
-from kernels.tables.cells import Cells, are_dates, as_array, read_labels, read_numbers
+from kernels.errors import EmptyTable, MissingColumn, WrongLength
+from kernels.tables.cells import Cells, as_array
 from kernels.tables.chunks import chunks
+from kernels.tables.feature_cells import outside, read_column, read_levels, read_patients
 from kernels.tables.outcome_cells import read_exposure, read_outcome, width
-from kernels.tables.problems import BadCells, Problems
-from kernels.tables.schema import Categorical, Numeric, Schema
+from kernels.tables.problems import Problems
+from kernels.tables.schema import Numeric, Schema
 from kernels.tables.targets import Count, Target
-
-LEVELS_SHOWN = 12
-"""The most levels of the schema that a message lists."""
-
-_ADVICE_ON_MISSING = "fill them in, drop the rows, or set may_be_missing in the schema"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -197,13 +185,22 @@ def read_in_pieces(
     """
     problems = Problems() if problems is None else problems
     lengths: set[int] = set()
+    left = 0
     for piece in pieces:
         records, rows = _read(schema, piece, problems, training=training)
         lengths |= rows
         if records is not None:
+            left += len(records)
             yield records
     if problems.needs_rows and (lengths == {0} or not (lengths or problems)):
         problems.add(EmptyTable("the table has no rows; at least one is needed"))
+    elif problems.needs_rows and not (left or problems):
+        problems.add(
+            EmptyTable(
+                f"a target is missing in each of {problems.rows} rows; at least one row with all "
+                "targets is needed"
+            )
+        )
     elif not (lengths or problems):
         yield Records.none(schema)
     problems.refuse()
@@ -217,19 +214,28 @@ def _read(
     patient = schema.patient if training else None
     features = [column.name for column in schema.features]
     exposed = () if training else exposure_columns(schema)
+    codes = schema.missing_codes
     wanted = [*features, *(name for name in exposed if name in table)]
     columns = _columns(table, schema.columns if training else wanted, problems)
 
     def numbers(wanted: Iterable[Numeric | Target]) -> list[NDArray[np.float64]]:
         present = (column for column in wanted if column.name in columns)
         return [
-            _numbers(column, columns[column.name], problems, refuse_outside=training)
+            read_column(
+                column,
+                columns[column.name],
+                problems,
+                missing_codes=codes.get(column.name, ()),
+                refuse_outside=training,
+            )
             for column in present
         ]
 
     numeric = numbers(schema.numeric)
     levels = [
-        _levels(column, columns[column.name], problems)
+        read_levels(
+            column, columns[column.name], problems, missing_codes=codes.get(column.name, ())
+        )
         for column in schema.categorical
         if column.name in columns
     ]
@@ -237,15 +243,18 @@ def _read(
     outcomes = [
         values
         for outcome in (schema.outcomes if training else ())
-        for values in read_outcome(outcome, columns, problems)
+        for values in read_outcome(outcome, columns, problems, codes=codes)
     ]
-    patients = _patients(patient, columns[patient], problems) if patient in columns else None
+    patients = read_patients(patient, columns[patient], problems) if patient in columns else None
     exposures = {
-        name: read_exposure(name, columns[name], problems) for name in exposed if name in columns
+        name: read_exposure(name, columns[name], problems, codes=codes.get(name, ()))
+        for name in exposed
+        if name in columns
     }
     lengths = {len(cells) for cells in columns.values()}
     rows = _usual_length(columns)
     problems.rows += rows
+    bad = problems.take_bad_rows(rows)
     if problems:
         return None, lengths
 
@@ -255,7 +264,7 @@ def _read(
         schema=schema,
         numeric=torch.from_numpy(np.where(missing, 0.0, values)),
         missing=torch.from_numpy(missing),
-        outside=torch.from_numpy(_outside(schema.numeric, values)),
+        outside=torch.from_numpy(outside(schema.numeric, values)),
         levels=torch.from_numpy(_side_by_side(levels, rows, np.int64)),
         targets=(
             torch.from_numpy(_side_by_side(target_values, rows, np.float64)) if training else None
@@ -270,7 +279,6 @@ def _read(
             )
         ),
     )
-    bad = problems.take_bad_rows()
     return records if bad is None else records.take(torch.from_numpy(~bad)), lengths
 
 
@@ -319,119 +327,3 @@ def _columns(
 def _usual_length(columns: Mapping[str, Cells]) -> int:
     lengths = Counter(len(cells) for cells in columns.values())
     return lengths.most_common(1)[0][0] if lengths else 0
-
-
-def _numbers(
-    column: Numeric | Target, cells: Cells, problems: Problems, *, refuse_outside: bool
-) -> NDArray[np.float64]:
-    """Read numbers as float64, NaN where missing; values out of bounds are noted and clipped."""
-    values, no_number = read_numbers(cells)
-    problems.count(column.name, len(values))
-    outside = _outside([column], values[:, None])[:, 0] if refuse_outside else None
-    if np.isfinite(values).all() and (outside is None or not outside.any()):
-        return values
-
-    def note(kind: type[ColumnError], bad: NDArray[np.bool_], what: str, advice: str) -> None:
-        problems.note(BadCells(kind, column.name, bad, what, advice))
-
-    if are_dates(cells):
-        advice = "convert them to numbers, such as the days since admission"
-        note(NotNumeric, no_number, "are dates or times", advice)
-    else:
-        note(
-            NotNumeric,
-            no_number,
-            "are not numbers",
-            "convert text and booleans to numbers, or make the column categorical in the schema",
-        )
-    note(InfiniteValue, np.isinf(values), "are infinite", "correct them, or mark them as missing")
-    missing = np.isnan(values) & ~no_number
-    if isinstance(column, Target):
-        note(MissingValue, missing, "are missing", "drop the rows: training needs every target")
-    elif not column.may_be_missing:
-        note(MissingValue, missing, "are missing", _ADVICE_ON_MISSING)
-    if outside is not None:
-        note(
-            OutOfBounds,
-            outside & np.isfinite(values),
-            f"are not within {_bounds(column)}",
-            "correct the cells or their unit, drop the rows, or widen the schema's bounds",
-        )
-        bound = np.where(values < _lower(column), _lower(column), _upper(column))
-        values = np.where(outside, bound, values)
-    return values
-
-
-def _levels(column: Categorical, cells: Cells, problems: Problems) -> NDArray[np.int64]:
-    """Read labels as positions among the column's levels, −1 where missing."""
-    labels, own = read_labels(cells)
-    problems.count(column.name, len(own))
-    positions = column.positions
-    unknown = -2 if column.other is None else positions[column.other]
-    found = [-1 if not label else positions.get(label, unknown) for label in labels]
-    codes: NDArray[np.int64] = np.array(found, np.int64)[own]
-    least = -1 if column.may_be_missing else 0
-    if None not in labels and min(found, default=0) >= least:
-        return codes
-
-    _note_labels(column.name, cells, labels, own, problems)
-    if not column.may_be_missing:
-        bad = _where(labels, own, "")
-        advice = _ADVICE_ON_MISSING
-        problems.note(BadCells(MissingValue, column.name, bad, "are missing", advice))
-    shown = ", ".join(map(repr, column.levels[:LEVELS_SHOWN]))
-    more = "" if len(column.levels) <= LEVELS_SHOWN else f" … ({len(column.levels)} in all)"
-    what = f"match none of the levels {shown}{more}"
-    advice = "correct their spelling, or set `other` in the schema, the level of all other labels"
-    problems.note(BadCells(UnknownLevel, column.name, codes == -2, what, advice))
-    return codes
-
-
-def _patients(column: str, cells: Cells, problems: Problems) -> tuple[str, ...]:
-    labels, own = read_labels(cells)
-    problems.count(column, len(own))
-    _note_labels(column, cells, labels, own, problems)
-    advice = "fill in the patients, or remove the patient column from the schema"
-    bad = _where(labels, own, "")
-    problems.note(BadCells(MissingValue, column, bad, "are missing", advice))
-    return tuple(labels[position] or "" for position in own.tolist())
-
-
-def _note_labels(
-    column: str,
-    cells: Cells,
-    labels: list[str | None],
-    own: NDArray[np.int64],
-    problems: Problems,
-) -> None:
-    """Note cells that are not labels."""
-    what, advice = "are neither text nor integers", "convert fractions and objects to text"
-    if are_dates(cells):
-        what, advice = "are dates or times", "convert them to text, such as the month's name"
-    problems.note(BadCells(NotALabel, column, _where(labels, own, None), what, advice))
-
-
-def _where(
-    labels: list[str | None], own: NDArray[np.int64], wanted: str | None
-) -> NDArray[np.bool_]:
-    return np.array([label == wanted for label in labels], np.bool_)[own]
-
-
-def _outside(columns: Sequence[Numeric | Target], values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return a mask of the (n, K) values that are outside the bounds of their columns."""
-    lower, upper = [*map(_lower, columns)], [*map(_upper, columns)]
-    return (values < lower) | (values > upper)
-
-
-def _lower(column: Numeric | Target) -> float:
-    return -math.inf if column.lower is None else column.lower
-
-
-def _upper(column: Numeric | Target) -> float:
-    return math.inf if column.upper is None else column.upper
-
-
-def _bounds(column: Numeric | Target) -> str:
-    lower = "(−∞" if column.lower is None else f"[{column.lower}"
-    upper = "∞)" if column.upper is None else f"{column.upper}]"
-    return f"{lower}, {upper} {column.unit}"

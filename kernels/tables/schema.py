@@ -44,14 +44,27 @@ from kernels.strict_json import (
     is_text,
     parse_json,
 )
+from kernels.tables.cells import canonical_label
 from kernels.tables.column_checks import (
     bound_problems,
+    label_code_problems,
     level_problems,
     name_problems,
+    number_code_problems,
     repeated,
     unit_problems,
 )
-from kernels.tables.targets import TARGET_KINDS, AnyTarget, Outcome, Target, target_problems
+from kernels.tables.targets import (
+    TARGET_KINDS,
+    AnyTarget,
+    Binary,
+    Classes,
+    Count,
+    Outcome,
+    Target,
+    TimeToEvent,
+    target_problems,
+)
 
 C = TypeVar("C", bound="Feature | AnyTarget")
 
@@ -75,6 +88,8 @@ class Numeric:
     lower: float | None = None
     upper: float | None = None
     may_be_missing: bool = False
+    missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": numbers outside the bounds, or texts such as "?"."""
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -97,11 +112,13 @@ class Categorical:
     other: str | None = None
     """The level for labels that are not in `levels`; if None, these labels are refused."""
     may_be_missing: bool = False
+    missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing"; none of them is a level."""
 
     @cached_property
     def positions(self) -> dict[str, int]:
-        """The position of each level in `levels`."""
-        return {level: position for position, level in enumerate(self.levels)}
+        """The position in `levels` of each label as it is read (`canonical_label`)."""
+        return {canonical_label(level): position for position, level in enumerate(self.levels)}
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -177,6 +194,16 @@ class Schema:
         named = [column.name for column in self.features]
         named += [name for target in self.targets for name in target.columns]
         return (*named, *([] if self.patient is None else [self.patient]))
+
+    @cached_property
+    def missing_codes(self) -> dict[str, tuple[float | str, ...]]:
+        """The missing codes of each column that has any; of labels, as they are read."""
+        return {
+            column: codes
+            for each in (*self.features, *self.targets)
+            for column, codes in _codes_of(each).items()
+            if codes
+        }
 
     def to_json(self) -> str:
         """Return the canonical JSON; equal schemas give equal text."""
@@ -265,7 +292,26 @@ def _column_to_dict(column: Feature | AnyTarget) -> dict[str, object]:
             plain[end] = float(plain[end])  # 0 and 0.0 are equal, so their text must be equal
     if "edges" in plain:
         plain["edges"] = [float(edge) for edge in plain["edges"]]
+    for codes in _CODES & plain.keys():
+        plain[codes] = [own if isinstance(own, str) else float(own) for own in plain[codes]]
     return {"kind": kind, **plain}
+
+
+_CODES = frozenset({"missing_codes", "event_missing_codes", "exposure_missing_codes"})
+"""The fields with missing codes."""
+
+
+def _codes_of(column: Feature | AnyTarget) -> Mapping[str, tuple[float | str, ...]]:
+    """Return the missing codes of the table's columns that a feature or a target reads."""
+    match column:
+        case Categorical() | Binary() | Classes():
+            return {column.name: tuple(map(canonical_label, column.missing_codes))}
+        case TimeToEvent():
+            of_event = tuple(map(canonical_label, column.event_missing_codes))
+            return {column.name: column.missing_codes, column.event: of_event}
+        case Count(exposure=str(exposure)):
+            return {column.name: column.missing_codes, exposure: column.exposure_missing_codes}
+    return {column.name: column.missing_codes}
 
 
 def _indicator(column: Feature) -> tuple[str, ...]:
@@ -306,6 +352,7 @@ def _column_problems(column: Feature) -> list[SchemaError]:
     problems = name_problems(column.name, where)
     if isinstance(column, Categorical):
         problems += level_problems(column.levels, where, least=1)
+        problems += label_code_problems(column.missing_codes, column.levels, where)
         listed = column.levels if isinstance(column.levels, tuple) else ()
         if column.other is not None and column.other not in listed:
             problems.append(
@@ -313,9 +360,15 @@ def _column_problems(column: Feature) -> list[SchemaError]:
             )
     else:
         problems += unit_problems(column.unit, where)
-        problems += bound_problems(column.lower, column.upper, where)
+        ends = bound_problems(column.lower, column.upper, where)
+        bounds = (None, None) if ends else (column.lower, column.upper)
+        problems += [*ends, *number_code_problems(column.missing_codes, where, bounds=bounds)]
     if not is_flag(column.may_be_missing):
         problems.append(WrongField(f"{where}: may_be_missing must be true or false"))
+    elif column.missing_codes and not column.may_be_missing:
+        problems.append(
+            WrongField(f"{where}: missing_codes need may_be_missing: set it to true, or omit them")
+        )
     return problems
 
 

@@ -9,6 +9,9 @@
 All kinds but the first are `outcomes`. Their cells are read as numbers: a binary target as 1 for
 the event and 0 otherwise, a class as its position among the levels, a count with its exposure, a
 time with 1 for an event and 0 for an end of observation (`kernels.tables.outcome_cells`).
+
+Missing codes are as those of features. A row in which a cell of any target is missing is no row for
+training: all targets share sums such as Σφφᵀ and n, so it is left out as a whole.
 """
 
 from collections.abc import Mapping
@@ -17,12 +20,15 @@ from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar
 
-from kernels.errors import SchemaError, WrongBounds, WrongField, WrongLevels
+from kernels.errors import SchemaError, WrongBounds, WrongCodes, WrongField, WrongLevels
 from kernels.strict_json import is_number, is_text
+from kernels.tables.cells import canonical_label
 from kernels.tables.column_checks import (
     bound_problems,
+    label_code_problems,
     level_problems,
     name_problems,
+    number_code_problems,
     unit_problems,
 )
 
@@ -40,7 +46,7 @@ INTERVALS = 10
 
 @dataclass(frozen=True)
 class Target:
-    """A number to predict, with a unit and inclusive bounds; never missing in training.
+    """A number to predict, with a unit and inclusive bounds.
 
     name: the table's column. unit: for example "d"; "1" for a dimensionless number.
     lower, upper: the bounds, in `unit`.
@@ -52,6 +58,8 @@ class Target:
     unit: str
     lower: float | None = None
     upper: float | None = None
+    missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": numbers outside the bounds, or texts such as "?"."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -71,6 +79,8 @@ class Binary:
     name: str
     levels: tuple[str, ...]
     event: str
+    missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing"; none of them is a level."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -94,6 +104,8 @@ class Classes:
 
     name: str
     levels: tuple[str, ...]
+    missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing"; none of them is a level."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -122,6 +134,10 @@ class Count:
     unit: str
     upper: float = 1000.0
     exposure: str | None = None
+    missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": no possible counts, or texts such as "?"."""
+    exposure_missing_codes: tuple[float | str, ...] = ()
+    """The same in the exposure's column."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -150,6 +166,10 @@ class TimeToEvent:
     horizon: float | None = None
     happened: str = "1"
     censored: str = "0"
+    missing_codes: tuple[float | str, ...] = ()
+    """Cells that mean "missing": numbers that are no times up to the last edge, or texts."""
+    event_missing_codes: tuple[str, ...] = ()
+    """Labels that mean "missing" in the event's column."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -194,15 +214,19 @@ def target_problems(target: AnyTarget) -> list[SchemaError]:
     match target:
         case Target():
             problems += unit_problems(target.unit, where)
-            problems += bound_problems(target.lower, target.upper, where)
+            ends = bound_problems(target.lower, target.upper, where)
+            bounds = (None, None) if ends else (target.lower, target.upper)
+            problems += [*ends, *number_code_problems(target.missing_codes, where, bounds=bounds)]
         case Binary():
             problems += level_problems(target.levels, where, least=2, most=2)
+            problems += label_code_problems(target.missing_codes, target.levels, where)
             if not problems and target.event not in target.levels:
                 problems.append(
                     WrongLevels(f"{where}: event must be one of the levels, not {target.event!r}")
                 )
         case Classes():
             problems += level_problems(target.levels, where, least=3)
+            problems += label_code_problems(target.missing_codes, target.levels, where)
             if not problems and len(target.levels) > MOST_CLASSES:
                 problems.append(
                     WrongLevels(
@@ -221,10 +245,18 @@ def target_problems(target: AnyTarget) -> list[SchemaError]:
 
 def _count_problems(target: Count, where: str) -> list[SchemaError]:
     problems: list[SchemaError] = []
-    if not (is_number(target.upper) and 1 <= target.upper <= LARGEST_COUNT):
+    bounds: tuple[float | None, float | None] = (None, None)
+    if is_number(target.upper) and 1 <= target.upper <= LARGEST_COUNT:
+        bounds = 0.0, target.upper
+    else:
         problems.append(
             WrongBounds(f"{where}: upper must be a number from 1 to {LARGEST_COUNT}, or omitted")
         )
+    problems += number_code_problems(target.missing_codes, where, bounds=bounds)
+    of_exposure = f"{where}, exposure"
+    problems += number_code_problems(target.exposure_missing_codes, of_exposure)
+    if target.exposure_missing_codes and target.exposure is None:
+        problems.append(WrongCodes(f"{of_exposure}: missing codes are given, but no exposure"))
     if target.exposure is not None and not is_text(target.exposure):
         problems.append(WrongField(f"{where}: exposure must be the name of a column, or omitted"))
     return problems
@@ -235,12 +267,18 @@ def _time_problems(target: TimeToEvent, where: str) -> list[SchemaError]:
     if not is_text(target.event):
         problems.append(WrongField(f"{where}: event must be the name of a column"))
     both = target.happened, target.censored
-    if not all(map(is_text, both)) or target.happened == target.censored:
+    labels = [canonical_label(own) for own in both if is_text(own)]
+    if len(labels) < 2 or labels[0] == labels[1] or not all(labels):
         problems.append(
             WrongLevels(f"{where}: happened and censored must be two different texts, not blank")
         )
+    problems += label_code_problems(target.event_missing_codes, both, f"{where}, event")
     if not isinstance(target.edges, tuple) or not all(map(is_number, target.edges)):
         return [*problems, WrongBounds(f"{where}: edges must be a list of finite numbers")]
+    given = [own for own in (*target.edges, target.horizon) if is_number(own)]
+    # Without edges and horizon, which is a problem by itself, only a negative time is no time.
+    last = max(given, default=None)
+    problems += number_code_problems(target.missing_codes, where, bounds=(0.0, last))
     if len(target.edges) > MOST_EDGES:
         problems.append(
             WrongBounds(f"{where}: at most {MOST_EDGES} edges are allowed, not {len(target.edges)}")

@@ -24,8 +24,9 @@ def draft_command(
     schema: Annotated[
         Path | None,
         typer.Option(
-            help="A schema's JSON file that you have checked: units, the patient column and which "
-            "columns have codes are taken from it, bounds and levels are not."
+            help="A schema's JSON file that you have checked: units, the patient column, "
+            "missing codes and which columns have codes are taken from it, bounds and levels "
+            "are not."
         ),
     ] = None,
     patient: Annotated[
@@ -45,6 +46,7 @@ def draft_command(
 
         units: dict[str, str] = {}
         labels: set[str] = set()
+        codes: dict[str, tuple[float | str, ...]] = {}
         if schema is not None:
             try:
                 agreed = Schema.from_json(schema.read_text(encoding="utf-8"))
@@ -54,8 +56,10 @@ def draft_command(
             units |= {own.name: own.unit for own in agreed.targets}
             labels = {own.name for own in agreed.categorical}
             labels |= {name for own in agreed.outcomes for name in label_columns(own)}
-            patient = patient or agreed.patient
-        drafted = draft_dictionary(table, patient=patient, units=units, labels=labels)
+            patient, codes = patient or agreed.patient, agreed.missing_codes
+        drafted = draft_dictionary(
+            table, patient=patient, units=units, labels=labels, missing_codes=codes
+        )
         typer.echo(text_of(drafted), nl=False)
         for sentence in drafted.advice:
             typer.echo(f"- {sentence}", err=True)

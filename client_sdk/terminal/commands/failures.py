@@ -16,7 +16,7 @@ def reported() -> Iterator[None]:
     from client_sdk.error_origin import Origin, origins_of
     from client_sdk.errors import ClientError, PolicyError, RunFailed
     from client_sdk.readable import readable
-    from kernels.errors import KernelsError
+    from kernels.errors import KernelsError, TableRefused
     from privacy.errors import PrivacyError
 
     try:
@@ -25,6 +25,8 @@ def reported() -> Iterator[None]:
         marks = origins_of(error)
         explained = [origin.value for origin in Origin if origin in marks]
         lines = [*str(error).splitlines(), *explained]
+        if isinstance(error, TableRefused) and Origin.OWN_ROWS in marks:
+            lines.append("To see these cells, at home only: veilgp check TABLE --schema FILE")
         sentence = "\n".join(map(readable, lines))
         typer.echo(f"veilgp: {sentence} [{error.code}]", err=True)
         status = 3 if isinstance(error, PolicyError) else 4 if isinstance(error, RunFailed) else 1

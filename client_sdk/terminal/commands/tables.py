@@ -1,24 +1,37 @@
-"""`veilgp schema draft` and `veilgp check`: preparing a table for a session.
+"""`veilgp schema draft`, `veilgp schema merge` and `veilgp check`: preparing tables for a session.
 
 What these commands need is imported when they run: importing torch takes seconds.
 """
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from client_sdk.readable import readable
+from client_sdk.terminal.commands.failures import reported
+
+if TYPE_CHECKING:
+    from client_sdk.tables import Draft
+
 TablePath = Annotated[
-    Path, typer.Argument(metavar="TABLE", help="A CSV or Parquet file, or a folder of them.")
+    Path,
+    typer.Argument(metavar="TABLE", help="A CSV (.csv.gz) or Parquet file, or a folder of them."),
+]
+DropOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COLUMN",
+        help="A column to leave out, such as the site's name; may be given several times.",
+    ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
     schemas = typer.Typer(help="Schemas of tables.", no_args_is_help=True)
-    # A callback keeps `schema` a command group while it has only one command.
-    schemas.callback()(lambda: None)
     schemas.command("draft")(draft_schema)
+    schemas.command("merge")(merge_schemas)
     app.add_typer(schemas, name="schema")
     app.command("check")(check_table)
 
@@ -56,64 +69,64 @@ def draft_schema(
     patient: Annotated[
         str | None, typer.Option(help="The column that identifies the patient.")
     ] = None,
+    drop: DropOption = None,
 ) -> None:
     """Print a draft schema for TABLE as JSON, for you to edit; advice goes to standard error."""
     if not target and not time_to_event:
         raise typer.BadParameter("name what to predict with --target or --time-to-event")
     times = _pairs("--time-to-event", time_to_event)
     exposures = _pairs("--exposure", exposure)
-    from client_sdk.errors import ClientError
-    from client_sdk.tables import draft
-    from kernels.errors import KernelsError
+    with reported():
+        from client_sdk.tables import draft
 
-    try:
-        drafted = draft(
-            table,
-            targets=target or (),
-            times_to_event=times,
-            horizon=horizon,
-            exposures=exposures,
-            patient=patient,
+        _print(
+            draft(
+                table,
+                targets=target or (),
+                times_to_event=times,
+                horizon=horizon,
+                exposures=exposures,
+                patient=patient,
+                drop=drop or (),
+            )
         )
-    except (ClientError, KernelsError) as error:
-        _fail([str(error)])
-    typer.echo(drafted.to_json())
-    for sentence in drafted.advice:
-        typer.echo(f"- {sentence}", err=True)
+
+
+def merge_schemas(
+    schemas: Annotated[
+        list[Path], typer.Argument(metavar="SCHEMA...", help="The JSON files of all sites' drafts.")
+    ],
+    *,
+    drop: DropOption = None,
+) -> None:
+    """Print one schema for the tables of all sites as JSON; advice goes to standard error.
+
+    Levels are united, bounds widened outward, and cells may be missing where they may at any site.
+    Other kinds, units, events or patient columns are conflicts, which are all named.
+    """
+    with reported():
+        from client_sdk.tables.merge import merge_schemas
+        from client_sdk.tables.schema_of import schema_of
+
+        _print(merge_schemas({str(path): schema_of(path) for path in schemas}, drop=drop or ()))
 
 
 def check_table(
     table: TablePath,
     schema: Annotated[Path, typer.Option(help="The schema's JSON file.")],
 ) -> None:
-    """Check TABLE against a schema, list all problems and show outcomes; nothing is sent."""
-    from client_sdk.errors import ClientError
-    from client_sdk.tables import read_site, summarise
-    from client_sdk.tables.draft import unfinished
-    from kernels.errors import KernelsError
-    from kernels.rounds.site.dealing import Dealing
-    from kernels.tables.schema import Schema
+    """Compare TABLE with a schema, column by column, and list what does not fit; nothing is sent.
 
-    try:
-        parsed = Schema.from_json(schema.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        _fail([f"cannot read a schema from {schema}: correct the path"])
-    except KernelsError as error:
-        _fail([str(error)])
-    problems = unfinished(parsed)
-    try:
-        summary = summarise(read_site(table, parsed, held_out=0.0, dealing=Dealing.generate()))
-    except (ClientError, KernelsError) as error:
-        _fail([*problems, str(error)])
-    if problems:
-        _fail(problems)
-    fewest = summary.fewest_level_rows
-    levels = "" if fewest is None else f"; the rarest level has {fewest} rows"
-    typer.echo(f"{table} fits the schema: {summary.rows} rows{levels}")
-    for outcome in summary.outcomes:
-        typer.echo(f"  {outcome}")
-        for sentence in outcome.doubts():
-            typer.echo(f"- target {outcome.name!r}: {sentence}", err=True)
+    Cells that do not fit are shown, because this is printed at home only.
+    """
+    with reported():
+        from client_sdk.tables.checking.check import check_table
+        from client_sdk.terminal.table_report import show
+
+        report = check_table(table, schema)
+    show(report)
+    if not report.fits:
+        raise typer.Exit(1)
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
@@ -128,7 +141,7 @@ def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
     return pairs
 
 
-def _fail(problems: list[str]) -> NoReturn:
-    for problem in problems:
-        typer.echo(problem, err=True)
-    raise typer.Exit(1)
+def _print(draft: "Draft") -> None:
+    typer.echo(draft.to_json())
+    for sentence in draft.advice:
+        typer.echo(f"- {readable(sentence)}", err=True)

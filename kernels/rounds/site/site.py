@@ -88,8 +88,9 @@ class Site:
 
     A part without records has no rows. `dealing` determines a row's fold, and which of a patient's
     rows are kept if there are too many; a site without it refuses what needs it with
-    `DealingMissing`. `randomness` returns the given number of unpredictable bytes: which units are
-    in a sample is the site's secret.
+    `DealingMissing`. `without_target`: how many rows of the table are in no part because a target
+    is missing; nothing that leaves depends on it. `randomness` returns the given number of
+    unpredictable bytes: which units are in a sample is the site's secret.
     """
 
     def __init__(
@@ -98,11 +99,13 @@ class Site:
         *,
         digest: bytes | None = None,
         dealing: Dealing | None = None,
+        without_target: int = 0,
         randomness: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if not records:
             raise EmptyTable("a site needs at least one part, even one without rows")
         self.parts = dict(records)
+        self.without_target = without_target
         self._digest = digest
         self._dealing = dealing
         self._randomness = randomness
@@ -162,7 +165,12 @@ class Site:
             row_by_row=row_by_row,
         )
         parts = {part: dealt.part(number) for number, part in enumerate([*Part][:DEALT])}
-        return cls(parts, digest=dealt.fingerprint.digest(), dealing=dealing)
+        return cls(
+            parts,
+            digest=dealt.fingerprint.digest(),
+            dealing=dealing,
+            without_target=dealt.without_target,
+        )
 
     @classmethod
     def joined(cls, sites: Sequence["Site"]) -> "Site":

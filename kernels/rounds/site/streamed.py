@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kernels.errors import ChangedTable
 from kernels.rounds.site.dealing import Dealing
 from kernels.tables.chunks import CHUNK_ROWS
-from kernels.tables.problems import RowByRow
+from kernels.tables.problems import LeavingOut, RowByRow
 from kernels.tables.records import Records, read_in_pieces
 from kernels.tables.row_hashes import Fingerprint, keys_and_hashes
 from kernels.tables.schema import Schema
@@ -36,6 +36,7 @@ class Dealt:
     """A stream after its first reading.
 
     records: all rows if there are at most `rows_in_memory`; otherwise None.
+    without_target: how many rows of the stream were left out because a target is missing.
     """
 
     schema: Schema
@@ -45,6 +46,7 @@ class Dealt:
     checksums: list[int]
     records: Records | None
     row_by_row: bool
+    without_target: int
 
     @classmethod
     def of(
@@ -61,7 +63,9 @@ class Dealt:
         """Check and deal the rows; `watch` is called with the number of rows read so far."""
         parts, checksums, fingerprint = [], [], Fingerprint()
         kept: list[Records] | None = []
-        for records in read_in_pieces(schema, stream, problems=row_by_row):
+        problems = LeavingOut() if row_by_row is None else row_by_row
+        before = problems.without_target
+        for records in read_in_pieces(schema, stream, problems=problems):
             keys, hashes = keys_and_hashes(records)
             parts.append(dealing.parts(keys, held_out=held_out))
             checksums.append(_checksum(records))
@@ -74,7 +78,16 @@ class Dealt:
                 watch(fingerprint.rows)
         whole = None if kept is None else kept[0] if len(kept) == 1 else Records.concatenate(kept)
         dealt = np.concatenate(parts)
-        return cls(schema, stream, dealt, fingerprint, checksums, whole, row_by_row is not None)
+        return cls(
+            schema,
+            stream,
+            dealt,
+            fingerprint,
+            checksums,
+            whole,
+            row_by_row=row_by_row is not None,
+            without_target=problems.without_target - before,
+        )
 
     def part(self, number: int) -> "Records | Streamed":
         """Return the rows of a part, in memory if all rows are in memory."""
@@ -100,7 +113,7 @@ class Streamed:
         """Yield pieces of at most `rows` rows, in the order of the table."""
         dealt, first = self._dealt, 0
         checksums = iter(dealt.checksums)
-        problems = RowByRow() if dealt.row_by_row else None
+        problems = RowByRow() if dealt.row_by_row else LeavingOut()
         for records in read_in_pieces(dealt.schema, dealt.stream, problems=problems):
             if next(checksums, None) != _checksum(records):
                 raise ChangedTable(_CHANGED)

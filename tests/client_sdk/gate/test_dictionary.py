@@ -126,6 +126,71 @@ def test_outcomes_that_do_not_contain_the_dictionary_are_refused(target: Any) ->
     assert set(_problems(schema, own)) == {"policy.dictionary"}
 
 
+def _coded(codes: tuple[Any, ...], ward: tuple[str, ...] = (), **changes: Any) -> Schema:
+    age, own = SCHEMA.features
+    return replace(
+        SCHEMA,
+        features=(
+            replace(age, may_be_missing=True, missing_codes=codes, **changes),
+            replace(own, may_be_missing=True, missing_codes=ward),
+        ),
+    )
+
+
+def test_a_schema_has_the_missing_codes_of_the_dictionary_and_no_further_possible_value() -> None:
+    own = Dictionary.containing(_coded((-1.0,), ("9",)))
+    assert Dictionary.of(tomllib.loads(own.to_toml())) == own
+    for codes, ward in (((-1.0,), ("9",)), ((-1.0, 999.0, "?"), ("9.0",))):
+        assert _problems(_coded(codes, ward), own) == []
+    free = {"lower": None, "upper": None}
+    for schema in (
+        _coded((), ("9",)),
+        _coded((999.0,), ("9",)),
+        _coded((-1.0,)),
+        _coded((-1.0,), ("9", "hospice")),
+        _coded((-1.0, 41.0), ("9",), **free),
+        _coded((-1.0, 120.0), ("9",), **free),
+    ):
+        assert _problems(schema, own) == ["policy.dictionary"]
+
+
+def test_a_level_written_as_a_float_is_the_dictionarys_level() -> None:
+    own = Dictionary({"ward": Entry(levels=("1", "2")), "stay": OWN.entries["stay"]})
+    schema = Schema((Categorical("ward", ("1.0", "2.0")),), SCHEMA.targets)
+    assert _problems(schema, own) == []
+
+
+def test_codes_of_targets_events_and_exposures_are_compared_too() -> None:
+    _, _, visits, days = OUTCOMES
+    coded = (
+        replace(visits, missing_codes=(-1.0,), exposure_missing_codes=(0.0,)),
+        replace(days, missing_codes=(-1.0,), event_missing_codes=("9",)),
+    )
+    own = Dictionary.containing(replace(SCHEMA, targets=coded))
+    assert _problems(replace(SCHEMA, targets=coded), own) == []
+    assert len(_problems(replace(SCHEMA, targets=(visits, days)), own)) == 4
+    plain = Dictionary.containing(replace(SCHEMA, targets=(visits, days)))
+    # Negative counts and times are no values; an exposure of 0 and another label may be.
+    assert len(_problems(replace(SCHEMA, targets=coded), plain)) == 2
+
+
+def test_a_drafted_dictionary_takes_codes_from_the_schema_and_its_bounds_exclude_them() -> None:
+    codes = {"chol": (0.0, "?"), "ward": ("9",), "age": (50.0,)}
+    table = {
+        "chol": [0, "?", *(85 + row for row in range(198))],
+        "ward": ["a", "9"] * 100,
+        "age": [*range(20, 60)] * 5,
+    }
+    drafted = draft_dictionary(table, units={"chol": "mg/dl", "age": "a"}, missing_codes=codes)
+    own = Dictionary.of(tomllib.loads(text_of(drafted))).entries
+    assert own["chol"].missing_codes == (0.0, "?")
+    assert own["chol"].lower is not None
+    assert 0 < own["chol"].lower <= 85
+    assert own["ward"] == Entry(levels=("a",), missing_codes=("9",))
+    assert own["age"].missing_codes == ()
+    assert any("'age': the missing codes 50.0 lie among its values" in s for s in drafted.advice)
+
+
 def test_a_dictionary_without_bounds_is_contained_only_by_schemas_without_bounds() -> None:
     own = Dictionary({**OWN.entries, "age": Entry(unit="a")})
     assert _problems(SCHEMA, own) == ["policy.dictionary"]
@@ -163,6 +228,11 @@ def test_without_noise_nothing_is_clipped_to_the_bounds_of_a_schema() -> None:
         '[age]\nunit = "a"\nlower = nan',
         '[age]\nunit = "a"\nlower = 3\nupper = 3',
         '[age]\nunit = "a"\nlevels = ["x"]',
+        '[age]\nunit = "a"\nlower = 0\nmissing_codes = [3]',
+        '[age]\nunit = "a"\nmissing_codes = 3',
+        '[ward]\nlevels = ["a"]\nmissing_codes = ["a"]',
+        '[ward]\nlevels = ["a"]\nmissing_codes = [9]',
+        '[who]\npatient = true\nmissing_codes = ["x"]',
         "[ward]\nlevels = []",
         "[ward]\nlevels = [1]",
         "[who]\npatient = false",

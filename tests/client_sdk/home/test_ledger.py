@@ -22,7 +22,7 @@ from client_sdk.errors import (
     WrongRun,
     WrongTask,
 )
-from client_sdk.events import Disclosed, ReadRowByRow, RunCost
+from client_sdk.events import Disclosed, LeftOutWithoutTarget, ReadRowByRow, RunCost
 from client_sdk.gate.disclosure import Disclosure
 from client_sdk.gate.door import Door
 from client_sdk.gate.policy import Policy
@@ -427,6 +427,7 @@ def test_no_cell_keeps_a_hospital_from_a_private_session_and_only_its_operator_h
     odd = {name: list(cells) for name, cells in whole[0].items()}
     odd["age"][:3] = [121.0, -1.0, None]
     odd["ward"][3], odd["stay"][4], odd["stay"][5] = "hospice", "long", 31.0
+    odd["stay"][6] = None
     nothing = {name: ["unreadable"] * 3 for name in whole[1]}
     coordinator, hospitals = make(data=[odd, nothing, whole[2]])
     drive(hospitals, coordinator)
@@ -434,6 +435,8 @@ def test_no_cell_keeps_a_hospital_from_a_private_session_and_only_its_operator_h
     assert coordinator.refusals == []
     told = [[e for e in h.events if isinstance(e, ReadRowByRow)] for h in hospitals]
     assert told == [[ReadRowByRow(3, 3)], [ReadRowByRow(0, 3)], []]
+    left_out = [[e for e in h.events if isinstance(e, LeftOutWithoutTarget)] for h in hospitals]
+    assert left_out == [[LeftOutWithoutTarget(1)], [], []]
 
 
 def test_rows_to_remove_are_refused_before_a_private_session_is_joined(make: Make) -> None:

@@ -1,5 +1,6 @@
 """Rows that an update adds or removes are dealt as the rows of the table are."""
 
+import numpy as np
 import pytest
 
 from client_sdk.tables.hospital_table import Changes, site_of
@@ -36,3 +37,21 @@ def test_with_noise_all_added_rows_are_for_training() -> None:
     site = site_of(program, table, DEALING, changes=Changes(added=table)).site
     assert site.count(Part.ADDED) == 40
     assert Part.ADDED_HELD_OUT not in site.parts
+
+
+@pytest.mark.parametrize("noise", [False, True])
+def test_rows_without_a_target_are_left_out_of_the_table_and_of_its_changes(noise: bool) -> None:
+    made = private if noise else tables
+    program = private.program(moments.Spec(), linear.Spec()) if noise else PROGRAM
+    whole = {name: np.array(cells, object) for name, cells in made.table(40, seed=1).items()}
+    lacking = {name: cells.copy() for name, cells in whole.items()}
+    lacking["stay"][[3, 5, 8]] = None
+    kept = {name: np.delete(cells, [3, 5, 8]) for name, cells in whole.items()}
+    found = site_of(program, lacking, DEALING, changes=Changes(added=lacking))
+    expected = site_of(program, kept, DEALING, changes=Changes(added=kept))
+    assert (found.without_target, expected.without_target) == (6, 0)
+    assert (found.digest, found.journalled) == (expected.digest, expected.journalled)
+    assert found.counts == expected.counts
+    if noise:
+        assert found.row_by_row is not None
+        assert found.row_by_row.left_out == 0

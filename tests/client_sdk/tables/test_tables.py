@@ -309,7 +309,7 @@ def test_what_is_no_table_is_refused_by_name(
 
 def test_files_that_are_no_tables_are_refused_by_name(tmp_path: Path) -> None:
     cases: list[tuple[str, bytes, type[TableSourceError], str]] = [
-        ("t.xlsx", b"", UnknownSuffix, "must end in .csv, .parquet"),
+        ("t.xlsx", b"", UnknownSuffix, "must end in .csv, .csv.gz, .parquet"),
         ("empty.csv", b"", EmptySource, "no header"),
         ("twice.csv", b"age,stay,age\n1,2,3\n", DuplicateColumns, "'age'"),
         ("latin.csv", "alter,größe\n1,2\n".encode("latin-1"), UnreadableFile, "line 1"),

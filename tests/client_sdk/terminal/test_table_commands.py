@@ -79,7 +79,9 @@ def test_check_lists_all_problems_at_once(table: Path, tmp_path: Path) -> None:
         "[0, 50",
     ):
         assert said in outcome.stderr.replace("(−∞, 50", "[0, 50")
-    assert outcome.stdout == ""
+    assert "    '51' (row 11); '52' (row 12)" in outcome.stderr
+    assert "does not fit" in outcome.stdout
+    assert "fits the schema" not in outcome.stdout
 
 
 def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: Path) -> None:
@@ -98,6 +100,67 @@ def test_what_cannot_be_read_is_said_without_a_traceback(table: Path, tmp_path: 
         assert says in outcome.stderr
         assert "Traceback" not in outcome.output
     assert veilgp("schema", "draft", table).exit_code == 2
+
+
+def test_columns_can_be_dropped_from_a_draft_and_unknown_ones_are_named(table: Path) -> None:
+    arguments = ("schema", "draft", table, "--target", "stay", "--patient", "pid")
+    drafted = veilgp(*arguments, "--drop", "ward", "--drop", "note", "--drop", "admitted")
+    schema = json.loads(drafted.stdout)
+    assert [each["name"] for each in schema["features"]] == ["age", "sex"]
+    assert "'note'" not in drafted.stderr
+    for dropped, says in (
+        ("Ward", "no column 'Ward'"),
+        ("stay", "'stay' cannot be dropped: a target reads it"),
+        ("pid", "'pid' cannot be dropped: it is the patient column"),
+    ):
+        refused = veilgp(*arguments, "--drop", dropped)
+        assert refused.exit_code == 1
+        assert says in refused.stderr
+
+
+def test_drafts_are_merged_or_their_conflicts_named(table: Path, tmp_path: Path) -> None:
+    drafted = veilgp("schema", "draft", table, "--target", "stay", "--patient", "pid").stdout
+    north, south = tmp_path / "north.json", tmp_path / "south.json"
+    north.write_text(drafted)
+    south.write_text(drafted.replace('"m"', '"x"'))
+    merged = veilgp("schema", "merge", north, south, "--drop", "ward")
+    assert merged.exit_code == 0, merged.stderr
+    schema = Schema.from_json(merged.stdout)
+    assert [column.name for column in schema.features] == ["age", "sex"]
+    assert schema.categorical[0].levels == ("f", "m", "x")
+    south.write_text(drafted.replace('"pid"', "null").replace('"sex"', '"gender"'))
+    refused = veilgp("schema", "merge", north, south)
+    assert refused.exit_code == 1
+    assert "the patient column differs" in refused.stderr
+    assert "north.json" in refused.stderr
+    assert veilgp("schema", "merge", north, tmp_path / "no.json").exit_code == 1
+
+
+def test_check_shows_each_column_what_is_suspicious_and_rows_without_a_target(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        f"{'' if row == 3 else row % 2},{row % 2},north,{0 if row % 4 else 120 + row % 50},{row}.0"
+        for row in range(200)
+    ]
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["y,leak,site,chol,[b]row_id", *lines]))
+    schema = tmp_path / "schema.json"
+    drafted = veilgp("schema", "draft", path, "--target", "y").stdout.replace('"?"', '"1"')
+    schema.write_text(drafted)
+    shown = veilgp("check", path, "--schema", schema)
+    assert shown.exit_code == 0, shown.stderr
+    for said in ("'north' 200", "0 to 168 ", "[b]row_id", "binary", "look at it", "0.5 % (1)"):
+        assert said in shown.stdout
+    assert "1 of 200 rows have no target" in shown.stdout
+    assert "fits the schema: 199 rows" in shown.stdout
+    for said in (
+        "'leak': it is nearly a copy of the target's column 'y'",
+        "'site': all cells that are there are 'north'",
+        "'chol': 0 occurs 150 times, and the nearest other number is 120: if it means missing",
+        "'[b]row_id': its cells are nearly all different",
+    ):
+        assert said in shown.stderr
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernels.errors import (
     InfiniteValue,
     MissingColumn,
-    MissingValue,
+    MissingTarget,
     NotALabel,
     NotNumeric,
     OutOfBounds,
@@ -107,13 +107,14 @@ def test_each_outcome_says_which_of_its_columns_are_labels() -> None:
 @pytest.mark.parametrize(
     ("column", "cell", "kind", "says"),
     [
-        ("readmitted", None, MissingValue, "are missing"),
-        ("readmitted", "", MissingValue, "are missing"),
+        ("readmitted", None, MissingTarget, "are missing"),
+        ("readmitted", "", MissingTarget, "are missing"),
         ("readmitted", "Yes", UnknownLevel, "none of the levels 'yes', 'no'"),
-        ("readmitted", 0.5, NotALabel, "neither text nor integers"),
+        ("readmitted", 0.5, UnknownLevel, "none of the levels"),
+        ("readmitted", b"yes", NotALabel, "neither text nor numbers"),
         ("diagnosis", 4, UnknownLevel, "none of the levels '1', '2', '3'"),
-        ("diagnosis", math.nan, MissingValue, "are missing"),
-        ("visits", None, MissingValue, "are missing"),
+        ("diagnosis", math.nan, MissingTarget, "are missing"),
+        ("visits", None, MissingTarget, "are missing"),
         ("visits", "3", NotNumeric, "are not numbers"),
         ("visits", math.inf, InfiniteValue, "are infinite"),
         ("visits", 1.5, WrongOutcome, "are not counts"),
@@ -123,12 +124,12 @@ def test_each_outcome_says_which_of_its_columns_are_labels() -> None:
         ("visits", 10**6, OutOfBounds, "above 50 visits"),
         ("years", 0, WrongOutcome, "nothing is counted without exposure"),
         ("years", -1, WrongOutcome, "are not exposures"),
-        ("years", None, MissingValue, "are missing"),
+        ("years", None, MissingTarget, "are missing"),
         ("years", 1e9, WrongOutcome, "are not exposures"),
         ("days", -0.5, WrongOutcome, "below 0"),
-        ("days", None, MissingValue, "are missing"),
+        ("days", None, MissingTarget, "are missing"),
         ("days", math.inf, InfiniteValue, "are infinite"),
-        ("died", None, MissingValue, "are missing"),
+        ("died", None, MissingTarget, "are missing"),
         ("died", 2, UnknownLevel, "none of the levels '0', '1'"),
         ("died", "SECRET", UnknownLevel, "none of the levels"),
     ],
@@ -151,7 +152,8 @@ def test_a_bad_cell_is_refused_by_name_and_with_noise_its_row_is_left_out(
         assert (problems.clipped, problems.left_out) == (1, 0)
     else:
         assert left == [whole[0], *whole[2:]]
-        assert (problems.clipped, problems.left_out) == (0, 1)
+        counts = problems.clipped, problems.left_out, problems.without_target
+        assert counts == ((0, 0, 1) if kind is MissingTarget else (0, 1, 0))
 
 
 def test_dates_as_times_are_refused_with_what_to_do() -> None:
