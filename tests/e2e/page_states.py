@@ -19,6 +19,7 @@ from sqlalchemy import Connection, insert, update
 from benchmarks.federation import free_port, wait_until
 from kernels.rounds.plan import release_plan
 from kernels.rounds.program import Program
+from kernels.rounds.run_kinds import Kind
 from privacy.accounting.promises import promised
 from privacy.identity import Identity
 from privacy.ledger import Entry
@@ -28,7 +29,7 @@ from service.database import data_directory
 from service.database.database import Database
 from service.database.tables import members, runs
 from service.http import tokens
-from service.runs import saving
+from service.runs import saving, starting
 from service.sample import HOSPITALS, STATED
 from service.sessions import ledgers, sessions
 from service.sessions.members import Refusal, record_refusal
@@ -37,7 +38,11 @@ from service.settings import Settings
 from tests.e2e import browser
 from tests.e2e.browser import DESKTOP, PHONE, Tab
 
-PRIVATE_STAGES = [{"algorithm": "moments"}, {"algorithm": "linear"}, {"algorithm": "evaluation"}]
+PRIVATE_STAGES = [
+    {"algorithm": "moments"},
+    {"algorithm": "linear"},
+    {"algorithm": "evaluation", "parameters": {"recalibrated": False}},
+]
 
 
 @dataclass(frozen=True)
@@ -138,8 +143,9 @@ def _private(connection: Connection, now: float) -> str:
 
 def _diverged(connection: Connection, now: float) -> str:
     session = _new(connection, "Sample, diverging", now, sums="open")
-    sample._start(connection, session, "5a3b1e00-0000-4000-8000-0000000000a9", now)
-    run = "5a3b1e00-0000-4000-8000-0000000000a9"
+    run = starting.start(
+        connection, session_id=session, kind=Kind.TRAIN, model=None, deadline_s=3600, now=now
+    )
     losses = (1.41, 1.32, 1.9, 3.4, 8.8, 31.0)
     told = [
         {
@@ -155,9 +161,10 @@ def _diverged(connection: Connection, now: float) -> str:
         for step, loss in enumerate(losses)
     ]
     saving.add_metrics(connection, run, told)
-    connection.execute(
-        update(runs).where(runs.c.id == run).values(stage=1, sums=14, status="running")
-    )
+    # An ended run: no hospital answers, and the engine must not look for the state of stage 1.
+    detail = "Sylt had not answered by the deadline."
+    saving.give_up(connection, run, code="run.deadline", detail=detail, now=now)
+    connection.execute(update(runs).where(runs.c.id == run).values(stage=1, sums=14))
     return session
 
 

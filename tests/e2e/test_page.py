@@ -129,8 +129,13 @@ def test_the_page_follows_a_run_to_its_model(federation: Federation, tab: Tab) -
     page.get_by_text("Stage 2 of 5 (exact)").wait_for()
     page.get_by_text("3 present").wait_for()
 
+    half = page.get_by_label("Name of the hospital")
+    half.fill("half a na")
     metrics = study.work_until(3)["metrics"]
     page.locator("progress[value='3']").wait_for()
+    assert half.input_value() == "half a na", "what is being filled in stays"
+    half.fill("")
+    half.blur()
     evidence = f"{metrics[-1]['evidence']:.4g}"
     page.get_by_label(f"Loss (exact) by sum, last value {evidence}").wait_for()
     fits_a_phone(tab, "running")

@@ -6,7 +6,7 @@ Everything is loaded from this host, and the content security policy allows noth
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -19,7 +19,7 @@ from kernels.errors import KernelsError
 from privacy.errors import PrivacyError
 from service.errors import NotAuthenticated, ServiceError
 from service.http.forms import SignedIn
-from service.http.problems import status_of
+from service.http.problems import WRONG_FIELDS, Error, status_of
 from service.http.request_models import RequestModel, refused
 from service.http.times import iso_time
 
@@ -47,15 +47,19 @@ class Trouble:
     entered: Mapping[str, str]
 
     @classmethod
-    def of(cls, error: Exception, form: str = "", entered: Mapping[str, str] | None = None) -> Any:
+    def of(
+        cls,
+        error: Error | RequestValidationError,
+        form: str = "",
+        entered: Mapping[str, str] | None = None,
+    ) -> Self:
         """Return what an error of the API says."""
         kept = dict(entered or {})
         if isinstance(error, RequestValidationError):
-            said = [_field_problem(each) for each in error.errors()]
-            return cls(form, 422, tuple(said), "request.fields", kept)
+            said = tuple(_field_problem(each) for each in error.errors())
+            return cls(form, 422, said, WRONG_FIELDS, kept)
         parts = getattr(error, "problems", None) or [error]
-        status = status_of(type(error))  # type: ignore[arg-type]
-        return cls(form, status, tuple(map(str, parts)), getattr(error, "code", ""), kept)
+        return cls(form, status_of(type(error)), tuple(map(str, parts)), error.code, kept)
 
 
 REFUSALS = (ServiceError, KernelsError, PrivacyError, RequestValidationError)
@@ -86,8 +90,7 @@ def attempt(form: str, entered: Mapping[str, str], act: Callable[[], T]) -> T | 
     try:
         return act()
     except REFUSALS as error:
-        trouble: Trouble = Trouble.of(error, form, entered)
-        return trouble
+        return Trouble.of(error, form, entered)
 
 
 def checked(kind: type[M], plain: Mapping[str, object]) -> M:

@@ -224,6 +224,8 @@ def test_a_body_that_is_no_form_is_refused() -> None:
             read_fields(head, body)
     part = b'--x\r\nContent-Disposition: form-data; name="a"; filename="b"\r\n\r\n1\r\n\xc3\xb8\r\n'
     assert read_fields(kind, part + b"--x--\r\n") == {"a": "1\nø"}
+    named = part.replace(b'"b"', b'"St\xc3\xb8.json"')
+    assert read_fields(kind, named + b"--x--\r\n") == {"a": "1\nø"}
 
 
 def test_a_join_link_explains_itself_to_anyone_and_says_nothing_of_a_session(
