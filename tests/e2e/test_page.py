@@ -142,6 +142,8 @@ def test_the_page_follows_a_run_to_its_model(federation: Federation, tab: Tab) -
     assert tab.complaints == []
 
     assert federation.coordinator is not None
+    assert f"page {federation.url}/" in federation.coordinator.words()
+    assert f"console {federation.url}/docs" in federation.coordinator.words()
     federation.coordinator.kill()
     federation.restart_coordinator()
     done = study.finish()

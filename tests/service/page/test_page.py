@@ -99,8 +99,12 @@ def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> Non
 
 
 def numbers(text: str) -> set[str]:
-    """Return every number in the text, without those inside tags (coordinates) or ids."""
-    seen = re.sub(r"<[^>]*>|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…", " ", text)
+    """Return every number in the text, without those inside tags, ids and fingerprints."""
+    seen = re.sub(
+        r"<[^>]*>|(\d{5} ){7}\d{5}|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…",
+        " ",
+        text,
+    )
     return set(re.findall(r"[0-9]+(?:[.][0-9]+)?", seen))
 
 
