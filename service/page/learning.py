@@ -52,13 +52,11 @@ class Curve:
         """What is wrong with it, in a sentence."""
         values = [value for line in self.passes for _, value in line]
         title, last = metric_name(self.name).title, values[-1]
+        where = f"{title} in “{stage_words(self.algorithm)}”"
         if not math.isfinite(last):
-            return f"{title} of “{stage_words(self.algorithm)}” is no longer a number."
+            return f"{where} is no longer a number."
         low = min(value for value in values if math.isfinite(value))
-        return (
-            f"{title} of “{stage_words(self.algorithm)}” rises: it is {last:.4g} now, and the "
-            f"best so far was {low:.4g}."
-        )
+        return f"{where} rises: the last value is {last:.4g}, the best was {low:.4g}."
 
 
 @dataclass(frozen=True)
@@ -114,8 +112,9 @@ def _by_stage(metrics: Iterable[Metrics]) -> list[list[Metrics]]:
 
 
 def _figures(told: Sequence[Metrics]) -> list[str]:
-    """Return the names of the metrics that any step has."""
-    names = dict.fromkeys(name for each in told for name in sorted(each))
+    """Return the names of the metrics that any step has; first those that should fall."""
+    there = {name for each in told for name in each}
+    names = sorted(there, key=lambda name: (not metric_name(name).falls, name))
     return [
         name
         for name in names

@@ -37,6 +37,8 @@ from service.runs.rows import RunRow
 from service.sessions import members, sessions
 from service.sessions.sessions import Session
 
+_LEVELS_SAID = (0.5, 0.8, LEVEL, 0.95)
+
 
 @dataclass(frozen=True)
 class ShownModel:
@@ -138,6 +140,19 @@ class ShownModel:
         numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
         inside = (own.curve if conformal is None else conformal)[at]
         return (target.name, exact_figure(own.rmse, target.unit), *numbers, f"{inside:.1%}")
+
+    @property
+    def coverage(self) -> list[tuple[str, list[str]]]:
+        """The share of held-out rows inside intervals, by level and then by real target."""
+        evaluation = self.evaluation
+        if evaluation is None:
+            return []
+        own = evaluation.recalibrated or evaluation.gaussian
+        served = evaluation.conformal or [each.curve for each in own]
+        return [
+            (f"{level:.0%}", [f"{curve[LEVELS.index(level)]:.1%}" for curve in served])
+            for level in _LEVELS_SAID
+        ]
 
     @property
     def plots(self) -> list[Markup]:

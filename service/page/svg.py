@@ -109,12 +109,12 @@ def margin(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return two to five round numbers between `low` and `high`.
+    """Return two to six round numbers between `low` and `high`.
 
     >>> ticks(0.12, 0.87)
     [0.2, 0.4, 0.6, 0.8]
     """
-    rough = (high - low) / 4
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
     first, last = math.ceil(low / step), math.floor(high / step)

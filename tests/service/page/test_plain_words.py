@@ -39,7 +39,7 @@ def steps(*values: float, name: str = "evidence", run: int = 0) -> list[dict[str
 def test_a_loss_that_rises_above_its_start_diverges(values: tuple[float, ...]) -> None:
     (curve,) = learning.curves(steps(*values))
     assert curve.diverges
-    assert "Loss of “Train the kernel" in curve.warning
+    assert "Loss in “Train the kernel" in curve.warning
     assert 'class="chart diverging"' in curve.plot
 
 
