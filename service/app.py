@@ -31,7 +31,6 @@ from service.routes import (
     models,
     open_samples,
     operations,
-    page,
     predict,
     protocol,
     public_sets,
@@ -39,6 +38,14 @@ from service.routes import (
     rounds,
     runs,
     sessions,
+)
+from service.routes.page import (
+    invitation,
+    model_forms,
+    reading,
+    rendering,
+    session_forms,
+    signing_in,
 )
 from service.runs.engine import Engine
 from service.runs.runs import Runs
@@ -63,7 +70,11 @@ _ROUTERS = tuple(
         protocol,
         operations,
         console,
-        page,
+        signing_in,
+        reading,
+        session_forms,
+        model_forms,
+        invitation,
     )
 )
 """The routers in the order of use, which is the order of the contract."""
@@ -123,7 +134,7 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
     app.add_middleware(Envelope, secure=settings.tls_certificate is not None)
     app.add_middleware(RequestMeter, metrics=app.state.metrics)
     add_problem_handlers(app)
-    app.state.templates = page.templates()
+    app.state.templates = rendering.templates()
     # First, because paths are tried in this order and most requests go to this router.
     app.include_router(rounds.router)
     for router in _ROUTERS:

@@ -78,17 +78,22 @@ def server(settings: Settings) -> uvicorn.Server:
 
 
 class _Server(uvicorn.Server):
-    """Announces the scheme that is spoken: uvicorn does not know that connections start TLS."""
+    """Announces what it listens on, and where page and console are.
+
+    uvicorn does not know the scheme that is spoken: connections start TLS themselves.
+    """
 
     def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
         super().__init__(config)
         self._scheme = "http" if settings.tls_certificate is None else "https"
+        self._public_url = settings.public_url
 
     def _log_started_message(self, listeners: Any) -> None:
         host, port = listeners[0].getsockname()[:2]
-        _log.info(
-            "listening on %s://%s:%d", self._scheme, f"[{host}]" if ":" in host else host, port
-        )
+        own = f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+        _log.info("listening on %s", own)
+        _log.info("page %s/", self._public_url or own)
+        _log.info("console %s/docs", self._public_url or own)
 
 
 def _serve(

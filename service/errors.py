@@ -7,6 +7,7 @@
     │   ├── MemberPending         member.pending
     │   ├── MemberSuspended       member.suspended
     │   ├── InvitationInvalid     invitation.invalid
+    │   ├── FormForged            form.forged
     │   └── VarianceWithheld      prediction.variance_withheld
     ├── Conflict                  conflict                  409
     │   ├── NameTaken             name.taken
@@ -32,6 +33,7 @@
     │   ├── UploadUnderWay        upload.under_way
     │   └── SpoolFull             upload.spool_full
     ├── NotReady                  not_ready                 503
+    ├── FormUnreadable            form.unreadable           422
     ├── TableTooLong              table.too_long            413
     ├── ArrowRefused              arrow.refused             422
     ├── AliasInvalid              alias.invalid             422
@@ -97,6 +99,12 @@ class InvitationInvalid(NotAllowed):
     """The invitation is unknown, expired or revoked; the answer does not tell which."""
 
     code = "invitation.invalid"
+
+
+class FormForged(NotAllowed):
+    """A form of the page was not sent by the page, or before its browser signed in again."""
+
+    code = "form.forged"
 
 
 class VarianceWithheld(NotAllowed):
@@ -259,6 +267,13 @@ class RateExceeded(ServiceError):
     def __init__(self, sentence: str, *, retry_after_s: int) -> None:
         super().__init__(sentence)
         self.retry_after_s = retry_after_s
+
+
+class FormUnreadable(ServiceError):
+    """The body is not a form of the page."""
+
+    code = "form.unreadable"
+    status = 422
 
 
 class TableTooLong(ServiceError):

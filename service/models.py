@@ -118,6 +118,15 @@ def check_certified(connection: Connection, model_id: str) -> bool:
     return row is not None and bool(row.signed)
 
 
+def is_served(connection: Connection, model_id: str) -> bool:
+    """Whether a model that the coordinator has is used: a quorum has signed it, or an admin may."""
+    try:
+        check_certified(connection, model_id)
+    except NotCertified:
+        return False
+    return True
+
+
 def allow_uncertified(connection: Connection, model_id: str, *, allowed: bool) -> None:
     """Allow to serve a model that no quorum has signed, or no longer."""
     change = update(models).where(models.c.id == model_id).values(serve_uncertified=allowed)

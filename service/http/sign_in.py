@@ -1,12 +1,18 @@
-"""Signing in to the page: the admin enters the admin token, the browser keeps a weaker one.
+"""Signing in to the page: the admin enters the admin token, the browser keeps another one.
 
-The cookie holds a separate token: 256 random bits, stored as a hash like every other token. It can
-only read the page, and ends by expiry, by signing out and by `veilgp token reset`. Because it is a
-row in the database, replicas need no shared signing key, and reading the database is not enough to
-forge one. The cookie is HttpOnly and SameSite=Strict. It gives access to nothing that changes
-state, so a cross-site request forgery gains nothing.
+The cookie holds a separate token: 256 random bits, stored as a hash like every other token. It is
+valid on the page only, and ends by expiry, by signing out and by `veilgp token reset`. Because it
+is a row in the database, replicas need no shared signing key, and reading the database is not
+enough to forge one.
+
+The cookie is HttpOnly and SameSite=Strict. That is not enough against a forged form: a browser
+counts another port or another name of the same domain as the same site, and sends them the cookie.
+So every form also has a key that follows from the cookie and that only this page can know
+(`form_key`).
 """
 
+import hashlib
+import hmac
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, delete, update
@@ -18,6 +24,7 @@ from service.http.tokens import Issued, Role, Token
 
 COOKIE = "veilgp_page"
 LASTS_S = 8 * 3600
+_LABEL = b"veilgp/page/form"
 
 
 def is_admin(connection: Connection, secret: str, *, now: float) -> bool:
@@ -47,6 +54,12 @@ def find(connection: Connection, cookies: Mapping[str, str], *, now: float) -> T
     secret = cookies.get(COOKIE)
     token = None if secret is None else tokens.find(connection, secret, now=now)
     return token if token is not None and token.role is Role.PAGE else None
+
+
+def form_key(cookies: Mapping[str, str]) -> str:
+    """Return what every form of a signed-in browser sends along; the cookie does not follow."""
+    secret = cookies.get(COOKIE, "").encode(errors="surrogatepass")
+    return hmac.new(secret, _LABEL, hashlib.sha256).hexdigest()
 
 
 def set_cookie(response: Response, issued: Issued, *, secure: bool) -> None:

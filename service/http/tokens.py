@@ -2,7 +2,7 @@
 
     vgp_admin_…     everything
     vgp_caller_…    `/predict` with the models that it lists
-    vgp_page_…      reading the page, in a browser's cookie, for some hours (`service.http.sign_in`)
+    vgp_page_…      the page, in a browser's cookie, for some hours (`service.http.sign_in`)
 
 The prefix lets secret scanners recognise a token that was committed to a repository by mistake. A
 token with this much entropy cannot be guessed, so it needs no slow hash.
@@ -31,7 +31,7 @@ class Role(StrEnum):
     CALLER = "caller"
     """A user who may request predictions of listed models."""
     PAGE = "page"
-    """A browser in which an admin has signed in; read-only, and not valid as a bearer token."""
+    """A browser in which an admin has signed in; not valid as a bearer token."""
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,11 @@ from kernels.model.effects import ColumnEffect, TargetEffect
 from kernels.tables.schema import Categorical
 from service.page.svg import (
     HEIGHT,
-    LEFT,
-    RIGHT,
     WIDTH,
     Frame,
     axis_x,
     axis_y,
+    figure,
     number,
     svg,
     text,
@@ -26,7 +25,7 @@ MOST_LEVELS = 8
 STYLES = 6
 """The number of styles of lines (`templates/page.css`)."""
 _DEVIATIONS = 2.0
-_LONGEST_TITLE, _LONGEST_NAME = 30, 20
+_LONGEST_NAME = 20
 _LETTERS = 40
 _NAMES, _BARS, _ROW = 132, 132, 20
 _FOR_MISSING = 0.2
@@ -69,9 +68,7 @@ def effect_plot(
         wide = numbers[-1] - numbers[0]
         across = (numbers[0], numbers[-1] + _FOR_MISSING * wide * (len(numbers) < len(cells)))
     frame = Frame(WIDTH, HEIGHT, across, heights)
-    parts = [text(LEFT, 15, "title", _short(_title(column), _LONGEST_TITLE))]
-    parts.append(text(WIDTH - RIGHT, 15, "tick-y", percent(effect.total)))
-    parts += [axis_y(frame, y, _height(y, shares=shares)) for y in _heights(heights, shares=shares)]
+    parts = [axis_y(frame, y, _height(y, shares=shares)) for y in _heights(heights, shares=shares)]
     parts += _labels(frame, cells, numbers)
     curves = list(zip(effect.mean.T.tolist(), effect.deviation.T.tolist(), strict=True))
     for style, (mean, deviation) in enumerate(curves[:MOST_LEVELS]):
@@ -93,7 +90,10 @@ def effect_plot(
             at, low = frame.at(x, ends[place][0])
             parts.append(_SPREAD.format(look, at, at, low, frame.at(x, ends[place][1])[1]))
             parts.append(_DOT.format(look, *frame.at(x, mean[place])))
-    return svg(WIDTH, HEIGHT, _said(column, effect, shares=shares), parts)
+    drawing = svg(WIDTH, HEIGHT, _said(column, effect, shares=shares), parts)
+    name, unit = column.column.name, _unit(column)
+    across = f"{name}{unit}"
+    return figure(drawing, title=name, up="", across=across, beside=percent(effect.total))
 
 
 def importance_plot(
@@ -131,10 +131,9 @@ def percent(share: float) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def _title(column: ColumnEffect) -> str:
+def _unit(column: ColumnEffect) -> str:
     own = column.column
-    unit = "" if isinstance(own, Categorical) or own.unit == "1" else f", {own.unit}"
-    return f"{own.name}{unit}"
+    return "" if isinstance(own, Categorical) or own.unit == "1" else f" ({own.unit})"
 
 
 def _labels(frame: Frame, cells: Sequence[object], numbers: Sequence[float]) -> list[Markup]:

@@ -20,6 +20,7 @@ from service.page.svg import (
     Points,
     axis_x,
     axis_y,
+    figure,
     margin,
     number,
     spread,
@@ -29,8 +30,18 @@ from service.page.svg import (
 )
 
 
-def steps_plot(title: str, lines: Sequence[Points], *, by: str = "step") -> Markup:
+def steps_plot(
+    title: str,
+    lines: Sequence[Points],
+    *,
+    by: str = "step",
+    across: str = "",
+    up: str = "",
+    diverges: bool = False,
+) -> Markup:
     """Draw one metric over steps, or over what `by` names, with a line for each pass.
+
+    across, up: the names of the axes. diverges: whether it must look like trouble.
 
     >>> "<script>" in steps_plot("<script>", [[(0, 1.0), (1, 0.5)]])
     False
@@ -41,15 +52,18 @@ def steps_plot(title: str, lines: Sequence[Points], *, by: str = "step") -> Mark
         return Markup("")
     frame = Frame(WIDTH, HEIGHT, spread(x for x, _ in points), margin(spread(y for _, y in points)))
     last = points[-1]
-    parts = [text(LEFT, 15, "title", title)]
-    parts += [axis_y(frame, y, number(y)) for y in ticks(*frame.y)]
+    parts = [axis_y(frame, y, number(y)) for y in ticks(*frame.y)]
     steps = sorted({math.ceil(frame.x[0]), math.floor(frame.x[1])})
     parts += [axis_x(frame, x, str(x)) for x in steps if frame.x[0] <= x <= frame.x[1]]
     for place, line in enumerate(known):
         parts.append(POLYLINE.format(f"line line-{place % 4}", frame.path(line)))
     x, y = frame.at(*last)
     parts.append(LAST.format(x, y))
-    return svg(WIDTH, HEIGHT, f"{title} by {by}, last value {number(last[1])}", parts)
+    said = f"{title} by {by}, last value {number(last[1])}"
+    drawing = svg(WIDTH, HEIGHT, said, parts)
+    look = "diverging" if diverges else ""
+    beside = number(last[1])
+    return figure(drawing, title=title, up=up, across=across, beside=beside, look=look)
 
 
 def calibration_plot(
@@ -66,7 +80,6 @@ def calibration_plot(
     upper = [(p, min(p + c, 1.0)) for p, c in zip(line, chance, strict=True)]
     lower = [(p, max(p - c, 0.0)) for p, c in zip(line, chance, strict=True)]
     parts = [
-        text(LEFT, 15, "title", title),
         BAND.format(frame.path([*upper, *reversed(lower)])),
         POLYLINE.format("diagonal", frame.path([(0, 0), (1, 1)])),
     ]
@@ -82,7 +95,8 @@ def calibration_plot(
             text(LEFT + 32, y, "label", name),
         ]
     said = f"{title}: share of {rows} held-out rows inside their intervals, by nominal level"
-    return svg(SIDE, SIDE, said, parts)
+    up, across = "share of held-out rows inside", "nominal level of the intervals"
+    return figure(svg(SIDE, SIDE, said, parts), title=title, up=up, across=across)
 
 
 def reliability_plot(
@@ -111,7 +125,6 @@ def reliability_plot(
     top = 1.0 if shares else max([*(max(p, seen) for p, seen, _ in groups), 1e-9]) * 1.05
     frame = Frame(SIDE, SIDE, (0.0, top), (0.0, top))
     parts = [
-        text(LEFT, 15, "title", title),
         POLYLINE.format("diagonal", frame.path([(0, 0), (top, top)])),
     ]
     for tick in (0.0, 0.5, 1.0) if shares else ticks(0.0, top):
@@ -128,4 +141,5 @@ def reliability_plot(
     parts += [POINT.format(*frame.at(*point)) for point in points]
     what = "share of rows with the event" if shares else "mean count"
     said = f"{title}: observed {what} by prediction, {sum(rows):.0f} held-out rows"
-    return svg(SIDE, SIDE, said, parts)
+    across = "predicted probability or risk" if shares else "predicted count"
+    return figure(svg(SIDE, SIDE, said, parts), title=title, up=f"observed {what}", across=across)

@@ -1,60 +1,88 @@
-"""Models on the page: scores, calibration, and who has signed them.
+"""Models on the page: name, history, scores, calibration, and who has signed them.
 
-Of a model for members only the coordinator has the certificate: the page shows the results that
-its members have released and signed, with the names and units of the session's program.
+A model's name is its alias, or that of its session with the number of the run that made it: runs
+are never deleted, so the name stays. Of a model for members only the coordinator has the
+certificate: the page shows the results that its members have released and signed, with the names
+and units of the session's program.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from markupsafe import Markup
 from sqlalchemy import Connection
 
 from kernels.errors import KernelsError
 from kernels.model.card import Card
-from kernels.model.card_sections import DISTILLED, Evaluation, OutcomeLayer, Quality
+from kernels.model.card_sections import DISTILLED, Evaluation, OutcomeLayer, Privacy, Quality
 from kernels.model.methods import FEDBNR
 from kernels.model.results import Results
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
 from kernels.tables.schema import Schema
+from kernels.tables.standardiser import Scale
 from kernels.tables.targets import Target, kind_of
 from privacy.errors import PrivacyError
 from privacy.identity import fingerprint
 from privacy.members.endorsement import ModelCertificate
 from service import models
 from service.models import ListedModel
+from service.page.figures import exact_figure
 from service.page.plots import calibration_plot
+from service.page.results import LEVEL, Result, results
 from service.page.shown_outcomes import ShownOutcome
 from service.prediction.methods import served
+from service.runs import rows as run_rows
+from service.runs.rows import RunRow
 from service.sessions import members, sessions
+from service.sessions.sessions import Session
 
-LEVEL = 0.9
-"""The level of the intervals whose coverage the tables show."""
+_LEVELS_SAID = (0.5, 0.8, LEVEL, 0.95)
 
 
 @dataclass(frozen=True)
 class ShownModel:
     """A model as the page shows it, from its card, or from what its members have released.
 
-    targets: those that are real numbers. outcomes: the layers of all others; none of a model for
-    members only. members, rows: of training; rows is None if nothing was released. ways: how each
-    method but `fedbnr` is served. signers: names of the members that have signed it, or their
-    fingerprints.
+    run, parent: the run that made it, and the id of the model that it started from. damaged:
+    whether its card cannot be read. schema: of the session's program; None if it is damaged.
+    scales: the deviation of each real target in the tables; None if nobody has told. outcomes: the
+    layers of all targets but real numbers; none of a model for members only. members, rows: of
+    training; rows is None if nothing was released. ways: how each method but `fedbnr` is served.
+    signers: names of the members that have signed it, or their fingerprints; keys: theirs.
     """
 
     id: str
+    name: str
     aliases: tuple[str, ...]
     created_at: float
     session_id: str
-    targets: tuple[Target, ...]
-    outcomes: tuple[OutcomeLayer, ...]
-    members: int
-    rows: int | None
-    evaluation: Evaluation | None
-    ways: Mapping[str, str]
+    run: RunRow | None
+    parent: str | None
     signers: tuple[str, ...]
+    keys: frozenset[bytes]
     members_only: bool
+    schema: Schema | None = None
+    members: int = 0
+    rows: int | None = None
+    evaluation: Evaluation | None = None
+    outcomes: tuple[OutcomeLayer, ...] = ()
+    scales: tuple[Scale, ...] | None = None
+    ways: Mapping[str, str] = field(default_factory=dict)
+    privacy: Privacy | None = None
+    damaged: bool = False
+
+    @property
+    def targets(self) -> tuple[Target, ...]:
+        """The targets that are real numbers."""
+        return () if self.schema is None else self.schema.real
+
+    @property
+    def results(self) -> list[Result]:
+        """What it has achieved, a line for each target; nothing without scores."""
+        if self.evaluation is None or self.schema is None:
+            return []
+        return results(self.evaluation, self.targets, self.schema.outcomes, self.scales)
 
     @property
     def scores(self) -> list[tuple[str, ...]]:
@@ -111,7 +139,20 @@ class ShownModel:
         target, at = self.targets[position], LEVELS.index(LEVEL)
         numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
         inside = (own.curve if conformal is None else conformal)[at]
-        return (target.name, f"{own.rmse:.4g} {target.unit}", *numbers, f"{inside:.1%}")
+        return (target.name, exact_figure(own.rmse, target.unit), *numbers, f"{inside:.1%}")
+
+    @property
+    def coverage(self) -> list[tuple[str, list[str]]]:
+        """The share of held-out rows inside intervals, by level and then by real target."""
+        evaluation = self.evaluation
+        if evaluation is None:
+            return []
+        own = evaluation.recalibrated or evaluation.gaussian
+        served = evaluation.conformal or [each.curve for each in own]
+        return [
+            (f"{level:.0%}", [f"{curve[LEVELS.index(level)]:.1%}" for curve in served])
+            for level in _LEVELS_SAID
+        ]
 
     @property
     def plots(self) -> list[Markup]:
@@ -149,47 +190,81 @@ class ShownModel:
         ]
 
 
-def shown_models(connection: Connection) -> list[ShownModel]:
-    """Return all models, newest first."""
-    return [_shown(connection, each) for each in models.listed(connection)]
+def shown_models(connection: Connection, session_id: str | None = None) -> list[ShownModel]:
+    """Return all models, or those of one session, newest first."""
+    there = [each for each in models.listed(connection) if session_id in (None, each.session_id)]
+    owners = {each.session_id: _Owner.of(connection, each.session_id) for each in there}
+    return [_shown(connection, each, owners[each.session_id]) for each in there]
 
 
-def _shown(connection: Connection, listed: ListedModel) -> ShownModel:
-    certificate = _certificate(connection, listed.id)
-    names = {each.key: each.name for each in members.roster(connection, listed.session_id)}
-    signers = () if certificate is None else certificate.signers
-    said = tuple(sorted(names.get(key) or fingerprint(key) for key in signers))
-    if listed.members_only:
-        program = Program.from_json(sessions.find(connection, listed.session_id).program)
-        released = _released(certificate, program.schema)
-        return ShownModel(
-            listed.id,
-            listed.aliases,
-            listed.created_at,
-            listed.session_id,
-            targets=program.schema.real,
-            outcomes=(),
-            members=0 if certificate is None else certificate.statement.members,
-            rows=None if released is None else released.rows,
-            evaluation=None if released is None else released.evaluation,
-            ways={},
-            signers=said,
-            members_only=True,
+@dataclass(frozen=True)
+class _Owner:
+    """A model's session with its runs, oldest first, and the names of its members."""
+
+    session: Session
+    runs: tuple[RunRow, ...]
+    names: Mapping[bytes, str]
+
+    @classmethod
+    def of(cls, connection: Connection, session_id: str) -> "_Owner":
+        """Read a session."""
+        return cls(
+            sessions.find(connection, session_id),
+            tuple(reversed(run_rows.listed(connection, session_id))),
+            {each.key: each.name for each in members.roster(connection, session_id)},
         )
-    card = Card.from_json(models.card(connection, listed.id))
-    return ShownModel(
+
+    def name_of(self, listed: ListedModel) -> str:
+        """Return a model's name."""
+        if listed.aliases:
+            return listed.aliases[0]
+        ids = [run.id for run in self.runs]
+        if listed.run_id not in ids:
+            return f"{self.session.name}, {listed.id[:10]}"
+        return f"{self.session.name}, run {ids.index(listed.run_id) + 1}"
+
+
+def _shown(connection: Connection, listed: ListedModel, owner: _Owner) -> ShownModel:
+    certificate = _certificate(connection, listed.id)
+    signers = () if certificate is None else certificate.signers
+    run = next((each for each in owner.runs if each.id == listed.run_id), None)
+    shown = ShownModel(
         listed.id,
+        owner.name_of(listed),
         listed.aliases,
         listed.created_at,
         listed.session_id,
-        targets=card.schema.real,
+        run,
+        None if run is None else run.base_model,
+        tuple(sorted(owner.names.get(key) or fingerprint(key) for key in signers)),
+        frozenset(signers),
+        listed.members_only,
+    )
+    if listed.members_only:
+        program = Program.from_json(owner.session.program)
+        released = _released(certificate, program.schema)
+        return replace(
+            shown,
+            schema=program.schema,
+            members=0 if certificate is None else certificate.statement.members,
+            rows=None if released is None else released.rows,
+            evaluation=None if released is None else released.evaluation,
+        )
+    try:
+        card = Card.from_json(models.card(connection, listed.id))
+    except KernelsError:  # the page must still show a damaged model, so that it can be deleted
+        return replace(shown, damaged=True)
+    return replace(
+        shown,
+        parent=card.parent,
+        schema=card.schema,
         outcomes=card.outcomes,
         members=card.members,
         rows=card.rows,
         evaluation=card.evaluation,
+        scales=card.standardiser.targets,
         ways={each.method: " and ".join(each.ensembles) for each in served(card)},
-        signers=said,
-        members_only=False,
+        privacy=card.privacy,
     )
 
 

@@ -1,4 +1,6 @@
-"""What SVG plots are made of: a frame, axes, lines and texts.
+"""What plots are made of: a figure with its title and the names of its axes around a drawing.
+
+Names are text of the page, which wraps and does not shrink with the drawing.
 
 They contain no colours or styles, only classes (`templates/page.css`): the page's policy allows no
 inline styles, and light and dark colours are defined in one place. Every text is escaped.
@@ -12,12 +14,17 @@ from markupsafe import Markup
 
 Points = Sequence[tuple[float, float]]
 
-WIDTH, HEIGHT = 320, 190
+WIDTH, HEIGHT = 360, 180
 SIDE = 300
-LEFT, RIGHT, TOP, BOTTOM = 48, 20, 26, 26
+LEFT, RIGHT, TOP, BOTTOM = 46, 18, 10, 24
 
 # Markup.format escapes its arguments.
 _SVG = Markup('<svg class="plot" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>')
+_FIGURE = Markup(
+    '<figure class="chart{}"><figcaption><strong>{}</strong>{} <span class="axis">{}</span>'
+    '</figcaption>{}<p class="axis across">{}</p></figure>'
+)
+_BESIDE = Markup('<span class="share">{}</span>')
 _TEXT = Markup('<text class="{}" x="{:.1f}" y="{:.1f}">{}</text>')
 LINE = Markup('<line class="{}" x1="{}" x2="{}" y1="{:.1f}" y2="{:.1f}"/>')
 POLYLINE = Markup('<polyline class="{}" points="{}"/>')
@@ -50,6 +57,20 @@ class Frame:
 def svg(width: int, height: int, said: str, parts: Iterable[Markup]) -> Markup:
     """Return a drawing with what it shows in words."""
     return _SVG.format(width, height, said, Markup("").join(parts))
+
+
+def figure(
+    drawing: Markup, *, title: str, up: str, across: str, beside: str = "", look: str = ""
+) -> Markup:
+    """Return a drawing with its title, the names of both axes, and a figure beside the title."""
+    return _FIGURE.format(
+        f" {look}" if look else "",
+        title,
+        _BESIDE.format(beside) if beside else "",
+        f"↑ {up}" if up else "",
+        drawing,
+        f"{across} →" if across else "",
+    )
 
 
 def text(x: float, y: float, kind: str, words: str) -> Markup:
@@ -88,12 +109,12 @@ def margin(ends: tuple[float, float]) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Return two to five round numbers between `low` and `high`.
+    """Return two to six round numbers between `low` and `high`.
 
     >>> ticks(0.12, 0.87)
     [0.2, 0.4, 0.6, 0.8]
     """
-    rough = (high - low) / 4
+    rough = (high - low) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * m for m in (1, 2, 5, 10) if power * m >= rough)
     first, last = math.ceil(low / step), math.floor(high / step)

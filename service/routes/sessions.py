@@ -147,18 +147,12 @@ def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
                 program,
                 blind=terms.blind,
                 members_only=terms.members_only,
-                budget=_planned_for(session),
+                budget=sessions.planned_for(session),
             )
         ],
         terms=session.terms.encode().hex(),
         budget=privacy_report.budget_of(session),
     )
-
-
-def _planned_for(session: Session) -> tuple[float, float, int] | None:
-    if session.epsilon is None or session.delta is None:
-        return None
-    return session.epsilon, session.delta, session.planned_runs or 1
 
 
 def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:

@@ -194,6 +194,13 @@ def every(connection: Connection) -> list[Session]:
     return [_session(row) for row in rows]
 
 
+def planned_for(session: Session) -> tuple[float, float, int] | None:
+    """Return ε, δ and the number of runs that they are planned for; None without a budget."""
+    if session.epsilon is None or session.delta is None:
+        return None
+    return session.epsilon, session.delta, session.planned_runs or 1
+
+
 def remove(connection: Connection, session_id: str) -> None:
     """Delete a session without runs, with its members and invitations."""
     session = find(connection, session_id)

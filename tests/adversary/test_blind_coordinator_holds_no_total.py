@@ -179,7 +179,7 @@ def test_the_same_search_finds_the_totals_of_open_sums(
 
 LINE = re.compile(
     r"\S+Z [a-z]+ "
-    r"(Started server process \[\d+\]|listening on http://[\d.:]+"
+    r"(Started server process \[\d+\]|(listening on|page|console) http://[\d.:]+[a-z/]*"
     r"|[A-Z]+ [a-z{}/_-]+: \d{3}|stage \d, \d sums|[A-Za-z ().]+)"
     r"( (request|session|run)=[0-9a-f-]{32,36})*"
 )

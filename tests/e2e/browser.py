@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,6 +21,7 @@ _CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 NEEDS_CHROMIUM = pytest.mark.skipif(
     _CHROMIUM is None, reason="no Chromium here: apt-get install chromium"
 )
+_AXE = files("axe_playwright_python") / "axe.min.js"
 _PICTURES = os.environ.get("BROWSER_PICTURES")
 _QUIET = [
     "--disable-background-networking",
@@ -63,6 +65,17 @@ class Tab:
             "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         )
         return pixels
+
+    @property
+    def barriers(self) -> list[str]:
+        """What axe-core finds that keeps people from using the page: rule, place, reason."""
+        self.page.evaluate(_AXE.read_text())
+        found = self.page.evaluate("axe.run()")
+        return [
+            f"{each['id']} ({each['impact']}): {node['html'][:120]} {node['failureSummary'][:200]}"
+            for each in found["violations"]
+            for node in each["nodes"]
+        ]
 
     def picture(self, name: str, *, whole: bool = False) -> None:
         if _PICTURES:

@@ -11,14 +11,14 @@ from service.page.model_effects import ModelEffects
 from tests.certified import certificate_of, signable
 from tests.kernels.rounds import artifacts, every_kind
 from tests.service.coordinator import Coordinator
-from tests.service.page.test_page import page, signed_in
+from tests.service.page.browsing import page, signed_in
 from tests.service.stored import add_caller, add_model, add_sealed
 
 
-def section(coordinator: Coordinator, session: str, cookie: str) -> str:
+def section(coordinator: Coordinator, model: str, cookie: str) -> str:
     """Return the section of the effects once they are there; empty if there is none."""
     for _ in range(300):
-        shown = page(coordinator, f"/view/{session}", cookie).text
+        shown = page(coordinator, f"/view/models/{model}", cookie).text
         if "are being computed" not in shown:
             break
         time.sleep(0.1)
@@ -29,8 +29,7 @@ def section(coordinator: Coordinator, session: str, cookie: str) -> str:
 def test_effects_of_every_target_are_shown_and_the_first_is_open(coordinator: Coordinator) -> None:
     session, cookie = coordinator.session(), signed_in(coordinator)
     made = every_kind.judged()
-    add_model(coordinator, made, session)
-    shown = section(coordinator, session, cookie)
+    shown = section(coordinator, add_model(coordinator, made, session), cookie)
     names = [target.name for target in made.card.schema.targets]
     assert f"<h3>{names[0]}</h3>" in shown
     assert re.findall(r"<summary><strong>(\w+)</strong>", shown) == names[1:]
@@ -53,35 +52,34 @@ def test_effects_of_every_target_are_shown_and_the_first_is_open(coordinator: Co
 
 def test_one_target_has_no_heading_of_its_own(coordinator: Coordinator) -> None:
     session, cookie = coordinator.session(), signed_in(coordinator)
-    add_model(coordinator, every_kind.artifact(every_kind.STAY), session)
-    shown = section(coordinator, session, cookie)
+    model = add_model(coordinator, every_kind.artifact(every_kind.STAY), session)
+    shown = section(coordinator, model, cookie)
     assert "<h3>" not in shown
     assert shown.count('role="img"') == 1 + 3
 
 
 def test_a_model_that_is_not_served_has_no_effects(coordinator: Coordinator) -> None:
     session, cookie = coordinator.session(), signed_in(coordinator)
-    add_model(coordinator, artifacts.artifact(), session, serve_uncertified=False)
-    assert section(coordinator, session, cookie) == ""
-    sealed = coordinator.session(name="sealed")
-    add_sealed(coordinator, sealed, certificate_of(signable(artifacts.artifact())))
+    model = add_model(coordinator, artifacts.artifact(), session, serve_uncertified=False)
+    assert section(coordinator, model, cookie) == ""
+    sealed = add_sealed(coordinator, session, certificate_of(signable(artifacts.artifact())))
     assert section(coordinator, sealed, cookie) == ""
 
 
 def test_once_a_model_is_served_its_effects_are_there(coordinator: Coordinator) -> None:
     session, cookie = coordinator.session(), signed_in(coordinator)
     model = add_model(coordinator, artifacts.artifact(), session, serve_uncertified=False)
-    assert section(coordinator, session, cookie) == ""
+    assert section(coordinator, model, cookie) == ""
     allowed = coordinator.admin("PATCH", f"/models/{model}", {"serve_uncertified": True})
     assert allowed.status_code == 204
-    assert "depends on" in section(coordinator, session, cookie)
+    assert "depends on" in section(coordinator, model, cookie)
 
 
 def test_callers_do_not_see_them(coordinator: Coordinator) -> None:
     session = coordinator.session()
     model = add_model(coordinator, artifacts.artifact(), session)
     caller = add_caller(coordinator, model)
-    for path in (f"/view/{session}", f"/models/{model}"):
+    for path in (f"/view/models/{model}", f"/models/{model}"):
         answer = coordinator.bearer(caller, "GET", path)
         assert "depends on" not in answer.text
         assert "deviation" not in answer.text
@@ -103,9 +101,9 @@ def test_a_page_does_not_wait_for_long_and_each_model_is_computed_once(
     coordinator.app.state.effects.stop()
     coordinator.app.state.effects = own
     assert own.get(model, wait_s=0.01) is None
-    assert "are being computed" in page(coordinator, f"/view/{session}", cookie).text
+    assert "are being computed" in page(coordinator, f"/view/models/{model}", cookie).text
     go.set()
-    assert "depends on" in section(coordinator, session, cookie)
+    assert "depends on" in section(coordinator, model, cookie)
     assert own.get(model)
     assert len(computed) == 1
 

@@ -1,12 +1,15 @@
-"""The page shows an admin all sessions, and others a sign-in form; no number is a single site's."""
+"""The page shows an admin all sessions and models, and others a sign-in form.
+
+No number is a single site's.
+"""
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from httpx import Response
 from sqlalchemy import insert, select, update
 
 from kernels.model.methods import METHODS
@@ -24,28 +27,10 @@ from tests.kernels.rounds import artifacts, every_kind
 from tests.kernels.rounds.every_kind import READMITTED, STAY, VISITS
 from tests.kernels.rounds.tables import table
 from tests.service.coordinator import Coordinator
+from tests.service.page.browsing import attempt, page, signed_in
 from tests.service.programs import PRIVATE, WHOLE
 from tests.service.sites import Site, session_of, start, stop_engine, until, work
 from tests.service.stored import add_model, add_sealed, later
-
-
-def signed_in(coordinator: Coordinator) -> str:
-    """Sign in as a browser does, and return the cookie."""
-    answer = attempt(coordinator, coordinator.token)
-    assert (answer.status_code, answer.headers["Location"]) == (303, "/")
-    cookie: str = answer.headers["Set-Cookie"].partition(";")[0]
-    return cookie
-
-
-def attempt(coordinator: Coordinator, token: str) -> Response:
-    return coordinator.request("POST", "/sign-in", data={"token": token})
-
-
-def page(coordinator: Coordinator, path: str, cookie: str | None) -> Response:
-    # Read manually: the client's cookie jar would send the cookie in other tests of this file.
-    headers = {} if cookie is None else {"Cookie": cookie}
-    coordinator.forget_cookies()
-    return coordinator.request("GET", path, headers=headers)
 
 
 def trained(coordinator: Coordinator) -> list[Site]:
@@ -61,14 +46,14 @@ def test_a_private_session_shows_what_it_has_spent_and_what_a_run_costs(
     sites = session_of(coordinator, PRIVATE, epsilon=2.0)
     before = page(coordinator, f"/view/{sites[0].session}", cookie := signed_in(coordinator)).text
     assert "<strong>0 is spent</strong>" in before
-    assert "ε spent, by sum" not in before
+    assert "ε spent" not in before
     run = start(coordinator, sites[0].session)
     stop_engine(coordinator)
     until(sites, "task", run)
     shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
     assert "The unit of privacy is the row" in shown
-    assert "in 1 sums" in shown
-    assert "ε spent, by sum" in shown
+    assert "in 1 sum (" in shown
+    assert "ε spent" in shown
 
 
 def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordinator) -> None:
@@ -80,11 +65,16 @@ def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordin
     assert "<strong>3 present</strong>" in overview
     assert model[:10] in overview
     shown = page(coordinator, f"/view/{sites[0].session}", cookie).text
+    read = page(coordinator, f"/view/models/{model}", cookie).text
+    for promised in ("recalibrated", "conformal", "on average", "Trained from the start"):
+        assert promised in read, promised
     for promised in (
-        "exact: evidence",
-        "exact: held out error",
-        "recalibrated",
-        "conformal",
+        "on average",
+        "Training from the start is done",
+        "Loss (exact)",
+        "negative log evidence per row",
+        "Error on held-out rows (exact)",
+        "number of sums",
         "at least 3 hospitals",
         "no differential privacy",
         "counts of held-out rows by the size of their prediction error",
@@ -92,7 +82,7 @@ def test_a_session_is_shown_with_all_that_an_admin_asks_for(coordinator: Coordin
         model[:10],
     ):
         assert promised in shown, promised
-    charts = shown.partition("<h2>Calibration</h2>")[2].partition("</section>")[0]
+    charts = read.partition("<h2>Calibration</h2>")[2].partition("</section>")[0]
     assert charts.count("<svg") == 2, "a calibration curve for each target"
     curves = shown.partition("<h2>Learning curves</h2>")[2].partition("</section>")[0]
     assert curves.count("<svg") == 3
@@ -103,12 +93,18 @@ def test_a_run_that_has_failed_has_nothing_next(coordinator: Coordinator) -> Non
     run = start(coordinator, sites[0].session)
     assert coordinator.admin("POST", f"/runs/{run}/cancel").status_code == 200
     shown = page(coordinator, f"/view/{sites[0].session}", signed_in(coordinator)).text
-    assert re.findall('<li class="([a-z]+)">', shown) == ["stopped", *["unreached"] * 4]
+    assert "Training from the start was cancelled" in shown
+    stages = shown.partition('<ol class="stages">')[2].partition("</ol>")[0]
+    assert re.findall('<li class="([a-z]+)">', stages) == ["stopped", *["unreached"] * 4]
 
 
 def numbers(text: str) -> set[str]:
-    """Return every number in the text, without those inside tags (coordinates) or ids."""
-    seen = re.sub(r"<[^>]*>|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…", " ", text)
+    """Return every number in the text, without those inside tags, ids and fingerprints."""
+    seen = re.sub(
+        r"<[^>]*>|(\d{5} ){7}\d{5}|[0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4,}){4}|[0-9a-f]{10}…",
+        " ",
+        text,
+    )
     return set(re.findall(r"[0-9]+(?:[.][0-9]+)?", seen))
 
 
@@ -119,6 +115,8 @@ def test_the_rows_of_all_are_shown_and_no_figure_of_one(coordinator: Coordinator
     cookie = signed_in(coordinator)
     shown = numbers(page(coordinator, "/", cookie).text)
     shown |= numbers(page(coordinator, f"/view/{sites[0].session}", cookie).text)
+    model = sites[0].outcome["model"]
+    shown |= numbers(page(coordinator, f"/view/models/{model}", cookie).text)
     told = shown | numbers(coordinator.admin("GET", f"/runs/{run}").text)
     assert str(sum(site.rows.count(Part.TRAINING) for site in sites)) in shown
     for site in sites:
@@ -140,8 +138,9 @@ def test_an_open_run_is_shown_with_its_stage_its_deadline_and_whom_it_waits_for(
     sites[1].work()
     shown = page(coordinator, f"/view/{sites[0].session}", signed_in(coordinator)).text
     assert f'data-run="{run}"' in shown
-    assert "stage 1 of 5: moments" in shown
-    assert "0 sums of at most 9" in shown
+    assert "Stage 1 of 5 (<code>moments</code>)" in shown
+    assert "Measure the columns" in shown
+    assert re.search(r"0 sums\s+of at most 9", shown)
     assert 'data-deadline="2027-01-15T09:00:00.000Z"' in shown
     assert "Waiting for site-0, site-2." in shown
 
@@ -231,7 +230,8 @@ def test_names_cannot_write_into_the_page(coordinator: Coordinator) -> None:
     session = coordinator.session(name=name)
     coordinator.approved(session, "<b>Kiel")
     cookie = signed_in(coordinator)
-    for path in ("/", f"/view/{session}"):
+    model = add_model(coordinator, artifacts.artifact(), session)
+    for path in ("/", f"/view/models/{model}", f"/view/{session}"):
         text = page(coordinator, path, cookie).text
         assert "<script>alert" not in text
         assert "<b>Kiel" not in text
@@ -264,6 +264,45 @@ def test_a_member_is_present_while_it_asks(coordinator: Coordinator) -> None:
     assert there() == frozenset()
 
 
+def test_a_model_that_is_damaged_is_shown_and_can_be_deleted(coordinator: Coordinator) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    model = add_model(coordinator, artifacts.artifact(), session)
+    with coordinator.context.database.changing() as connection:
+        connection.execute(update(tables.models).values(card="{}"))
+    for path in ("/", f"/view/{session}", f"/view/models/{model}"):
+        assert model[:10] in page(coordinator, path, cookie).text
+    assert "cannot be read" in page(coordinator, f"/view/models/{model}", cookie).text
+
+
+def test_a_model_says_where_it_comes_from_and_stands_beside_the_others(
+    coordinator: Coordinator,
+) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    first = artifacts.artifact()
+    parent = add_model(coordinator, first, session)
+    coordinator.clock.now += 60
+    child = replace(later(first), card=replace(later(first).card, parent=parent))
+    model = add_model(coordinator, child, session)
+    shown = page(coordinator, f"/view/models/{model}", cookie).text
+    history = shown.partition("<h2>History</h2>")[2].partition("</section>")[0]
+    assert f'Started from <a href="/view/models/{parent}">' in history
+    assert "No other model was made from it" in history
+    assert "Compared with the other models" in shown
+    assert shown.count(parent[:10]) >= 2
+    before = page(coordinator, f"/view/models/{parent}", cookie).text
+    assert f'Continued as <a href="/view/models/{model}">' in before
+
+
+def test_a_target_without_a_unit_has_none_printed(coordinator: Coordinator) -> None:
+    session, cookie = coordinator.session(), signed_in(coordinator)
+    made = every_kind.judged(replace(STAY, unit="1"))
+    add_model(coordinator, made, session)
+    assert made.card.evaluation is not None
+    own = made.card.evaluation.recalibrated or made.card.evaluation.gaussian
+    shown = page(coordinator, f"/view/models/{made.id}", cookie).text
+    assert f'class="number">{own[0].rmse:.4g}</td>' in shown
+
+
 def test_an_unknown_session_leads_back_to_all(coordinator: Coordinator) -> None:
     cookie = signed_in(coordinator)
     missing = "/view/00000000-0000-0000-0000-000000000001"
@@ -274,13 +313,12 @@ def test_an_unknown_session_leads_back_to_all(coordinator: Coordinator) -> None:
 def test_methods_stand_side_by_side_and_fedbnr_first(coordinator: Coordinator) -> None:
     session = coordinator.session()
     cookie = signed_in(coordinator)
-    path = f"/view/{session}"
-    add_model(coordinator, artifacts.artifact(), session)
-    assert "<h2>Methods</h2>" not in page(coordinator, path, cookie).text
+    plain = add_model(coordinator, artifacts.artifact(), session)
+    assert "<h2>Methods</h2>" not in page(coordinator, f"/view/models/{plain}", cookie).text
     coordinator.clock.now += 60
     made = artifacts.artifact(artifacts.STUDENTS)
-    add_model(coordinator, made, session)
-    shown = page(coordinator, path, cookie).text
+    model = add_model(coordinator, made, session)
+    shown = page(coordinator, f"/view/models/{model}", cookie).text
     section = shown.partition("<h2>Methods</h2>")[2].partition("</section>")[0]
     named = re.findall(r'data-name="Method"><code>(\w+)</code>', section)
     assert named == [*METHODS, *METHODS]
@@ -299,7 +337,7 @@ def test_outcomes_are_listed_with_how_often_they_occurred(coordinator: Coordinat
     made = every_kind.artifact()
     add_model(coordinator, made, session)
     assert made.id[:10] in page(coordinator, "/", cookie).text
-    shown = page(coordinator, f"/view/{session}", cookie).text
+    shown = page(coordinator, f"/view/models/{made.id}", cookie).text
     section = shown.partition("<h2>Outcomes</h2>")[2].partition("</section>")[0]
     named = re.findall(r'data-name="Target">(\w+)</td>', section)
     assert named == ["readmitted", "discharged", "visits", "days"]
@@ -312,7 +350,7 @@ def test_scores_of_outcomes_stand_beside_them_with_a_plot_for_each(
     session, cookie = coordinator.session(), signed_in(coordinator)
     made = every_kind.judged()
     add_model(coordinator, made, session)
-    shown = page(coordinator, f"/view/{session}", cookie).text
+    shown = page(coordinator, f"/view/models/{made.id}", cookie).text
     section = shown.partition("<h2>Outcomes</h2>")[2].partition("</section>")[0]
     assert section.count("<svg") == 4
     assert made.card.evaluation is not None
@@ -343,8 +381,8 @@ def test_released_scores_of_outcomes_are_shown_if_they_are_the_programs(
         program = every_kind.program(*targets).to_json()
         connection.execute(update(tables.sessions).values(program=program))
     made = signable(every_kind.judged(READMITTED, STAY))
-    add_sealed(coordinator, session, certificate_of(made))
-    shown = page(coordinator, f"/view/{session}", cookie).text
+    model = add_sealed(coordinator, session, certificate_of(made))
+    shown = page(coordinator, f"/view/models/{model}", cookie).text
     assert ("<h2>Outcomes</h2>" in shown) == (targets == (READMITTED, STAY))
     assert made.card.evaluation is not None
     loss = f"{made.card.evaluation.outcomes[0].log_loss:.4g}"
@@ -363,8 +401,9 @@ def test_released_curves_that_are_too_short_do_not_break_the_page(
     plain = json.loads(released(made.model))
     own = plain["evaluation"]["outcomes"][0]
     (own["coverage"] if cut == "inside" else own["binary"]["curve"])[cut].pop()
-    add_sealed(coordinator, session, certificate_of(made, results=json.dumps(plain).encode()))
-    answer = page(coordinator, f"/view/{session}", cookie)
+    cut_short = certificate_of(made, results=json.dumps(plain).encode())
+    model = add_sealed(coordinator, session, cut_short)
+    answer = page(coordinator, f"/view/models/{model}", cookie)
     assert answer.status_code == 200
     assert "<h2>Outcomes</h2>" not in answer.text
 
@@ -375,7 +414,7 @@ def test_a_model_is_shown_with_the_names_of_those_who_signed_it(coordinator: Coo
     made = signable(artifacts.artifact())
     certificate = certificate_of(made)
     add_model(coordinator, made, session, certificate=certificate.encode())
-    for path in ("/", f"/view/{session}"):
+    for path in ("/", f"/view/{session}", f"/view/models/{made.id}"):
         shown = page(coordinator, path, cookie).text
         cell = shown.partition('data-name="Signed by">')[2].partition("</td>")[0]
         assert "5 of 5" in cell
@@ -394,7 +433,7 @@ def test_of_a_model_for_members_only_released_results_are_shown(coordinator: Coo
     made = signable(artifacts.artifact())
     model = add_sealed(coordinator, session, certificate_of(made))
     assert made.card.evaluation is not None
-    for path in ("/", f"/view/{session}"):
+    for path in ("/", f"/view/{session}", f"/view/models/{model}"):
         shown = page(coordinator, path, cookie).text
         for promised in (
             model[:10],
@@ -405,7 +444,7 @@ def test_of_a_model_for_members_only_released_results_are_shown(coordinator: Coo
             *(f"{each.nll:.4g}" for each in made.card.evaluation.recalibrated or ()),
         ):
             assert promised in shown, promised
-    assert page(coordinator, f"/view/{session}", cookie).text.count("<svg") == 2
+    assert page(coordinator, f"/view/models/{model}", cookie).text.count("<svg") == 2
 
 
 @pytest.mark.parametrize("results", [b"", b"{}", b"\xff", b'{"evaluation":null,"rows":1}'])
@@ -416,7 +455,7 @@ def test_results_that_cannot_be_read_do_not_break_the_page(
     model = add_sealed(
         coordinator, session, certificate_of(signable(artifacts.artifact()), results=results)
     )
-    for path in ("/", f"/view/{session}"):
+    for path in ("/", f"/view/{session}", f"/view/models/{model}"):
         assert model[:10] in page(coordinator, path, cookie).text
 
 
