@@ -21,7 +21,6 @@ _CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 NEEDS_CHROMIUM = pytest.mark.skipif(
     _CHROMIUM is None, reason="no Chromium here: apt-get install chromium"
 )
-_AXE = files("axe_playwright_python") / "axe.min.js"
 _PICTURES = os.environ.get("BROWSER_PICTURES")
 _QUIET = [
     "--disable-background-networking",
@@ -69,7 +68,7 @@ class Tab:
     @property
     def barriers(self) -> list[str]:
         """What axe-core finds that keeps people from using the page: rule, place, reason."""
-        self.page.evaluate(_AXE.read_text())
+        self.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text())
         found = self.page.evaluate("axe.run()")
         return [
             f"{each['id']} ({each['impact']}): {node['html'][:120]} {node['failureSummary'][:200]}"

@@ -160,7 +160,6 @@ def test_the_page_follows_a_run_to_its_model(federation: Federation, tab: Tab) -
     fits_a_phone(tab, "overview")
     page.get_by_role("link", name="study, run 1").first.click()
     page.get_by_label("held-out rows inside their intervals").first.wait_for()
-    page.get_by_text("What each column does").first.wait_for()
     fits_a_phone(tab, "model")
     assert tab.hosts == {urlsplit(federation.url).netloc}
     assert all("net::ERR_" in each for each in tab.complaints), "only that it was away"
@@ -226,5 +225,4 @@ def test_a_session_is_made_and_a_hospital_invited_by_key_alone(
     page.goto(link)
     assert f"LINK='{link}'" in page.locator("pre").all_inner_texts()
     fits_a_phone(tab, "invitation")
-    assert link.partition("#")[2] not in str(tab.asked)
     assert tab.complaints == []

@@ -80,9 +80,9 @@ def remove_alias(sent: Sent) -> Response:
 def serve(sent: Sent) -> Response:
     """Serve a model that no quorum of hospitals has signed."""
 
-    def allow() -> object:
+    def allow() -> None:
         new = checked(UncertifiedIn, {"serve_uncertified": True})
-        return models.allow_uncertified(sent.browser.token, sent.name, new, sent.here)
+        models.allow_uncertified(sent.browser.token, sent.name, new, sent.here)
 
     return sent.does("serve", allow)
 
@@ -114,10 +114,10 @@ def make_caller(sent: Sent) -> Response:
 def delete(sent: Sent, predictor: PredictorHere) -> Response:
     """Delete a model for good."""
 
-    def remove() -> object:
+    def remove() -> None:
         if not sent.field("sure"):
             raise NotAllowed("Tick the box to delete the model for good, with all its names.")
-        return models.delete_model(sent.browser.token, sent.name, sent.here, predictor)
+        models.delete_model(sent.browser.token, sent.name, sent.here, predictor)
 
     found = attempt("delete", sent.fields, remove)
     if isinstance(found, Trouble):

@@ -45,13 +45,17 @@ def session_of(kept: Fields) -> NewSession:
 
 
 def _schema(text: str) -> dict[str, Any]:
-    """Return the schema, or say in which line it is not JSON."""
-    wrong: list[str] = []
-    found = parse_json(text, "the schema", wrong) if text.strip() else None
+    """Return the schema, or say where it is not JSON."""
     if not text.strip():
-        wrong.append("choose a schema file, which `veilgp schema draft` drafts at a hospital")
-    elif not wrong and not isinstance(found, dict):
-        wrong.append('the schema must be a JSON object with "features" and "targets"')
+        raise _refused("choose a schema file, which `veilgp schema draft` drafts at a hospital")
+    wrong: list[str] = []
+    found = parse_json(text, "the schema", wrong)
     if wrong:
-        raise RequestValidationError([{"loc": ("schema",), "msg": "; ".join(wrong)}])
-    return dict(found)  # type: ignore[arg-type]
+        raise _refused("; ".join(wrong))
+    if not isinstance(found, dict):
+        raise _refused('the schema must be a JSON object with "features" and "targets"')
+    return found
+
+
+def _refused(why: str) -> RequestValidationError:
+    return RequestValidationError([{"loc": ("schema",), "msg": why}])

@@ -61,7 +61,7 @@ def test_a_session_is_made_from_a_schema_file_as_the_api_makes_it(coordinator: C
         ({"schema": '{"features": [], "targets": []}'}, "features"),
         ({"members": "two"}, "members: Input should be a valid integer"),
         ({"members": "2"}, "members"),
-        ({"privacy": "noise"}, "missing: epsilon, delta"),
+        ({"privacy": "noise"}, "are missing: epsilon"),
         ({"privacy": "noise", "epsilon": "0,5", "delta": "1e-5"}, "privacy.epsilon"),
         ({"model": ""}, "model"),
         ({"name": ""}, "name"),

@@ -205,14 +205,18 @@ class _Inline(HTMLParser):
         inline = tag == "style" or (tag == "script" and "src" not in given)
         handlers = [name for name in given if name == "style" or name.startswith("on")]
         places = [given[name] or "" for name in ("src", "href", "action") if name in given]
-        if inline or handlers or any(not place.startswith("/") for place in places):
+        elsewhere = [each for each in places if each[:1] not in "/#" or each.startswith("//")]
+        if inline or handlers or elsewhere:
             self.found.append(f"{tag} {given}")
 
 
 def test_nothing_is_inline_and_nothing_comes_from_elsewhere(coordinator: Coordinator) -> None:
     sites = trained(coordinator)
     cookie = signed_in(coordinator)
-    for path, by in (("/", None), ("/", cookie), (f"/view/{sites[0].session}", cookie)):
+    at, model = f"/view/{sites[0].session}", sites[0].outcome["model"]
+    own = ("/", at, f"/view/models/{model}", "/view/new", "/view/callers")
+    everyones = ("/", f"/join/{sites[0].session}")
+    for path, by in (*((path, None) for path in everyones), *((path, cookie) for path in own)):
         answer = page(coordinator, path, by)
         policy = answer.headers["Content-Security-Policy"]
         assert policy.startswith("default-src 'none'")
