@@ -303,19 +303,23 @@ class StepLearnt(Event):
 
     algorithm: of a search with the recipe whose step it was. sums: the number of sums of the run by
     then. metrics: such as the evidence and the error on held-out rows, whichever the algorithm has.
-    `client_sdk.plots.learning` draws them.
+    noisy: whether they are from sums with noise. `client_sdk.plots.learning` draws them.
     """
 
     run: str
     algorithm: str
     sums: int
     metrics: Mapping[str, float]
+    noisy: bool = False
 
     def __str__(self) -> str:
+        about, digits = ("about ", 3) if self.noisy else ("", 5)
         told = ", ".join(
-            f"{name.replace('_', ' ')} {value:.5g}" for name, value in self.metrics.items()
+            f"{name.replace('_', ' ')} {about}{value:.{digits}g}"
+            for name, value in self.metrics.items()
         )
-        return f"{self.algorithm}, after {self.sums} sums: {told}"
+        said = " (noise was added)" if self.noisy else ""
+        return f"{self.algorithm}, after {self.sums} sums: {told}{said}"
 
 
 @dataclass(frozen=True)
@@ -330,6 +334,20 @@ class RunOver(Event):
     def __str__(self) -> str:
         why = f" [{self.code}] {self.detail}" if self.code else ""
         return f"Run {self.run} is {self.status}.{why}"
+
+
+@dataclass(frozen=True)
+class OwnGain(Event):
+    """What the federation gives this hospital; known only here.
+
+    text: the comparison, or why there is none.
+    """
+
+    model: str
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from client_sdk.events import EventWatch, Trouble
 from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.home.home import Home, OpenHome
 from client_sdk.home.roster_file import read_roster
+from client_sdk.model.gain_shown import showing_gains
 from client_sdk.model.known_members import members_of_store
 from client_sdk.model.model import GlobalModel
 from client_sdk.network.exchange import Clock, Effects, Exchange, Patience
@@ -149,6 +150,7 @@ class _Plan:
                 done.card,
                 certificate=done.certificate,
                 expected_id=done.model,
+                home=self.home,
                 names={
                     **members_of_store(home.store, home.identity.key, str(self.home)).names,
                     **{key: name for name, key in self.roster.items()},
@@ -157,8 +159,13 @@ class _Plan:
             models[:] = [model]
             if on_model is not None:
                 on_model(model)
+            gains.show(model, done.site, home.dealing)
 
-        with watching(self.progress) as watch, Home(self.home).open() as home:
+        with (
+            watching(self.progress) as watch,
+            showing_gains(watch) as gains,
+            Home(self.home).open() as home,
+        ):
             side = replace(
                 self._side(home, watch),
                 data=data,

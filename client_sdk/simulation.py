@@ -38,6 +38,7 @@ from kernels.rounds.broadcast import received
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.plan import check_fits, release_plan
 from kernels.rounds.program import Program
+from kernels.rounds.released_scores import released_scores
 from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from kernels.rounds.task import noise_multiplier
@@ -90,8 +91,9 @@ class Simulated(GlobalModel):
         honest: int,
         delta: float | None,
         created: datetime,
+        dealing: Dealing,
     ) -> None:
-        """Keep the outcome of a program over `members` sites.
+        """Keep the outcome of a program over `members` sites, whose rows `dealing` dealt.
 
         cohort: the sites in the smallest sum. honest: those whose noise is sufficient.
         """
@@ -104,6 +106,8 @@ class Simulated(GlobalModel):
         self._names: Mapping[bytes, str] = {}
         self._members, self._cohort, self._honest = members, cohort, honest
         self._delta, self._created = delta, created
+        self._home = None
+        self._dealing = dealing
         self._artifact: Artifact | None = None
 
     @property
@@ -117,8 +121,25 @@ class Simulated(GlobalModel):
                 sums=self.sums,
                 privacy=replace(self._privacy(), meaning=_MEANING),
                 created=self._created,
+                score_noise=self._score_noise(),
             )
         return self._artifact
+
+    def _score_noise(self) -> dict[str, float] | None:
+        """Return the noise in the sum that the scores came from."""
+        released = released_scores(self.program, self.model)
+        if released is None:
+            return None
+        encoding = Encoding.of_sum(
+            released.layout,
+            multiplier=released.multiplier,
+            honest=self._honest,
+            members=self._members,
+        )
+        return encoding.noises(contributors=self._members)
+
+    def _dealing_of(self, home: str | os.PathLike[str] | None) -> Dealing:
+        return self._dealing if home is None else super()._dealing_of(home)
 
     def _privacy(self) -> Privacy:
         """Return what the noise of this run promises; a model that it started from costs more."""
@@ -214,6 +235,7 @@ def simulate(
                     honest=honest or left,
                     delta=delta,
                     created=datetime.now(UTC),
+                    dealing=dealing,
                 )
             position = positions.next_stage(position)
             continue

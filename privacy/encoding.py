@@ -206,6 +206,16 @@ class Encoding:
         )
         return 1 / math.sqrt(inverse)
 
+    def noises(self, *, contributors: int) -> dict[str, float]:
+        """Return the deviation of the noise in each element of a total's blocks; 0 without noise.
+
+        contributors: how many members' vectors are in the total, each with its share of noise.
+        """
+        return {
+            block.name: math.ldexp(math.sqrt(contributors) * share, -bits)
+            for block, bits, share in self._blocks()
+        }
+
     def encode(
         self, values: Mapping[str, ArrayLike], *, noise: NDArray[np.int64] | None = None
     ) -> NDArray[np.uint64]:

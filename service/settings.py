@@ -99,9 +99,14 @@ class Settings(BaseSettings):
     """Most rows of a prediction request."""
     caller_rows_per_minute: Positive = 100_000
     """Rows a minute that one caller's token may have predicted; also the largest burst."""
+    most_membership_auc: Annotated[float, Field(ge=0.5, le=1)] = 0.6
+    """Callers get the variance of each row if it tells members of the training data from others
+    with at most this AUC, as estimated from the model's rows and features; otherwise the average
+    variance of all patients, and not the model itself. 1 for always, 0.5 for never. Callers that an
+    admin has marked as trusted, and models with differential privacy, are not limited."""
     least_rows_for_variance: Annotated[int, Field(ge=0)] = 2_000
-    """For a model with fewer training rows, callers get means only: variances would reveal the
-    rows."""
+    """The same limit for methods other than fedbnr, for which there is no estimate: the least
+    training rows of their smallest member. Below it callers get means only."""
     models_in_memory: Positive = 8
     """How many models are kept in memory for predictions."""
     run_deadline_s: Positive = 3600

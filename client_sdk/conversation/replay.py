@@ -341,7 +341,7 @@ class Replay:
         with about_totals(hidden=epoch.terms.blind):
             position, told = positions.after(holding.newest, step.message.decoded(encoding))
         for each in told:
-            self._watch(_learnt(self.run, each))
+            self._watch(_learnt(self.run, each, noisy=self._run.program.privacy is not None))
         return self._hold(
             Holding(
                 self.run,
@@ -383,10 +383,11 @@ class Replay:
         return theirs
 
 
-def _learnt(run: str, told: Metrics) -> StepLearnt:
+def _learnt(run: str, told: Metrics, *, noisy: bool) -> StepLearnt:
     figures = {name: value for name, value in told.items() if isinstance(value, float)}
     name, recipe = told["algorithm"], told.get("recipe")
-    return StepLearnt(run, name if recipe is None else f"{name}, {recipe}", told["sum"], figures)
+    step = name if recipe is None else f"{name}, {recipe}"
+    return StepLearnt(run, step, told["sum"], figures, noisy)
 
 
 def held(holding: Holding, claim: Claim, *, epoch: int) -> Holding | None:

@@ -8,7 +8,7 @@ depends on this hospital's own rows is never reported: to the others the hospita
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from client_sdk.conversation.entry import try_before_entry
@@ -29,6 +29,7 @@ from client_sdk.gate.refusal_report import REPORTABLE, Reportable, public_code, 
 from client_sdk.home.remembered import KnownRun
 from client_sdk.network.exchange import Effects
 from kernels.errors import KernelsError
+from kernels.rounds.site.site import Site
 from privacy.errors import PrivacyError
 from privacy.securesum.terms import Terms
 
@@ -37,7 +38,7 @@ from privacy.securesum.terms import Terms
 class Finished:
     """A run that produced a model: the model's id, bytes and card, and who vouches for it.
 
-    certificate: encoded, if members have signed the model.
+    certificate: encoded, if members have signed the model. site: this hospital's own rows.
     """
 
     run: str
@@ -45,6 +46,7 @@ class Finished:
     artifact: bytes
     card: Mapping[str, Any]
     certificate: bytes | None
+    site: Site = field(repr=False)
 
 
 def take_part(
@@ -71,6 +73,7 @@ def take_part(
                     fetched.artifact,
                     fetched.card,
                     None if fetched.certificate is None else fetched.certificate.encode(),
+                    table.site,
                 )
                 yield from part.send_unmasked_samples(over)
                 finished(done)

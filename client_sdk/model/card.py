@@ -12,11 +12,14 @@ from typing import Any
 from client_sdk.readable import readable
 from kernels.errors import KernelsError
 from kernels.model.card import Card
-from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Served, explained
+from kernels.model.card_sections import Law, OutcomeLayer, Privacy, Quality, Served, explained
+from kernels.model.figures import count, figure, share
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR
+from kernels.model.score_errors import OutcomeErrors, TargetErrors
 from kernels.rounds.known import known, numbers_known
 from kernels.rounds.program import Program
+from kernels.scores.metrics import LEVELS
 from kernels.tables.schema import Categorical, Numeric
 from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 from privacy.identity import fingerprint
@@ -101,14 +104,17 @@ def _html_row(cells: tuple[str, ...], tag: str) -> str:
 
 def _facts(card: Card) -> dict[str, str]:
     kernel, privacy = card.kernel, card.privacy
+    about = "about " if privacy.differential_privacy else ""
     laws = [
-        f"{readable(law.name)}: {_law(law)} ({law.rows:,} rows)" for law in card.recalibration or ()
+        f"{readable(law.name)}: {_law(law)} ({about}{law.rows:,} rows)"
+        for law in card.recalibration or ()
     ]
     outcomes = [_outcome(own) for own in card.outcomes]
     return {
         "predicts": ", ".join(map(_target, card.schema.targets)),
         "from": ", ".join(_column(column) for column in card.schema.features),
-        "trained by": f"{card.members:,} hospitals on {card.rows:,} rows in {card.sums:,} sums",
+        "trained by": f"{card.members:,} hospitals on {count(card.rows, card.rows_error)} rows in "
+        f"{card.sums:,} sums",
         "kernel": f"{kernel.architecture}, {kernel.features:,} features",
         "methods": ", ".join(map(_method, card.methods)),
         **({"outcomes": "; ".join(outcomes)} if outcomes else {}),
@@ -204,7 +210,13 @@ def _law(law: Law) -> str:
 
 def _quality_title(card: Card) -> str:
     evaluation = card.evaluation
-    return "" if evaluation is None else f"on {evaluation.rows:,} held-out rows"
+    if evaluation is None:
+        return ""
+    errors = evaluation.errors
+    if errors is None:
+        return f"on {evaluation.rows:,} held-out rows"
+    rows = count(evaluation.rows, errors.rows)
+    return f"on {rows} held-out rows; ± is the standard error from the noise that was added"
 
 
 def _tables(card: Card) -> list[list[tuple[str, ...]]]:
@@ -214,20 +226,26 @@ def _tables(card: Card) -> list[list[tuple[str, ...]]]:
 
 def _outcome_quality(card: Card) -> list[tuple[str, ...]]:
     """Return a header and a row per outcome; the scores are of what is served."""
-    judged = () if card.evaluation is None else card.evaluation.outcomes
-    return [_OUTCOME_COLUMNS, *map(_judged, judged)]
+    if card.evaluation is None:
+        return [_OUTCOME_COLUMNS]
+    judged, errors = card.evaluation.outcomes, card.evaluation.errors
+    of_noise = (None,) * len(judged) if errors is None else errors.outcomes
+    return [_OUTCOME_COLUMNS, *map(_judged, judged, of_noise)]
 
 
-def _judged(own: JudgedOutcome) -> tuple[str, ...]:
-    inside = own.inside(LEVEL)
+def _judged(own: JudgedOutcome, error: OutcomeErrors | None) -> tuple[str, ...]:
+    at = LEVELS.index(LEVEL)
+    losses = (None, None) if error is None else (error.log_loss, error.raw_log_loss)
+    further = (None,) * len(own.further) if error is None else error.further
     return (
         readable(own.name),
         own.kind.replace("_", " "),
-        f"{own.log_loss:.4g}",
-        f"{own.raw_log_loss:.4g}",
-        "–" if inside is None else f"{inside:.1%}",
+        figure(own.log_loss, losses[0]),
+        figure(own.raw_log_loss, losses[1]),
+        share(own.inside(LEVEL), None if error is None or not error.inside else error.inside[at]),
         ", ".join(
-            f"{n} {'–' if score is None else f'{score:.4g}'}" for n, score in own.further.items()
+            f"{name} {figure(score, off)}"
+            for (name, score), off in zip(own.further.items(), further, strict=True)
         ),
     )
 
@@ -240,15 +258,32 @@ def _quality(card: Card) -> list[tuple[str, ...]]:
     evaluation = card.evaluation
     if evaluation is None:
         return []
-    at, rows = evaluation.levels.index(LEVEL), []
+    at, rows, errors = evaluation.levels.index(LEVEL), [], evaluation.errors
     for i, target in enumerate(card.schema.real):
         own = (evaluation.recalibrated or evaluation.gaussian)[i]
-        judged = [(FEDBNR, own, evaluation.conformal[i] if evaluation.conformal else own.curve)]
-        judged += [(s.method, s.quality[i], s.quality[i].curve) for s in evaluation.students]
-        for method, quality, curve in judged:
-            scores = (quality.rmse, quality.nll, quality.crps, quality.ece)
-            named = (readable(target.name), readable(target.unit), method)
-            rows.append((*named, *(f"{score:.4g}" for score in scores), f"{curve[at]:.1%}"))
+        off, inside = None, None
+        if errors is not None:
+            off = (errors.recalibrated or errors.gaussian)[i]
+            inside = (errors.conformal[i] if errors.conformal else off.curve)[at]
+        curve = evaluation.conformal[i] if evaluation.conformal else own.curve
+        rows.append((*_named(target, FEDBNR), *_figures(own, off), share(curve[at], inside)))
+        rows += [
+            (*_named(target, s.method), *_figures(s.quality[i]), share(s.quality[i].curve[at]))
+            for s in evaluation.students
+        ]
     if evaluation.students:
         return [_COLUMNS, *rows]
     return [(*row[:2], *row[3:]) for row in (_COLUMNS, *rows)]
+
+
+def _named(target: Target, method: str) -> tuple[str, ...]:
+    return readable(target.name), readable(target.unit), method
+
+
+def _figures(own: Quality, error: TargetErrors | None = None) -> tuple[str, ...]:
+    """Return RMSE, NLL, CRPS and ECE, each with its standard error if it has noise."""
+    names = "rmse", "nll", "crps", "ece"
+    return tuple(
+        figure(getattr(own, name), None if error is None else getattr(error, name))
+        for name in names
+    )

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from client_sdk.errors import ModelNotCertified, UnknownTarget
+from client_sdk.errors import HomeDamaged, ModelNotCertified, UnknownTarget
+from client_sdk.home.home import Home
 from client_sdk.model import files
 from client_sdk.model import gain as site_gain
 from client_sdk.model.card import ModelCard
@@ -18,18 +19,29 @@ from client_sdk.model.predictions import Intervals, Predictions
 from client_sdk.model.vouching import read_certificate, vouched_for
 from client_sdk.plots import calibration, reliability, roc, survival
 from client_sdk.tables import SchemaStream, open_table
+from client_sdk.tables.hospital_table import site_of
 from kernels.errors import KernelsError
 from kernels.model.artifact import Artifact
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import methods_of
 from kernels.model.model import known
 from kernels.model.prediction import predict
+from kernels.rounds.program import Program
+from kernels.rounds.site.dealing import Dealing
 from kernels.rounds.site.site import Site
 from kernels.tables.records import Records, read_in_pieces
 from kernels.tables.schema import Schema
-from kernels.tables.targets import AnyTarget, Binary, Classes, TimeToEvent
+from kernels.tables.targets import AnyTarget, Binary, Classes, Count, Target, TimeToEvent
 from privacy.errors import PrivacyError
 from privacy.members.endorsement import ModelCertificate
+
+_ESTIMATOR_TYPES = {
+    Target: "regressor",
+    Count: "regressor",
+    Binary: "classifier",
+    Classes: "classifier",
+}
+"""The kinds of targets as scikit-learn knows them; it has none for a time to an event."""
 
 
 class GlobalModel:
@@ -41,9 +53,14 @@ class GlobalModel:
         certificate: ModelCertificate | None = None,
         *,
         names: Mapping[bytes, str] | None = None,
+        home: PathLike | None = None,
     ) -> None:
-        """Wrap a model that is trusted; `names` are those of known members, by key."""
+        """Wrap a model that is trusted.
+
+        names: those of known members, by key. home: that of this hospital.
+        """
         self.artifact = artifact
+        self._home = home
         self.certificate = certificate
         """The signatures of the hospitals that vouch for the model, or None."""
         self._names = names or {}
@@ -58,16 +75,18 @@ class GlobalModel:
         certificate: bytes | None = None,
         expected_id: str | None = None,
         names: Mapping[bytes, str] | None = None,
+        home: PathLike | None = None,
     ) -> Self:
         """Read a model from a coordinator; neither the bytes nor the card is trusted.
 
         certificate: if given, it must cover the model. Who the signers are is not checked here: as
         `join` does, compare the model with your own, or use `load`. expected_id: the id that was
-        requested; a model with another id is refused. names: those of known members, by key.
+        requested; a model with another id is refused. names: those of known members, by key. home:
+        that of this hospital.
         """
         read = Artifact.from_bytes(artifact, card, expected_id=expected_id)
         signed = None if certificate is None else read_certificate(certificate, read)
-        return cls(read, signed, names=names)
+        return cls(read, signed, names=names, home=home)
 
     @classmethod
     def load(
@@ -86,10 +105,10 @@ class GlobalModel:
         """
         artifact, data = files.load(Path(folder))
         if uncertified:
-            return cls(artifact, _if_valid(data, artifact))
+            return cls(artifact, _if_valid(data, artifact), home=home)
         members = known_members(roster, home)
         if artifact.id in members.obtained:
-            return cls(artifact, _if_valid(data, artifact), names=members.names)
+            return cls(artifact, _if_valid(data, artifact), names=members.names, home=home)
         if data is None:
             raise ModelNotCertified(
                 f"the model in {folder} has no certificate, so no hospital vouches for it. Get it "
@@ -98,7 +117,7 @@ class GlobalModel:
             )
         certificate = read_certificate(data, artifact)
         vouched_for(certificate, members)
-        return cls(artifact, certificate, names=members.names)
+        return cls(artifact, certificate, names=members.names, home=home)
 
     def save(self, folder: str | Path) -> None:
         """Write the model and its certificate to a folder; completely or not at all."""
@@ -129,6 +148,26 @@ class GlobalModel:
     def n_features_in_(self) -> int:
         """The number of columns that `predict` needs."""
         return len(self.schema.features)
+
+    @property
+    def _estimator_type(self) -> str | None:
+        """Return what scikit-learn calls this model; None if its targets are of several kinds."""
+        kinds = {_ESTIMATOR_TYPES.get(type(target)) for target in self.schema.targets}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def __sklearn_tags__(self) -> Any:
+        """Return scikit-learn's tags, by which `is_regressor` and `is_classifier` decide."""
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
+
+        own = self._estimator_type
+        return Tags(
+            estimator_type=own,
+            target_tags=TargetTags(required=False, multi_output=len(self.schema.targets) > 1),
+            classifier_tags=ClassifierTags() if own == "classifier" else None,
+            regressor_tags=RegressorTags() if own == "regressor" else None,
+            input_tags=InputTags(allow_nan=True),
+            requires_fit=False,
+        )
 
     @property
     def methods(self) -> tuple[str, ...]:
@@ -218,9 +257,30 @@ class GlobalModel:
         """
         return self._effects.importance(target=target)
 
-    def gain(self, site: Site) -> site_gain.Gain:
-        """Return the comparison with a site's own model; computed locally, never sent."""
-        return site_gain.gain(self.artifact.model, site)
+    def gain(self, data: object, *, home: PathLike | None = None) -> site_gain.Gain:
+        """Return how this model compares with one of this hospital's own rows; print it.
+
+        It is computed here and sent nowhere. data: the table that this hospital takes part with,
+        of any kind, or a `Site`. Both models are judged by the rows that were held out, which the
+        secret of the hospital's home tells: by default the home of `join`, VEILGP_HOME or
+        ~/.veilgp. A table that was not trained on can be compared with any home.
+        """
+        if isinstance(data, Site):
+            return site_gain.gain(self.artifact.model, data)
+        program = Program.from_json(self.artifact.card.program)
+        return site_gain.gain(
+            self.artifact.model, site_of(program, data, self._dealing_of(home)).site
+        )
+
+    def _dealing_of(self, home: PathLike | None) -> Dealing:
+        """Return what dealt this hospital's rows; refuse a home in which none were dealt."""
+        own = Home(home or self._home)
+        if not own.exists():
+            raise HomeDamaged(
+                f"{own.path} is not a home in which a session was joined, so which rows were held "
+                "out is not known: pass home=, the folder of this hospital's identity"
+            )
+        return own.dealing()
 
     def plot_calibration(
         self, target: str | None = None, *, method: str | None = None, ax: Any = None

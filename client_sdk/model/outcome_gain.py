@@ -7,13 +7,15 @@ models are scored by −log p of the site's held-out rows, before recalibration.
 does not have is no error: the federation knows more about it than the site does.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 
+import torch
 from torch import Tensor
 
+from client_sdk.model.paired import standard_error
 from kernels.model.model import Model, known
 from kernels.outcomes.census import Census
 from kernels.outcomes.classes import STRIDE
@@ -31,12 +33,16 @@ SUMS = 8
 
 @dataclass(frozen=True)
 class OutcomeGain:
-    """The log loss of one outcome on held-out rows, in nats per row, of both models."""
+    """The log loss of one outcome on held-out rows, in nats per row, of both models.
+
+    error: the standard error of `log_loss`; NaN if there is only one patient.
+    """
 
     target: Outcome
     rows: int
     local: float
     federated: float
+    error: float
 
     @property
     def log_loss(self) -> float:
@@ -44,25 +50,37 @@ class OutcomeGain:
         return self.local - self.federated
 
 
-def outcome_gains(model: Model, site: Site) -> tuple[OutcomeGain, ...]:
-    """Return the comparison for every outcome of a fitted model; none for a schema without any."""
+def outcome_gains(model: Model, site: Site, patients: Sequence[bytes]) -> tuple[OutcomeGain, ...]:
+    """Return the comparison for every outcome of a fitted model; none for a schema without any.
+
+    patients: a key for each held-out row, equal for the rows of one patient.
+    """
     outcomes = model.schema.outcomes
     if not outcomes:
         return ()
     federated = known(model.outcomes, "outcomes")
     local = [_fitted(model, site, index, own) for index, own in enumerate(_at_prior(model, site))]
-    rows, losses = 0, [[0.0, 0.0] for _ in outcomes]
+    losses: list[list[Tensor]] = [[] for _ in outcomes]
     for phi, columns in _chunks(model, site, *HELD_OUT):
-        rows += len(phi)
         for index, outcome in enumerate(outcomes):
-            for which, fitted in enumerate((local[index], federated[index])):
-                at = Likelihood(outcome, fitted, inducing=model.kernel.inducing_features)
-                own = at.losses(phi, columns[index])
-                losses[index][which] += float(own.sum())
+            both = [
+                Likelihood(outcome, fitted, inducing=model.kernel.inducing_features).losses(
+                    phi, columns[index]
+                )
+                for fitted in (local[index], federated[index])
+            ]
+            losses[index].append(torch.stack(both, 1))
     return tuple(
-        OutcomeGain(outcome, rows, *(loss / rows for loss in both))
-        for outcome, both in zip(outcomes, losses, strict=True)
+        _compared(outcome, torch.cat(own), patients)
+        for outcome, own in zip(outcomes, losses, strict=True)
     )
+
+
+def _compared(outcome: Outcome, losses: Tensor, patients: Sequence[bytes]) -> OutcomeGain:
+    """Return the gain from each row's log losses by both models, (n, 2)."""
+    local, federated = losses.mean(0).tolist()
+    error = standard_error((losses[:, 0] - losses[:, 1])[:, None], patients)
+    return OutcomeGain(outcome, len(losses), local, federated, float(error))
 
 
 def _chunks(model: Model, site: Site, *parts: Part) -> Iterator[tuple[Tensor, list[Tensor]]]:

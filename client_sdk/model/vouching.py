@@ -11,12 +11,12 @@ Nobody signs the rest of the card, `NOT_COVERED`.
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from client_sdk.errors import CardNotSigned, ModelNotCertified, ModelNotVouched
 from client_sdk.model.known_members import KnownMembers
 from kernels.errors import KernelsError
-from kernels.model.artifact import Artifact
+from kernels.model.artifact import Artifact, rows_error
 from kernels.model.card_sections import Evaluation, Law, Layer, Served
 from kernels.model.results import Results
 from kernels.model.typed_json import to_plain
@@ -112,7 +112,8 @@ def _check_card(artifact: Artifact, certificate: ModelCertificate) -> None:
             ("salt", card.salt == certificate.salt.hex()),
             ("layer", _alike(card.layer, Layer.of(model))),
             ("recalibration", _alike(card.recalibration, Law.of(model))),
-            ("evaluation", _alike(card.evaluation, Evaluation.of(model))),
+            ("evaluation", _alike(_without_errors(card.evaluation), Evaluation.of(model))),
+            ("rows_error", card.rows_error == rows_error(model)),
             ("methods", _alike(card.methods, Served.of(model))),
         )
         if not agrees
@@ -122,7 +123,7 @@ def _check_card(artifact: Artifact, certificate: ModelCertificate) -> None:
     except KernelsError as error:
         raise CardNotSigned(f"the signed results cannot be read: {error}") from error
     if released is not None and not _alike(
-        (released.evaluation, released.rows), (card.evaluation, card.rows)
+        (released.evaluation, released.rows), (_without_errors(card.evaluation), card.rows)
     ):
         differing.append("evaluation or rows")
     if differing:
@@ -130,6 +131,11 @@ def _check_card(artifact: Artifact, certificate: ModelCertificate) -> None:
             f"the card differs from what the members have signed ({', '.join(differing)}): it was "
             "changed, or the certificate belongs to another model; get both again"
         )
+
+
+def _without_errors(evaluation: Evaluation | None) -> Evaluation | None:
+    """Return what members have signed: errors of noise, like ε, are the coordinator's claim."""
+    return None if evaluation is None else replace(evaluation, errors=None)
 
 
 def _alike(a: object, b: object) -> bool:

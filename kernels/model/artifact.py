@@ -58,12 +58,14 @@ class Artifact:
         created: datetime,
         parent: str | None = None,
         salt: str = NO_SALT,
+        score_noise: Mapping[str, float] | None = None,
     ) -> Self:
         """Return the artifact of a model that a program has finished.
 
         members: number of hospitals that took part. sums: number of secure sums of the run.
         created: with a time zone. parent: the id of the model that the run started from.
-        salt: of the certificate that members have signed, in hex.
+        salt: of the certificate that members have signed, in hex. score_noise: with differential
+        privacy, the deviation of the noise in the blocks of the sum that the scores came from.
         """
         if program.schema != model.schema or model.kernel not in program.kernels:
             raise ArtifactError(
@@ -91,10 +93,11 @@ class Artifact:
             members=members,
             sums=sums,
             rows=rows,
+            rows_error=rows_error(model),
             layer=Layer.of(model),
             outcomes=OutcomeLayer.of(model),
             recalibration=Law.of(model),
-            evaluation=Evaluation.of(model),
+            evaluation=Evaluation.of(model, score_noise),
             privacy=privacy,
             methods=methods,
             salt=salt,
@@ -184,3 +187,12 @@ def _check_described(model: Model, card: Card) -> None:
             "the card does not describe the model in the bytes: request both from the coordinator "
             "again"
         )
+
+
+def rows_error(model: Model) -> float | None:
+    """Return the deviation of the noise in a model's number of training rows, if there is any."""
+    if model.statistics is not None:
+        noise = model.statistics.noise
+    else:
+        noise = known(model.outcomes, "outcomes")[0].layers[0].sums.noise
+    return None if noise is None else noise.count

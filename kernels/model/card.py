@@ -42,6 +42,7 @@ class Card:
     artifact: SHA-256 of the model's bytes, in hex. parent: the id of the model it started from.
     program: the text of the program that made it, and its SHA-256.
     members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
+    rows_error: the standard error of that number, if the sums had noise.
     layer: of the targets that are real numbers. outcomes: the layers of all other targets.
     methods: its prediction methods, the default first.
     salt: of the commitments that members have signed (privacy/members/endorsement.py), in hex;
@@ -61,6 +62,7 @@ class Card:
     members: int
     sums: int
     rows: int
+    rows_error: float | None
     layer: tuple[Layer, ...]
     outcomes: tuple[OutcomeLayer, ...]
     recalibration: tuple[Law, ...] | None
@@ -70,7 +72,7 @@ class Card:
     salt: str = field(repr=False)
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 6
+    VERSION: ClassVar[int] = 7
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):

@@ -4,7 +4,7 @@ Scores are in the targets' units; σ², λ² and the evidence are on the standar
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -13,6 +13,7 @@ from kernels.errors import ArtifactError
 from kernels.model.judged_outcome import JudgedOutcome
 from kernels.model.methods import FEDBNR, METHODS, methods_of
 from kernels.model.model import Model, known
+from kernels.model.score_errors import Noise, OutcomeErrors, ScoreErrors, TargetErrors
 from kernels.scores.evaluation import in_units
 from kernels.scores.metrics import LEVELS, Scores
 from kernels.tables.schema import Schema
@@ -375,6 +376,7 @@ class Evaluation:
     conformal: for each target, the share of rows inside their conformal intervals at each level.
     students: scores of the model's other methods, on the same rows.
     outcomes: the scores of the targets that are not real numbers.
+    errors: with differential privacy, the standard error of each number that is due to noise.
     """
 
     part: str
@@ -385,6 +387,7 @@ class Evaluation:
     conformal: tuple[tuple[float, ...], ...] | None
     students: tuple[StudentQuality, ...] = ()
     outcomes: tuple[JudgedOutcome, ...] = ()
+    errors: ScoreErrors | None = None
 
     def __post_init__(self) -> None:
         if self.levels != LEVELS:
@@ -396,10 +399,40 @@ class Evaluation:
             )
         for curve in self.conformal or ():
             _check_curve(curve)
+        if self.errors is not None:
+            self._check_errors(self.errors)
+
+    def _check_errors(self, errors: ScoreErrors) -> None:
+        """Refuse standard errors that are not one for each number of this evaluation."""
+        pairs = (self.gaussian, errors.gaussian), (self.recalibrated, errors.recalibrated)
+        names = [
+            (_names(own), _names(theirs))
+            for own, theirs in (*pairs, (self.outcomes, errors.outcomes))
+        ]
+        if any(own != theirs for own, theirs in names) or (
+            len(self.conformal or ()) != len(errors.conformal or ())
+        ):
+            raise ArtifactError(
+                "the card's evaluation.errors must be of the targets that evaluation has, in order"
+            )
+        curves = [own.curve for _, part in pairs for own in part or ()]
+        curves += [*(errors.conformal or ()), *(o.inside for o in errors.outcomes if o.inside)]
+        for curve in curves:
+            _check_curve(curve)
+        for judged, own in zip(self.outcomes, errors.outcomes, strict=True):
+            if len(own.further) != len(judged.further) or (
+                (own.inside is None) != (judged.coverage is None)
+            ):
+                raise ArtifactError(
+                    "the card's evaluation.errors must have one number for each score"
+                )
 
     @classmethod
-    def of(cls, model: Model) -> Self | None:
-        """Return a model's scores; None if it has none, or if no rows were held out."""
+    def of(cls, model: Model, noise: Noise | None = None) -> Self | None:
+        """Return a model's scores; None if it has none, or if no rows were held out.
+
+        noise: with differential privacy, that of the sum that they were made from.
+        """
         scores, outcomes = model.scores, model.outcome_scores or ()
         if scores is None or not all(rows >= 0.5 for rows in _held_out_rows(model)):
             return None
@@ -421,7 +454,14 @@ class Evaluation:
                 JudgedOutcome.of(target, own)
                 for target, own in zip(model.schema.outcomes, outcomes, strict=True)
             ),
+            errors=None if noise is None else ScoreErrors.of(model, noise),
         )
+
+
+def _names(
+    judged: Sequence[Quality | TargetErrors | JudgedOutcome | OutcomeErrors] | None,
+) -> list[str]:
+    return [own.name for own in judged or ()]
 
 
 def _held_out_rows(model: Model) -> list[float]:

@@ -102,6 +102,7 @@ EXAMPLES: Mapping[str, Example] = {
                 "id": sample.CALLER,
                 "name": "Sample",
                 "models": [sample.ALIAS],
+                "trusted": False,
                 "created_at": _TIME,
                 "expires_at": None,
                 "revoked_at": None,

@@ -278,6 +278,8 @@ tokens = Table(
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float),
     Column("revoked_at", Float),
+    # Of a caller: whether it gets every row's own variance, and the model.
+    Column("trusted", Boolean, nullable=False, server_default=false()),
 )
 
 token_models = Table(

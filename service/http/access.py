@@ -58,6 +58,8 @@ class ModelAccess:
     """Sessions of which the requester is an approved member."""
     caller_id: str | None = None
     """Id of a caller's token, for its rate limit; None for an admin or a member."""
+    trusted: bool = False
+    """Of a caller: whether an admin lets it have whatever a model reveals of its rows."""
 
     def allows(self, *names: str, session_id: str | None = None) -> bool:
         """Whether a model with these names (id and aliases) of this session is among them."""
@@ -104,7 +106,7 @@ def _caller(request: Request, here: Here) -> ModelAccess:
     token = _token(request, here)
     if token.role is Role.ADMIN:
         return ModelAccess(everything=True)
-    return ModelAccess(names=token.models, caller_id=token.id)
+    return ModelAccess(names=token.models, caller_id=token.id, trusted=token.trusted)
 
 
 @declares(NotAuthenticated, NotFound, *UNBELIEVED, security=(CALLER, ADMIN, MEMBER))

@@ -43,6 +43,8 @@ class Token:
     name: str
     models: frozenset[str]
     """Ids and aliases, as given by the admin."""
+    trusted: bool = False
+    """Whether a caller gets the variances of rows, and the model, whatever they reveal."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ def issue(
     now: float,
     expires_at: float | None = None,
     models: Iterable[str] = (),
+    trusted: bool = False,
 ) -> Issued:
     """Create a token and store its hash."""
     issued = Issued(str(uuid4()), f"vgp_{role}_{make_secret()}")
@@ -86,6 +89,7 @@ def issue(
             hash=hash_secret(issued.secret),
             created_at=now,
             expires_at=expires_at,
+            trusted=trusted,
         )
     )
     rows = [{"token_id": issued.id, "model": model} for model in sorted(set(models))]
@@ -110,7 +114,7 @@ def find(connection: Connection, secret: str, *, now: float) -> Token | None:
     models = connection.execute(
         select(token_models.c.model).where(token_models.c.token_id == row.id)
     ).scalars()
-    return Token(row.id, Role(row.role), row.name, frozenset(models))
+    return Token(row.id, Role(row.role), row.name, frozenset(models), row.trusted)
 
 
 def first_admin(connection: Connection, *, now: float) -> Issued | None:

@@ -15,8 +15,10 @@ from sqlalchemy import Connection
 from kernels.errors import KernelsError
 from kernels.model.card import Card
 from kernels.model.card_sections import DISTILLED, Evaluation, OutcomeLayer, Privacy, Quality
+from kernels.model.figures import figure, share
 from kernels.model.methods import FEDBNR
 from kernels.model.results import Results
+from kernels.model.score_errors import ScoreErrors
 from kernels.rounds.program import Program
 from kernels.scores.metrics import LEVELS
 from kernels.tables.schema import Schema
@@ -90,9 +92,11 @@ class ShownModel:
         evaluation = self.evaluation
         if evaluation is None:
             return []
-        own = evaluation.recalibrated or evaluation.gaussian
+        own, errors = evaluation.recalibrated or evaluation.gaussian, evaluation.errors
         return [
-            self._scores(i, own[i], evaluation.conformal[i] if evaluation.conformal else None)
+            self._scores(
+                i, own[i], evaluation.conformal[i] if evaluation.conformal else None, errors
+            )
             for i in range(len(self.targets))
         ]
 
@@ -100,7 +104,11 @@ class ShownModel:
     def outcome_scores(self) -> list[ShownOutcome]:
         """The scores of all other targets."""
         evaluation = self.evaluation
-        return [] if evaluation is None else [ShownOutcome(each) for each in evaluation.outcomes]
+        if evaluation is None:
+            return []
+        errors = evaluation.errors
+        off = (None,) * len(evaluation.outcomes) if errors is None else errors.outcomes
+        return [*map(ShownOutcome, evaluation.outcomes, off)]
 
     @property
     def summary(self) -> list[tuple[str, ...]]:
@@ -134,12 +142,26 @@ class ShownModel:
         return rows
 
     def _scores(
-        self, position: int, own: Quality, conformal: Sequence[float] | None = None
+        self,
+        position: int,
+        own: Quality,
+        conformal: Sequence[float] | None = None,
+        errors: ScoreErrors | None = None,
     ) -> tuple[str, ...]:
+        """Return the scores, each with its standard error if they were released with noise."""
         target, at = self.targets[position], LEVELS.index(LEVEL)
-        numbers = (f"{n:.4g}" for n in (own.nll, own.crps, own.ece))
+        off = None if errors is None else (errors.recalibrated or errors.gaussian)[position]
+        rmse, *numbers = (
+            figure(getattr(own, name), None if off is None else getattr(off, name))
+            for name in ("rmse", "nll", "crps", "ece")
+        )
         inside = (own.curve if conformal is None else conformal)[at]
-        return (target.name, exact_figure(own.rmse, target.unit), *numbers, f"{inside:.1%}")
+        of_inside = None
+        if errors is not None and off is not None:
+            of_inside = (errors.conformal[position] if errors.conformal else off.curve)[at]
+        if target.unit != "1":
+            rmse = f"{rmse} {target.unit}"
+        return (target.name, rmse, *numbers, share(inside, of_inside))
 
     @property
     def coverage(self) -> list[tuple[str, list[str]]]:

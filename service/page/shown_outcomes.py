@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from kernels.model.figures import figure, share
 from kernels.model.judged_outcome import JudgedOutcome
+from kernels.model.score_errors import OutcomeErrors
+from kernels.scores.metrics import LEVELS
 from service.page.plots import reliability_plot
 
 
@@ -13,6 +16,8 @@ class ShownOutcome:
     """One outcome's scores as the page shows them, of what is served."""
 
     judged: JudgedOutcome
+    errors: OutcomeErrors | None = None
+    """Standard errors from the noise of differential privacy."""
 
     @property
     def name(self) -> str:
@@ -27,29 +32,35 @@ class ShownOutcome:
     @property
     def log_loss(self) -> str:
         """The log loss of what is served."""
-        return f"{self.judged.log_loss:.4g}"
+        off = self.errors
+        return figure(self.judged.log_loss, None if off is None else off.log_loss)
 
     @property
     def raw_log_loss(self) -> str:
         """The log loss before recalibration."""
-        return f"{self.judged.raw_log_loss:.4g}"
+        off = self.errors
+        return figure(self.judged.raw_log_loss, None if off is None else off.raw_log_loss)
 
     @property
     def further(self) -> str:
         """The other scores of its kind with their names."""
-        found = self.judged.further.items()
-        return ", ".join(f"{name} {'–' if own is None else f'{own:.4g}'}" for name, own in found)
+        return ", ".join(f"{name} {own}" for name, own in self._further.items())
 
     @property
     def ece(self) -> str:
         """The mean distance of probabilities from what was observed; a count has none."""
-        own = self.judged.further.get("ECE")
-        return "–" if own is None else f"{own:.4g}"
+        return self._further.get("ECE", "–")
+
+    @property
+    def _further(self) -> dict[str, str]:
+        found = self.judged.further
+        off = (None,) * len(found) if self.errors is None else self.errors.further
+        return {name: figure(own, o) for (name, own), o in zip(found.items(), off, strict=True)}
 
     def coverage(self, level: float) -> str:
         """Return the share of rows in their sets or intervals."""
-        inside = self.judged.inside(level)
-        return "–" if inside is None else f"{inside:.1%}"
+        off = None if self.errors is None else self.errors.inside
+        return share(self.judged.inside(level), None if off is None else off[LEVELS.index(level)])
 
     @property
     def plot(self) -> Markup:

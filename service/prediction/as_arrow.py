@@ -16,9 +16,10 @@ level a count has `.lower.<level>` and `.upper.<level>`, and a yes or no and cla
 `.set.<level>.<name>` for each of their levels, true if it is in the row's set.
 
 The schema's metadata has `model` (the model's id), `method`, `ensemble`, `members` and `cohort`, as
-in the JSON answer, and `unpredicted`, a JSON list, if the method does not predict every target. If
-variances are withheld, their columns are absent and the metadata has `withheld` and
-`withheld_detail`. A column's metadata has its `unit`, and that of a risk its `horizon`.
+in the JSON answer, and `unpredicted`, a JSON list, if the method does not predict every target.
+`variance_of` is row or average, as in the JSON answer; without it there are no variances. If those
+of rows are withheld, the metadata has `withheld` and `withheld_detail`. A column's metadata has its
+`unit`, and that of a risk its `horizon`.
 """
 
 import json
@@ -112,7 +113,7 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     predictions, withheld = answer.predictions, answer.withheld
     check_finite(predictions)
     found: list[tuple[str, Tensor]] = [("mean", predictions.mean)]
-    if withheld is None:
+    if answer.variance_of is not None:
         found += [("variance", predictions.variance)]
         if predictions.divided is not None:
             latent, noise = predictions.divided
@@ -138,6 +139,8 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     about |= {name: str(value) for name, value in answer.about.items()}
     if answer.unpredicted:
         about["unpredicted"] = json.dumps(answer.unpredicted, ensure_ascii=False)
+    if answer.variance_of is not None:
+        about["variance_of"] = answer.variance_of
     if withheld is not None:
         about |= {"withheld": withheld.code, "withheld_detail": str(withheld)}
     return write_table(pa.Table.from_arrays(arrays, schema=pa.schema(fields, about)))

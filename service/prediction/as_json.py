@@ -120,8 +120,10 @@ def write(answer: Answer, *, intervals: list[float], kind: str | None) -> bytes:
     """Return an answer as JSON in the form of `PredictResponse`, with exact floats."""
     predictions, withheld = answer.predictions, answer.withheld
     real = _means(predictions)
-    if withheld is None:
+    if answer.variance_of is not None:
         _add_variances(real, predictions, intervals, kind)
+        for target in real:
+            target["variance_of"] = answer.variance_of
     levels = levels_of(intervals, kind)
     targets = [
         real[own] if isinstance(own, int) else _outcome(own, levels, withheld=withheld is not None)
@@ -166,7 +168,8 @@ def _not_finite() -> PredictionError:
 
 
 def _means(predictions: Predictions) -> list[dict[str, Any]]:
-    unknown = dict.fromkeys(("variance", "latent_variance", "noise_variance", "intervals"))
+    names = "variance", "variance_of", "latent_variance", "noise_variance", "intervals"
+    unknown = dict.fromkeys(names)
     return [
         {"name": target.name, "kind": "real", "unit": target.unit, "mean": mean, **unknown}
         for target, mean in zip(predictions.targets, predictions.mean.mT.tolist(), strict=True)

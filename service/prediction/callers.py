@@ -19,6 +19,12 @@ class NewCaller(RequestModel):
     name: Name
     models: list[str] = Field(min_length=1, max_length=100)
     expires_in_s: Seconds | None = None
+    trusted: bool = Field(
+        default=False,
+        description="Whether the caller gets the variance of each row, and the model itself, even "
+        "where they could reveal who is among the training rows: for systems of a hospital that "
+        "may know.",
+    )
 
 
 @dataclass(frozen=True)
@@ -28,6 +34,7 @@ class CallerRow:
     id: str
     name: str
     models: tuple[str, ...]
+    trusted: bool
     created_at: float
     expires_at: float | None
     revoked_at: float | None
@@ -42,10 +49,16 @@ def create(connection: Connection, new: NewCaller, *, now: float) -> tuple[Calle
         raise NotFound(f"There is no model or alias {', '.join(map(repr, unknown))}.")
     expires_at = None if new.expires_in_s is None else now + new.expires_in_s
     issued = tokens.issue(
-        connection, Role.CALLER, new.name, now=now, expires_at=expires_at, models=new.models
+        connection,
+        Role.CALLER,
+        new.name,
+        now=now,
+        expires_at=expires_at,
+        models=new.models,
+        trusted=new.trusted,
     )
     named = tuple(sorted(set(new.models)))
-    return CallerRow(issued.id, new.name, named, now, expires_at, None), issued
+    return CallerRow(issued.id, new.name, named, new.trusted, now, expires_at, None), issued
 
 
 def every(connection: Connection) -> list[CallerRow]:
@@ -59,6 +72,7 @@ def every(connection: Connection) -> list[CallerRow]:
             row.id,
             row.name,
             tuple(named.get(row.id, ())),
+            row.trusted,
             row.created_at,
             row.expires_at,
             row.revoked_at,

@@ -33,7 +33,7 @@ class SetsOut(BaseModel):
 
 
 class RealOut(BaseModel):
-    """A real number's predictions in its unit; if variances are withheld, they are null.
+    """A real number's predictions in its unit; if there are no variances, they are null.
 
     Methods other than fedbnr have one variance; their latent and noise variance are null.
     """
@@ -46,6 +46,12 @@ class RealOut(BaseModel):
         description="Variance of a new observation. fedbnr: latent_variance + noise_variance, "
         "calibrated. Other methods: uncertainty of the combined sites and noise together, not "
         "recalibrated."
+    )
+    variance_of: Literal["row", "average"] | None = Field(
+        description="Of what the variances and intervals are. row: each row's own, of the model. "
+        "average: the average over patients, the same for every row, because those of single rows "
+        "are withheld from this caller. Intervals then contain about the level's share of "
+        "patients, and are too narrow for unusual ones."
     )
     latent_variance: Numbers | None
     noise_variance: Numbers | None
@@ -206,7 +212,7 @@ TargetOut = Annotated[
 
 
 class WithheldOut(BaseModel):
-    """Why the answer has means only."""
+    """Why the variances are not those of the rows, and what an admin can do."""
 
     code: str
     detail: str

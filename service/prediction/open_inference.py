@@ -34,6 +34,7 @@ from service.prediction.as_json import check_finite
 from service.prediction.json_answers import Ensemble
 from service.prediction.outcome_parts import parts_of
 from service.prediction.prediction import Answer
+from service.prediction.variances import VarianceOf
 
 Output = Annotated[str, Field(max_length=1000, examples=["mean"])]
 Parameters = dict[str, str | int | float | bool]
@@ -148,7 +149,8 @@ class InferOut(BaseModel):
         description="`method`: the method that was used. `ensemble`: how the sites' predictions "
         "were combined. `members`, `cohort`: hospitals in the open ensemble and in the run. "
         "`unpredicted`: a JSON list of the targets that the method does not predict. "
-        "`withheld`: the code of the reason if the answer has means only."
+        "`variance_of`: row or average, of what the variances are; absent if there are none. "
+        "`withheld`: the code of the reason if they are not those of the rows."
     )
     outputs: list[TensorOut]
 
@@ -189,7 +191,7 @@ def write(name: str, answer: Answer, request: InferIn) -> bytes:
     found = _outputs(answer)
     unknown = [each for each in wanted if each not in found]
     if unknown:
-        if withheld is not None and set(unknown) <= set(_outputs(replace(answer, withheld=None))):
+        if withheld is not None and set(unknown) <= set(_outputs(_with_all(answer))):
             raise withheld
         there = ", ".join(found)
         raise RequestValidationError(
@@ -203,6 +205,7 @@ def write(name: str, answer: Answer, request: InferIn) -> bytes:
             "method": predictions.method,
             **answer.about,
             **({} if not answer.unpredicted else {"unpredicted": _listed(answer.unpredicted)}),
+            **({} if answer.variance_of is None else {"variance_of": answer.variance_of}),
             **({} if withheld is None else {"withheld": withheld.code}),
         },
         "outputs": [
@@ -227,6 +230,11 @@ class _Tensor(NamedTuple):
         return flat if self.finite else [None if each == math.inf else each for each in flat]
 
 
+def _with_all(answer: Answer) -> Answer:
+    """Return an answer as an admin gets it, of which only the names of outputs are looked at."""
+    return replace(answer, variance_of=VarianceOf.ROW, withheld=None)
+
+
 def _outputs(answer: Answer) -> dict[str, _Tensor]:
     """Return all outputs of an answer by name."""
     predictions, withheld = answer.predictions, answer.withheld is not None
@@ -243,7 +251,7 @@ def _outputs(answer: Answer) -> dict[str, _Tensor]:
                 name = f"{own.target.name}.{part.name}"
                 others[name] = _Tensor(part.values, finite=not part.may_be_infinite)
     both = {"mean": _Tensor(torch.cat(means, 1))}
-    if not withheld:
+    if not withheld or (answer.variance_of is not None and not predictions.outcomes):
         both["variance"] = _Tensor(torch.cat(variances, 1))
     return both | others
 

@@ -1,26 +1,19 @@
-"""Predictions for callers: access, rate limits, and what is withheld for small models.
+"""Predictions for callers: access, rate limits, and which variances an answer has.
 
-The predictive variance at a row shows how close the model's training rows are, so for a model with
-few rows it can reveal whether this row was one of them (docs/threats.md A16). Below the setting
-`least_rows_for_variance` a caller gets means only: no variances, no intervals (their width shows
-the variance), of an outcome only what follows from means (`outcome_parts`), and not the model
-itself. Admins and
-members, who have the model, get everything. This is a minimum and no guarantee: how much a variance
-reveals also depends on the kernel, and only noise added in training bounds it. If the model was
-trained with such noise, it covers all predictions.
-The same rule applies to every prediction method. For an open ensemble, whose members can be told
-apart, the rows of its smallest member count.
+What a caller may have of a model's variances is decided by `service.prediction.variances`. For an
+open ensemble, whose members can be told apart, the rows of its smallest member count.
 
 This module is independent of formats: tables are columns by name, and answers are `Predictions`.
 """
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from anyio import CapacityLimiter
 
+from kernels.model.average_variance import with_average_variance
 from kernels.model.card_sections import DISTILLED
 from kernels.model.methods import FEDBNR, committee_method
 from kernels.model.model import Model, training_rows
@@ -37,6 +30,7 @@ from service.prediction import methods
 from service.prediction.loaded_models import LoadedModels
 from service.prediction.open_ensembles import OpenEnsembles
 from service.prediction.row_limit import check_rows
+from service.prediction.variances import VarianceOf, allowed, allowed_of_method
 from service.settings import Settings
 
 
@@ -69,15 +63,17 @@ class TableRequest(Protocol):
 
 @dataclass(frozen=True)
 class Answer:
-    """Predictions of a model, and the reason if variances are withheld.
+    """Predictions of a model, of what their variances are, and why they are not the rows' own.
 
-    schema: of the model. ensemble: how the sites' predictions were combined. members, cohort: for
+    schema: of the model. variance_of: None if variances are withheld. withheld: None if they are
+    those of the rows. ensemble: how the sites' predictions were combined. members, cohort: for
     an open ensemble, how many hospitals are in it and how many took part in the run.
     """
 
     model_id: str
     schema: Schema
     predictions: Predictions
+    variance_of: VarianceOf | None
     withheld: VarianceWithheld | None
     ensemble: str | None = None
     members: int | None = None
@@ -160,15 +156,19 @@ class Predictor:
             model, wanted.table(model.schema), method=method, ensemble=opened
         )
         self._count(rows)
-        count = training_rows(model) if opened is None else opened.least_rows
-        refusal = withheld(access, self._settings, rows=count, private=model.privacy is not None)
+        if predictions.method == FEDBNR:
+            may = allowed(access, self._settings, model)
+        else:
+            count = training_rows(model) if opened is None else opened.least_rows
+            may = allowed_of_method(access, self._settings, model, rows=count)
+        if may.variance_of is VarianceOf.AVERAGE:
+            predictions = with_average_variance(model, predictions)
+        answer = Answer(model_id, model.schema, predictions, may.variance_of, may.refusal)
         if serving is None:
             way = None if predictions.method == FEDBNR else DISTILLED
-            return Answer(model_id, model.schema, predictions, refusal, way)
+            return replace(answer, ensemble=way)
         members = len(serving.ensemble.members)
-        return Answer(
-            model_id, model.schema, predictions, refusal, methods.OPEN, members, serving.cohort
-        )
+        return replace(answer, ensemble=methods.OPEN, members=members, cohort=serving.cohort)
 
     def drop(self, model_id: str) -> None:
         """Drop a deleted model from memory."""
@@ -196,20 +196,3 @@ class Predictor:
     def _charge(self, access: ModelAccess, rows: int) -> None:
         if access.caller_id is not None and rows > 0:
             self._rates.charge(access.caller_id, rows)
-
-
-def withheld(
-    access: ModelAccess, settings: Settings, *, rows: int, private: bool
-) -> VarianceWithheld | None:
-    """Return why variances of a model with `rows` training rows are withheld, or None.
-
-    private: the model was trained with differential privacy.
-    """
-    least = settings.least_rows_for_variance
-    if access.caller_id is None or rows >= least or private:
-        return None
-    return VarianceWithheld(
-        f"The model was trained on fewer than {least} rows, so its variances could reveal training "
-        "rows: callers get means only. The coordinator's operator can change this limit "
-        "(least_rows_for_variance)."
-    )

@@ -24,6 +24,7 @@ class ShownCaller:
     id: str
     name: str
     models: tuple[str, ...]
+    trusted: bool
     created_at: str
     expires_at: str | None
     revoked_at: str | None
@@ -77,6 +78,7 @@ def _shown(caller: CallerRow) -> ShownCaller:
         id=caller.id,
         name=caller.name,
         models=caller.models,
+        trusted=caller.trusted,
         created_at=iso_time(caller.created_at),
         expires_at=iso_time_if(caller.expires_at),
         revoked_at=iso_time_if(caller.revoked_at),

@@ -5,17 +5,23 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
-from kernels.model.card import Card
 from service import models
 from service.context import Here
-from service.errors import AliasInvalid, MembersOnly, NotCertified, NotFound, VarianceWithheld
+from service.errors import (
+    AliasInvalid,
+    MembersOnly,
+    ModelDamaged,
+    NotCertified,
+    NotFound,
+    VarianceWithheld,
+)
 from service.http.access import Admin, MemberReader, Reader
 from service.http.bodies import json_body
 from service.http.declarations import BINARY_CONTENT, declares
 from service.http.request_models import RequestModel
 from service.http.times import iso_time
 from service.prediction import methods
-from service.prediction.prediction import withheld
+from service.prediction.variances import allowed
 from service.routes.parts import PredictorHere
 from service.runs import open_samples
 
@@ -143,17 +149,16 @@ def get_card(reader: Reader, name: str, here: Here) -> Response:
     response_class=Response,
     responses={200: {"content": dict(BINARY_CONTENT)}},
 )
-@declares(NotFound, MembersOnly, VarianceWithheld)
+@declares(NotFound, MembersOnly, VarianceWithheld, ModelDamaged)
 def get_artifact(reader: Reader, name: str, here: Here) -> Response:
     """Return a model as a safetensors file; refused to callers who may not see its variances."""
     with here.database.reading() as connection:
         model_id = models.resolve(connection, name, reader)
-        card = Card.from_json(models.card(connection, model_id))
-        private = card.privacy.differential_privacy
-        refusal = withheld(reader, here.settings, rows=card.rows, private=private)
-        if refusal is not None:
-            raise refusal
         data = models.artifact(connection, model_id)
+        if reader.caller_id is not None:
+            may = allowed(reader, here.settings, models.load(connection, model_id).model)
+            if may.refusal is not None:
+                raise may.refusal
     return Response(data, media_type="application/octet-stream")
 
 

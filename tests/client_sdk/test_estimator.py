@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from sklearn.base import is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_score
 
@@ -20,6 +21,7 @@ from kernels.rounds.automatic import automatic_program
 from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.targets import Binary, Classes, Count, Target
 from tests.client_sdk.test_estimator_checks import Quick
+from tests.kernels.rounds import every_kind
 
 COLUMNS = ["age", "lactate", "ward"]
 
@@ -188,3 +190,15 @@ def test_without_scikit_learn_it_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(PackageMissing, match=r"pip install 'veilgp\[sklearn\]'"):
         client_sdk.FederatedRegressor  # noqa: B018
+
+
+def test_scikit_learn_knows_what_the_models_of_join_and_simulate_predict() -> None:
+    for targets, regressor, classifier in (
+        ((every_kind.STAY,), True, False),
+        ((every_kind.READMITTED,), False, True),
+        ((every_kind.STAY, every_kind.READMITTED), False, False),
+        ((every_kind.DEATH,), False, False),
+    ):
+        model = GlobalModel(every_kind.artifact(*targets))
+        assert is_regressor(model) == regressor
+        assert is_classifier(model) == classifier

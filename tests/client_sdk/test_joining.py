@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 import client_sdk
 from client_sdk.errors import HomeInUse, RosterFileError
+from client_sdk.events import Event, OwnGain
 from client_sdk.home.home import Home
 from client_sdk.home.roster_file import read_roster
 from client_sdk.joining import offered
@@ -99,17 +100,22 @@ def asked(hospital: Hospital, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.full
-def test_join_gives_every_hospital_the_same_model(
+def test_join_gives_every_hospital_the_same_model_and_shows_its_own_gain(
     served: tuple[SmallCoordinator, list[Hospital]],
 ) -> None:
     coordinator, hospitals = served
     transport = httpx.MockTransport(over_http(coordinator))
+    events: list[list[Event]] = [[] for _ in hospitals]
     with ThreadPoolExecutor(3) as pool:
         joining = [
-            pool.submit(client_sdk.join, **asked(hospital, transport=transport))
-            for hospital in hospitals
+            pool.submit(client_sdk.join, **asked(each, transport=transport, progress=seen.append))
+            for each, seen in zip(hospitals, events, strict=True)
         ]
         models = [future.result(timeout=120) for future in joining]
+    for model, hospital, seen in zip(models, hospitals, events, strict=True):
+        (shown,) = (each for each in seen if isinstance(each, OwnGain))
+        assert "What the federation gives this hospital, on " in str(shown)
+        assert str(model.gain(hospital.data)) == str(shown), "the home says which rows are judged"
     assert {model.id for model in models} == {coordinator.model_id}
     assert len(models[0].predict(tables(1)[0]).mean) == 40
 

@@ -31,7 +31,9 @@ from kernels.model.model import Model
 from kernels.rounds import position as positions
 from kernels.rounds.position import Metrics, Position
 from kernels.rounds.registry import restore
+from kernels.rounds.released_scores import released_scores
 from privacy.accounting.events import MECHANISM
+from privacy.encoding import Encoding
 from privacy.errors import BudgetExceeded, LayoutError, PrivacyError
 from privacy.ledger import Entry
 from privacy.members.endorsement import Endorsement, ModelCertificate
@@ -405,7 +407,24 @@ class Run(RunState):
             created=datetime.fromtimestamp(now, UTC),
             parent=self.plan.base_model,
             salt=salt,
+            score_noise=self._score_noise(model, members),
         )
+
+    def _score_noise(self, model: Model, members: int) -> dict[str, float] | None:
+        """Return the noise in the sum that the scores came from, if every member is in it.
+
+        With members left out there was less.
+        """
+        released = released_scores(self.plan.program, model)
+        if released is None:
+            return None
+        encoding = Encoding.of_sum(
+            released.layout,
+            multiplier=released.multiplier,
+            honest=self.epoch.terms.honest,
+            members=members,
+        )
+        return encoding.noises(contributors=members)
 
     def settle(
         self, prepared: Prepared, now: float

@@ -1,9 +1,16 @@
 """A site's own gain, which stays at the site."""
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
-from client_sdk.model.gain import gain
+from client_sdk.errors import HomeDamaged
+from client_sdk.home.home import Home
+from client_sdk.model.gain import Line, Verdict, gain
+from client_sdk.model.model import GlobalModel
+from client_sdk.model.paired import of_roots, standard_error
 from client_sdk.simulation import simulate
 from kernels.errors import EmptyTable, NotFitted
 from kernels.layer.posterior import Posterior, Spectrum
@@ -11,6 +18,7 @@ from kernels.layer.refit import refit
 from kernels.layer.statistics import Statistics
 from kernels.model.model import known
 from kernels.model.prediction import predict
+from kernels.rounds.automatic import automatic_program
 from kernels.rounds.judging import recalibration
 from kernels.rounds.layer import linear
 from kernels.rounds.site.site import Part, Site
@@ -105,3 +113,96 @@ def test_a_model_without_real_targets_has_a_gain() -> None:
     own = gain(model, site)
     assert own.targets == ()
     assert own.rows == own.outcomes[0].rows > 50
+
+
+# -- of any table
+
+
+def test_it_takes_a_table_and_judges_by_the_rows_that_were_held_out() -> None:
+    own = [noisy.table(200, seed=seed) for seed in range(3)]
+    model = simulate(noisy.program(), own, DEALING, secure=False)
+    site = Site.of_table(noisy.SCHEMA, own[0], held_out=noisy.program().held_out, dealing=DEALING)
+    found, expected = model.gain(own[0]), gain(model.model, site)
+    assert found.rows == expected.rows < 200
+    assert torch.equal(found.rmse, expected.rmse)
+    assert torch.equal(found.rmse_error, expected.rmse_error)
+
+
+def test_rows_that_were_dealt_elsewhere_are_not_judged_by_a_guess(tmp_path: Path) -> None:
+    model = GlobalModel(every_kind.artifact(every_kind.READMITTED))
+    with pytest.raises(HomeDamaged, match="home="):
+        model.gain(every_kind.table(50), home=tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    home = Home(tmp_path / "home")
+    home.identity()
+    (line,) = model.gain(every_kind.table(200, seed=1), home=home.path).lines
+    assert (line.target, line.score) == ("readmitted", "log loss")
+
+
+def test_held_out_rows_that_the_layer_has_are_judged_without_them() -> None:
+    program = automatic_program(noisy.SCHEMA, min_sites=1, max_sums=40, max_features=20)
+    own = [noisy.table(150, seed=seed) for seed in range(3)]
+    model = simulate(program, own, DEALING, secure=False)
+    assert model.model.withheld is not None
+    site = Site.of_table(noisy.SCHEMA, own[0], held_out=program.held_out, dealing=DEALING)
+    found = model.gain(site)
+    without = gain(model.model.judged, site)
+    assert torch.equal(found.federated.squared_errors, without.federated.squared_errors)
+
+
+# -- how sure it is, and what it says
+
+
+def test_the_standard_error_is_that_of_the_differences_of_rows() -> None:
+    random = torch.Generator().manual_seed(1)
+    rows, repeats, found = 400, 300, []
+    keys = [bytes([i // 256, i % 256]) for i in range(rows)]
+    for _ in range(repeats):
+        shared = torch.randn(rows, 1, generator=random, dtype=torch.float64)
+        local = (2 * shared + torch.randn(rows, 1, generator=random).double()).square()
+        federated = (2 * shared).square()
+        found.append(
+            (
+                float(local.mean().sqrt() - federated.mean().sqrt()),
+                float(standard_error(of_roots(local, federated), keys)),
+            )
+        )
+    differences, errors = np.array(found).T
+    assert errors.mean() == pytest.approx(differences.std(), rel=0.15)
+
+
+def test_rows_of_one_patient_are_one_observation() -> None:
+    influences = torch.tensor([[1.0], [-1.0], [2.0], [-2.0]], dtype=torch.float64)
+    repeated = influences.repeat_interleave(25, 0)
+    alone = standard_error(influences, [b"a", b"b", b"c", b"d"])
+    patients = [each for each in (b"a", b"b", b"c", b"d") for _ in range(25)]
+    assert torch.allclose(standard_error(repeated, patients), alone)
+    assert bool(standard_error(influences, [b"a"] * 4).isnan())
+
+
+def test_a_site_that_is_better_off_alone_is_told_so() -> None:
+    """One site whose response has the opposite sign, and many rows."""
+    other = noisy.table(1500, seed=1)
+    names = [target.name for target in noisy.SCHEMA.targets]
+    for name in names:
+        other[name] = -np.asarray(other[name])
+    tables_of_all = [other, *(noisy.table(1500, seed=seed) for seed in range(2, 6))]
+    model = simulate(noisy.program(), tables_of_all, DEALING, secure=False)
+    found = model.gain(other)
+    assert {line.verdict for line in found.lines} == {Verdict.ALONE}
+    assert "predicts its own patients better without the federation" in str(found)
+    alike = [noisy.table(100, seed=seed) for seed in range(5)]
+    helped = simulate(noisy.program(), alike, DEALING, secure=False).gain(alike[0])
+    assert "without the federation" not in str(helped)
+
+
+def test_a_difference_within_its_error_is_not_called_one() -> None:
+    assert Verdict.of(0.1, 0.06) is Verdict.UNCLEAR
+    assert Verdict.of(0.1, 0.04) is Verdict.FEDERATION
+    assert Verdict.of(-0.1, 0.04) is Verdict.ALONE
+    assert Verdict.of(0.1, float("nan")) is Verdict.UNCLEAR
+    line = Line("stay", "RMSE", "d", 2.55, 2.31, 0.24, 0.05)
+    assert str(line) == (
+        "stay: RMSE 2.31 d with the federation, 2.55 d alone: better with the federation, by 0.24 "
+        "± 0.05"
+    )

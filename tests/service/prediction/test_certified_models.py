@@ -25,7 +25,7 @@ FORMATS = ("json", "arrow", "open inference")
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path, least_rows_for_variance=0) as coordinator:
+    with Coordinator(tmp_path, most_membership_auc=1) as coordinator:
         yield coordinator
 
 

@@ -26,7 +26,7 @@ EVERYTHING = ModelAccess(everything=True)
 
 @pytest.fixture
 def coordinator(tmp_path: Path) -> Iterator[Coordinator]:
-    with Coordinator(tmp_path, least_rows_for_variance=0, models_in_memory=2) as coordinator:
+    with Coordinator(tmp_path, most_membership_auc=1, models_in_memory=2) as coordinator:
         yield coordinator
 
 
@@ -172,7 +172,7 @@ def test_a_member_reads_the_models_of_its_sessions_and_no_other(coordinator: Coo
 
 
 def test_a_member_gets_its_own_model_however_small(tmp_path: Path) -> None:
-    with Coordinator(tmp_path, least_rows_for_variance=10**9) as coordinator:
+    with Coordinator(tmp_path, most_membership_auc=0.5) as coordinator:
         session = add_session(coordinator)
         model = add_model(coordinator, session_id=session)
         member = add_member(coordinator, session)

@@ -35,7 +35,7 @@ NAMES = [target.name for target in SCHEMA.targets]
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    settings = {"least_rows_for_variance": 1000}
+    settings = {"most_membership_auc": 0.6}
     with Coordinator(tmp_path_factory.mktemp("data"), **settings) as coordinator:
         yield coordinator
 
@@ -119,7 +119,17 @@ def flat(answer: Any) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {}
     for target in answer["targets"]:
         for part, values in target.items():
-            if part in ("name", "kind", "unit", "event", "horizon", "risk", "intervals", "sets"):
+            if part in (
+                "name",
+                "kind",
+                "unit",
+                "event",
+                "horizon",
+                "risk",
+                "intervals",
+                "sets",
+                "variance_of",
+            ):
                 continue
             curves = {part: values}
             if part == "survival":
@@ -186,10 +196,14 @@ def test_a_caller_of_a_small_model_gets_one_mean_a_row_and_no_number_that_shows_
     found = PredictResponse.model_validate_json(response.content, strict=True)
     assert found.withheld is not None
     said = {"name", "kind", "unit", "mean", "event", "probabilities", "sets", "risk", "horizon"}
-    for target in response.json()["targets"]:
+    readmitted, stay, *others = response.json()["targets"]
+    assert stay["variance_of"] == "average"
+    assert len(set(stay["variance"])) == 1
+    for target in (readmitted, *others):
         assert {name for name, value in target.items() if value is not None} <= said
     table = received(ask(coordinator, octets(pa.table(COLUMNS)), f"model={model}", caller))
-    parts = {name.split(".")[1] for name in table.column_names if "." in name}
+    own = [name for name in table.column_names if "." in name and not name.startswith("stay.")]
+    parts = {name.split(".")[1] for name in own}
     assert parts == {"mean", "p"}
     outputs = infer(coordinator, caller, model).json()["outputs"]
     assert [each["name"] for each in outputs] == [
@@ -270,7 +284,7 @@ def test_a_caller_without_variances_gets_sets_and_no_intervals_of_counts(
     query = f"model={judged}&intervals=0.5"
     names = received(ask(coordinator, octets(pa.table(COLUMNS)), query, caller)).column_names
     assert "readmitted.set.0.5.yes" in names
-    assert not [name for name in names if "lower" in name or "upper" in name]
+    assert not [name for name in names if name.startswith(("visits.lower", "visits.upper"))]
 
 
 def test_a_model_without_recalibration_refuses_sets_by_name_and_only_if_asked(

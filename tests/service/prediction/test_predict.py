@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from kernels.model.average_variance import with_average_variance
+from kernels.model.exposure import membership_auc
 from kernels.model.prediction import INTERVAL_KINDS, predict
 from service.prediction.json_answers import PredictResponse
 from tests.kernels.rounds import artifacts
@@ -24,7 +26,7 @@ RECORDS = [dict(zip(COLUMNS, cells, strict=True)) for cells in zip(*COLUMNS.valu
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
     settings = {
-        "least_rows_for_variance": 100,
+        "most_membership_auc": 0.65,
         "max_predict_rows": 50,
         "max_predict_body": 100_000,
     }
@@ -71,6 +73,7 @@ def test_an_answer_is_the_kernels_to_the_last_bit(
     ]
     for i, target in enumerate(answer["targets"]):
         assert target["mean"] == expected.mean[:, i].tolist()
+        assert target["variance_of"] == "row"
         assert target["variance"] == expected.variance[:, i].tolist()
         assert target["latent_variance"] == expected.latent_variance[:, i].tolist()
         assert target["noise_variance"] == [float(expected.noise_variance[i])] * 3
@@ -273,7 +276,7 @@ def test_an_interval_needs_a_recalibration(tmp_path: Path) -> None:
         assert coordinator.admin("POST", "/predict", gaussian).status_code == 200
 
 
-def test_a_small_model_gives_callers_means_only_and_says_why(tmp_path: Path) -> None:
+def test_a_caller_of_a_small_model_gets_average_variances_and_is_told_why(tmp_path: Path) -> None:
     with Coordinator(tmp_path) as coordinator:
         model = add_model(coordinator)
         token = add_caller(coordinator, model)
@@ -282,26 +285,57 @@ def test_a_small_model_gives_callers_means_only_and_says_why(tmp_path: Path) -> 
         answer = coordinator.bearer(token, "POST", "/predict", body).json()
         assert PredictResponse.model_validate(answer).model_dump() == answer
         assert answer["withheld"]["code"] == "prediction.variance_withheld"
-        for known, shown in zip(full["targets"], answer["targets"], strict=True):
+        for said in ("most_membership_auc", '"trusted": true', "averages over patients"):
+            assert said in answer["withheld"]["detail"]
+        served = artifacts.artifact().model
+        averages = with_average_variance(served, predict(served, COLUMNS))
+        lower, upper = averages.interval(0.9)
+        for i, (known, shown) in enumerate(zip(full["targets"], answer["targets"], strict=True)):
+            assert (known["variance_of"], shown["variance_of"]) == ("row", "average")
             assert shown["mean"] == known["mean"]
-            hidden = {"variance", "latent_variance", "noise_variance", "intervals"}
-            assert {name for name, value in shown.items() if value is None} == hidden
+            for name in ("variance", "latent_variance"):
+                assert len(set(shown[name])) == 1 < len(set(known[name]))
+            assert shown["variance"] == averages.variance[:, i].tolist()
+            assert shown["noise_variance"] == known["noise_variance"]
+            (interval,) = shown["intervals"]
+            assert interval["lower"] == lower[:, i].tolist()
+            assert interval["upper"] == upper[:, i].tolist()
         artifact = coordinator.bearer(token, "GET", f"/models/{model}/artifact")
         assert artifact.status_code == 403
         assert artifact.json()["code"] == "prediction.variance_withheld"
 
 
-def test_the_limit_for_variances_is_the_number_of_training_rows(tmp_path: Path) -> None:
-    statistics = artifacts.artifact().model.statistics
-    assert statistics is not None
-    for more, hidden in ((0, False), (1, True)):
-        least = statistics.count + more
-        with Coordinator(tmp_path / str(more), least_rows_for_variance=least) as coordinator:
+def test_the_limit_for_variances_of_rows_is_the_estimated_attack(tmp_path: Path) -> None:
+    auc = membership_auc(artifacts.artifact().model)
+    for less, of in ((0.0, "row"), (1e-6, "average")):
+        with Coordinator(tmp_path / of, most_membership_auc=auc - less) as coordinator:
             model = add_model(coordinator)
             token = add_caller(coordinator, model)
             body = {"model": model, "records": RECORDS}
             answer = coordinator.bearer(token, "POST", "/predict", body).json()
-            assert (answer["withheld"] is not None) == hidden
+            assert {target["variance_of"] for target in answer["targets"]} == {of}
+            found = coordinator.bearer(token, "GET", f"/models/{model}/artifact")
+            assert found.status_code == (200 if of == "row" else 403)
+
+
+def test_a_trusted_caller_gets_what_an_admin_gets(tmp_path: Path) -> None:
+    with Coordinator(tmp_path, most_membership_auc=0.5) as coordinator:
+        model = add_model(coordinator)
+        tokens = {}
+        for trusted in (True, False):
+            new = {"name": "ward", "models": [model], "trusted": trusted}
+            made = coordinator.admin("POST", "/callers", new).json()
+            assert made["trusted"] is trusted
+            tokens[trusted] = made["token"]
+        listed = coordinator.admin("GET", "/callers").json()
+        assert sorted(each["trusted"] for each in listed) == [False, True]
+        body = {"model": model, "records": RECORDS, "intervals": [0.9]}
+        full = coordinator.admin("POST", "/predict", body).json()
+        assert coordinator.bearer(tokens[True], "POST", "/predict", body).json() == full
+        assert coordinator.bearer(tokens[False], "POST", "/predict", body).json() != full
+        for trusted, status in ((True, 200), (False, 403)):
+            path = f"/models/{model}/artifact"
+            assert coordinator.bearer(tokens[trusted], "GET", path).status_code == status
 
 
 def test_a_caller_that_asks_too_much_waits_and_others_do_not(tmp_path: Path) -> None:

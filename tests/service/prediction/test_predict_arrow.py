@@ -23,7 +23,7 @@ TABLE = pa.table(COLUMNS)
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    settings = {"least_rows_for_variance": 100, "max_predict_rows": 50}
+    settings = {"most_membership_auc": 0.65, "max_predict_rows": 50}
     with Coordinator(tmp_path_factory.mktemp("data"), **settings) as coordinator:
         yield coordinator
 
@@ -77,7 +77,11 @@ def test_arrow_says_what_json_says(coordinator: Coordinator, model: str) -> None
     query = f"model={model}&" + "&".join(f"intervals={level}" for level in levels)
     table = received(ask(coordinator, octets(TABLE), query))
     assert table.to_pydict() == flat(json)
-    assert table.schema.metadata == {b"model": model.encode(), b"method": b"fedbnr"}
+    assert table.schema.metadata == {
+        b"model": model.encode(),
+        b"method": b"fedbnr",
+        b"variance_of": b"row",
+    }
     assert table.schema.field("cost.mean").metadata == {b"unit": b"EUR"}
     assert len(table) == 3
 
@@ -113,11 +117,19 @@ def test_a_table_may_be_written_in_several_ways(
     assert received(ask(coordinator, octets(table), f"model={model}")) == expected
 
 
-def test_a_caller_of_a_small_model_gets_means_only(coordinator: Coordinator) -> None:
+def test_a_caller_of_a_small_model_gets_average_variances(coordinator: Coordinator) -> None:
     small = add_model(coordinator, artifacts.artifact(clients=3, rows=30))
     token = add_caller(coordinator, small)
     table = received(ask(coordinator, octets(TABLE), f"model={small}&intervals=0.9", token))
-    assert table.column_names == ["stay.mean", "cost.mean", "extrapolates"]
+    assert len(set(table["stay.variance"].to_pylist())) == 1
+    widths = [
+        round(upper - lower, 9)
+        for lower, upper in zip(
+            table["stay.lower.0.9"].to_pylist(), table["stay.upper.0.9"].to_pylist(), strict=True
+        )
+    ]
+    assert len(set(widths)) == 1
+    assert table.schema.metadata[b"variance_of"] == b"average"
     assert table.schema.metadata[b"withheld"] == b"prediction.variance_withheld"
 
 

@@ -21,7 +21,7 @@ INPUTS: list[dict[str, Any]] = [
 
 @pytest.fixture(scope="module")
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Coordinator]:
-    settings = {"least_rows_for_variance": 100, "max_predict_rows": 50, "max_predict_body": 100_000}
+    settings = {"most_membership_auc": 0.65, "max_predict_rows": 50, "max_predict_body": 100_000}
     with Coordinator(tmp_path_factory.mktemp("data"), **settings) as coordinator:
         yield coordinator
 
@@ -106,17 +106,19 @@ def test_who_may_not_use_a_model_is_answered_as_if_it_were_not_there(
     assert other.status_code == 404
 
 
-def test_variances_that_are_withheld_cannot_be_asked_for(coordinator: Coordinator) -> None:
+def test_variances_of_a_small_model_are_averages_and_say_so(coordinator: Coordinator) -> None:
     small = add_model(coordinator, artifacts.artifact(clients=3, rows=30))
     token = add_caller(coordinator, small)
     path = f"/v2/models/{small}/infer"
     answer = coordinator.bearer(token, "POST", path, {"inputs": INPUTS}).json()
-    assert [each["name"] for each in answer["outputs"]] == ["mean"]
-    expected = {"method": "fedbnr", "withheld": "prediction.variance_withheld"}
-    assert answer["parameters"] == expected
-    asked = {"inputs": INPUTS, "outputs": [{"name": "variance"}]}
-    response = coordinator.bearer(token, "POST", path, asked)
-    assert (response.status_code, response.json()["code"]) == (403, "prediction.variance_withheld")
+    mean, variance = answer["outputs"]
+    assert (mean["name"], variance["name"]) == ("mean", "variance")
+    assert len({tuple(variance["data"][i : i + 2]) for i in range(0, 6, 2)}) == 1
+    assert answer["parameters"] == {
+        "method": "fedbnr",
+        "variance_of": "average",
+        "withheld": "prediction.variance_withheld",
+    }
 
 
 @pytest.mark.parametrize(

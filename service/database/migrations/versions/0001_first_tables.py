@@ -51,6 +51,7 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("expires_at", sa.Float(), nullable=True),
         sa.Column("revoked_at", sa.Float(), nullable=True),
+        sa.Column("trusted", sa.Boolean(), server_default=sa.false(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_tokens")),
         sa.UniqueConstraint("hash", name=op.f("uq_tokens_hash")),
     )
