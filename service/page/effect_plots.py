@@ -92,8 +92,8 @@ def effect_plot(
             parts.append(_DOT.format(look, *frame.at(x, mean[place])))
     drawing = svg(WIDTH, HEIGHT, _said(column, effect, shares=shares), parts)
     name, unit = column.column.name, _unit(column)
-    across = f"{name}{unit}"
-    return figure(drawing, title=name, up="", across=across, beside=percent(effect.total))
+    axis = f"{name}{unit}"
+    return figure(drawing, title=name, up="", across=axis, beside=percent(effect.total))
 
 
 def importance_plot(

@@ -18,15 +18,6 @@ def figure(value: float, unit: str = "1") -> str:
     return said if unit == "1" else f"{said} {unit}"
 
 
-def exact_figure(value: float, unit: str = "1") -> str:
-    """Return a number in four digits with its unit, for tables.
-
-    >>> exact_figure(0.56971, "1"), exact_figure(0.56971, "d")
-    ('0.5697', '0.5697 d')
-    """
-    return f"{value:.4g}" if unit == "1" else f"{value:.4g} {unit}"
-
-
 def share(value: float) -> str:
     """Return a share in per cent.
 

@@ -29,7 +29,6 @@ from privacy.identity import fingerprint
 from privacy.members.endorsement import ModelCertificate
 from service import models
 from service.models import ListedModel
-from service.page.figures import exact_figure
 from service.page.plots import calibration_plot
 from service.page.results import LEVEL, Result, results
 from service.page.shown_outcomes import ShownOutcome
