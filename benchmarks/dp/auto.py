@@ -29,7 +29,10 @@ CELLS = RESULTS / "dp.auto.cells.json"
 def code() -> str:
     """Return the fingerprint of the sources that decide a cell's numbers."""
     sources = [*ROOT.glob("kernels/**/*.py"), *ROOT.glob("privacy/**/*.py")]
-    sources += [ROOT / "benchmarks" / "dp" / f"{name}.py" for name in ("automatic", "data", "plan", "scores")]
+    sources += [
+        ROOT / "benchmarks" / "dp" / f"{name}.py"
+        for name in ("automatic", "data", "plan", "scores")
+    ]
     return fingerprint(sources)
 
 

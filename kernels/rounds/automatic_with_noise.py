@@ -6,12 +6,12 @@ the layer needs. What is best with noise was measured beforehand, on public tabl
 
 | targets | program |
 | --- | --- |
-| numbers alone | a small network before random features, and weights, by DP-SGD on the evidence's lower bound (`elbo`); then one noisy sum for the layer (`refinement`) |
+| numbers alone | a small network before random features, by DP-SGD (`elbo`, `refinement`) |
 | outcomes alone | the linear kernel, and the layer by a few noisy sums (`outcomes`) |
-| both | random features of one public length scale with a linear part, whose layers need no training |
+| both | random features of one public length scale beside a linear part: nothing is trained |
 
-`elbo` has a form for numbers only. Where it trains the kernel, outcomes would have to be predicted
-from features that were trained for something else.
+`elbo` has a form for numbers only. Where it trained the kernel, outcomes would have to be predicted
+from features that were made for something else.
 """
 
 import math

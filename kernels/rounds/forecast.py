@@ -12,16 +12,19 @@ the privacy noise v, and a posterior keeps the share that it can tell apart:
 
     explained = Σ λ²Λ_i·g_i,    g_i = n²Λ_i²λ² / (n²Λ_i²λ² + nΛ_i(1 − V) + v)
 
-For sums of S and b with noise of deviations s and s_b, v = s_b² + REPAIRED²·s²λ²M/2, where REPAIRED
-is what repairing S leaves of its noise. T steps of DP-SGD over samples of the share q, with noise of
-z times the clip, are taken for one sum with the multiplier z/(q√T), and STEPS times its noise.
+For sums of S and b with noise of deviations s and s_b, v = s_b² + REPAIRED²·s²λ²M/2, where
+REPAIRED is what repairing S leaves of its noise. T steps of DP-SGD over samples of the share q,
+with noise of z times the clip, are taken for one sum with the multiplier z/(q√T), and STEPS times
+its noise. P sums of an outcome's slopes are taken for one with the multiplier z/√P, and SLOPES
+times its noise.
 
 An outcome that is not a number is taken for the sign, or the order, of such a number: with r =
 √explained between score and number, the area under the ROC curve is ½ + 2/π·asin(r/√2), and the
 concordance of a time to an event ½ + asin(r)/π.
 
-REPAIRED, STEPS and SLOPES are chosen so that forecasts at the V of each set are those of real runs
-on average (`benchmarks/dp/expected.py`).
+REPAIRED and STEPS are such that forecasts at the V of each set are those of real runs on average:
+`python -m benchmarks.dp.expected` prints one beside the other. SLOPES is by argument: the slope of
+a yes/no outcome is about .4 of the number behind it.
 """
 
 import math
@@ -53,7 +56,7 @@ LEAST_EXPLAINED = 0.05
 """A model that explains less, where half could be explained, is no better than the mean."""
 
 REPAIRED = 0.35
-STEPS = 1.0
+STEPS = 5.0
 SLOPES = 2.5
 
 _MADE_UP_ROWS = 600

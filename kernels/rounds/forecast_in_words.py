@@ -1,4 +1,4 @@
-"""The forecast of a private program in sentences: for whoever makes a session, and for hospitals."""
+"""The forecast of a private program in sentences, for admins and hospitals."""
 
 from kernels.rounds.forecast import (
     EXPLAINABLE,

@@ -188,9 +188,7 @@ def _forecast(found: Forecast) -> ShownForecast:
     return ShownForecast(
         found.rows,
         [
-            ExpectedOfTarget(
-                own.target, own.measure.value, *own.scores, not own.has_prospect
-            )
+            ExpectedOfTarget(own.target, own.measure.value, *own.scores, not own.has_prospect)
             for own in found.targets
         ],
     )

@@ -80,7 +80,7 @@ _ROOM = 1 + 2.0**-40
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """`noise_share`: of the budget, relative to other stages; an eighth of that of `elbo` suffices."""
+    """`noise_share`: of the budget, relative to other stages; after `elbo` an eighth suffices."""
 
     STORED_AS: ClassVar[str] = "refinement.spec"
 
