@@ -11,10 +11,15 @@ per unit, over a Poisson sample of units; the coordinator computes the KL, which
 broadcast  θ, m, log s, log σ
 local      each unit is sampled with probability `sampling_rate`, and only the site knows which
            were; the gradient of the sampled units' losses in (θ, m, log s, log σ), its last part
-           times NOISE_WEIGHT, each unit's part clipped to `clip`; and their number of rows
-sum        the gradient over a random sample of all units, with noise, and the sample's row count
-update     one step of Adam on −ELBO/n, with n estimated from all counts so far; a run whose
-           parameters leave for infinity ends (MOST_SPREAD), before further sums are paid for
+           times NOISE_WEIGHT, each unit's part clipped to `clip`
+sum        the gradient over a random sample of all units, with noise
+update     one step of Adam on −ELBO, whose sum over all rows is estimated by that over the sample
+           divided by the rate; a run whose parameters leave for infinity ends (MOST_SPREAD),
+           before further sums are paid for
+
+Rows are not counted. Adam's steps do not depend on the scale of a loss, so −ELBO needs no division
+by n; and where n was estimated from noisy counts, the first of them could be near zero, a gradient
+thousands of times too large, and Adam's mean of squares too large to learn for the rest of the run.
 
 Sampling hides which units were in a sum, so the same noise costs less (the accounting uses the
 rate). θ, σ and λ are kept: `linear`, run afterwards, finds w with its full covariance in one sum
@@ -32,7 +37,6 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,19 +51,16 @@ from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
-from kernels.rounds.shared.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
+from kernels.rounds.shared.clipped import RowGradients, clipped_gradient, gradient_block
 from kernels.rounds.shared.sufficient import check_features, squared_norm, target_bounds
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE, check_tensor
-from privacy.layout import Block, Layout, SecureTotal
+from privacy.layout import Layout, SecureTotal
 
 NAME = "elbo"
-VERSION = 2
+VERSION = 3
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL, Made.CENTRE})
-
-ROWS_WEIGHT = 0.01
-"""The share of a sum's cost spent on counting rows: the counts of all steps form one estimate."""
 
 NOISE_WEIGHT = 0.1
 """The weight of log σ in a clipped gradient. A row's gradient is 1 − r²/σ² by log σ and about r/σ²
@@ -105,7 +106,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`parameters`: θ, m, log s and log σ as one vector. `counted`: rows in all samples so far."""
+    """`parameters`: θ, m, log s and log σ as one vector."""
 
     STORED_AS: ClassVar[str] = "elbo.state"
 
@@ -113,7 +114,6 @@ class State:
     spec: Spec
     parameters: Tensor
     step: int = 0
-    counted: float = field(default=0.0, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
 
@@ -133,20 +133,9 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the gradient and the sample's row count."""
-    model, spec = state.model, state.spec
-    gradient = gradient_block(model, len(state.parameters), clip=spec.clip)
-    if model.privacy is None:
-        return Layout((gradient, Block("rows", (), float(model.max_rows), RESOLUTION)))
-    rows = Block(
-        "rows",
-        (),
-        float(model.max_rows),
-        RESOLUTION,
-        float(model.privacy.max_rows_per_patient),
-        weight=ROWS_WEIGHT,
-    )
-    return Layout((gradient, rows))
+    """Return the gradient."""
+    parameters = len(state.parameters)
+    return Layout((gradient_block(state.model, parameters, clip=state.spec.clip),))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -165,9 +154,9 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return the clipped gradient of a new sample of the site's units, and its row count."""
+    """Return the clipped gradient of a new sample of the site's units."""
     model, spec = state.model, state.spec
-    gradient, rows = clipped_gradient(
+    gradient, _ = clipped_gradient(
         model,
         site,
         _row_gradients(state),
@@ -175,17 +164,14 @@ def contribute(state: State, site: Site) -> Contribution:
         clip=spec.clip,
         sampling_rate=spec.sampling_rate,
     )
-    return {"gradient": gradient.numpy(), "rows": np.array(float(rows))}
+    return {"gradient": gradient.numpy()}
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Take a step; after the last one, store θ, σ and λ in the model."""
     total = accepted(total, layout(state))
     step, rate = state.step + 1, state.spec.sampling_rate
-    counted = state.counted + float(total["rows"])
-    rows = max(counted / (rate * step), 1.0)
-    gradient = torch.tensor(total["gradient"]) / (rate * rows)
-    gradient = gradient + _divergence_gradient(state) / rows
+    gradient = torch.tensor(total["gradient"]) / rate + _divergence_gradient(state)
     # The rate falls to zero so that the last steps average out the noise instead of following it.
     size = adam.falling(state.spec.learning_rate, step=state.step, steps=state.spec.steps)
     first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
@@ -205,7 +191,6 @@ def update(state: State, total: SecureTotal) -> State:
         ),
         parameters=parameters,
         step=step,
-        counted=counted,
         first_moment=after.mean,
         second_moment=after.square,
     )
@@ -231,7 +216,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         answers=Answers.REAL,
         students=before.students,
         words="the gradient of a bound on the evidence over a random sample of the rows, to which "
-        "each unit contributes a clipped part, and the number of rows in the sample",
+        "each unit contributes a clipped part",
         sums=spec.steps,
         numbers=layout(initial(spec, before.model)).length,
         numbers_in_all=spec.steps * layout(initial(spec, before.model)).length,
