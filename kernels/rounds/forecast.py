@@ -42,7 +42,6 @@ from kernels.features.urk import URK
 from kernels.model.model import Model
 from kernels.noisy.moments import from_bounds
 from kernels.outcomes.fitted import latent_functions
-from kernels.parameter_checks import check_whole
 from kernels.rounds.kernel import elbo
 from kernels.rounds.layer import linear, outcomes
 from kernels.rounds.program import Program
@@ -58,6 +57,7 @@ LEAST_EXPLAINED = 0.05
 REPAIRED = 0.35
 STEPS = 5.0
 SLOPES = 2.5
+POWER = 1.0
 
 _MADE_UP_ROWS = 600
 _MOST_FEATURES = 10_000
@@ -125,7 +125,8 @@ def forecast(program: Program, *, rows: int) -> Forecast:
     >>> [forecast(whole, rows=rows).without_prospect for rows in (10, 10_000)]
     [('stay',), ()]
     """
-    check_whole(1, rows=rows)
+    if type(rows) is not int or rows < 1:
+        raise ProgramError(f"rows must be an integer of at least 1, not {rows!r:.40}")
     return Forecast(
         rows=rows,
         targets=tuple(
@@ -189,7 +190,7 @@ def _explained(
     added = noise.cross**2 + (REPAIRED * noise.scatter) ** 2 * prior * features / 2
     signal = prior * (rows * spectrum) ** 2
     share = signal / (signal + rows * spectrum * (1 - explainable) + added)
-    return float((prior * spectrum * share).sum())
+    return float((prior * spectrum * share**POWER).sum())
 
 
 def _noise(program: Program, *, real: bool) -> list[_Noise]:

@@ -94,7 +94,7 @@ def test_every_kind_of_target_has_its_own_measure() -> None:
 
 def test_a_program_without_a_layer_or_of_a_huge_kernel_promises_nothing() -> None:
     assert forecast(private(Program(STAY, LINE, (moments.Spec(),))), rows=100).targets == ()
-    huge = KernelSpec(architecture=Architecture.RBF, inputs=3, samples=1_000_000)
+    huge = KernelSpec(architecture=Architecture.RBF, inputs=3, samples=100_000)
     stages = moments.Spec(), linear.Spec()
     found = forecast(private(Program(STAY, huge, stages)), rows=10**9)
     assert found.without_prospect == ("stay",)
