@@ -69,8 +69,10 @@ def read_table(path: Path) -> dict[Cell, dict[str, float]]:
             if text:
                 cell = Cell(method, dataset, epsilon, int(clients))
                 if what:
-                    field = {"collude": "colluders", "drop out": "dropouts"}[what]
-                    cell = cell._replace(**{field: int(number)})
+                    colluders, dropouts = (
+                        (int(number), 0) if what == "collude" else (0, int(number))
+                    )
+                    cell = cell._replace(colluders=colluders, dropouts=dropouts)
                 rmse, nll, ece = map(float, text.split("/"))
                 found[cell] = {"rmse": rmse, "nll": nll, "ece": ece}
     return found

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, status
 
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
-from kernels.rounds.forecast import Forecast
+from kernels.rounds.forecast import Expected, Forecast
 from kernels.rounds.forecast_in_words import forecasts
 from kernels.rounds.in_words import in_words
 from kernels.rounds.program import Program
@@ -184,14 +184,15 @@ def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
     )
 
 
-def _forecast(found: Forecast) -> ShownForecast:
-    return ShownForecast(
-        found.rows,
-        [
-            ExpectedOfTarget(own.target, own.measure.value, *own.scores, not own.has_prospect)
-            for own in found.targets
-        ],
+def _expected(own: Expected) -> ExpectedOfTarget:
+    low, expected, high = own.scores
+    return ExpectedOfTarget(
+        own.target, own.measure.value, low, expected, high, not own.has_prospect
     )
+
+
+def _forecast(found: Forecast) -> ShownForecast:
+    return ShownForecast(found.rows, [_expected(own) for own in found.targets])
 
 
 def _planned_for(session: Session) -> tuple[float, float, int] | None:

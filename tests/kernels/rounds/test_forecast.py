@@ -1,7 +1,7 @@
 """The forecast of private programs: what is promised of it, and real runs beside it."""
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -50,6 +50,7 @@ def private(program: Program, epsilon: float = 1.0) -> Program:
     return with_noise(program, partial(planned_noise, epsilon=epsilon, delta=1e-5))
 
 
+@lru_cache
 def automatic(schema: Schema = STAY, epsilon: float = 1.0) -> Program:
     return private(automatic_program(schema, min_sites=1, private=True), epsilon)
 
@@ -58,15 +59,14 @@ def line(epsilon: float = 1.0) -> Program:
     return private(Program(STAY, LINE, (moments.Spec(), linear.Spec())), epsilon)
 
 
-@pytest.mark.parametrize("program", [automatic, line])
-def test_more_rows_and_more_epsilon_never_make_it_worse(program: Any) -> None:
-    by_rows = [forecast(program(), rows=rows).targets[0].explained for rows in (10, 300, 10**5)]
-    by_epsilon = [
-        forecast(program(epsilon=own), rows=500).targets[0].explained for own in (0.1, 1.0, 8.0)
-    ]
-    for found in (by_rows, by_epsilon):
-        assert list(found) == sorted(found)
+def test_more_rows_and_more_epsilon_never_make_it_worse() -> None:
+    for program in (automatic(), line()):
+        found = [forecast(program, rows=rows).targets[0].explained for rows in (10, 300, 10**5)]
+        assert found == sorted(found)
         assert found[0] < found[-1]
+    found = [forecast(line(own), rows=500).targets[0].explained for own in (0.1, 1.0, 8.0)]
+    assert found == sorted(found)
+    assert found[0] < found[-1]
 
 
 @pytest.mark.parametrize("program", [automatic, line])
@@ -94,7 +94,7 @@ def test_every_kind_of_target_has_its_own_measure() -> None:
 
 def test_a_program_without_a_layer_or_of_a_huge_kernel_promises_nothing() -> None:
     assert forecast(private(Program(STAY, LINE, (moments.Spec(),))), rows=100).targets == ()
-    huge = KernelSpec(architecture=Architecture.RBF, inputs=3, samples=100_000)
+    huge = KernelSpec(architecture=Architecture.RBF, inputs=3, samples=5_100)
     stages = moments.Spec(), linear.Spec()
     found = forecast(private(Program(STAY, huge, stages)), rows=10**9)
     assert found.without_prospect == ("stay",)
@@ -140,16 +140,16 @@ def made_up(rows: int, explainable: float, *, seed: int) -> dict[str, Any]:
     return {**dict(zip("abc", x.T, strict=True)), "stay": y.clip(-4, 4)}
 
 
-def achieved(program: Program, *, rows: int, explainable: float) -> float:
-    """Return the share of variation that a real run explains of new rows."""
+def achieved(program: Program, seed: int, *, rows: int, explainable: float) -> float:
+    """Return the share of variation that a real run explains of new rows, at least 0."""
     share = 1 - program.held_out
-    table = made_up(round(rows / share), explainable, seed=1)
-    source = noise.approximate(np.random.default_rng(2))
+    table = made_up(round(rows / share), explainable, seed=seed)
+    source = noise.approximate(np.random.default_rng(seed))
     model = simulate(program, [table], DEALING, secure=False, source=source).model
-    new = made_up(4000, explainable, seed=3)
+    new = made_up(4000, explainable, seed=99)
     target = np.array(new.pop("stay"))
     errors = target - predict(model, new).mean[:, 0].numpy()
-    return float(1 - (errors**2).mean() / target.var())
+    return max(0.0, float(1 - (errors**2).mean() / target.var()))
 
 
 NETWORK = KernelSpec(
@@ -162,15 +162,19 @@ STAGES = (
 )
 
 
-@pytest.mark.parametrize("rows", [30, 300, 3000])
-@pytest.mark.parametrize("explainable", [0.5, 0.9])
-@pytest.mark.parametrize("kernel", ["linear", "network"])
-def test_real_runs_achieve_about_what_is_expected(
-    rows: int, explainable: float, kernel: str
-) -> None:
-    stages = (*STAGES[:1], linear.Spec()) if kernel == "linear" else STAGES
-    spec = LINE if kernel == "linear" else NETWORK
-    program = private(Program(STAY, spec, stages, max_rows=10_000))
-    expected = explained(program, rows=rows, explainable=explainable)
-    found = achieved(program, rows=rows, explainable=explainable)
-    assert abs(max(found, 0.0) - expected) < 0.25
+RUNS = {
+    "linear": (Program(STAY, LINE, (moments.Spec(), linear.Spec()), max_rows=10_000), range(4)),
+    "network": (Program(STAY, NETWORK, STAGES, max_rows=10_000), range(1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "rows"),
+    [("linear", 30), ("linear", 300), ("linear", 1000), ("network", 30), ("network", 1000)],
+)
+def test_real_runs_achieve_about_what_is_expected(kernel: str, rows: int) -> None:
+    exact, seeds = RUNS[kernel]
+    program = private(exact)
+    expected = explained(program, rows=rows, explainable=0.9)
+    found = [achieved(program, seed, rows=rows, explainable=0.9) for seed in seeds]
+    assert np.mean(found) == pytest.approx(expected, abs=0.15)
