@@ -42,7 +42,8 @@
     │   ├── RareLevel             program.rare_level
     │   ├── NotPrivate            program.not_private
     │   ├── UnboundedFeatures     program.unbounded_features
-    │   └── UnboundedColumns      program.unbounded_columns
+    │   ├── UnboundedColumns      program.unbounded_columns
+    │   └── NoProspect            program.no_prospect
     ├── StateError                state.invalid
     │   ├── OtherFormat           state.other_format
     │   └── StateDiffers          state.differs
@@ -56,6 +57,7 @@
     │   └── NotPositive           statistics.not_positive
     ├── HyperparameterError       hyperparameter.invalid
     ├── ComputationFailed         computation.failed
+    ├── Diverged                  run.diverged
     └── PredictionError           prediction.invalid
         ├── ImproperProduct       prediction.improper_product
         ├── UnknownMethod         prediction.unknown_method
@@ -366,6 +368,12 @@ class UnboundedColumns(ProgramError):
     code = "program.unbounded_columns"
 
 
+class NoProspect(ProgramError):
+    """With its noise and rows, a program is expected to be no better than predicting the mean."""
+
+    code = "program.no_prospect"
+
+
 class StateError(KernelsError):
     """Bytes are not the stored state of an algorithm that is installed here."""
 
@@ -452,6 +460,13 @@ class ComputationFailed(KernelsError):
 
     code = "computation.failed"
     public_detail = "the state received cannot be computed"
+
+
+class Diverged(KernelsError):
+    """The noisy sums of a private run lead its parameters away, instead of to a model."""
+
+    code = "run.diverged"
+    public_detail = "the run has diverged"
 
 
 class PredictionError(KernelsError):

@@ -7,7 +7,11 @@ simulator's real path (integer noise at the door, fixed point, secure totals wit
 
 `rmse_SET_epsE`, `ece_SET_epsE`, `nll_SET_epsE`: of the route `elbo` with 10 clients, in the
 units of [FedBNR], means over seeds; ECE on ten levels, of the recalibrated noise-aware posterior.
-`…_100`: with 100 clients. Every route and baseline is in the table, `benchmarks/results/dp.md`.
+`…_100`: with 100 clients. `rmse_auto_SET_epsE` and so on: of the route `auto`, the program of a
+session that states none (`benchmarks.dp.automatic`), with 10 clients; `auto_cells`: how many of its
+cells have been measured (`python -m benchmarks.dp.auto`). `auto_over_elbo_SET_eps1`: its RMSE over
+that of `elbo`; `auto_over_opacus_SET`: as `over_opacus_SET`, from means over seeds. Every route and
+baseline is in the table, `benchmarks/results/dp.md`.
 `federated_over_central_ROUTE_CLIENTS`: RMSE (no colluders, full cohort) over that of one client who
 has all rows, geometric mean over sets and ε; `federated_over_central`: the largest of them.
 `over_opacus_SET`: mean RMSE over ε ≤ 4 over that of the better of Opacus's two models, with its

@@ -10,6 +10,7 @@ from benchmarks.dp.tables import TITLES
 from benchmarks.pictures import canvas, save
 
 STYLES = {
+    ("auto", 10): ("#000000", "P-", "auto, 10 clients"),
     ("elbo", 10): ("#1a7f37", "o-", "elbo, 10 clients"),
     ("elbo", 100): ("#1a7f37", "o:", "elbo, 100 clients"),
     ("public_kernel", 10): ("#1f5fa8", "s-", "public kernel, 10 clients*"),

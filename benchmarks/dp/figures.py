@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.dp.data import DICTIONARY
-from benchmarks.dp.plan import CLIENTS, MAIN, Cell
+from benchmarks.dp.plan import AUTO, CLIENTS, MAIN, Cell
 from benchmarks.dp.routes import ROUTES, charged
 
 Means = Mapping[Cell, Mapping[str, float]]
@@ -40,9 +40,9 @@ def figures_of(done: Means) -> dict[str, float | int]:
                 for what in ("rmse", "ece", "nll"):
                     figures[f"{what}_{name}_eps{epsilon:g}{suffix}"] = own[what]
     figures["largest_ece"] = max(value for key, value in figures.items() if key.startswith("ece_"))
-    for route in (MAIN, "public_kernel"):
+    for route in (AUTO, MAIN, "public_kernel"):
         for clients in CLIENTS:
-            if ratio := _over_central(done, route, clients):
+            if ratio := over_central(done, route, clients):
                 figures[f"federated_over_central_{route}_{clients}"] = ratio
     figures["federated_over_central"] = max(
         value for key, value in figures.items() if key.startswith("federated_over_central_")
@@ -70,7 +70,7 @@ def _epsilons(means: Means, method: str, dataset: str, clients: int) -> list[flo
     )
 
 
-def _over_central(done: Means, route: str, clients: int) -> float | None:
+def over_central(done: Means, route: str, clients: int) -> float | None:
     """Return RMSE over that of one client with all rows, the geometric mean over sets and ε."""
     logs = [
         math.log(score["rmse"] / done[alone]["rmse"])

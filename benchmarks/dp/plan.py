@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from benchmarks.dp.adassp import adassp
+from benchmarks.dp.automatic import automatic
 from benchmarks.dp.data import DICTIONARY, Private
 from benchmarks.dp.opacus_sgd import opacus_linear, opacus_network
 from benchmarks.dp.pooled import Pooled
@@ -22,6 +23,7 @@ from benchmarks.dp.ridge import ridge
 from benchmarks.dp.routes import ROUTES, program
 from benchmarks.dp.scores import Score, of_model
 from client_sdk.simulation import simulate
+from kernels.rounds.program import Program
 from privacy.noise import approximate
 
 EPSILONS = 0.5, 1.0, 2.0, 4.0, 8.0
@@ -29,6 +31,8 @@ QUICK = 1.0, 8.0
 SEEDS = 20, 21, 22, 23, 24
 MAIN = "elbo"
 """The route that figures without a name are of."""
+AUTO = "auto"
+"""The private program of a session that states none (`benchmarks.dp.automatic`)."""
 CLIENTS = 10, 100
 SEEDS_OF_MANY = 3
 """Of 100 clients: a seed of them costs five times as much as of 10."""
@@ -75,7 +79,7 @@ def wanted(*, quick: bool) -> list[Cell]:
 
 def _of_every_seed(*, quick: bool) -> Iterator[Cell]:
     """Yield what is compared: our first route with 10 clients, and the methods of others."""
-    yield from _cells([MAIN], QUICK if quick else EPSILONS, CLIENTS[0])
+    yield from _cells([AUTO, MAIN], QUICK if quick else EPSILONS, CLIENTS[0])
     yield from _cells(BASELINES, QUICK[:1] if quick else EPSILONS, 1)
 
 
@@ -84,7 +88,7 @@ def _of_one_seed(*, quick: bool) -> Iterator[Cell]:
     epsilons = QUICK[:1] if quick else EPSILONS
     few, many = CLIENTS
     yield from _cells(["public_kernel"], epsilons, few)
-    yield from _cells([MAIN, "public_kernel"], QUICK[:1] if quick else QUICK, 1)
+    yield from _cells([AUTO, MAIN, "public_kernel"], QUICK[:1] if quick else QUICK, 1)
     for name in ("ccpp", "sml"):
         plain = Cell("public_kernel", name, 1.0, few)
         yield from (plain._replace(colluders=number) for number in (3, 6))
@@ -109,16 +113,22 @@ def measure(cell: Cell, folder: Path) -> dict[str, float]:
     return {**scores, "cpu_s": time.process_time() - start}
 
 
+def _program(cell: Cell, data: Private) -> Program:
+    if cell.method == AUTO:
+        return automatic(data, cell.epsilon)
+    route = "public_kernel" if cell.method == LOCAL else cell.method
+    return program(data, ROUTES[route], cell.epsilon)
+
+
 def _scores(cell: Cell, folder: Path) -> Score:
     data = Private.load(cell.dataset, folder, clients=cell.clients, seed=cell.seed)
     if cell.method in BASELINES:
         pooled = Pooled.of(data, cell.epsilon, cell.seed)
         return BASELINES[cell.method](pooled, cell.epsilon, cell.seed)
     local = cell.method == LOCAL
-    route = ROUTES["public_kernel" if local else cell.method]
     missing = range(cell.clients - cell.dropouts, cell.clients)
     model = simulate(
-        program(data, route, cell.epsilon),
+        _program(cell, data),
         data.sites,
         secure=False,
         honest=1 if local else cell.clients - max(cell.colluders, cell.dropouts),

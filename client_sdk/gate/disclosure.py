@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from client_sdk.readable import readable
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
+from kernels.rounds.forecast_in_words import expected_in_words
 from kernels.rounds.known import Known, known, numbers_known
 from kernels.rounds.plan import StageDisclosure, columns_read, release_plan, stages_disclosed
 from kernels.rounds.program import Program
@@ -43,6 +44,8 @@ class Disclosure:
     """Numbers in one sample: a network with more parameters than rows can memorise the rows."""
     known: Known
     """How many numbers become known to whom, and how many rows they come from."""
+    expected: tuple[str, ...]
+    """What the model can be expected to achieve, with differential privacy."""
 
     @classmethod
     def of(cls, program: Program, terms: Terms, *, delta: float | None = None) -> "Disclosure":
@@ -61,6 +64,7 @@ class Disclosure:
             0 if spec is None else spec.most_samples,
             0 if network is None else network.parameters,
             known_under(terms, program),
+            expected_in_words(program),
         )
 
     @property
@@ -119,6 +123,7 @@ class Disclosure:
             "continues without this hospital gives this hospital's own totals, up to noise that "
             "hides one patient."
         )
+        lines += [f"  {readable(said)}" for said in self.expected]
         lines.append(
             "  members that stop responding: the run continues without them. The noise hides "
             f"what the difference between two sums would reveal about any one {self.unit}. It does "

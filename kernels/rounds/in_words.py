@@ -4,6 +4,7 @@ The hospital's own disclosure says the same of every stage, and more about what 
 """
 
 from kernels.features.spec import KernelSpec
+from kernels.rounds.forecast_in_words import expected_in_words
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
@@ -56,7 +57,7 @@ def in_words(
             f"most ε = {epsilon:g} at δ = {delta:g}. A sum that is lost and requested again costs "
             "again."
         )
-    return tuple(said)
+    return *said, *expected_in_words(program)
 
 
 def _learned(program: Program) -> str:

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, status
 
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
+from kernels.rounds.forecast import Expected, Forecast
+from kernels.rounds.forecast_in_words import forecasts
 from kernels.rounds.in_words import in_words
 from kernels.rounds.program import Program
 from privacy.errors import AccountingError
@@ -52,6 +54,29 @@ class ShownSession:
 
 
 @dataclass(frozen=True)
+class ExpectedOfTarget:
+    """What is expected of one target, if its columns can explain half of its variation.
+
+    `low` and `high`: if they can explain a fifth, or nine tenths.
+    """
+
+    target: str
+    measure: str
+    low: float
+    expected: float
+    high: float
+    no_better_than_the_mean: bool
+
+
+@dataclass(frozen=True)
+class ShownForecast:
+    """What a private session can be expected to achieve with so many training rows in all."""
+
+    rows: int
+    targets: list[ExpectedOfTarget]
+
+
+@dataclass(frozen=True)
 class WholeSession(ShownSession):
     """A session with everything its members see."""
 
@@ -59,6 +84,9 @@ class WholeSession(ShownSession):
     """What is computed: as stated, or as made from the schema if no stages were stated."""
     in_words: list[str]
     """What the program will do and cost, one sentence for each stage, and who reads what."""
+    forecast: list[ShownForecast]
+    """For `least_rows` training rows over all members; for several numbers of rows if it is not
+    stated; empty without differential privacy."""
     terms: str
     budget: Budget | None
     """The privacy budget and the cost of a run; None without differential privacy."""
@@ -150,9 +178,21 @@ def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
                 budget=sessions.planned_for(session),
             )
         ],
+        forecast=[_forecast(own) for own in forecasts(program)],
         terms=session.terms.encode().hex(),
         budget=privacy_report.budget_of(session),
     )
+
+
+def _expected(own: Expected) -> ExpectedOfTarget:
+    low, expected, high = own.scores
+    return ExpectedOfTarget(
+        own.target, own.measure.value, low, expected, high, not own.has_prospect
+    )
+
+
+def _forecast(found: Forecast) -> ShownForecast:
+    return ShownForecast(found.rows, [_expected(own) for own in found.targets])
 
 
 def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ Everything is validated before the first write, and a refusal lists all problems
 one does not hide another.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -13,7 +14,7 @@ from uuid import UUID, uuid4
 from pydantic import Field
 from sqlalchemy import Connection, RowMapping, delete, insert, select
 
-from kernels.errors import KernelsError, ProgramError
+from kernels.errors import KernelsError, NoProspect, ProgramError
 from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.automatic import (
@@ -25,6 +26,7 @@ from kernels.rounds.automatic import (
 )
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
+from kernels.rounds.forecast import check_prospect
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
@@ -64,7 +66,8 @@ class NewPrivacy(RequestModel):
     With differential privacy, `epsilon` and `delta` are the most that the session may spend on any
     one patient (any one row, if the schema names no patient column), planned for `runs` runs.
     `shares` are one number for each stage: how stages over the same part of the tables divide the
-    budget.
+    budget. A session whose model is expected to be no better than predicting the mean is refused,
+    unless `without_prospect` is true.
     """
 
     differential_privacy: bool
@@ -76,6 +79,7 @@ class NewPrivacy(RequestModel):
     max_rows_per_patient: int | None = Field(default=None, ge=1, le=1_000_000)
     target_clip: float | None = Field(default=None, gt=0, le=1000)
     shares: list[float] | None = Field(default=None, max_length=50)
+    without_prospect: bool | None = None
 
 
 class NewSession(RequestModel):
@@ -333,6 +337,8 @@ def _checked(
         attempt(lambda: _check_open(new))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
         program = private(program, new.privacy)
+        if not new.privacy.without_prospect:
+            attempt(partial(_check_prospect, program, members=new.members))
     for spec, stage in zip(program.stages, declared(program), strict=True):
         match stage.public_rows:
             case PublicRows.LABELLED:
@@ -346,7 +352,15 @@ def _checked(
     return program
 
 
-_OF_PRIVACY = ("epsilon", "delta", "runs", "max_rows_per_patient", "target_clip", "shares")
+_OF_PRIVACY = (
+    "epsilon",
+    "delta",
+    "runs",
+    "max_rows_per_patient",
+    "target_clip",
+    "shares",
+    "without_prospect",
+)
 
 
 def _check_stated(wanted: NewPrivacy, *, patients: bool) -> None:
@@ -389,3 +403,15 @@ def private(program: Program, wanted: NewPrivacy) -> Program:
         target_clip=wanted.target_clip or NoisePlan.target_clip,
         shares=wanted.shares,
     )
+
+
+def _check_prospect(program: Program, *, members: int) -> None:
+    """Refuse a session that would spend its budget on nothing, by its stated rows or the most."""
+    most = members * math.floor(program.max_rows * (1 - program.held_out))
+    stated = program.least_rows != Program.least_rows
+    try:
+        check_prospect(program, rows=program.least_rows if stated else max(1, most))
+    except NoProspect as error:
+        raise NoProspect(
+            f"{error}. To create the session nevertheless, set privacy.without_prospect to true"
+        ) from None

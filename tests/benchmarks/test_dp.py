@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.dp.data import DICTIONARY, Private
-from benchmarks.dp.figures import _against_opacus, _over_central, means_over_seeds
+from benchmarks.dp.figures import _against_opacus, means_over_seeds, over_central
 from benchmarks.dp.plan import BASELINES, CLIENTS, EPSILONS, LOCAL, MAIN, SEEDS, Cell, wanted
 from benchmarks.dp.routes import ROUTES, charged, program
 from client_sdk.simulation import simulate
@@ -57,7 +57,7 @@ def test_clients_are_compared_with_one_of_the_same_seed() -> None:
         Cell(MAIN, "ccpp", 1.0, 10, 11): {"rmse": 50.0},
         Cell(MAIN, "ccpp", 1.0, 1, 10): {"rmse": 1.0},
     }
-    assert _over_central(scores, MAIN, 10) == pytest.approx(2.0)
+    assert over_central(scores, MAIN, 10) == pytest.approx(2.0)
     assert means_over_seeds(scores)[Cell(MAIN, "ccpp", 1.0, 10)]["rmse"] == 26.0
 
 

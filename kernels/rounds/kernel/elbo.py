@@ -11,26 +11,37 @@ per unit, over a Poisson sample of units; the coordinator computes the KL, which
 broadcast  θ, m, log s, log σ
 local      each unit is sampled with probability `sampling_rate`, and only the site knows which
            were; the gradient of the sampled units' losses in (θ, m, log s, log σ), its last part
-           times NOISE_WEIGHT, each unit's part clipped to `clip`; and their number of rows
-sum        the gradient over a random sample of all units, with noise, and the sample's row count
-update     one step of Adam on −ELBO/n, with n estimated from all counts so far
+           times NOISE_WEIGHT, each unit's part clipped to `clip`
+sum        the gradient over a random sample of all units, with noise
+update     one step of Adam on −ELBO, whose sum over all rows is estimated by that over the sample
+           divided by the rate; a run whose parameters leave for infinity ends (MOST_SPREAD),
+           before further sums are paid for
+
+Rows are not counted. Adam's steps do not depend on the scale of a loss, so −ELBO needs no division
+by n; and where n was estimated from noisy counts, the first of them could be near zero, a gradient
+thousands of times too large, and Adam's mean of squares too large to learn for the rest of the run.
 
 Sampling hides which units were in a sum, so the same noise costs less (the accounting uses the
 rate). θ, σ and λ are kept: `linear`, run afterwards, finds w with its full covariance in one sum
 over all rows. Without differential privacy the algorithm is the same without noise, and `exact` is
 the better choice.
+
+With differential privacy the ratio ρ of a linear part is kept, as `linear` keeps it: it is one
+number in an exponent, the noise moves it further than the rows do, and the noise of the sums that
+follow is proportional to ρ². The weights of a linear part take LINEAR_STEP times as large steps.
+There are p + 1 of them beside many more samples, and steps of Adam are as long in each coordinate:
+otherwise the samples would learn a line first.
 """
 
 import math
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from kernels import adam
-from kernels.errors import StateError
+from kernels.errors import Diverged, StateError
 from kernels.features.urk import starting_weights, weight_count
 from kernels.layer.posterior import Hyperparameters
 from kernels.model.model import Centre, Model, check_model, known
@@ -40,19 +51,16 @@ from kernels.reproducible import total as sum_of
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
 from kernels.rounds.replay import BITWISE
-from kernels.rounds.shared.clipped import RESOLUTION, RowGradients, clipped_gradient, gradient_block
-from kernels.rounds.shared.sufficient import check_features, target_bounds
+from kernels.rounds.shared.clipped import RowGradients, clipped_gradient, gradient_block
+from kernels.rounds.shared.sufficient import check_features, squared_norm, target_bounds
 from kernels.rounds.site.site import Part, Site
 from kernels.storage import PRIVATE, check_tensor
-from privacy.layout import Block, Layout, SecureTotal
+from privacy.layout import Layout, SecureTotal
 
 NAME = "elbo"
-VERSION = 2
+VERSION = 3
 NEEDS = frozenset({Made.STANDARDISER})
 MAKES = frozenset({Made.KERNEL, Made.CENTRE})
-
-ROWS_WEIGHT = 0.01
-"""The share of a sum's cost spent on counting rows: the counts of all steps form one estimate."""
 
 NOISE_WEIGHT = 0.1
 """The weight of log σ in a clipped gradient. A row's gradient is 1 − r²/σ² by log σ and about r/σ²
@@ -61,6 +69,14 @@ learned quickly. Adam's steps do not depend on the scale of a gradient."""
 
 PARAMETER_STEP = 2.0**-20
 """The grid of θ, m, log s and log σ: a cosine in the learning rate is not the same everywhere."""
+
+MOST_SPREAD = 10.0
+"""With differential privacy, the most that predictions at weights drawn from the prior may spread,
+in deviations of the targets, which are clipped to three. Steps at the default rate stay below half
+of it. Larger ones that follow the noise pass it, and no later sum brings them back."""
+
+LINEAR_STEP = 2.0
+"""Steps of the weights of a linear part beside samples, as a multiple of the others'."""
 
 _START = {"deviation": 0.3, "noise": 0.7}
 _LOG_NOISE = near(math.log(1e-3), PARAMETER_STEP), near(math.log(10.0), PARAMETER_STEP)
@@ -90,7 +106,7 @@ class Spec:
 
 @dataclass(frozen=True, eq=False)
 class State:
-    """`parameters`: θ, m, log s and log σ as one vector. `counted`: rows in all samples so far."""
+    """`parameters`: θ, m, log s and log σ as one vector."""
 
     STORED_AS: ClassVar[str] = "elbo.state"
 
@@ -98,7 +114,6 @@ class State:
     spec: Spec
     parameters: Tensor
     step: int = 0
-    counted: float = field(default=0.0, metadata=PRIVATE)
     first_moment: Tensor | None = field(default=None, metadata=PRIVATE)
     second_moment: Tensor | None = field(default=None, metadata=PRIVATE)
 
@@ -118,20 +133,9 @@ class State:
 
 
 def layout(state: State) -> Layout:
-    """Return the gradient and the sample's row count."""
-    model, spec = state.model, state.spec
-    gradient = gradient_block(model, len(state.parameters), clip=spec.clip)
-    if model.privacy is None:
-        return Layout((gradient, Block("rows", (), float(model.max_rows), RESOLUTION)))
-    rows = Block(
-        "rows",
-        (),
-        float(model.max_rows),
-        RESOLUTION,
-        float(model.privacy.max_rows_per_patient),
-        weight=ROWS_WEIGHT,
-    )
-    return Layout((gradient, rows))
+    """Return the gradient."""
+    parameters = len(state.parameters)
+    return Layout((gradient_block(state.model, parameters, clip=state.spec.clip),))
 
 
 def initial(spec: Spec, model: Model) -> State:
@@ -150,9 +154,9 @@ def initial(spec: Spec, model: Model) -> State:
 
 
 def contribute(state: State, site: Site) -> Contribution:
-    """Return the clipped gradient of a new sample of the site's units, and its row count."""
+    """Return the clipped gradient of a new sample of the site's units."""
     model, spec = state.model, state.spec
-    gradient, rows = clipped_gradient(
+    gradient, _ = clipped_gradient(
         model,
         site,
         _row_gradients(state),
@@ -160,23 +164,22 @@ def contribute(state: State, site: Site) -> Contribution:
         clip=spec.clip,
         sampling_rate=spec.sampling_rate,
     )
-    return {"gradient": gradient.numpy(), "rows": np.array(float(rows))}
+    return {"gradient": gradient.numpy()}
 
 
 def update(state: State, total: SecureTotal) -> State:
     """Take a step; after the last one, store θ, σ and λ in the model."""
     total = accepted(total, layout(state))
     step, rate = state.step + 1, state.spec.sampling_rate
-    counted = state.counted + float(total["rows"])
-    rows = max(counted / (rate * step), 1.0)
-    gradient = torch.tensor(total["gradient"]) / (rate * rows)
-    gradient = gradient + _divergence_gradient(state) / rows
+    gradient = torch.tensor(total["gradient"]) / rate + _divergence_gradient(state)
     # The rate falls to zero so that the last steps average out the noise instead of following it.
     size = adam.falling(state.spec.learning_rate, step=state.step, steps=state.spec.steps)
     first, second = known(state.first_moment, NAME), known(state.second_moment, NAME)
     before = adam.State(state.parameters, first, second, state.step)
     after = adam.update(before, gradient, learning_rate=size)
-    stepped = on_grid(after.parameters, PARAMETER_STEP)
+    moved = state.parameters + _pace(state.model) * (after.parameters - state.parameters)
+    _check_converging(state.model, moved, step)
+    stepped = on_grid(moved, PARAMETER_STEP)
     theta, mean, log_deviation, log_noise = _split(state.model, stepped)
     log_noise = log_noise.clamp(*_LOG_NOISE)
     parameters = torch.cat([theta, mean, log_deviation, log_noise])
@@ -188,7 +191,6 @@ def update(state: State, total: SecureTotal) -> State:
         ),
         parameters=parameters,
         step=step,
-        counted=counted,
         first_moment=after.mean,
         second_moment=after.square,
     )
@@ -214,7 +216,7 @@ def declare(spec: Spec, before: Before) -> Declaration:
         answers=Answers.REAL,
         students=before.students,
         words="the gradient of a bound on the evidence over a random sample of the rows, to which "
-        "each unit contributes a clipped part, and the number of rows in the sample",
+        "each unit contributes a clipped part",
         sums=spec.steps,
         numbers=layout(initial(spec, before.model)).length,
         numbers_in_all=spec.steps * layout(initial(spec, before.model)).length,
@@ -263,12 +265,15 @@ def _row_gradients(state: State) -> RowGradients:
     _, mean, log_deviation, log_noise = _split(model, state.parameters)
     mean, precision = mean.view(shape), (-2 * log_noise).exp()
     relative = (2 * log_deviation.view(shape)).exp() * precision  # s²/σ²
+    keeps_ratio = _keeps_ratio(model)
 
     def row_gradients(x: Tensor, y: Tensor) -> Tensor:
         phi, pullback = kernel.features_and_row_pullback(x)
         residual = y.clamp(-reach, reach) - phi @ mean
         scaled, squares = residual * precision, phi**2
         by_theta = pullback(phi * relative.sum(1) - scaled @ mean.mT)
+        if keeps_ratio:
+            by_theta[:, -1] = 0.0  # so that it takes no part of the clip either
         by_mean = -phi.unsqueeze(2) * scaled.unsqueeze(1)
         by_deviation = squares.unsqueeze(2) * relative
         by_noise = NOISE_WEIGHT * (1 - residual * scaled - squares @ relative)
@@ -286,6 +291,38 @@ def _divergence_gradient(state: State) -> Tensor:
     by_deviation = exp(2 * log_deviation.view(shape)) / prior - 1
     zeros = torch.zeros_like(theta), torch.zeros_like(log_noise)
     return torch.cat([zeros[0], by_mean.flatten(), by_deviation.flatten(), zeros[1]])
+
+
+def _keeps_ratio(model: Model) -> bool:
+    return model.privacy is not None and model.kernel.linear_features > 0
+
+
+def _pace(model: Model) -> Tensor:
+    """Return what the step of each parameter is multiplied by."""
+    theta, mean, deviations, noise = (
+        torch.ones(size, dtype=torch.float64) for size in _sizes(model)
+    )
+    if _keeps_ratio(model):
+        theta[-1] = 0.0
+    if model.kernel.linear_part:
+        mean.view(model.kernel.features, model.targets)[model.kernel.main_features :] = LINEAR_STEP
+    return torch.cat([theta, mean, deviations, noise])
+
+
+def _check_converging(model: Model, parameters: Tensor, step: int) -> None:
+    """Refuse to go on with a private run that has diverged; all that is looked at is public."""
+    if model.privacy is None:
+        return
+    finite = bool(parameters.isfinite().all())
+    spread = math.sqrt(float(_prior(model, parameters).max()) * squared_norm(model))
+    if not finite or not spread <= MOST_SPREAD:
+        found = f"{spread:.3g} deviations" if math.isfinite(spread) else "an infinite number"
+        raise Diverged(
+            f"after {step} sums of elbo the model's predictions spread over {found} of a target, "
+            f"and {MOST_SPREAD:g} is the most that training can mean: the noise leads the steps. "
+            "The run ends before it spends more of the budget. Make a session with a lower "
+            "learning_rate or sampling_rate, more rows, or a larger ε"
+        )
 
 
 def _prior(model: Model, parameters: Tensor) -> Tensor:

@@ -38,7 +38,7 @@ from kernels.model.model import Centre, Model, check_model, known
 from kernels.model.noise_plan import NoisePlan
 from kernels.noisy import noise_aware
 from kernels.noisy.realisable import DEVIATION_BITS, repaired
-from kernels.parameter_checks import check_flag
+from kernels.parameter_checks import check_at_least, check_flag
 from kernels.reproducible import on_grid, to_bits
 from kernels.rounds.algorithm import Contribution, accepted
 from kernels.rounds.declaration import Answers, Before, Declaration, Made, PublicRows
@@ -80,9 +80,14 @@ _ROOM = 1 + 2.0**-40
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """The specification; it has no options."""
+    """`noise_share`: of the budget, relative to other stages; after `elbo` an eighth suffices."""
 
     STORED_AS: ClassVar[str] = "refinement.spec"
+
+    noise_share: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_at_least(1e-3, noise_share=self.noise_share)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +227,7 @@ REPLAY = Replay(
 )
 
 
-def declare(_spec: Spec, before: Before) -> Declaration:
+def declare(spec: Spec, before: Before) -> Declaration:
     """Return what the stage needs, makes, reads and discloses at most."""
     return Declaration(
         needs=NEEDS,
@@ -243,7 +248,7 @@ def declare(_spec: Spec, before: Before) -> Declaration:
         reads=frozenset({Part.TRAINING}),
         summed_together=frozenset({frozenset({Part.TRAINING})}),
         sampling_rate=1.0,
-        noise_share=1.0,
+        noise_share=spec.noise_share,
         public_rows=PublicRows.NONE,
         public_set=None,
         needs_consent=False,

@@ -1,7 +1,10 @@
 """The disclosure says what the coordinator reads, as the session's terms have it."""
 
+from dataclasses import replace
+
 from client_sdk.gate.disclosure import Disclosure, known_under
 from privacy.securesum.terms import default_terms
+from tests.kernels.rounds import private
 from tests.kernels.rounds.tables import program as program_with
 
 PROGRAM = program_with()
@@ -38,3 +41,12 @@ def test_fewer_numbers_become_known_to_the_coordinator_and_as_many_to_hospitals(
     opened, blind, members = counted
     assert opened.coordinator > blind.coordinator > members.coordinator
     assert len({each.hospitals for each in counted}) == 1
+
+
+def test_with_noise_it_says_what_the_hospital_spends_its_budget_for() -> None:
+    terms = default_terms(bytes(16), 5, differential_privacy=True)
+    hopeless = replace(private.program(*private.LAYER, multiplier=1e4), least_rows=200)
+    said = str(Disclosure.of(hopeless, terms))
+    assert "Expected with 200 training rows over all hospitals: for stay, share of" in said
+    assert "NO BETTER THAN PREDICTING THE MEAN" in said
+    assert "Expected with" not in text()

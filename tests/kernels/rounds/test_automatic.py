@@ -94,6 +94,20 @@ def test_with_differential_privacy_nothing_is_searched() -> None:
     assert outcomes.kernel.architecture is Architecture.LINEAR
 
 
+def test_with_differential_privacy_the_kinds_of_targets_decide() -> None:
+    of_numbers, of_outcomes, of_both = (
+        {name for algorithm, _ in program.algorithms() for name in [algorithm.NAME]}
+        for program in (
+            automatic.automatic_program(schema, private=True)
+            for schema in (tables.SCHEMA, small.ALONE, small.MIXED)
+        )
+    )
+    around = {"moments", "recalibration", "evaluation"}
+    assert of_numbers == around | {"elbo", "refinement"}
+    assert of_outcomes == around | {"outcomes"}
+    assert of_both == around | {"linear", "outcomes"}
+
+
 def test_what_is_released_depends_on_the_schema_alone() -> None:
     one, other = (automatic.automatic_program(tables.SCHEMA).to_json() for _ in range(2))
     assert one == other

@@ -119,6 +119,10 @@ class TestElbo(PrivateConformance):
         return elbo.Spec(steps=2, sampling_rate=1.0, learning_rate=0.1, clip=0.5)
 
 
+class TestElboWithALinearPart(TestElbo):
+    kernel = private.BESIDE
+
+
 class TestRecalibration(PrivateConformance):
     algorithm = recalibration
     held_out = 0.9

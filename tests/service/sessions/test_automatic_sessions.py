@@ -132,6 +132,39 @@ def test_the_answer_says_in_words_what_the_program_does_and_costs(
 def test_who_reads_what_is_said_of_every_kind_of_session(coordinator: Coordinator) -> None:
     noisy = created(coordinator, name="Noisy", privacy=NOISY)["in_words"]
     assert "The coordinator reads every sum and has the model." in noisy
-    assert "one run costs any one row at most ε = 1 at δ = 1e-05" in noisy[-1]
+    assert any("one run costs any one row at most ε = 1 at δ = 1e-05" in said for said in noisy)
     kept = created(coordinator, name="Kept", model="members")["in_words"]
     assert "does not have the model" in kept[-1]
+
+
+def test_a_private_session_says_what_to_expect_before_it_spends(coordinator: Coordinator) -> None:
+    assert created(coordinator)["forecast"] == []
+    (stated,) = created(coordinator, name="Stated", privacy=NOISY, least_rows=5_000)["forecast"]
+    assert stated["rows"] == 5_000
+    (stay,) = stated["targets"]
+    assert 0 < stay["low"] < stay["expected"] < stay["high"] < 1
+    assert not stay["no_better_than_the_mean"]
+    several = created(coordinator, name="Unstated", privacy=NOISY)
+    expected = [own["targets"][0]["expected"] for own in several["forecast"]]
+    assert len(expected) > 1
+    assert expected == sorted(expected)
+    assert any("least_rows" in said for said in several["in_words"])
+
+
+@pytest.mark.parametrize("rows", [{"least_rows": 30}, {"max_rows": 10}], ids=["stated", "most"])
+def test_a_session_without_prospect_is_refused_unless_it_says_so(
+    coordinator: Coordinator, rows: dict[str, int]
+) -> None:
+    asked = {**SHORT, **rows, "privacy": {**NOISY, "epsilon": 0.1}}
+    answer = coordinator.admin("POST", "/sessions", asked)
+    assert (answer.status_code, answer.json()["code"]) == (422, "program.no_prospect")
+    assert "'stay' is expected to be no better than predicting the mean" in answer.json()["detail"]
+    assert "privacy.without_prospect" in answer.json()["detail"]
+    made = created(coordinator, **rows, privacy={**asked["privacy"], "without_prospect": True})
+    assert any("NO BETTER THAN PREDICTING THE MEAN" in said for said in made["in_words"])
+
+
+def test_prospects_are_of_private_sessions_alone(coordinator: Coordinator) -> None:
+    wrong = {"differential_privacy": False, "without_prospect": True}
+    answer = coordinator.admin("POST", "/sessions", {**SHORT, "privacy": wrong})
+    assert answer.json()["code"] == "privacy.incomplete"
