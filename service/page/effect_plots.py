@@ -91,9 +91,9 @@ def effect_plot(
             parts.append(_SPREAD.format(look, at, at, low, frame.at(x, ends[place][1])[1]))
             parts.append(_DOT.format(look, *frame.at(x, mean[place])))
     drawing = svg(WIDTH, HEIGHT, _said(column, effect, shares=shares), parts)
-    name, unit = column.column.name, _unit(column)
-    axis = f"{name}{unit}"
-    return figure(drawing, title=name, up="", across=axis, beside=percent(effect.total))
+    name = column.column.name
+    named = f"{name}{_unit(column)}"
+    return figure(drawing, title=name, up="", across=named, beside=percent(effect.total))
 
 
 def importance_plot(

@@ -91,9 +91,9 @@ class Study:
         return self.state
 
 
-@pytest.fixture
-def federation(tmp_path: Path) -> Iterator[Federation]:
-    with Federation.started(tmp_path, launch=Warm) as federation:
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    with Federation.started(tmp_path_factory.mktemp("page"), launch=Warm) as federation:
         yield federation
 
 

@@ -297,16 +297,6 @@ def test_a_model_says_where_it_comes_from_and_stands_beside_the_others(
     assert f'Continued as <a href="/view/models/{model}">' in before
 
 
-def test_a_target_without_a_unit_has_none_printed(coordinator: Coordinator) -> None:
-    session, cookie = coordinator.session(), signed_in(coordinator)
-    made = every_kind.judged(replace(STAY, unit="1"))
-    add_model(coordinator, made, session)
-    assert made.card.evaluation is not None
-    own = made.card.evaluation.recalibrated or made.card.evaluation.gaussian
-    shown = page(coordinator, f"/view/models/{made.id}", cookie).text
-    assert f'class="number">{own[0].rmse:.4g}</td>' in shown
-
-
 def test_an_unknown_session_leads_back_to_all(coordinator: Coordinator) -> None:
     cookie = signed_in(coordinator)
     missing = "/view/00000000-0000-0000-0000-000000000001"

@@ -13,6 +13,7 @@ from kernels.rounds.shared import judged
 from service.page import learning
 from service.page.plain_words import RUN_KINDS, STAGES, metric_name
 from service.page.results import results
+from service.page.shown_models import ShownModel
 from service.page.standing import standing
 from service.sessions.members import MemberRow
 from tests.kernels.rounds import artifacts, every_kind
@@ -65,6 +66,29 @@ def test_a_result_is_a_sentence_with_its_unit_and_what_is_wrong_with_it() -> Non
     assert " d on average" in stay.headline
     assert "always predicting the mean would be off by" in stay.notes[0]
     assert "90 % intervals contain" in stay.notes[1]
+
+
+def test_a_target_without_a_unit_has_none_printed() -> None:
+    card = artifacts.artifact().card
+    assert card.evaluation is not None
+    plain = tuple(replace(each, unit="1") for each in card.schema.real)
+    schema = replace(card.schema, targets=plain)
+    model = ShownModel(
+        id="",
+        name="",
+        aliases=(),
+        created_at=0.0,
+        session_id="",
+        run=None,
+        parent=None,
+        signers=(),
+        keys=frozenset(),
+        members_only=False,
+        schema=schema,
+        evaluation=card.evaluation,
+    )
+    own = card.evaluation.recalibrated or card.evaluation.gaussian
+    assert [score[1] for score in model.scores] == [f"{each.rmse:.4g}" for each in own]
 
 
 def test_results_of_outcomes_are_in_words() -> None:
