@@ -4,6 +4,7 @@ The hospital's own disclosure says the same of every stage, and more about what 
 """
 
 from kernels.features.spec import KernelSpec
+from kernels.rounds import sized
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
 from kernels.rounds.plan import stages_disclosed
 from kernels.rounds.program import Program
@@ -37,6 +38,7 @@ def in_words(
         *(f"Stage {place}, {stage.sentence}." for place, stage in enumerate(stages, 1)),
         in_all,
         _read(program, blind=blind, members_only=members_only),
+        *filter(None, [sized.in_words(program)]),
     ]
     if budget is not None:
         epsilon, delta, runs = budget

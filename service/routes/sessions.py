@@ -7,8 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, status
 
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
-from kernels.rounds.in_words import in_words
-from kernels.rounds.program import Program
 from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError
 from service.context import Here
@@ -138,27 +136,13 @@ def remove(_: Admin, session_id: str, here: Here) -> None:
 
 
 def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
-    program, terms = Program.from_json(session.program), session.terms
     return WholeSession(
         **_parts(session, enrolled),
         program=json.loads(session.program),
-        in_words=[
-            *in_words(
-                program,
-                blind=terms.blind,
-                members_only=terms.members_only,
-                budget=_planned_for(session),
-            )
-        ],
+        in_words=[*sessions.in_words(session)],
         terms=session.terms.encode().hex(),
         budget=privacy_report.budget_of(session),
     )
-
-
-def _planned_for(session: Session) -> tuple[float, float, int] | None:
-    if session.epsilon is None or session.delta is None:
-        return None
-    return session.epsilon, session.delta, session.planned_runs or 1
 
 
 def _parts(session: Session, enrolled: dict[str, int]) -> dict[str, Any]:

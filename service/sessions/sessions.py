@@ -19,6 +19,7 @@ from kernels.features.spec import VERSION as KERNEL_VERSION
 from kernels.features.spec import KernelSpec
 from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
+from kernels.rounds import whole_program
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.automatic import (
     LEAST_FEATURES,
@@ -29,11 +30,13 @@ from kernels.rounds.automatic import (
 )
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
+from kernels.rounds.in_words import in_words as sentences
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS, installed
 from kernels.rounds.shared.public_set import columns_of, public_records
+from kernels.rounds.sized import check_fits_smallest, sized_program
 from kernels.strict_json import decode_object
 from kernels.tables.records import Records
 from kernels.tables.schema import Schema
@@ -52,7 +55,7 @@ from service.errors import (
     SessionRefused,
 )
 from service.http.request_models import Name, RequestModel, likeness
-from service.sessions import public_sets, stage_order
+from service.sessions import public_sets
 
 T = TypeVar("T")
 
@@ -109,6 +112,11 @@ class NewSession(RequestModel):
     max_features: int | None = Field(default=None, ge=LEAST_FEATURES, le=10_000)
     """The most features of a kernel of such a program, unless the table has more columns. Each
     hospital's policy asks for a number of training rows for each feature."""
+    smallest_table: int | None = None
+    """How many rows the smallest hospital has, as a power of two: 128 means 128 to 255. The
+    hospitals say so beforehand, by telephone, and it is public. A program that the coordinator
+    makes has as many features as this allows, and sums held-out rows only if there are enough of
+    them; stages that are stated are checked against it. Not with differential privacy."""
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
     privacy: NewPrivacy
     sums: Literal["blind", "open"] | None = None
@@ -153,6 +161,7 @@ def create(
         return None
 
     attempt(lambda: _check_name(connection, new.name))
+    attempt(lambda: _check_band(new))
     attempt(lambda: _check_stated(new.privacy, patients=new.table.get("patient") is not None))
     terms = attempt(lambda: _terms(identifier, new))
     program = attempt(
@@ -164,7 +173,7 @@ def create(
     )
     if terms is not None and program is not None:
         least = terms.min_cohort
-        attempt(lambda: stage_order.check_min_sites(program, min_cohort=least))
+        attempt(lambda: whole_program.check_min_sites(program, min_cohort=least))
     if len(problems) == 1:
         raise problems[0]
     if terms is None or program is None or problems:
@@ -199,6 +208,18 @@ def every(connection: Connection) -> list[Session]:
     return [_session(row) for row in rows]
 
 
+def in_words(session: Session) -> tuple[str, ...]:
+    """Return what a session's program will do and cost, and who reads what, in sentences."""
+    epsilon, delta = session.epsilon, session.delta
+    stated = None if epsilon is None or delta is None else (epsilon, delta)
+    return sentences(
+        Program.from_json(session.program),
+        blind=session.terms.blind,
+        members_only=session.terms.members_only,
+        budget=None if stated is None else (*stated, session.planned_runs or 1),
+    )
+
+
 def remove(connection: Connection, session_id: str) -> None:
     """Delete a session without runs, with its members and invitations."""
     session = find(connection, session_id)
@@ -218,6 +239,14 @@ def _check_name(connection: Connection, name: str) -> None:
     for other in connection.execute(select(sessions.c.name)).scalars():
         if likeness(other) == likeness(name):
             raise NameTaken(f"A session named {other!r} already exists; choose another name.")
+
+
+def _check_band(new: NewSession) -> None:
+    if new.smallest_table is not None and new.privacy.differential_privacy:
+        raise ProgramError(
+            "smallest_table is stated, but with differential privacy hospitals ask for no least "
+            "number of rows: leave it out"
+        )
 
 
 def _is_blind(new: NewSession) -> bool:
@@ -273,18 +302,27 @@ def _automatic(
             )
     if schema is None or terms is None:
         return None
-    program = automatic_program(
-        schema,
+    limits: dict[str, Any] = {
         # A census that fewer sites than a cohort have would be refused.
-        min_sites=terms.min_cohort,
-        max_rows=new.max_rows,
-        private=new.privacy.differential_privacy,
-        max_sums=MAX_SUMS if new.max_sums is None else new.max_sums,
-        max_features=MAX_FEATURES if new.max_features is None else new.max_features,
-    )
-    return _checked(
-        replace(program, held_out=new.held_out, least_rows=new.least_rows), new, attempt
-    )
+        "min_sites": terms.min_cohort,
+        "max_rows": new.max_rows,
+        "max_sums": MAX_SUMS if new.max_sums is None else new.max_sums,
+        "max_features": MAX_FEATURES if new.max_features is None else new.max_features,
+    }
+    noisy = new.privacy.differential_privacy
+    if new.smallest_table is None or noisy:
+        program = automatic_program(schema, private=noisy, **limits)
+        program = replace(program, held_out=new.held_out, least_rows=new.least_rows)
+    else:
+        program = sized_program(
+            schema,
+            smallest_table=new.smallest_table,
+            members=terms.min_cohort,
+            held_out=new.held_out,
+            least_rows=new.least_rows,
+            **limits,
+        )
+    return _checked(program, new, attempt)
 
 
 def _program(
@@ -313,7 +351,8 @@ def _program(
         for i, stage in enumerate(stated)
     ]
     if schema is None or kernel is None or None in choices or None in stages:
-        attempt(lambda: stage_order.check_names([stage.algorithm for stage in stated]))
+        names = [stage.algorithm for stage in stated]
+        attempt(lambda: _refuse([*whole_program.problems_of_names(names)]))
         return None
     return _checked(
         Program(
@@ -334,7 +373,11 @@ def _checked(
     program: Program, new: NewSession, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Program:
     """Return a program with its noise; refuse one that would stop in the middle."""
-    attempt(lambda: stage_order.check(program))
+    attempt(lambda: _refuse([*whole_program.problems(program)]))
+    smallest = new.smallest_table
+    noisy = new.privacy.differential_privacy
+    if smallest is not None and new.stages is not None and not noisy:
+        attempt(lambda: check_fits_smallest(program, smallest))
     if open_stage(program) is not None:
         attempt(lambda: _check_open(new))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
@@ -350,6 +393,11 @@ def _checked(
     if open_stage(program) is not None:
         asked(program)
     return program
+
+
+def _refuse(problems: Sequence[Exception]) -> None:
+    if problems:
+        raise SessionRefused(problems)
 
 
 _OF_PRIVACY = ("epsilon", "delta", "runs", "max_rows_per_patient", "target_clip", "shares")
