@@ -1,10 +1,10 @@
-"""A draft data dictionary for a table: kinds, levels and rounded bounds, for a person to check.
+"""What a table shows of columns for a data dictionary: rounded bounds, and rows per label.
 
 Bounds contain every value of the table, so that no session can make the table's extreme rows decide
-whether it fits. They do not carry these values: each bound is rounded outward to a multiple of a
-step, the first of 1, 2 or 5 times a power of ten that is at least a quarter of the distance between
-the 5th and the 95th percentile. A level of a category that fewer than FEW_ROWS rows have is not
-listed.
+whether it fits. They never are these values: each bound is rounded outward to a multiple of a step,
+the first of 1, 2 or 5 times a power of ten that is at least a quarter of the distance between the
+5th and the 95th percentile, and to the next one if an extreme value is such a multiple itself. Only
+0 stays 0: that nothing is negative belongs to a column and not to a patient.
 """
 
 import math
@@ -15,91 +15,42 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from client_sdk.errors import DraftError
-from client_sdk.tables.column_seen import FEW_ROWS, UNKNOWN, ColumnSeen
 from client_sdk.tables.opening import open_table
-from kernels.tables.arrow_cells import as_numbers
-from kernels.tables.cells import read_numbers
+from kernels.tables.arrow_cells import as_labels, as_numbers
+from kernels.tables.cells import read_labels, read_numbers
 
 _SAMPLE = 50_000
 """Maximum number of values per column from which percentiles are computed."""
 
 
 @dataclass(frozen=True)
-class DraftedColumn:
-    """One column: a number with bounds, a category with levels, or the patient column.
+class ColumnShown:
+    """Rounded bounds of a column's numbers, or how many rows have each of its labels."""
 
-    rare: how many levels are not listed because too few rows have them.
-    """
-
-    name: str
-    lower: float | None = None
-    upper: float | None = None
-    levels: tuple[str, ...] | None = None
-    rare: int = 0
-    patient: bool = False
+    bounds: tuple[float, float] | None = None
+    labels: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class DictionaryDraft:
-    """The columns that can be used, and a sentence for each one that was left out."""
-
-    columns: tuple[DraftedColumn, ...]
-    advice: tuple[str, ...]
-    units: Mapping[str, str] = field(default_factory=dict)
-
-    def unit(self, column: str) -> str:
-        """Return a column's unit, or UNKNOWN."""
-        return self.units.get(column, UNKNOWN)
-
-
-def draft_dictionary(
-    data: object,
-    *,
-    patient: str | None = None,
-    units: Mapping[str, str] | None = None,
-    labels: Collection[str] = (),
-) -> DictionaryDraft:
-    """Read all rows of a table, and return a draft; units are known only if they are given.
-
-    labels: columns whose numbers are codes, such as 0 and 1 for an outcome.
-    """
+def look(
+    data: object, *, numbers: Collection[str], labels: Collection[str]
+) -> dict[str, ColumnShown]:
+    """Read all rows of a table, and return what it shows of those columns that it has."""
     source = open_table(data)
-    if patient is not None and patient not in source.columns:
-        raise DraftError(f"{source.name} has no column {patient!r}: correct the name")
-    names = [name for name in source.columns if name != patient]
-    seen = {name: ColumnSeen() for name in names}
-    values = {name: _Values() for name in names}
-    for batch in source.batches(names):
+    values = {name: _Values() for name in source.columns if name in numbers}
+    counts = {name: Counter[str]() for name in source.columns if name in labels}
+    for batch in source.batches([*values, *counts]) if values or counts else ():
         for name, column in batch.items():
-            seen[name].look(column, text=source.numbers_are_text)
-            if seen[name].numeric:
-                numbers, _ = read_numbers(as_numbers(column, text=source.numbers_are_text))
-                values[name].look(numbers)
-    drafted = [] if patient is None else [DraftedColumn(patient, patient=True)]
-    advice: list[str] = []
-    for name in names:
-        column = _drafted(name, seen[name], values[name], coded=name in labels)
-        if column is None:
-            advice.append(f"column {name!r}: left out, it has neither numbers nor common levels")
-        else:
-            drafted.append(column)
-    return DictionaryDraft(tuple(drafted), tuple(advice), dict(units or {}))
-
-
-def _drafted(
-    name: str, seen: ColumnSeen, values: "_Values", *, coded: bool
-) -> DraftedColumn | None:
-    if seen.dates or seen.missing == seen.rows:
-        return None
-    if seen.numeric and not coded:
-        lower, upper = values.bounds()
-        return DraftedColumn(name, lower=lower, upper=upper)
-    labels: Counter[str] = seen.labels or Counter()
-    common = tuple(sorted(label for label, rows in labels.items() if rows >= FEW_ROWS))
-    if not common:
-        return None
-    return DraftedColumn(name, levels=common, rare=len(labels) - len(common))
+            if name in values:
+                found, _ = read_numbers(as_numbers(column, text=source.numbers_are_text))
+                values[name].look(found)
+            else:
+                texts, own = read_labels(as_labels(column))
+                rows = np.bincount(own, minlength=len(texts)).tolist()
+                for text, count in zip(texts, rows, strict=True):
+                    if text:
+                        counts[name][text] += count
+    shown = {name: ColumnShown(bounds=own.bounds()) for name, own in values.items()}
+    return shown | {name: ColumnShown(labels=own) for name, own in counts.items()}
 
 
 @dataclass
@@ -121,14 +72,27 @@ class _Values:
             self.kept.append(finite[: _SAMPLE - self.count])
             self.count += len(self.kept[-1])
 
-    def bounds(self) -> tuple[float, float]:
-        """Return bounds that contain every value, rounded outward to multiples of a step."""
+    def bounds(self) -> tuple[float, float] | None:
+        """Return bounds around every value; None if there is no value."""
+        if not self.kept:
+            return None
         low, high = np.percentile(np.concatenate(self.kept), [5, 95])
         spread = float(high - low) or self.most - self.least or abs(self.most) or 1.0
         step = _round_step(spread / 4)
-        lower, upper = math.floor(self.least / step) * step, math.ceil(self.most / step) * step
-        # A constant that is a multiple of the step would give an empty interval.
-        return _plain(lower), _plain(upper if upper > lower else lower + step)
+        return -_outward(-self.least, step), _outward(self.most, step)
+
+
+def _outward(value: float, step: float) -> float:
+    """Return the next multiple of a step above a value; 0 for 0.
+
+    >>> _outward(90.0, 20.0), _outward(100.0, 20.0), _outward(0.0, 20.0), _outward(-20.0, 20.0)
+    (100.0, 120.0, 0.0, 0.0)
+    """
+    if value == 0:
+        return 0.0
+    rounded = _plain(math.ceil(value / step) * step)
+    # A bound that the rounding of its digits has put below the value must not exclude it either.
+    return rounded if rounded > value else _plain((math.floor(value / step) + 1) * step)
 
 
 def _round_step(least: float) -> float:
@@ -139,4 +103,4 @@ def _round_step(least: float) -> float:
 
 def _plain(value: float) -> float:
     """Return a number without the rounding of its last digits, such as 0.30000000000000004."""
-    return float(f"{value:.12g}")
+    return float(f"{value:.12g}") + 0.0

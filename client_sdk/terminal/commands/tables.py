@@ -1,6 +1,6 @@
-"""`veilgp schema draft` and `veilgp check`: preparing a table for a session.
+"""`veilgp schema draft`: a first schema of a table, for people to agree on.
 
-What these commands need is imported when they run: importing torch takes seconds.
+What it needs is imported when it runs: importing torch takes seconds.
 """
 
 from pathlib import Path
@@ -20,7 +20,6 @@ def register(app: typer.Typer) -> None:
     schemas.callback()(lambda: None)
     schemas.command("draft")(draft_schema)
     app.add_typer(schemas, name="schema")
-    app.command("check")(check_table)
 
 
 def draft_schema(
@@ -80,40 +79,6 @@ def draft_schema(
     typer.echo(drafted.to_json())
     for sentence in drafted.advice:
         typer.echo(f"- {sentence}", err=True)
-
-
-def check_table(
-    table: TablePath,
-    schema: Annotated[Path, typer.Option(help="The schema's JSON file.")],
-) -> None:
-    """Check TABLE against a schema, list all problems and show outcomes; nothing is sent."""
-    from client_sdk.errors import ClientError
-    from client_sdk.tables import read_site, summarise
-    from client_sdk.tables.draft import unfinished
-    from kernels.errors import KernelsError
-    from kernels.rounds.site.dealing import Dealing
-    from kernels.tables.schema import Schema
-
-    try:
-        parsed = Schema.from_json(schema.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError):
-        _fail([f"cannot read a schema from {schema}: correct the path"])
-    except KernelsError as error:
-        _fail([str(error)])
-    problems = unfinished(parsed)
-    try:
-        summary = summarise(read_site(table, parsed, held_out=0.0, dealing=Dealing.generate()))
-    except (ClientError, KernelsError) as error:
-        _fail([*problems, str(error)])
-    if problems:
-        _fail(problems)
-    fewest = summary.fewest_level_rows
-    levels = "" if fewest is None else f"; the rarest level has {fewest} rows"
-    typer.echo(f"{table} fits the schema: {summary.rows} rows{levels}")
-    for outcome in summary.outcomes:
-        typer.echo(f"  {outcome}")
-        for sentence in outcome.doubts():
-            typer.echo(f"- target {outcome.name!r}: {sentence}", err=True)
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:
