@@ -10,6 +10,7 @@ that the last two agree; what the model says of one patient; and what left each 
     --keep       leave the coordinator running, and print its address
     --data DIR   run on a folder of CSV files, one per hospital, with the target in the last column
                  or a schema.json beside them; a fifth of each file is kept for the comparison
+                 (of small ones a tenth), and the program is made to fit the smallest file
 """
 
 import argparse
@@ -18,7 +19,7 @@ import shutil
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -30,12 +31,13 @@ import pyarrow.csv
 import torch
 from numpy.typing import NDArray
 
-from benchmarks import demo_binary, hospitals
+from benchmarks import demo_binary
+from benchmarks.demo_study import Study, generated, of_folder, stated, taking_part
 from benchmarks.federation import Federation, FederationFailed
 from benchmarks.pictures import BAND, DATA, MEAN, TRUTH, canvas
 from client_sdk import simulate
-from client_sdk.tables import draft
-from client_sdk.tables.column_seen import UNKNOWN
+from client_sdk.errors import ClientError
+from kernels.errors import KernelsError
 from kernels.model.model import Model
 from kernels.model.prediction import predict
 from kernels.rounds.known import known, numbers_known
@@ -44,14 +46,9 @@ from kernels.rounds.program import Program
 from kernels.rounds.registry import restore
 from kernels.rounds.site.site import Site
 from kernels.scores.metrics import TEN_LEVELS
-from kernels.tables.schema import Schema
-from kernels.tables.targets import Binary, Target
+from kernels.tables.targets import Target
 
 FOLDER = Path("demo-output")
-ROWS, TEST_ROWS = 800, 400
-SEED = 7
-MAX_SUMS = 60
-"""Enough for a lengthscale for each column; networks need more."""
 _VERIFIED = (
     "Sums were blind: the coordinator read none of them, and has the final model, because this "
     "session serves it; the model contains sums over all hospitals. Every hospital read every sum, "
@@ -59,29 +56,8 @@ _VERIFIED = (
     "with their identities (Ed25519). A coordinator that colludes with one of them could read the "
     "sums, and forge totals."
 )
-Table = dict[str, NDArray[np.generic]]
 Columns = Mapping[str, NDArray[np.float64]]
 """Predictions: `mean` and `variance` of the number, `chance` of the yes or no."""
-
-
-@dataclass(frozen=True)
-class Study:
-    """The study: a schema, a training table per hospital, and test rows."""
-
-    schema: Schema
-    tables: Mapping[str, Table]
-    test: Table
-    truth: NDArray[np.float64] | None
-
-    @property
-    def number(self) -> Target | None:
-        """The first target that is a number."""
-        return next(iter(self.schema.real), None)
-
-    @property
-    def yes_or_no(self) -> Binary | None:
-        """The first target that is a yes or no."""
-        return next((own for own in self.schema.outcomes if isinstance(own, Binary)), None)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -93,6 +69,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=FOLDER)
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
+    try:
+        return demonstrate(options)
+    except (FederationFailed, ClientError, KernelsError) as error:
+        print(f"\nThe demo ends here: {error}", file=sys.stderr)
+        return 1
+
+
+def demonstrate(options: argparse.Namespace) -> int:
+    """Run the whole demo; what is not possible is raised as a named error."""
     study = generated() if options.data is None else of_folder(options.data)
     shutil.rmtree(options.out, ignore_errors=True)
     began = time.monotonic()
@@ -114,37 +99,6 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def generated() -> Study:
-    """Generate the patients of five hospitals with different case mixes."""
-    tables = {mix.name: hospitals.followed_up(mix, ROWS, 0) for mix in hospitals.MIXES}
-    test = hospitals.pooled([hospitals.followed_up(mix, TEST_ROWS, 1) for mix in hospitals.MIXES])
-    targets = [*hospitals.SCHEMA["targets"], hospitals.READMITTED]
-    schema = Schema.from_json(json.dumps({**hospitals.SCHEMA, "targets": targets}))
-    return Study(schema, tables, test, hospitals.truth(test))
-
-
-def of_folder(folder: Path) -> Study:
-    """Read one CSV file per hospital; a seeded random fifth of the rows is kept for testing."""
-    files = sorted(folder.glob("*.csv"))
-    if len(files) < 3:
-        raise FederationFailed(
-            f"{folder} contains {len(files)} CSV files, but a cohort needs at least 3: add one "
-            "file per hospital"
-        )
-    read = {file.stem: pyarrow.csv.read_csv(file) for file in files}
-    own = folder / "schema.json"
-    target = next(iter(read.values())).column_names[-1]
-    drafted = own.read_text() if own.exists() else draft(folder, targets=[target]).to_json()
-    schema = Schema.from_json(drafted.replace(f'"unit": "{UNKNOWN}"', '"unit": "1"'))
-    tables, tests = {}, []
-    for place, (name, table) in enumerate(read.items()):
-        columns = {c: table.column(c).to_numpy(zero_copy_only=False) for c in table.column_names}
-        kept = np.random.default_rng([SEED, place]).random(table.num_rows) < 0.2
-        tables[name] = {c: cells[~kept] for c, cells in columns.items()}
-        tests.append({c: cells[kept] for c, cells in columns.items()})
-    return Study(schema, tables, hospitals.pooled(tests), None)
-
-
 # -- the federation
 
 
@@ -156,29 +110,20 @@ def train_together(
     def say(what: str) -> None:
         print(f"[{time.monotonic() - began:5.1f} s] {what}", flush=True)
 
-    say(f"the coordinator is listening on {federation.url}; a session states a name, a schema,")
-    say("members, privacy and who gets the model (and here the most sums, as a demo is short), and")
-    say("the coordinator makes the program:")
-    session = federation.admin(
-        "POST",
-        "/sessions",
-        {
-            "name": "stay and readmission",
-            "schema": json.loads(study.schema.to_json()),
-            "members": len(study.tables),
-            "privacy": {"differential_privacy": False},
-            "model": "served",
-            "max_sums": MAX_SUMS,
-        },
-    )
-    for sentence in session["in_words"]:
-        print(fill(sentence, 98, initial_indent="    ", subsequent_indent="      "))
     files = {name: federation.folder / f"{name}.csv" for name in study.tables}
     for name, table in study.tables.items():
         pyarrow.csv.write_csv(pa.table(dict(table)), files[name])
+    study = taking_part(federation, study, files, say)
+    say(f"the coordinator is listening on {federation.url}; a session states a name, a schema,")
+    say("members, privacy and who gets the model (and here the most sums, as a demo is short), and")
+    say("the coordinator makes the program:")
+    session = federation.admin("POST", "/sessions", stated(study))
+    for sentence in session["in_words"]:
+        print(fill(sentence, 98, initial_indent="    ", subsequent_indent="      "))
+    files = {name: files[name] for name in study.tables}
     federation.enrol(session["id"], files, policy=None)
-    say(f"{len(files)} hospitals start: each has its own process, home and roster file, and the")
-    say("policy and data dictionary that it drafted itself, without edits")
+    say(f"{len(files)} hospitals start: each has its own process and home, and has approved the")
+    say("roster, and the policy with data dictionary that it drafted itself, without edits")
     federation.approve(session["id"])
     say("all hospitals are enrolled; their keys match the roster, so the admin approves them")
     run = federation.admin("POST", f"/sessions/{session['id']}/runs", {"kind": "train"})["id"]

@@ -21,12 +21,11 @@ from typing import Any, Protocol, Self
 import httpx
 
 from client_sdk import site_of_home
-from client_sdk.gate import dictionary_draft, policy_draft
-from client_sdk.gate.row_band import ProposedBand
 from client_sdk.home.home import Home
+from client_sdk.home.policies import Policies
 from client_sdk.joining import offered
-from client_sdk.tables.dictionary_draft import draft_dictionary
-from client_sdk.tables.reading import count_rows
+from client_sdk.reviewing import review
+from client_sdk.session_approval import approve
 from kernels.rounds.program import Program
 from kernels.rounds.site.site import Site
 
@@ -273,7 +272,7 @@ class Federation:
     ) -> list[Hospital]:
         """Create homes, identities and a common roster file, and start `veilgp join`.
 
-        policy: of all hospitals; None drafts each hospital's own, and its data dictionary.
+        policy: of all hospitals; None drafts each hospital's own, with its data dictionary.
         """
         for name, table in tables.items():
             home = self.folder / name / "home"
@@ -283,14 +282,16 @@ class Federation:
         members = [{"name": hospital.name, "key": hospital.key} for hospital in self.hospitals]
         roster.write_text(json.dumps({"members": members}, indent=2))
         for hospital in self.hospitals:
-            rules = self.folder / hospital.name / "policy.toml"
+            own = ["--home", str(hospital.home)]
             invitation = self.admin(
                 "POST", f"/sessions/{session}/invitations", {"name": hospital.name}
             )
             if policy is None:
-                self._draft(hospital, invitation["link"], rules)
+                self._approve(hospital, invitation["link"], roster)
             else:
+                rules = self.folder / hospital.name / "policy.toml"
                 rules.write_text(policy)
+                own += ["--policy", str(rules), "--roster", str(roster)]
             hospital.process = Process(
                 hospital.name,
                 [
@@ -298,12 +299,7 @@ class Federation:
                     "join",
                     invitation["link"],
                     str(hospital.table),
-                    "--policy",
-                    str(rules),
-                    "--roster",
-                    str(roster),
-                    "--home",
-                    str(hospital.home),
+                    *own,
                     "--once",
                 ],
                 self.folder / f"{hospital.name}.log",
@@ -318,19 +314,23 @@ class Federation:
         """Return the hospitals' tables, dealt as the secrets in their homes deal them."""
         return [site_of_home(program, each.table, each.home) for each in self.hospitals]
 
-    def _draft(self, hospital: Hospital, link: str, rules: Path) -> None:
-        """Write the policy and dictionary that a hospital's own drafts give, without edits."""
-        offer = offered(link, home=hospital.home, progress="silent", allow_http=True)
-        schema = offer.program.schema
-        units = {column.name: column.unit for column in schema.numeric}
-        units |= {column.name: column.unit for column in schema.targets}
-        drafted = draft_dictionary(hospital.table, patient=schema.patient, units=units)
-        (rules.parent / policy_draft.DICTIONARY).write_text(dictionary_draft.text_of(drafted))
-        band = ProposedBand.for_table(count_rows(hospital.table))
-        text = policy_draft.draft(
-            offer.program, offer.terms, delta=offer.membership.delta, band=band
+    def _approve(self, hospital: Hospital, link: str, roster: Path) -> None:
+        """Draft the hospital's policy, and approve it without edits, as its people would."""
+        offer = offered(link, home=hospital.home, allow_http=True)
+        found = review(
+            offer.program,
+            offer.terms,
+            hospital.table,
+            delta=offer.membership.delta,
+            stated=offer.membership.program,
+            home=hospital.home,
         )
-        rules.write_text(text)
+        if found.problems:
+            why = "\n".join(f"- {each}" for each in found.problems)
+            raise FederationFailed(f"{hospital.name} would not take part:\n{why}")
+        session = str(offer.membership.session)
+        Policies(Home(hospital.home)).write(session, found.text, replace=False)
+        approve(link, roster=roster, by="the demo", home=hospital.home, allow_http=True)
 
     def approve(self, session: str) -> None:
         """Wait until all hospitals have enrolled; approve those whose keys are known here."""

@@ -27,7 +27,7 @@ def approve_table(
     link = SessionLink.parse(session, allow_http=allow_http)
     with Home(home).open() as opened:
         known = opened.store.session(str(link.session))
-        if known is None:
+        if known is None or not known.member:
             raise SessionError("this hospital has not joined this session: join it first")
         table = site_of(Program.from_json(known.program), data, opened.dealing)
         opened.keep(opened.client.approve_table(source, table.digest, approved_by=by))

@@ -11,6 +11,7 @@
     ├── RosterFileError               roster.file
     ├── PolicyError                   policy.invalid
     │   ├── PolicyFileError           policy.file
+    │   ├── PolicyNotApproved         policy.not_approved
     │   ├── PolicyRefused             policy.refused, with all its `problems`:
     │   └── PolicyRefusal             policy.refusal
     │       ├── AlgorithmForbidden    policy.algorithm
@@ -164,6 +165,13 @@ class PolicyFileError(PolicyError):
 
     code = "policy.file"
     public_detail = "the site's policy has a missing, unknown or invalid line"
+
+
+class PolicyNotApproved(PolicyError):
+    """Nobody at the hospital has approved this session's policy as it is now."""
+
+    code = "policy.not_approved"
+    public_detail = "the site has not approved its policy for this session"
 
 
 class PolicyRefusal(PolicyError):

@@ -5,17 +5,26 @@ for an event loop. After any interruption, calling them again continues from the
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from client_sdk.conversation.hospital_side import HospitalSide
-from client_sdk.conversation.offer import Offer, OfferReview
+from client_sdk.conversation.offer import (
+    Offer,
+    OfferReview,
+    read_invitation,
+    read_membership,
+    remember,
+)
 from client_sdk.conversation.session import Finished, take_part
+from client_sdk.errors import SessionError
 from client_sdk.events import EventWatch, Trouble
 from client_sdk.gate.policy import Policy, policy_of
 from client_sdk.home.home import Home, OpenHome
 from client_sdk.home.roster_file import read_roster
+from client_sdk.home.store import Store
 from client_sdk.model.gain_shown import showing_gains
 from client_sdk.model.known_members import members_of_store
 from client_sdk.model.model import GlobalModel
@@ -24,6 +33,7 @@ from client_sdk.network.links import SessionLink
 from client_sdk.network.transport import AsyncTransport, Transport, run, run_async
 from client_sdk.progress import watching
 from client_sdk.tables.hospital_table import Changes
+from kernels.rounds import whole_program
 from privacy.requests import host_of
 
 PathLike = str | os.PathLike[str]
@@ -108,21 +118,76 @@ def offered(
     session: str,
     *,
     home: PathLike | None = None,
+    deadline_s: float | None = None,
+    ca: PathLike | None = None,
+    allow_http: bool = False,
+    transport: Transport | None = None,
+) -> Offer:
+    """Return what a session asks of its members; nobody is enrolled.
+
+    session: a join link, which needs no home, or https://host/sessions/<id> once enrolled. If there
+        is a home, it remembers the session: one that changes later is refused.
+    """
+    link = SessionLink.parse(session, allow_http=allow_http)
+    place, patience = Home(home), Patience(deadline_s, _READ_OUTAGE_S)
+    with _store_of(place) as store:
+        seen = None if store is None else store.session(str(link.session))
+        if link.secret is not None and (seen is None or not seen.member):
+            exchange = Exchange(None, host=host_of(link.origin), patience=patience)
+            effects = read_invitation(exchange, link)
+        elif store is None:
+            raise SessionError(
+                f"{place.path} has no identity, so it is no member: read the session with a join "
+                "link, https://host/join/<id>#<secret>"
+            )
+        else:
+            identity = place.identity()
+            exchange = Exchange(identity, host=host_of(link.origin), patience=patience)
+            effects = read_membership(exchange, link, identity.key)
+        offer = run(effects, link.origin, ca=ca, transport=transport)
+        if store is None:
+            whole_program.check(offer.program)
+        else:
+            remember(store, link, offer)
+    return offer
+
+
+def enrol(
+    session: str,
+    *,
+    home: PathLike | None = None,
     progress: str | EventWatch | None = None,
     deadline_s: float | None = None,
     ca: PathLike | None = None,
     allow_http: bool = False,
     transport: Transport | None = None,
 ) -> Offer:
-    """Enrol if `session` is a join link, and return the session's offer; nothing else is sent."""
+    """Enrol this hospital's key with a join link, and return the offer; nothing else is sent."""
     link = SessionLink.parse(session, allow_http=allow_http)
     plan = _Plan(link, Policy(), home, {}, progress, Patience(deadline_s))
-    return run(plan.offered(), link.origin, ca=ca, transport=transport)
+    return run(plan.enrolled(), link.origin, ca=ca, transport=transport)
+
+
+_READ_OUTAGE_S = 60.0
+"""How long to try to read an offer; a person waits for it."""
+
+
+@contextmanager
+def _store_of(home: Home) -> Iterator[Store | None]:
+    """Yield the journal of a home, without its lock; None if there is no home."""
+    if not home.exists():
+        yield None
+        return
+    store = home.read()
+    try:
+        yield store
+    finally:
+        store.close()
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """The arguments of `join`, `join_async` and `offered`."""
+    """The arguments of `join`, `join_async` and `enrol`."""
 
     link: SessionLink
     policy: Policy
@@ -176,8 +241,8 @@ class _Plan:
             yield from take_part(side, once=once, finished=finished)
         return models[0]
 
-    def offered(self) -> Effects[Offer]:
-        """Read the offer only."""
+    def enrolled(self) -> Effects[Offer]:
+        """Enrol, and read the offer."""
         with watching(self.progress) as watch, Home(self.home).open() as home:
             return (yield from OfferReview(self._side(home, watch)).read())
 

@@ -11,10 +11,12 @@ from typing import Any
 
 from client_sdk.errors import DraftError
 from client_sdk.readable import readable
+from kernels.rounds import whole_program
 from kernels.rounds.automatic import MAX_FEATURES, MAX_SUMS, automatic_program
 from kernels.rounds.in_words import in_words
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.program import Program
+from kernels.rounds.sized import sized_program
 from kernels.tables.schema import Schema
 from privacy.accounting.promises import planned_noise
 from privacy.securesum.terms import default_terms
@@ -46,12 +48,14 @@ def draft_session(
     members_only: bool = False,
     max_sums: int = MAX_SUMS,
     max_features: int = MAX_FEATURES,
+    smallest_table: int | None = None,
 ) -> SessionDraft:
     """Return the draft of a session over a schema.
 
     name: by default the names of the targets. budget: ε and δ, for differential privacy.
     members_only: only hospitals get the model. max_sums: the most sums; with fewer, kernels are
-    trained in fewer steps. max_features: the most features of a kernel.
+    trained in fewer steps. max_features: the most features of a kernel. smallest_table: how many
+    rows the smallest hospital has, as a power of two; the program is made to fit it.
     """
     private = budget is not None
     if private and members_only:
@@ -69,13 +73,24 @@ def draft_session(
     terms.check()
     if members < terms.min_cohort:
         raise DraftError(f"members must be at least {terms.min_cohort}, not {members}")
-    program = automatic_program(
-        schema,
-        min_sites=terms.min_cohort,
-        private=private,
-        max_sums=max_sums,
-        max_features=max_features,
+    if private and smallest_table is not None:
+        raise DraftError(
+            "with differential privacy hospitals ask for no least number of rows: leave "
+            "smallest_table out"
+        )
+    limits: dict[str, Any] = {
+        "min_sites": terms.min_cohort,
+        "max_sums": max_sums,
+        "max_features": max_features,
+    }
+    program = (
+        automatic_program(schema, private=private, **limits)
+        if smallest_table is None
+        else sized_program(
+            schema, smallest_table=smallest_table, members=terms.min_cohort, **limits
+        )
     )
+    whole_program.check(program)
     stages = [
         {"algorithm": algorithm.NAME, "version": algorithm.VERSION, "parameters": asdict(spec)}
         for algorithm, spec in program.algorithms()

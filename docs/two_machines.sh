@@ -40,7 +40,6 @@ PY
 names="childrens geriatric trauma"
 for name in $names; do
     "$veilgp" check "$work/$name.csv" --schema "$work/schema.json"
-    "$veilgp" dictionary draft "$work/$name.csv" --schema "$work/schema.json" > "$work/$name.dictionary.toml"
     key=$("$veilgp" identity --home "$work/$name" | grep -o '[0-9a-f]\{64\}')
     echo "{\"name\": \"$name\", \"key\": \"$key\"}"
 done | tee "$work/keys" | grep -v name || true
@@ -51,8 +50,9 @@ session=$(ask $url/sessions --json "{\"name\": \"length of stay\", \"schema\": $
  \"max_rows\": 10000, \"held_out\": 0.2, \"least_rows\": 2200, \"members\": 3, \"privacy\": {\"differential_privacy\": false}, \"model\": \"served\"}" | jq -r .id)
 for name in $names; do
     link=$(ask $url/sessions/$session/invitations --json "{\"name\": \"$name\"}" | jq -r .link)
-    hospital "$veilgp" policy draft "$link" --table "$work/$name.csv" --dictionary "$name.dictionary.toml" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.toml"
-    hospital "$veilgp" join "$link" "$work/$name.csv" --policy "$work/$name.toml" --roster "$work/roster.json" \
+    hospital "$veilgp" policy draft "$link" "$work/$name.csv" --ca "$work/cert.pem" --home "$work/$name"
+    hospital "$veilgp" approve "$link" --roster "$work/roster.json" --ca "$work/cert.pem" --home "$work/$name" > "$work/$name.approved"
+    hospital "$veilgp" join "$link" "$work/$name.csv" \
         --ca "$work/cert.pem" --home "$work/$name" --save "$work/models-$name" --once > "$work/$name.log" 2>&1 &
 done
 sleep 5

@@ -17,6 +17,7 @@ from service.database.notices import NoticeListener
 from service.http.every_request import Envelope
 from service.http.metrics import Metrics, RequestMeter
 from service.http.problems import add_problem_handlers
+from service.http.rate_limits import RateLimits
 from service.http.shared_check import SharedCheck
 from service.http.wakeups import Wakeups
 from service.page.model_effects import ModelEffects
@@ -80,6 +81,10 @@ _ROUTERS = tuple(
 """The routers in the order of use, which is the order of the contract."""
 
 
+INVITATION_READS = 60
+"""How often a minute an invitation may be read: a program is computed in words each time."""
+
+
 class _Application(FastAPI):
     """FastAPI with the contract that the routes declare."""
 
@@ -106,6 +111,9 @@ def create_app(settings: Settings, *, clock: Clock = time.time) -> FastAPI:
             settings, database, clock, count=app.state.metrics.predicted.inc
         )
         app.state.effects = ModelEffects(app.state.predictor)
+        app.state.invitation_reads = RateLimits(
+            per_minute=INVITATION_READS, clock=clock, whose="invitation", what="reads"
+        )
         app.state.runs = Runs(database, settings, Wakeups(), clock)
         app.state.spool = Spool(settings.data_dir, settings.max_spool)
         app.state.engine = engine = Engine(app.state.runs, clock)

@@ -6,7 +6,7 @@ effect. Whether the content makes sense is checked where it is used.
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from privacy.securesum.item_kinds import ItemKind
 from privacy.securesum.terms import Terms
 
 T = TypeVar("T")
+INVITED = "invited"
 STATUSES = ("pending", "approved", "suspended")
 OUTCOMES = ("done", "failed", "cancelled")
 _MODEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
@@ -27,7 +28,10 @@ _MODEL = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 @dataclass(frozen=True)
 class Membership:
-    """A session, and this hospital's membership in it."""
+    """A session, and this hospital's membership in it.
+
+    status: one of STATUSES; INVITED, without a key, if only the invitation has been read.
+    """
 
     session: UUID
     title: str
@@ -52,6 +56,14 @@ class Membership:
             key=_read(member, "key", bytes.fromhex),
             status=_one_of(member, "status", STATUSES),
             delta=None if session.get("delta") is None else _small(session, "delta"),
+        )
+
+    @classmethod
+    def read_invitation(cls, plain: Mapping[str, Any]) -> "Membership":
+        """Read the response to an invitation that was only read."""
+        member = {"name": plain.get("name"), "key": "", "status": STATUSES[0]}
+        return replace(
+            cls.read({"session": plain.get("session"), "member": member}), status=INVITED
         )
 
 

@@ -2,14 +2,15 @@
 
     enrol → read the offer → disclose what would leave → check policy, table and budget → approved
 
-Program and terms are stored when they are first seen, which may be while a policy is drafted: a
-session in which either changes later is refused.
+An invitation can be read before that, by anyone who has its link and any number of times, with
+nobody enrolled and nothing signed (`read_invitation`). Program and terms are stored when they are
+first seen, which may be then: a session in which either changes later is refused.
 """
 
 from dataclasses import dataclass
 from uuid import UUID
 
-from client_sdk.conversation.answers import Membership
+from client_sdk.conversation.answers import INVITED, Membership
 from client_sdk.conversation.hospital_side import HospitalSide
 from client_sdk.conversation.polling import Polling
 from client_sdk.errors import MalformedAnswer, RowsNotRemoved, SessionChanged, Suspended, WrongRun
@@ -26,8 +27,11 @@ from client_sdk.gate.disclosure import Disclosure, known_under
 from client_sdk.gate.refusal_report import about_own_rows
 from client_sdk.home.disclosures import EnteredRun
 from client_sdk.home.remembered import KnownSession
-from client_sdk.network.exchange import Effects
+from client_sdk.home.store import Store
+from client_sdk.network.exchange import Effects, Exchange, plain_object
+from client_sdk.network.links import SessionLink
 from client_sdk.tables.hospital_table import HospitalTable, site_of
+from kernels.rounds import whole_program
 from kernels.rounds.plan import check_fits, declared, release_plan
 from kernels.rounds.program import Program
 from kernels.rounds.run_kinds import Kind
@@ -61,6 +65,58 @@ class Offer:
         return Disclosure.of(program, self.terms, delta=self.membership.delta)
 
 
+def read_invitation(exchange: Exchange, link: SessionLink) -> Effects[Offer]:
+    """Read what an open invitation is to; nobody is enrolled."""
+    body = yield from exchange.post(f"/sessions/{link.session}/offer", {"invitation": link.secret})
+    return _offer(Membership.read_invitation(plain_object(body)), link)
+
+
+def read_membership(exchange: Exchange, link: SessionLink, key: bytes) -> Effects[Offer]:
+    """Read the session as one of its members, by a signed request."""
+    plain = yield from exchange.get_json(f"/sessions/{link.session}/membership")
+    membership = Membership.read(plain)
+    _check_key(membership, key)
+    return _offer(membership, link)
+
+
+def remember(store: Store, link: SessionLink, offer: Offer) -> None:
+    """Store a session as it is first seen; refuse one that has changed since, or cannot succeed.
+
+    Until this hospital has enrolled its member's name is not stored.
+    """
+    membership, seen = offer.membership, store.session(str(link.session))
+    _check_unchanged(seen, membership)
+    # The coordinator has checked this too: a run that stops in the middle has spent what was sent.
+    whole_program.check(offer.program)
+    enrolled = membership.status != INVITED
+    if seen is None or (enrolled and not seen.member):
+        store.remember_session(
+            KnownSession(
+                session=str(link.session),
+                address=link.address,
+                name=membership.title,
+                member=membership.name if enrolled else "",
+                program=membership.program,
+                terms=membership.terms.encode(),
+            )
+        )
+
+
+def _offer(membership: Membership, link: SessionLink) -> Offer:
+    _check_session(membership, link)
+    return Offer(membership, Program.from_json(membership.program))
+
+
+def _check_session(membership: Membership, link: SessionLink) -> None:
+    if membership.session != link.session or membership.terms.session != link.session.bytes:
+        raise MalformedAnswer("the coordinator's response is about another session")
+
+
+def _check_key(membership: Membership, key: bytes) -> None:
+    if membership.key != key:
+        raise MalformedAnswer("the coordinator's response contains another member's key")
+
+
 class OfferReview:
     """The steps before a hospital takes part: read the offer, check it, wait for approval."""
 
@@ -70,26 +126,14 @@ class OfferReview:
     def read(self) -> Effects[Offer]:
         """Enrol if this is a join link, and read the session's offer."""
         side, store = self._side, self._side.home.store
-        if side.link.secret is not None and store.session(side.session) is None:
+        seen = store.session(side.session)
+        if side.link.secret is not None and (seen is None or not seen.member):
             yield from side.exchange.post(
                 f"/sessions/{side.session}/members", {"invitation": side.link.secret}
             )
-        plain = yield from side.exchange.get_json(f"/sessions/{side.session}/membership")
-        membership = self._own(Membership.read(plain))
-        program = Program.from_json(membership.program)
-        self._check_unchanged(membership)
-        if store.session(side.session) is None:
-            store.remember_session(
-                KnownSession(
-                    session=side.session,
-                    address=side.link.address,
-                    name=membership.title,
-                    member=membership.name,
-                    program=membership.program,
-                    terms=membership.terms.encode(),
-                )
-            )
-        return Offer(membership, program)
+        offer = yield from read_membership(side.exchange, side.link, side.home.identity.key)
+        remember(store, side.link, offer)
+        return offer
 
     def checked(self, offer: Offer) -> HospitalTable:
         """Disclose what would leave, then check policy and table before anything leaves."""
@@ -141,38 +185,32 @@ class OfferReview:
         while membership.status == "pending":
             side.exchange.check_deadline()
             plain = yield from polling.decision()
-            membership = self._own(Membership.read(plain))
-            self._check_unchanged(membership)
+            membership = Membership.read(plain)
+            _check_session(membership, side.link)
+            _check_key(membership, side.home.identity.key)
+            _check_unchanged(side.home.store.session(side.session), membership)
         if membership.status == "suspended":
             raise Suspended(
                 "the session's admin has suspended this hospital: ask the admin for the reason"
             )
         side.watch(Approved(membership.name))
 
-    def _own(self, membership: Membership) -> Membership:
-        link = self._side.link
-        if membership.session != link.session or membership.terms.session != link.session.bytes:
-            raise MalformedAnswer("the coordinator's response is about another session")
-        if membership.key != self._side.home.identity.key:
-            raise MalformedAnswer("the coordinator's response contains another member's key")
-        return membership
 
-    def _check_unchanged(self, membership: Membership) -> None:
-        """Refuse a program or terms that are not those that this hospital saw first."""
-        seen = self._side.home.store.session(self._side.session)
-        if seen is None:
-            return
-        if seen.program != membership.program:
-            raise SessionChanged(
-                "the session's program has changed since this hospital first saw it. A "
-                "session's program must not change: ask the session's admin for a new session."
-            )
-        if seen.terms != membership.terms.encode():
-            raise SessionChanged(
-                "the session's terms have changed since this hospital first saw it "
-                f"({_differing(Terms.decode(seen.terms), membership.terms)}). A session's terms "
-                "must not change: ask the session's admin for a new session, and review it again."
-            )
+def _check_unchanged(seen: KnownSession | None, membership: Membership) -> None:
+    """Refuse a program or terms that are not those that this hospital saw first."""
+    if seen is None:
+        return
+    if seen.program != membership.program:
+        raise SessionChanged(
+            "the session's program has changed since this hospital first saw it. A session's "
+            "program must not change: ask the session's admin for a new session."
+        )
+    if seen.terms != membership.terms.encode():
+        raise SessionChanged(
+            "the session's terms have changed since this hospital first saw it "
+            f"({_differing(Terms.decode(seen.terms), membership.terms)}). A session's terms must "
+            "not change: ask the session's admin for a new session, and review it again."
+        )
 
 
 def _differing(seen: Terms, shown: Terms) -> str:

@@ -9,9 +9,9 @@
 A session's schema must contain it: bounds that are absent or at least as wide, the same unit, at
 least the same levels and missing codes, and no further code that could be a value here. Otherwise a
 session could set narrow bounds around values that it knows, merge all levels but one, or call one
-value missing, and so put one patient apart from all others. `veilgp dictionary draft` writes it
-once per data source. It is never sent, and because it comes from the table, a refusal because of it
-is not reported to the coordinator.
+value missing, and so put one patient apart from all others. `veilgp policy draft` writes it into
+the policy. It is never sent, and because it comes from the table, a refusal because of it is not
+reported to the coordinator.
 """
 
 import math

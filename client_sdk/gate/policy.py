@@ -3,9 +3,8 @@
 A hospital answers only what its policy allows, whatever the session says. An empty policy allows
 nothing: a person at the hospital must list the algorithms and columns, the number of sums, whether
 sums without differential privacy are allowed, and what the coordinator may read of these (sums,
-model). `policy_draft` writes a policy that allows
-exactly what a session requests, with a comment at each line, for that person to review. The texts
-of refusals are in `refusals`.
+model). `policy_draft` writes a policy that allows exactly what a session requests, with a comment
+at each line, for that person to review. The texts of refusals are in `refusals`.
 
 The default minimums are from docs/threats.md (A4, A12): with fewer rows than features the sums
 *are* the data. The cohort counts members whose keys are confirmed.
@@ -36,6 +35,7 @@ from kernels.rounds.plan import (
 from kernels.rounds.program import Program
 from kernels.rounds.registry import ALGORITHMS
 from kernels.rounds.site.site import Part
+from kernels.rounds.sized import LEAST_ROWS, RATIO, ROWS_PER_FEATURE
 from kernels.rounds.task import program_digest
 from privacy.accounting.events import Release
 from privacy.errors import BudgetExceeded, LedgerError
@@ -58,7 +58,12 @@ _COUNTS = (
     "max_runs",
     "max_programs",
 )
-_RATIOS = ("rows_per_feature", "coordinator_ratio", "hospital_ratio")
+_RATIOS = (
+    "rows_per_feature",
+    "rows_per_feature_held_out",
+    "coordinator_ratio",
+    "hospital_ratio",
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,7 @@ class Policy:
     least_colluders: int | None = None
     """Minimum number of members that may collude with the coordinator and still learn only the sum.
     Without this line: a third of the other members, ⌊(n − 1)/3⌋ of n."""
-    least_rows: int = 50
+    least_rows: int = LEAST_ROWS
     """Minimum number of rows of this hospital that are summed together: of its training rows and,
     if a stage sums held-out rows without the others (`completion`), of these as well."""
     least_rows_held_out: int = 5
@@ -78,9 +83,12 @@ class Policy:
     Where held-out rows are summed too, `least_rows` applies to them.
     Only their total leaves, but the other members may have no such rows, and the error for one
     patient reveals that patient's outcome."""
-    rows_per_feature: float = 0.0
-    """Minimum number of rows that are summed together, as in `least_rows`, per feature of the
-    kernel, in addition to the limits on numbers that become known."""
+    rows_per_feature: float = ROWS_PER_FEATURE
+    """Minimum number of training rows per feature of the kernel, in addition to the limits on
+    numbers that become known."""
+    rows_per_feature_held_out: float = 0.0
+    """The same for held-out rows that a stage sums without the others. Without this line only
+    `least_rows` applies to them, and hospitals that collude could test who is among them."""
     least_level_rows: int = 10
     """Minimum number of rows that are summed together for each level that occurs in a categorical
     column."""
@@ -94,10 +102,10 @@ class Policy:
     parents: tuple[str, ...] = ()
     """Ids of models that a run may start from, besides those that this hospital obtained itself,
     and those that a quorum of members with confirmed keys has signed."""
-    coordinator_ratio: float = 0.5
+    coordinator_ratio: float = RATIO
     """Maximum number of exact numbers that become known to the coordinator, over all sessions,
     divided by the cells of the other members' rows: rows that the program states × columns."""
-    hospital_ratio: float = 0.5
+    hospital_ratio: float = RATIO
     """The same for numbers that become known to each hospital."""
     max_sums: int = 0
     """Maximum number of vectors that are ever computed for exact sums of a data source, over all
@@ -469,8 +477,8 @@ class Policy:
         features = max(own.features for own in program.kernels)
         if summed.rows < self.least_rows:
             yield refusals.too_few_rows(summed, least=self.least_rows)
-        if summed.rows < self.rows_per_feature * features:
-            least = self.rows_per_feature
+        least = self.rows_per_feature if summed.trained else self.rows_per_feature_held_out
+        if summed.rows < least * features:
             yield refusals.too_few_rows_per_feature(summed, features, least=least)
 
     def _held_out(self, program: Program, summary: TableSummary) -> list[PolicyRefusal]:

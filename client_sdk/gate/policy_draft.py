@@ -21,22 +21,20 @@ from kernels.rounds.site.site import Part
 from kernels.rounds.task import program_digest
 from privacy.securesum.terms import Terms
 
-DICTIONARY = "dictionary.toml"
-"""The data dictionary's file, beside the policy."""
-
 
 def draft(
     program: Program,
     terms: Terms,
     *,
     delta: float | None = None,
-    dictionary: Dictionary | str = DICTIONARY,
+    dictionary: Dictionary | str = "",
     band: ProposedBand | None = None,
 ) -> str:
     """Return a policy that allows exactly this program and these terms, as TOML for review.
 
     delta: the δ at which the session, and then also this site, counts ε.
-    dictionary: the file of the site's data dictionary relative to the policy, or its content.
+    dictionary: the site's data dictionary, or the text of its tables; without one the policy allows
+        no column.
     band: the row band to propose; by default the smallest, whatever the table has.
     """
     asked = Disclosure.of(program, terms, delta=delta)
@@ -60,6 +58,12 @@ least_colluders = {terms.max_colluders}
 # a categorical column. With fewer rows, sums can reveal the rows themselves.{_summed(program)}
 least_rows = {standard.least_rows}
 least_level_rows = {standard.least_level_rows}
+# Minimum number of training rows for each feature of the kernel; the program has {
+        max(own.features for own in program.kernels):,}. The second line is
+# for held-out rows that are summed without the others: with 0 only least_rows applies to them, and
+# hospitals that collude with each other could test who is among them.
+rows_per_feature = {standard.rows_per_feature:g}
+rows_per_feature_held_out = {standard.rows_per_feature_held_out:g}
 # Minimum number of rows in each part that is held out of training and scored, unless it is empty.
 least_rows_held_out = {standard.least_rows_held_out}
 # The session's program, by its SHA-256: this session, and no other program, may be joined.
@@ -70,7 +74,7 @@ parents = []
 # Algorithms that may run: {"; ".join(f"{s.algorithm}, at most {s.sums}" for s in asked.stages)}.
 algorithms = {json.dumps(names)}
 # Columns that they may read.
-columns = [{", ".join(map(quoted, asked.columns))}]{_dictionary_line(dictionary)}
+columns = [{", ".join(map(quoted, asked.columns))}]
 {_numbers(program, terms)}
 # Maximum number of exact sums that this data source may ever be in, over all sessions. Sums that
 # were abandoned count too, so this is twice what the program needs, {asked.sums}.
@@ -174,19 +178,9 @@ def _runs_of(program: Program) -> list[Program]:
     return found
 
 
-def _dictionary_line(dictionary: Dictionary | str) -> str:
-    if not isinstance(dictionary, str):
-        return ""
-    return f"""
-# What these columns are at this hospital: unit, bounds, levels. Make this file once per data source
-# with `veilgp dictionary draft TABLE > {dictionary}`, and check it: a session whose schema does not
-# contain it is refused, without telling the coordinator why.
-dictionary = {quoted(dictionary)}"""
-
-
 def _dictionary_tables(dictionary: Dictionary | str) -> str:
     if isinstance(dictionary, str):
-        return ""
+        return f"\n{dictionary}" if dictionary else ""
     return f"""
 # What these columns are at this hospital.
 {dictionary.to_toml("dictionary.")}"""

@@ -263,8 +263,7 @@ def not_in_dictionary(column: str) -> DictionaryMismatch:
     """Return the refusal of a column that the dictionary lacks."""
     return _mismatch(
         f"The program reads the column {column!r}, which the data dictionary lacks.",
-        f"a table [dictionary.{quoted(column)}], or run `veilgp dictionary draft` for this data "
-        "source",
+        f"a table [dictionary.{quoted(column)}] (`veilgp policy draft` writes one)",
         _NOT_SENT,
     )
 
@@ -358,7 +357,7 @@ def table_outside_dictionary(column: str) -> DictionaryMismatch:
     """Return the refusal of a table with values outside the dictionary."""
     return _mismatch(
         f"The table has values in {column!r} outside the bounds of the data dictionary.",
-        "bounds that contain them: run `veilgp dictionary draft` again, and check the result",
+        "bounds that contain them (`veilgp policy draft` proposes some)",
         f"A dictionary that does not fit its table protects nothing. {_NOT_SENT}",
     )
 
@@ -410,10 +409,10 @@ def too_many_numbers(
         f"sessions. The other members' rows have {cells:,.0f} cells ({made_known.rows:,.0f} rows "
         f"that the program states × {made_known.columns} columns), and this site allows {ratio:g} "
         "numbers per cell.",
-        line=f"{line} = {rounded_up(numbers / cells):g}",
-        because=f"That is {numbers / made_known.rows:.3g} numbers per row. {MEMBERSHIP} It is "
-        "better to ask for a session with fewer features or steps, with more rows, or with "
+        instead="Ask for a session with fewer features or steps, with more rows, or with "
         "differential privacy.",
+        line=f"{line} = {rounded_up(numbers / cells):g}",
+        because=f"That is {numbers / made_known.rows:.3g} numbers per row. {MEMBERSHIP}",
         public_detail="more would become known than the site allows",
     )
 
@@ -484,14 +483,15 @@ def too_few_rows_per_feature(
     summed: RowsInASum, features: int, *, least: float
 ) -> TooFewRowsPerFeature:
     """Return the refusal of sums that could determine the rows."""
-    fewer = f"at most {int(summed.rows / least):,} features"
+    most, line = int(summed.rows / least), "rows_per_feature"
+    line += "" if summed.trained else "_held_out"
+    fewer = f"at most {most:,} features (max_features, or smallest_table)"
     return TooFewRowsPerFeature(
-        f"The table has {summed.rows} {summed.words}{summed.summed} for {features} features of the "
-        f"kernel, but this site requires at least {least:g} rows per feature.",
+        f"With {summed.rows} {summed.words}{summed.summed} this site allows at most {most:,} "
+        f"features, {least:g} rows for each; the program has {features}.",
         instead=summed.instead(least=least * features, fewer=fewer),
-        line=f"rows_per_feature = {summed.rows // max(features, 1)}",
-        because="With fewer rows than features the sums of products determine the rows. It is "
-        "better to ask for a session with fewer features.",
+        line=f"{line} = {math.floor(100 * summed.rows / max(features, 1)) / 100:g}",
+        because="With fewer rows than features the sums of products determine the rows.",
         public_detail="the site's table has fewer rows per feature of the kernel than its policy "
         "requires",
     )
@@ -501,9 +501,9 @@ def too_few_rows_held_out(rows: int, part: str, *, least: int) -> TooFewRowsHeld
     """Return the refusal to score too few rows."""
     return TooFewRowsHeldOut(
         f"The table has {rows} rows for {part}, but this site requires at least {least}, or none.",
+        instead="Ask for a session that holds out a larger share, or none.",
         line=f"least_rows_held_out = {rows}",
-        because="A model's error on few patients reveals their outcomes. It is better to ask for "
-        "a session that holds out a larger share, or none.",
+        because="A model's error on few patients reveals their outcomes.",
         public_detail="the site has too few rows in a part that is held out",
     )
 
@@ -516,7 +516,6 @@ def rare_level(column: str, level: str, rows: int, *, least: int, summed: RowsIn
         f"this site requires at least {least}.",
         instead=summed.instead(least=0, fewer=merged),
         line=f"least_level_rows = {rows}",
-        because="A level that few patients have singles them out in every sum. It is better to "
-        "ask for a schema that merges it with another level.",
+        because="A level that few patients have singles them out in every sum.",
         public_detail=f"the site has too few rows with one level of {column!r}",
     )

@@ -48,8 +48,7 @@ class ProposedBand:
         """Propose the first step, without looking at any table."""
         return cls(
             LEAST,
-            f"No table was looked at: this is {_words(LEAST)}. For more rows choose more, or name "
-            "the table (`veilgp policy draft --table`).",
+            f"No table was looked at: this is {_words(LEAST)}. For more rows choose more.",
         )
 
 
@@ -78,6 +77,14 @@ def row_band(store: Store, source: str, rows: int, chosen: int) -> int:
 
     chosen: the policy's `row_band`.
     """
+    check(store, source, rows, chosen)
+    if store.row_band(source) is None:
+        store.keep_row_band(source, chosen, by="policy")
+    return chosen
+
+
+def check(store: Store, source: str, rows: int, chosen: int) -> None:
+    """Refuse another band than the home has, and a table beyond it; nothing is kept."""
     kept = store.row_band(source)
     if kept is not None and kept != chosen:
         raise RowBandChanged(
@@ -98,9 +105,6 @@ def row_band(store: Store, source: str, rows: int, chosen: int) -> int:
                 "in the policy"
             )
         )
-    if kept is None:
-        store.keep_row_band(source, chosen, by="policy")
-    return chosen
 
 
 def _words(band: int) -> str:

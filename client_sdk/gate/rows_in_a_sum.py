@@ -49,7 +49,10 @@ class RowsInASum:
     def instead(self, *, least: float, fewer: str = "") -> str:
         """Return what to ask for, so that at least `least` rows are summed or none of these."""
         if self.trained:
-            return ""
+            smaller = f"with {fewer}, or one " if fewer else ""
+            return (
+                f"Ask for a session {smaller}with differential privacy, which needs no least rows."
+            )
         others = f", or for one with {fewer}" if fewer else ""
         enough = (
             f" With this session's share held out, {self.share:.0%}, a table of about "

@@ -157,7 +157,10 @@ class Holding:
 
 @dataclass(frozen=True)
 class KnownSession:
-    """A session as it was when this hospital first saw it; terms: encoded."""
+    """A session as it was when this hospital first saw it; terms: encoded.
+
+    member: the name that this hospital has enrolled under; empty until it has.
+    """
 
     session: str
     address: str

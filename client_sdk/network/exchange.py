@@ -159,11 +159,11 @@ class Patience:
 
 
 class Exchange:
-    """A member's conversation with one coordinator."""
+    """A conversation with one coordinator: a member's, or one without an identity, unsigned."""
 
     def __init__(
         self,
-        identity: Identity,
+        identity: Identity | None,
         *,
         host: str,
         patience: Patience | None = None,
@@ -299,20 +299,17 @@ class Exchange:
             )
 
     def _headers(self, method: str, target: str, digest: bytes, kind: str | None) -> dict[str, str]:
-        now_ms = int(self.clock.now().timestamp() * 1000)
-        headers = {
-            "Authorization": sign_request(
+        headers = {"Veilgp-Protocol": str(PROTOCOL), "Accept-Encoding": "identity"}
+        if self._identity is not None:
+            headers["Authorization"] = sign_request(
                 self._identity,
                 method=method,
                 host=self._host,
                 target=target,
                 digest=digest,
-                now_ms=now_ms,
+                now_ms=int(self.clock.now().timestamp() * 1000),
                 nonce=self._entropy(NONCE_BYTES),
-            ),
-            "Veilgp-Protocol": str(PROTOCOL),
-            "Accept-Encoding": "identity",
-        }
+            )
         return headers if kind is None else {**headers, "Content-Type": kind}
 
     def _accepted(self, reply: Reply, too_late: tuple[int, ...]) -> Reply:

@@ -1,10 +1,11 @@
-"""A draft data dictionary for a table: kinds, levels and rounded bounds, for a person to check.
+"""What a table shows of columns for a data dictionary: rounded bounds, and rows per label.
 
 Bounds contain every value of the table, so that no session can make the table's extreme rows decide
-whether it fits. They do not carry these values: each bound is rounded outward to a multiple of a
-step, the first of 1, 2 or 5 times a power of ten that is at least a quarter of the distance between
-the 5th and the 95th percentile. A level of a category that fewer than FEW_ROWS rows have is not
-listed. Cells with a missing code of the schema are missing, and no bound contains such a code.
+whether it fits. They never are these values: each bound is rounded outward to a multiple of a step,
+the first of 1, 2 or 5 times a power of ten that is at least a quarter of the distance between the
+5th and the 95th percentile, and to the next one if an extreme value is such a multiple itself. Only
+0 stays 0: that nothing is negative belongs to a column and not to a patient. Cells with a missing
+code of the schema are missing; where a bound would contain such a code, the step is halved.
 """
 
 import math
@@ -15,11 +16,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from client_sdk.errors import DraftError
-from client_sdk.tables.column_seen import FEW_ROWS, UNKNOWN, ColumnSeen
 from client_sdk.tables.opening import open_table
-from kernels.tables.arrow_cells import as_numbers
-from kernels.tables.cells import read_numbers
+from kernels.tables.arrow_cells import as_labels, as_numbers
+from kernels.tables.cells import read_labels, read_numbers
 
 _SAMPLE = 50_000
 """Maximum number of values per column from which percentiles are computed."""
@@ -28,92 +27,48 @@ _MOST_HALVINGS = 20
 
 
 @dataclass(frozen=True)
-class DraftedColumn:
-    """One column: a number with bounds, a category with levels, or the patient column.
+class ColumnShown:
+    """Rounded bounds of a column's numbers, or how many rows have each of its labels."""
 
-    rare: how many levels are not listed because too few rows have them.
-    """
-
-    name: str
-    lower: float | None = None
-    upper: float | None = None
-    levels: tuple[str, ...] | None = None
-    rare: int = 0
-    missing_codes: tuple[float | str, ...] = ()
-    patient: bool = False
+    bounds: tuple[float, float] | None = None
+    labels: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class DictionaryDraft:
-    """The columns that can be used, and a sentence for each one that was left out."""
-
-    columns: tuple[DraftedColumn, ...]
-    advice: tuple[str, ...]
-    units: Mapping[str, str] = field(default_factory=dict)
-
-    def unit(self, column: str) -> str:
-        """Return a column's unit, or UNKNOWN."""
-        return self.units.get(column, UNKNOWN)
-
-
-def draft_dictionary(
+def look(
     data: object,
     *,
-    patient: str | None = None,
-    units: Mapping[str, str] | None = None,
-    labels: Collection[str] = (),
-    missing_codes: Mapping[str, tuple[float | str, ...]] | None = None,
-) -> DictionaryDraft:
-    """Read all rows of a table, and return a draft; units are known only if they are given.
+    numbers: Collection[str],
+    labels: Collection[str],
+    missing_codes: Mapping[str, tuple[float | str, ...]],
+) -> dict[str, ColumnShown]:
+    """Read all rows of a table, and return what it shows of those columns that it has.
 
-    labels: columns whose numbers are codes, such as 0 and 1 for an outcome.
     missing_codes: cells that mean "missing", by column.
     """
-    codes = missing_codes or {}
     source = open_table(data)
-    if patient is not None and patient not in source.columns:
-        raise DraftError(f"{source.name} has no column {patient!r}: correct the name")
-    names = [name for name in source.columns if name != patient]
-    seen = {name: ColumnSeen(codes.get(name, ())) for name in names}
-    values = {name: _Values() for name in names}
-    for batch in source.batches(names):
+    values = {name: _Values() for name in source.columns if name in numbers}
+    counts = {name: Counter[str]() for name in source.columns if name in labels}
+    for batch in source.batches([*values, *counts]) if values or counts else ():
         for name, column in batch.items():
-            seen[name].look(column, text=source.numbers_are_text)
-            if seen[name].numeric:
-                text, own = source.numbers_are_text, codes.get(name, ())
-                cells = as_numbers(column, text=text, missing_codes=own)
-                values[name].look(read_numbers(cells, own)[0])
-    drafted = [] if patient is None else [DraftedColumn(patient, patient=True)]
-    advice: list[str] = []
-    for name in names:
-        column = _drafted(name, seen[name], values[name], coded=name in labels)
-        if column is None:
-            advice.append(f"column {name!r}: left out, it has neither numbers nor common levels")
-            continue
-        drafted.append(column)
-        if dropped := [repr(own) for own in codes.get(name, ()) if own not in column.missing_codes]:
-            advice.append(
-                f"column {name!r}: the missing codes {', '.join(dropped)} lie among its values "
-                "and are left out: correct the table or the schema"
+            if name in values:
+                codes = missing_codes.get(name, ())
+                cells = as_numbers(column, text=source.numbers_are_text, missing_codes=codes)
+                values[name].look(read_numbers(cells, codes)[0])
+            else:
+                texts, own = read_labels(as_labels(column))
+                rows = np.bincount(own, minlength=len(texts)).tolist()
+                for text, count in zip(texts, rows, strict=True):
+                    if text and text not in missing_codes.get(name, ()):
+                        counts[name][text] += count
+    shown = {
+        name: ColumnShown(
+            bounds=own.bounds(
+                [code for code in missing_codes.get(name, ()) if not isinstance(code, str)]
             )
-    return DictionaryDraft(tuple(drafted), tuple(advice), dict(units or {}))
-
-
-def _drafted(
-    name: str, seen: ColumnSeen, values: "_Values", *, coded: bool
-) -> DraftedColumn | None:
-    if seen.dates or seen.missing == seen.rows:
-        return None
-    if seen.numeric and not coded:
-        outside = tuple(own for own in seen.missing_codes if not values.contain(own))
-        lower, upper = values.bounds([own for own in outside if not isinstance(own, str)])
-        return DraftedColumn(name, lower=lower, upper=upper, missing_codes=outside)
-    labels: Counter[str] = seen.labels or Counter()
-    common = tuple(sorted(label for label, rows in labels.items() if rows >= FEW_ROWS))
-    if not common:
-        return None
-    rare, codes = len(labels) - len(common), seen.missing_codes
-    return DraftedColumn(name, levels=common, rare=rare, missing_codes=codes)
+        )
+        for name, own in values.items()
+    }
+    return shown | {name: ColumnShown(labels=own) for name, own in counts.items()}
 
 
 @dataclass
@@ -135,26 +90,36 @@ class _Values:
             self.kept.append(finite[: _SAMPLE - self.count])
             self.count += len(self.kept[-1])
 
-    def contain(self, code: float | str) -> bool:
-        """Return whether a missing code lies among the values."""
-        return not isinstance(code, str) and self.least <= code <= self.most
+    def bounds(self, codes: Sequence[float] = ()) -> tuple[float, float] | None:
+        """Return bounds around every value; None if there is no value.
 
-    def bounds(self, codes: Sequence[float] = ()) -> tuple[float, float]:
-        """Return bounds that contain every value, rounded outward to multiples of a step.
-
-        codes: missing codes, none of them among the values, which the bounds do not contain: near
-        one, the steps are smaller.
+        codes: missing codes, which the bounds do not contain, unless they lie among the values.
         """
+        if not self.kept:
+            return None
         low, high = np.percentile(np.concatenate(self.kept), [5, 95])
         spread = float(high - low) or self.most - self.least or abs(self.most) or 1.0
+        apart = [code for code in codes if not self.least <= code <= self.most]
+        ends = self.least, self.most
         for halvings in range(_MOST_HALVINGS):
             step = _round_step(spread / 4 / 2**halvings)
-            lower, upper = math.floor(self.least / step) * step, math.ceil(self.most / step) * step
-            # A constant that is a multiple of the step would give an empty interval.
-            ends = _plain(lower), _plain(upper if upper > lower else lower + step)
-            if not any(ends[0] <= code <= ends[1] for code in codes):
-                return ends
-        return self.least, self.most
+            ends = -_outward(-self.least, step), _outward(self.most, step)
+            if not any(ends[0] <= code <= ends[1] for code in apart):
+                break
+        return ends
+
+
+def _outward(value: float, step: float) -> float:
+    """Return the next multiple of a step above a value; 0 for 0.
+
+    >>> _outward(90.0, 20.0), _outward(100.0, 20.0), _outward(0.0, 20.0), _outward(-20.0, 20.0)
+    (100.0, 120.0, 0.0, 0.0)
+    """
+    if value == 0:
+        return 0.0
+    rounded = _plain(math.ceil(value / step) * step)
+    # A bound that the rounding of its digits has put below the value must not exclude it either.
+    return rounded if rounded > value else _plain((math.floor(value / step) + 1) * step)
 
 
 def _round_step(least: float) -> float:
@@ -165,4 +130,4 @@ def _round_step(least: float) -> float:
 
 def _plain(value: float) -> float:
     """Return a number without the rounding of its last digits, such as 0.30000000000000004."""
-    return float(f"{value:.12g}")
+    return float(f"{value:.12g}") + 0.0

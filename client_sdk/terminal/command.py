@@ -8,9 +8,10 @@ import typer
 
 from client_sdk.terminal.commands import (
     card,
-    dictionary,
+    check,
     doctor,
     ledger,
+    policy,
     predict,
     session,
     session_draft,
@@ -44,10 +45,11 @@ def application() -> typer.Typer:
     app.command("verify")(verify.verify)
     app.command("ledger")(ledger.ledger_command)
     session.register(app)
+    policy.register(app)
     session_draft.register(app)
     sources.register(app)
     tables.register(app)
-    dictionary.register(app)
+    check.register(app)
     _add_plugins(app, "veilgp.commands")
     _add_plugins(doctor.register(app), "veilgp.doctor")
     return app

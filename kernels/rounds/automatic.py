@@ -132,16 +132,19 @@ def automatic_program(
     private: bool = False,
     max_sums: int = MAX_SUMS,
     max_features: int = MAX_FEATURES,
+    completed: bool = True,
 ) -> Program:
     """Return the program of a session that states no kernel and no stages.
 
+    completed: held-out rows are added to the layers in the end (`layer.completion`).
     private: a program that has a form with differential privacy; its noise is not planned yet.
     """
     if private:
         return private_program(schema, min_sites=min_sites, max_rows=max_rows)
     tried = candidates(schema, max_sums=max_sums, max_features=max_features)
     kernels = tuple(dict.fromkeys(own.kernel for own in tried))
-    stages = _around(schema, search.Spec(recipes=tuple(own.recipe for own in tried)), min_sites)
+    training = search.Spec(recipes=tuple(own.recipe for own in tried))
+    stages = _around(schema, training, min_sites, completed=completed)
     return Program(schema, kernels[0], stages, max_rows=max_rows, choices=kernels)
 
 
@@ -154,7 +157,7 @@ def program_of_candidate(
 
 
 def _around(
-    schema: Schema, training: search.Spec | exact.Spec, min_sites: int
+    schema: Schema, training: search.Spec | exact.Spec, min_sites: int, *, completed: bool = True
 ) -> tuple[object, ...]:
     """Return the stages before and after phase 1."""
     return (
@@ -162,7 +165,7 @@ def _around(
         training,
         *([linear.Spec()] if schema.real else []),
         *([outcomes.Spec()] if schema.outcomes else []),
-        completion.Spec(),
+        *([completion.Spec()] if completed else []),
         recalibration.Spec(min_rows=MIN_ROWS),
         evaluation.Spec(),
     )

@@ -4,6 +4,7 @@ The hospital's own disclosure says the same of every stage, and more about what 
 """
 
 from kernels.features.spec import KernelSpec
+from kernels.rounds import sized
 from kernels.rounds.forecast_in_words import expected_in_words
 from kernels.rounds.known import known_to_coordinator, known_to_hospitals
 from kernels.rounds.plan import stages_disclosed
@@ -47,6 +48,7 @@ def in_words(
         in_all,
         costs,
         _read(program, blind=blind, members_only=members_only),
+        *filter(None, [sized.in_words(program)]),
     ]
     if budget is not None:
         epsilon, delta, runs = budget

@@ -95,6 +95,8 @@ def after(position: Position, total: SecureTotal) -> tuple[Position, tuple[Metri
 
 def begin(program: Program, model: Model | None) -> Position:
     """Return the position at the program's first stage, even if that stage needs no sum."""
+    if model is None:
+        program.check_start()
     algorithm, spec = next(program.algorithms())
     return Position(program, 0, 0, algorithm.initial(spec, program.start(model)))
 

@@ -2,8 +2,10 @@
 
     Program(schema, kernel, stages=(moments.Spec(), exact.Spec(), linear.Spec()))
 
-Each stage starts from the model of the previous one. A program is stored as versioned JSON, which
-refers to algorithms by name and version.
+Each stage starts from the model of the previous one, so a program whose stages need what is not
+there by then is refused when it is made. A program that computes the columns' scale starts from
+nothing, any other from a model (`kernels.rounds.run_kinds`). A program is stored as versioned JSON,
+which refers to algorithms by name and version.
 """
 
 from collections.abc import Iterator
@@ -17,6 +19,7 @@ from kernels.model.noise_plan import NoisePlan
 from kernels.rounds.algorithm import Algorithm
 from kernels.rounds.declaration import Answers, Before, Made
 from kernels.rounds.registry import algorithm_of, installed
+from kernels.rounds.stage_order import EVERYTHING, Step, unmet
 from kernels.strict_json import decode_object, encode_json, is_newer, is_number, parse_json
 from kernels.tables.schema import Schema
 from kernels.tables.targets import Target
@@ -65,6 +68,7 @@ class Program:
         if self.privacy is not None:
             self._check_privacy(self.privacy)
         self._check_answers()
+        self._check_order()
 
     def _check_answers(self) -> None:
         """Refuse a stage for targets that the schema does not have."""
@@ -80,6 +84,30 @@ class Program:
             answers = algorithm.declare(spec, before).answers
             if not targets.get(answers, self.schema.targets):
                 raise ProgramError(f"the stage {algorithm.NAME!r} is for {_NO_TARGETS[answers]}")
+
+    def _check_order(self) -> None:
+        """Refuse stages that need what no stage before them has made, or what is gone by then."""
+        steps = self.steps()
+        from_model = not any(Made.STANDARDISER in step.makes for step in steps)
+        problems = [*unmet(steps, EVERYTHING if from_model else frozenset())]
+        if problems:
+            raise ProgramError("; ".join(map(str, problems)))
+
+    def steps(self) -> tuple[Step, ...]:
+        """Return what each stage needs and makes, by its algorithm's declaration."""
+        before = Before(model=self.start(), students=frozenset())
+        declared = (a.declare(spec, before) for a, spec in self.algorithms())
+        names = (algorithm.NAME for algorithm, _ in self.algorithms())
+        return tuple(
+            Step(index, name, own.needs, own.makes)
+            for index, (name, own) in enumerate(zip(names, declared, strict=True))
+        )
+
+    def check_start(self, there: frozenset[Made] = frozenset()) -> None:
+        """Refuse a program that cannot start from a model with this, or else from nothing."""
+        problems = [*unmet(self.steps(), there)]
+        if problems:
+            raise ProgramError("; ".join(map(str, problems)))
 
     def _check_privacy(self, privacy: NoisePlan) -> None:
         if len(privacy.multipliers) != len(self.stages):

@@ -21,6 +21,7 @@ from kernels.rounds.judging import evaluation
 from kernels.rounds.layer import update
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
+from kernels.rounds.stage_order import left
 
 
 class Kind(StrEnum):
@@ -55,7 +56,10 @@ def program_of(kind: Kind, session: Program) -> Program:
     privacy = session.privacy
     if privacy is not None:
         privacy = replace(privacy, multipliers=tuple(each.multiplier for each in chosen))
-    return replace(session, stages=tuple(each.spec for each in chosen), privacy=privacy)
+    program = replace(session, stages=tuple(each.spec for each in chosen), privacy=privacy)
+    # The model that it starts from is one that this session's program has made.
+    program.check_start(left(session.steps()))
+    return program
 
 
 def adds_stage(kind: Kind, session: Program) -> bool:

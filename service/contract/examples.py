@@ -151,6 +151,7 @@ EXAMPLES: Mapping[str, Example] = {
             "outputs": [{"name": "mean"}],
         },
     ),
+    "readInvitation": Example(_OF_NEW, body={"invitation": "the part of the join link after #"}),
     "enrolMember": Example(_OF_NEW, body={"invitation": "the part of the join link after #"}),
     "getMembership": Example(_OF_SAMPLE),
     "reportRefusal": Example(

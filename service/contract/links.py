@@ -98,6 +98,7 @@ LINKS: Mapping[str, tuple[Link, ...]] = {
         Link("checkModelReady", {"name": "$response.body#/name"}),
         Link("infer", {"name": "$response.body#/name"}),
     ),
+    "readInvitation": (Link("enrolMember", _SAME_SESSION),),
     "enrolMember": (Link("getMembership", _SAME_SESSION, status="201"),),
     "getMembership": (
         Link("getNextItem", _SAME_SESSION),

@@ -1,8 +1,9 @@
-"""Rate limits of callers: a token bucket of rows for each caller, refilled evenly.
+"""Rate limits: a token bucket for each requester, refilled evenly.
 
-The buckets are in memory and separate for each replica: a restart fills them, and n replicas allow
-n times as much. They bound the load and slow down a caller who queries row after row to find out
-which of them the model was trained on (docs/threats.md A16); they are no guarantee against that.
+A caller has one of rows, an invitation one of reads. The buckets are in memory and separate for
+each replica: a restart fills them, and n replicas allow n times as much. They bound the load and
+slow down a caller who queries row after row to find out which of them the model was trained on
+(docs/threats.md A16); they are no guarantee against that.
 """
 
 import math
@@ -13,7 +14,7 @@ from service.errors import RateExceeded
 
 
 class RateLimits:
-    """Buckets of `per_minute` rows that refill within a minute.
+    """Buckets of `per_minute` rows, or of `what` else, that refill within a minute.
 
     >>> rates = RateLimits(per_minute=60, clock=lambda: 0.0)
     >>> rates.charge("a caller", 60)
@@ -23,8 +24,11 @@ class RateLimits:
     >>> rates.charge("another", 1)
     """
 
-    def __init__(self, *, per_minute: int, clock: Clock) -> None:
+    def __init__(
+        self, *, per_minute: int, clock: Clock, whose: str = "token", what: str = "rows"
+    ) -> None:
         self._most = per_minute
+        self._whose, self._what = whose, what
         self._clock = clock
         self._lock = Lock()
         self._buckets: dict[str, tuple[float, float]] = {}
@@ -44,7 +48,7 @@ class RateLimits:
         if not enough:
             wait_s = max(math.ceil((rows - left) * 60 / self._most), 1)
             raise RateExceeded(
-                f"This token has reached its limit of {self._most} rows a minute. Try again in "
-                f"{wait_s} s.",
+                f"This {self._whose} has reached its limit of {self._most} {self._what} a minute. "
+                f"Try again in {wait_s} s.",
                 retry_after_s=wait_s,
             )

@@ -1,4 +1,4 @@
-"""For members: enrol, read the membership, report a refusal."""
+"""For members: read an invitation, enrol, read the membership, report a refusal."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,6 +14,7 @@ from service.errors import (
     KeyKnown,
     MemberSuspended,
     NotFound,
+    RateExceeded,
     RosterFull,
 )
 from service.http.access import APPROVED, PENDING, EnrolledMember, MemberAccess, Signer
@@ -21,10 +22,12 @@ from service.http.bodies import json_body
 from service.http.declarations import declares
 from service.http.every_request import PROTOCOL
 from service.http.long_poll import Wait, held_back
-from service.routes.parts import RunsHere
+from service.http.times import iso_time
+from service.routes.parts import InvitationReadsHere, RunsHere
 from service.sessions import invitations, members, sessions
 from service.sessions.invitations import NewMember
 from service.sessions.members import NewRefusal, Refusal
+from service.sessions.sessions import Session
 
 router = APIRouter(prefix="/sessions/{session_id}", tags=["members: joining"])
 
@@ -69,6 +72,48 @@ class Membership:
     session: JoinedSession
     member: OwnMembership
     roster: list[KnownMember]
+
+
+@dataclass(frozen=True)
+class InvitedTo:
+    """Everything that an invited hospital needs to decide whether to enrol.
+
+    It has no member's name and no key, only the name that the hospital is invited under.
+    """
+
+    protocol: int
+    session: JoinedSession
+    name: str
+    expires_at: str
+    in_words: list[str]
+    """What the program will do and cost, one sentence for each stage, and who reads what."""
+
+
+@router.post("/offer", operation_id="readInvitation", summary="Read an invitation")
+@declares(InvitationInvalid, InvitationUsed, RateExceeded)
+def offer(
+    session_id: str,
+    asked: Annotated[NewMember, json_body(NewMember, limit=MAX_ENROLMENT)],
+    here: Here,
+    reads: InvitationReadsHere,
+) -> InvitedTo:
+    """Return what an open invitation is to: the session's program and terms.
+
+    Nobody is enrolled, and it may be repeated until the invitation has been used or has expired. It
+    needs no key and no signature. The secret is in the body, because addresses are in logs.
+    """
+    with here.database.reading() as connection:
+        invitation, session = invitations.read(
+            connection, session_id, asked.invitation, now=here.clock()
+        )
+    reads.charge(invitation.id, 1)
+    return InvitedTo(
+        protocol=PROTOCOL,
+        session=_joined(session),
+        name=invitation.name,
+        expires_at=iso_time(invitation.expires_at),
+        in_words=[*sessions.in_words(session)],
+    )
 
 
 @router.post(
@@ -124,14 +169,7 @@ def _membership(member: MemberAccess, here: Context) -> Membership:
     (own,) = (each for each in roster if each.key == member.key)
     return Membership(
         protocol=PROTOCOL,
-        session=JoinedSession(
-            id=session.id,
-            name=session.name,
-            program=session.program,
-            terms=session.terms.encode().hex(),
-            differential_privacy=session.terms.differential_privacy,
-            delta=session.delta,
-        ),
+        session=_joined(session),
         member=_own(own.name, own.key, own.status),
         roster=[
             KnownMember(each.name, each.key.hex(), each.fingerprint)
@@ -164,6 +202,17 @@ def refuse(
         members.record_refusal(connection, member.session_id, member.key, refusal)
     if new.run is not None:
         runs.refused(member.session_id, new.run, member.key, new.code, new.detail)
+
+
+def _joined(session: Session) -> JoinedSession:
+    return JoinedSession(
+        id=session.id,
+        name=session.name,
+        program=session.program,
+        terms=session.terms.encode().hex(),
+        differential_privacy=session.terms.differential_privacy,
+        delta=session.delta,
+    )
 
 
 def _own(name: str, key: bytes, member_status: str) -> OwnMembership:

@@ -6,6 +6,7 @@ from fastapi import Depends, Request
 
 from privacy.health_check import Check
 from service.http.metrics import Metrics
+from service.http.rate_limits import RateLimits
 from service.http.shared_check import SharedCheck
 from service.page.model_effects import ModelEffects
 from service.prediction.prediction import Predictor
@@ -54,6 +55,11 @@ async def _database_check(request: Request) -> SharedCheck[None]:
     return check
 
 
+async def _invitation_reads(request: Request) -> RateLimits:
+    reads: RateLimits = request.app.state.invitation_reads
+    return reads
+
+
 RunsHere = Annotated[Runs, Depends(_runs)]
 EngineHere = Annotated[Engine, Depends(_engine)]
 SpoolHere = Annotated[Spool, Depends(_spool)]
@@ -61,4 +67,5 @@ PredictorHere = Annotated[Predictor, Depends(_predictor)]
 EffectsHere = Annotated[ModelEffects, Depends(_effects)]
 MetricsHere = Annotated[Metrics, Depends(_metrics)]
 ReadinessCheckHere = Annotated[SharedCheck[list[Check]], Depends(_readiness)]
+InvitationReadsHere = Annotated[RateLimits, Depends(_invitation_reads)]
 DatabaseCheckHere = Annotated[SharedCheck[None], Depends(_database_check)]

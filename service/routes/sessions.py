@@ -9,7 +9,6 @@ from fastapi import APIRouter, status
 from kernels.errors import ProgramError, SchemaError, SpecError, TableError
 from kernels.rounds.forecast import Expected, Forecast
 from kernels.rounds.forecast_in_words import forecasts
-from kernels.rounds.in_words import in_words
 from kernels.rounds.program import Program
 from privacy.errors import AccountingError
 from privacy.securesum.errors import TermsError
@@ -166,19 +165,11 @@ def remove(_: Admin, session_id: str, here: Here) -> None:
 
 
 def _whole(session: Session, enrolled: dict[str, int]) -> WholeSession:
-    program, terms = Program.from_json(session.program), session.terms
     return WholeSession(
         **_parts(session, enrolled),
         program=json.loads(session.program),
-        in_words=[
-            *in_words(
-                program,
-                blind=terms.blind,
-                members_only=terms.members_only,
-                budget=sessions.planned_for(session),
-            )
-        ],
-        forecast=[_forecast(own) for own in forecasts(program)],
+        in_words=[*sessions.in_words(session)],
+        forecast=[_forecast(own) for own in forecasts(Program.from_json(session.program))],
         terms=session.terms.encode().hex(),
         budget=privacy_report.budget_of(session),
     )

@@ -3,9 +3,13 @@
     open → used by a key            once; the same key may repeat the request
          → revoked, or expired
 
+Until then its link may be read any number of times: what the session computes and under which
+terms, so that a person can decide about it before anybody enrols. Reading changes nothing.
+
 The secret is 256 random bits, stored as its SHA-256. It is sent in the fragment of a link, which
-proxies and logs do not see. Somebody who has intercepted the link can only enrol another key: this
-is why an admin compares fingerprints before approving a member.
+proxies and logs do not see. Somebody who has intercepted the link can read the session's program
+and terms, and enrol another key: this is why an admin compares fingerprints before approving a
+member.
 """
 
 import hmac
@@ -123,6 +127,24 @@ def revoke(connection: Connection, session_id: str, invitation_id: str, *, now: 
             f"{row.name!r} has already enrolled with this invitation; suspend the member instead."
         )
     connection.execute(update(invitations).where(here).values(revoked_at=now))
+
+
+def read(
+    connection: Connection, session_id: str, secret: str, *, now: float
+) -> tuple[Invitation, sessions.Session]:
+    """Return an open invitation with its session; reads only.
+
+    An unknown session and an unknown secret get the same answer, so that strangers learn nothing.
+    """
+    row = check_known(connection, session_id, secret, now=now)
+    if row.used_by is not None:
+        raise InvitationUsed(
+            "A key has enrolled with this invitation, which ends reading with it. The member reads "
+            "the session with its key: https://host/sessions/<id>. If it was not your hospital, "
+            "tell the admin at once."
+        )
+    invitation = Invitation(row.id, row.name, row.expires_at, "open")
+    return invitation, sessions.find(connection, session_id)
 
 
 def check_known(

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, RowMapping, delete, insert, select
 from kernels.errors import KernelsError, NoProspect, ProgramError
 from kernels.model.model import MOST_CHOICES
 from kernels.model.noise_plan import NoisePlan
+from kernels.rounds import whole_program
 from kernels.rounds.automatic import (
     LEAST_FEATURES,
     LEAST_SUMS,
@@ -27,10 +28,12 @@ from kernels.rounds.automatic import (
 from kernels.rounds.declaration import PublicRows
 from kernels.rounds.ensemble.open_ensemble import asked, open_stage
 from kernels.rounds.forecast import check_prospect
+from kernels.rounds.in_words import in_words as sentences
 from kernels.rounds.noise_planning import with_noise
 from kernels.rounds.plan import declared
 from kernels.rounds.program import Program
 from kernels.rounds.shared.public_set import public_records
+from kernels.rounds.sized import check_fits_smallest, sized_program
 from kernels.tables.records import Records
 from privacy.accounting.promises import planned_noise
 from privacy.errors import PrivacyError
@@ -47,7 +50,6 @@ from service.errors import (
     SessionRefused,
 )
 from service.http.request_models import Name, RequestModel, likeness
-from service.sessions import stage_order
 from service.sessions.stated import (
     Stage,
     StatedKernel,
@@ -107,6 +109,11 @@ class NewSession(RequestModel):
     max_features: int | None = Field(default=None, ge=LEAST_FEATURES, le=10_000)
     """The most features of a kernel of such a program, unless the table has more columns. Each
     hospital's policy asks for a number of training rows for each feature."""
+    smallest_table: int | None = None
+    """How many rows the smallest hospital has, as a power of two: 128 means 128 to 255. The
+    hospitals say so beforehand, by telephone, and it is public. A program that the coordinator
+    makes has as many features as this allows, and sums held-out rows only if there are enough of
+    them; stages that are stated are checked against it. Not with differential privacy."""
     members: int = Field(ge=LEAST_COHORT, le=MAX_MEMBERS)
     """The planned number of hospitals."""
     privacy: NewPrivacy
@@ -152,6 +159,7 @@ def create(
         return None
 
     attempt(lambda: _check_name(connection, new.name))
+    attempt(lambda: _check_band(new))
     attempt(lambda: _check_stated(new.privacy, patients=new.table.get("patient") is not None))
     terms = attempt(lambda: _terms(identifier, new))
     program = attempt(
@@ -163,7 +171,7 @@ def create(
     )
     if terms is not None and program is not None:
         least = terms.min_cohort
-        attempt(lambda: stage_order.check_min_sites(program, min_cohort=least))
+        attempt(lambda: whole_program.check_min_sites(program, min_cohort=least))
     if len(problems) == 1:
         raise problems[0]
     if terms is None or program is None or problems:
@@ -205,6 +213,16 @@ def planned_for(session: Session) -> tuple[float, float, int] | None:
     return session.epsilon, session.delta, session.planned_runs or 1
 
 
+def in_words(session: Session) -> tuple[str, ...]:
+    """Return what a session's program will do and cost, and who reads what, in sentences."""
+    return sentences(
+        Program.from_json(session.program),
+        blind=session.terms.blind,
+        members_only=session.terms.members_only,
+        budget=planned_for(session),
+    )
+
+
 def remove(connection: Connection, session_id: str) -> None:
     """Delete a session without runs, with its members and invitations."""
     session = find(connection, session_id)
@@ -224,6 +242,14 @@ def _check_name(connection: Connection, name: str) -> None:
     for other in connection.execute(select(sessions.c.name)).scalars():
         if likeness(other) == likeness(name):
             raise NameTaken(f"A session named {other!r} already exists; choose another name.")
+
+
+def _check_band(new: NewSession) -> None:
+    if new.smallest_table is not None and new.privacy.differential_privacy:
+        raise ProgramError(
+            "smallest_table is stated, but with differential privacy hospitals ask for no least "
+            "number of rows: leave it out"
+        )
 
 
 def _is_blind(new: NewSession) -> bool:
@@ -275,18 +301,27 @@ def _automatic(
             )
     if schema is None or terms is None:
         return None
-    program = automatic_program(
-        schema,
+    limits: dict[str, Any] = {
         # A census that fewer sites than a cohort have would be refused.
-        min_sites=terms.min_cohort,
-        max_rows=new.max_rows,
-        private=new.privacy.differential_privacy,
-        max_sums=MAX_SUMS if new.max_sums is None else new.max_sums,
-        max_features=MAX_FEATURES if new.max_features is None else new.max_features,
-    )
-    return _checked(
-        replace(program, held_out=new.held_out, least_rows=new.least_rows), new, attempt
-    )
+        "min_sites": terms.min_cohort,
+        "max_rows": new.max_rows,
+        "max_sums": MAX_SUMS if new.max_sums is None else new.max_sums,
+        "max_features": MAX_FEATURES if new.max_features is None else new.max_features,
+    }
+    noisy = new.privacy.differential_privacy
+    if new.smallest_table is None or noisy:
+        program = automatic_program(schema, private=noisy, **limits)
+        program = replace(program, held_out=new.held_out, least_rows=new.least_rows)
+    else:
+        program = sized_program(
+            schema,
+            smallest_table=new.smallest_table,
+            members=terms.min_cohort,
+            held_out=new.held_out,
+            least_rows=new.least_rows,
+            **limits,
+        )
+    return _checked(program, new, attempt)
 
 
 def _program(
@@ -311,7 +346,8 @@ def _program(
         for i, stage in enumerate(stated)
     ]
     if schema is None or kernel is None or None in choices or None in stages:
-        attempt(lambda: stage_order.check_names([stage.algorithm for stage in stated]))
+        names = [stage.algorithm for stage in stated]
+        attempt(lambda: _refuse([*whole_program.problems_of_names(names)]))
         return None
     return _checked(
         Program(
@@ -332,7 +368,11 @@ def _checked(
     program: Program, new: NewSession, attempt: Callable[[Callable[[], Any]], Any]
 ) -> Program:
     """Return a program with its noise; refuse one that would stop in the middle."""
-    attempt(lambda: stage_order.check(program))
+    attempt(lambda: _refuse([*whole_program.problems(program)]))
+    smallest = new.smallest_table
+    noisy = new.privacy.differential_privacy
+    if smallest is not None and new.stages is not None and not noisy:
+        attempt(lambda: check_fits_smallest(program, smallest))
     if open_stage(program) is not None:
         attempt(lambda: _check_open(new))
     if new.privacy.differential_privacy and new.privacy.epsilon and new.privacy.delta:
@@ -361,6 +401,11 @@ _OF_PRIVACY = (
     "shares",
     "without_prospect",
 )
+
+
+def _refuse(problems: Sequence[Exception]) -> None:
+    if problems:
+        raise SessionRefused(problems)
 
 
 def _check_stated(wanted: NewPrivacy, *, patients: bool) -> None:

@@ -162,6 +162,10 @@ class SmallCoordinator:
 
     def answer(self, call: Call) -> Reply | Lost:
         body = b"".join(bytes(part) for part in call.parts)
+        if call.target.endswith("/offer"):
+            assert "Authorization" not in call.headers
+            self.log.append((call.method, call.target))
+            return self._offer(json.loads(body))
         signed = SignedRequest.parse(call.headers["Authorization"])
         signed.check(method=call.method, host=HOST, target=call.target, now_ms=signed.time_ms)
         assert signed.digest == hashlib.sha256(body).digest()
@@ -242,6 +246,14 @@ class SmallCoordinator:
             return problem(409, "invitation_used")
         return said({"name": name, "key": key.hex(), "status": "pending"}, 201)
 
+    def _offer(self, body: Mapping[str, str]) -> Reply:
+        name = self.secrets.get(body["invitation"])
+        if name is None:
+            return problem(403, "invitation.invalid")
+        if name in self.members:
+            return problem(409, "invitation.used")
+        return said({"session": self._shown(), "name": name, "in_words": []})
+
     def _membership(self, key: bytes) -> Reply:
         names = {own: name for name, own in self.members.items()}
         if key not in names:
@@ -253,21 +265,19 @@ class SmallCoordinator:
             "fingerprint": fingerprint(key),
             "status": status,
         }
+        roster = [{"name": n, "key": k.hex()} for n, k in self.members.items()]
+        return said({"protocol": 1, "session": self._shown(), "member": member, "roster": roster})
+
+    def _shown(self) -> dict[str, Any]:
+        """Return the session as members see it, and who reads an invitation."""
         assert self.terms is not None
-        return said(
-            {
-                "protocol": 1,
-                "session": {
-                    "id": str(self.session),
-                    "name": "stay",
-                    "program": self.program.to_json(),
-                    "terms": self.terms.encode().hex(),
-                    "differential_privacy": self.terms.differential_privacy,
-                },
-                "member": member,
-                "roster": [{"name": n, "key": k.hex()} for n, k in self.members.items()],
-            }
-        )
+        return {
+            "id": str(self.session),
+            "name": "stay",
+            "program": self.program.to_json(),
+            "terms": self.terms.encode().hex(),
+            "differential_privacy": self.terms.differential_privacy,
+        }
 
     # -- what is next
 

@@ -33,6 +33,7 @@ def permissive(program: Program, **changes: Any) -> Policy:
         "least_rows": 10,
         "least_rows_held_out": 0,
         "rows_per_feature": 0.0,
+        "rows_per_feature_held_out": 0.0,
         "least_level_rows": 0,
         "algorithms": tuple(
             {name for n in range(len(program.stages)) for name in algorithms_of(program, n)}

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,15 @@ import pytest
 from typer.testing import CliRunner
 
 import client_sdk
-from client_sdk.errors import HomeInUse, RosterFileError
+from client_sdk.errors import HomeInUse, RefusedByCoordinator, RosterFileError, SessionChanged
 from client_sdk.events import Event, OwnGain
 from client_sdk.home.home import Home
 from client_sdk.home.roster_file import read_roster
-from client_sdk.joining import offered
+from client_sdk.joining import enrol, offered
 from client_sdk.network.exchange import Call, Lost, Reply
 from client_sdk.simulation import simulate
 from client_sdk.terminal.command import application
+from kernels.errors import ProgramError
 from kernels.model.artifact import Artifact
 from kernels.rounds.program import Program
 from privacy.identity import fingerprint
@@ -41,7 +43,11 @@ def over_http(coordinator: SmallCoordinator) -> Callable[[httpx.Request], httpx.
         call = Call(
             request.method,
             request.url.raw_path.decode(),
-            {"Authorization": request.headers["authorization"], "Veilgp-Protocol": "2"},
+            {
+                name.title(): request.headers[name]
+                for name in ("authorization", "veilgp-protocol")
+                if name in request.headers
+            },
             (body,),
             1,
             1.0,
@@ -153,17 +159,54 @@ def test_another_model_than_the_runs_is_refused(
 
 
 def test_a_session_is_offered_before_anything_is_joined(
-    served: tuple[SmallCoordinator, list[Hospital]], program: Program
+    served: tuple[SmallCoordinator, list[Hospital]], program: Program, tmp_path: Path
+) -> None:
+    coordinator, hospitals = served
+    coordinator.members.clear()
+    transport = httpx.MockTransport(over_http(coordinator))
+    for _ in range(3):  # any number of times
+        offer = offered(hospitals[0].link, home=tmp_path / "officer", transport=transport)
+    assert offer.program == program
+    assert offer.membership.status == "invited"
+    drafted(offer.program, offer.terms)
+    assert coordinator.members == {}
+    assert not (tmp_path / "officer").exists(), "who reads needs no identity"
+
+
+def test_what_was_read_is_what_is_joined(
+    served: tuple[SmallCoordinator, list[Hospital]],
 ) -> None:
     coordinator, hospitals = served
     transport = httpx.MockTransport(over_http(coordinator))
-    offer = offered(
-        hospitals[0].link, home=hospitals[0].path, progress="silent", transport=transport
-    )
-    assert offer.program == program
-    drafted(offer.program, offer.terms)
-    with Home(hospitals[0].path).open() as home:
-        assert home.client.journal.count == 1
+    own: dict[str, Any] = {"home": hospitals[0].path, "transport": transport}
+    coordinator.members.clear()
+    offered(hospitals[0].link, **own)
+    assert coordinator.terms is not None
+    shown, changed = coordinator.terms, replace(coordinator.terms, max_colluders=1)
+    coordinator.terms = changed
+    for ask in (offered, enrol):
+        with pytest.raises(SessionChanged, match="max_colluders"):
+            ask(hospitals[0].link, **own)
+    coordinator.terms = shown
+    assert enrol(hospitals[0].link, **own).membership.status == "approved"
+    # The link has been used, and this home knows: it reads as the member that it is.
+    assert offered(hospitals[0].link, **own).membership.status == "approved"
+    with pytest.raises(RefusedByCoordinator, match=r"invitation\.used"):
+        offered(hospitals[0].link, home=hospitals[1].path, transport=transport)
+
+
+def test_a_session_that_cannot_succeed_is_refused_by_the_hospital_too(
+    served: tuple[SmallCoordinator, list[Hospital]], tmp_path: Path
+) -> None:
+    coordinator, hospitals = served
+    coordinator.program = replace(coordinator.program, stages=coordinator.program.stages[:1])
+    coordinator.members.clear()
+    transport = httpx.MockTransport(over_http(coordinator))
+    for home in (hospitals[0].path, tmp_path / "officer"):
+        with pytest.raises(ProgramError, match="without which a run produces no model"):
+            offered(hospitals[0].link, home=home, transport=transport)
+    with pytest.raises(ProgramError, match="without which a run produces no model"):
+        enrol(hospitals[0].link, home=hospitals[0].path, transport=transport)
 
 
 def test_a_home_in_use_is_refused_before_anything_is_asked(

@@ -51,10 +51,11 @@ KERNEL = KernelSpec(
     inputs=5, samples=3, hidden=(4,), latent=2, shifter_inputs=2, shifter_hidden=3, seed=3
 )
 STAGE = 1
+_JUDGED = evaluation.Spec(recalibrated=False)
 PROGRAM = Program(
     SCHEMA,
     KERNEL,
-    (moments.Spec(), exact.Spec(steps=3, penalties=(3.0,)), linear.Spec(), evaluation.Spec()),
+    (moments.Spec(), exact.Spec(steps=3, penalties=(3.0,)), linear.Spec(), _JUDGED),
     max_rows=1000,
     held_out=0.25,
 )

@@ -1,6 +1,7 @@
-"""`veilgp join`, `withdraw`, `identity`, `confirm`, `policy draft` and `log`."""
+"""`veilgp join`, `withdraw`, `identity`, `confirm` and `log`."""
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -31,20 +32,26 @@ def register(app: typer.Typer) -> None:
     app.command("identity")(identity_command)
     app.command("confirm")(confirm_command)
     app.command("log")(log_command)
-    policies = typer.Typer(help="The site's own policy.", no_args_is_help=True)
-    policies.command("draft")(draft_command)
-    app.add_typer(policies, name="policy")
 
 
 def join_command(
     link: LinkArgument,
     table: Annotated[str, typer.Argument(help="A CSV or Parquet file, or a folder of them.")],
     *,
-    policy: Annotated[Path, typer.Option(help="The site's policy, a TOML file.")],
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="The site's policy, a TOML file; by default the one in the home, as approved with "
+            "`veilgp approve`."
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Leave after one run.")] = False,
     roster: Annotated[
         Path | None,
-        typer.Option(help="JSON file with the keys of all members, confirmed out of band."),
+        typer.Option(
+            help="JSON file with the keys of all members, confirmed out of band; by default the "
+            "roster that was approved."
+        ),
     ] = None,
     added: Annotated[
         str | None, typer.Option(help="Separate table of the rows that an update run adds.")
@@ -66,8 +73,18 @@ def join_command(
 ) -> None:
     """Take part in a session with a table; stay for further runs unless --once is given."""
     with reported():
+        from client_sdk.gate.policy import Policy
         from client_sdk.joining import join
         from client_sdk.model.model import GlobalModel
+        from client_sdk.network.links import SessionLink
+        from client_sdk.session_approval import approved
+
+        rules: Policy | Path | None = policy
+        pinned: Path | Mapping[str, bytes] | None = roster
+        if policy is None:
+            name = str(SessionLink.parse(link, allow_http=allow_http).session)
+            rules, members = approved(name, home=home)
+            pinned = members if roster is None else roster
 
         def got(model: GlobalModel) -> None:
             if save is not None:
@@ -77,12 +94,12 @@ def join_command(
         join(
             link,
             table,
-            policy,
+            rules,
             added=added,
             removed=removed,
             source=source,
             home=home,
-            roster=roster,
+            roster=pinned,
             once=once,
             on_model=got,
             progress=progress,
@@ -148,42 +165,6 @@ def confirm_command(
         finally:
             store.close()
         typer.echo(f"{name} is confirmed in {len(sessions)} session(s).")
-
-
-def draft_command(
-    link: LinkArgument,
-    *,
-    dictionary: Annotated[
-        str, typer.Option(help="File of the data dictionary, relative to the policy.")
-    ] = "dictionary.toml",
-    table: Annotated[
-        str | None,
-        typer.Option(help="The table, to propose row_band: its rows are counted, nothing is sent."),
-    ] = None,
-    home: HomeOption = None,
-    source: SourceOption = "table",
-    ca: CaOption = None,
-    allow_http: HttpOption = False,
-) -> None:
-    """Print a policy that allows exactly what a session requests, for a person to review.
-
-    The data dictionary that it names is made once per data source with `veilgp dictionary draft`.
-    """
-    with reported():
-        from client_sdk.gate.policy_draft import draft
-        from client_sdk.gate.row_band import proposed
-        from client_sdk.home.home import Home
-        from client_sdk.joining import offered
-
-        offer = offered(link, home=home, ca=ca, allow_http=allow_http)
-        delta = offer.membership.delta
-        store = Home(home).read()
-        try:
-            band = proposed(store, source, table)
-        finally:
-            store.close()
-        text = draft(offer.program, offer.terms, delta=delta, dictionary=dictionary, band=band)
-        typer.echo(text, nl=False)
 
 
 def log_command(

@@ -47,6 +47,13 @@ def draft_command(
             help="The most features of a kernel. A site's policy asks for training rows for each."
         ),
     ] = None,
+    smallest_table: Annotated[
+        int | None,
+        typer.Option(
+            help="How many rows the smallest hospital has, as `veilgp check TABLE` prints it "
+            "there: a power of two. The program is made to fit it."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print the JSON only.")] = False,
 ) -> None:
     """Print the JSON body of POST /sessions for a schema, with the program written out, to edit.
@@ -74,6 +81,7 @@ def draft_command(
             members_only=members_only,
             **({} if max_sums is None else {"max_sums": max_sums}),
             **({} if max_features is None else {"max_features": max_features}),
+            smallest_table=smallest_table,
         )
         typer.echo(drafted.to_json())
         if quiet:

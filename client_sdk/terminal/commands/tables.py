@@ -1,6 +1,6 @@
-"""`veilgp schema draft`, `veilgp schema merge` and `veilgp check`: preparing tables for a session.
+"""`veilgp schema draft` and `veilgp schema merge`: schemas of tables, for people to agree on.
 
-What these commands need is imported when they run: importing torch takes seconds.
+What they need is imported when they run: importing torch takes seconds.
 """
 
 from pathlib import Path
@@ -33,7 +33,6 @@ def register(app: typer.Typer) -> None:
     schemas.command("draft")(draft_schema)
     schemas.command("merge")(merge_schemas)
     app.add_typer(schemas, name="schema")
-    app.command("check")(check_table)
 
 
 def draft_schema(
@@ -109,24 +108,6 @@ def merge_schemas(
         from client_sdk.tables.schema_of import schema_of
 
         _print(merge_schemas({str(path): schema_of(path) for path in schemas}, drop=drop or ()))
-
-
-def check_table(
-    table: TablePath,
-    schema: Annotated[Path, typer.Option(help="The schema's JSON file.")],
-) -> None:
-    """Compare TABLE with a schema, column by column, and list what does not fit; nothing is sent.
-
-    Cells that do not fit are shown, because this is printed at home only.
-    """
-    with reported():
-        from client_sdk.tables.checking.check import check_table
-        from client_sdk.terminal.table_report import show
-
-        report = check_table(table, schema)
-    show(report)
-    if not report.fits:
-        raise typer.Exit(1)
 
 
 def _pairs(option: str, given: list[str] | None) -> dict[str, str]:

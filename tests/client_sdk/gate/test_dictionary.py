@@ -1,6 +1,5 @@
 """The site's own data dictionary: drafted from a table, and contained by every schema."""
 
-import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -8,15 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from client_sdk.errors import DictionaryMismatch, PolicyFileError, PolicyRefused
 from client_sdk.gate.dictionary import Dictionary, Entry
-from client_sdk.gate.dictionary_draft import text_of
+from client_sdk.gate.dictionary_draft import draft_dictionary
 from client_sdk.gate.policy import Policy
-from client_sdk.tables.dictionary_draft import draft_dictionary
 from client_sdk.tables.hospital_table import site_of
-from client_sdk.terminal.command import application
 from kernels.errors import TableRefused
 from kernels.rounds.program import Program
 from kernels.tables.records import Records
@@ -24,7 +20,6 @@ from kernels.tables.schema import Categorical, Numeric, Schema
 from kernels.tables.targets import Binary, Classes, Count, Target, TimeToEvent
 from tests.client_sdk.hospitals import permissive
 from tests.dealing import DEALING
-from tests.kernels.rounds.tables import SCHEMA as AGREED
 from tests.kernels.rounds.tables import table
 
 SCHEMA = Schema(
@@ -175,20 +170,26 @@ def test_codes_of_targets_events_and_exposures_are_compared_too() -> None:
 
 
 def test_a_drafted_dictionary_takes_codes_from_the_schema_and_its_bounds_exclude_them() -> None:
-    codes = {"chol": (0.0, "?"), "ward": ("9",), "age": (50.0,)}
+    schema = Schema(
+        (
+            Numeric("chol", "mg/dl", may_be_missing=True, missing_codes=(0.0, "?")),
+            Numeric("age", "a", may_be_missing=True, missing_codes=(50.0,)),
+            Categorical("ward", ("a",), may_be_missing=True, missing_codes=("9",)),
+        ),
+        (Target("stay", "d"),),
+    )
     table = {
         "chol": [0, "?", *(85 + row for row in range(198))],
         "ward": ["a", "9"] * 100,
         "age": [*range(20, 60)] * 5,
+        "stay": [1.0] * 200,
     }
-    drafted = draft_dictionary(table, units={"chol": "mg/dl", "age": "a"}, missing_codes=codes)
-    own = Dictionary.of(tomllib.loads(text_of(drafted))).entries
+    drafted = draft_dictionary(schema, table)
+    own = drafted.dictionary.entries
     assert own["chol"].missing_codes == (0.0, "?")
     assert own["chol"].lower is not None
     assert 0 < own["chol"].lower <= 85
     assert own["ward"] == Entry(levels=("a",), missing_codes=("9",))
-    assert own["age"].missing_codes == ()
-    assert any("'age': the missing codes 50.0 lie among its values" in s for s in drafted.advice)
 
 
 def test_a_dictionary_without_bounds_is_contained_only_by_schemas_without_bounds() -> None:
@@ -272,73 +273,88 @@ def _patients() -> dict[str, Any]:
     }
 
 
+PATIENTS = Schema(
+    (
+        Numeric("age", "a"),
+        Numeric("temperature", "°C", may_be_missing=True),
+        Categorical("ward", ("medical", "surgical", "intensive")),
+    ),
+    (Target("stay", "d"),),
+    patient="who",
+)
+
+
 def test_a_drafted_dictionary_contains_the_table_and_no_value_of_a_single_patient() -> None:
     data = _patients()
-    drafted = draft_dictionary(data, patient="who", units={"age": "a"})
-    columns = {column.name: column for column in drafted.columns}
-    assert (columns["age"].lower, columns["age"].upper) == (20.0, 100.0)
-    assert (columns["temperature"].lower, columns["temperature"].upper) == (35.5, 42.0)
-    assert columns["ward"].levels == ("medical", "surgical")
-    assert columns["ward"].rare == 1
-    assert columns["who"].patient
-    stay = columns["stay"]
-    assert stay.lower is not None
-    assert stay.upper is not None
-    assert stay.lower <= 4.0 <= stay.upper
-    text = text_of(drafted)
+    drafted = draft_dictionary(PATIENTS, data)
+    own = drafted.dictionary.entries
+    assert (own["age"].lower, own["age"].upper) == (20.0, 100.0)
+    assert (own["temperature"].lower, own["temperature"].upper) == (35.5, 42.0)
+    assert (own["stay"].lower, own["stay"].upper) == (3.0, 5.0), "not its one value"
+    assert own["ward"].levels == ("medical", "surgical", "intensive"), "those of the session"
+    assert own["who"].patient
+    assert drafted.doubts == {}
+    text = drafted.to_toml()
     for single in ("97", "41.7", "isolation", "p17"):
         assert single not in text
-    with pytest.raises(PolicyFileError, match="still"):
-        Dictionary.of({"stay": {"unit": drafted.unit("stay")}})
+    assert Dictionary.of(tomllib.loads(text)["dictionary"]).entries == own
+    assert [*drafted.dictionary.problems(PATIENTS)] == []
 
 
-def test_codes_that_a_schema_reads_as_labels_are_drafted_as_levels(tmp_path: Path) -> None:
-    schema = replace(SCHEMA, targets=OUTCOMES)
-    lines = ["who,age,ward,readmitted,stage,visits,years,days,died"]
-    lines += [
-        f"p{i},{30 + i},{('medical', 'surgical')[i % 2]},{('no', 'yes')[i % 2]},{1 + i % 3},"
-        f"{i % 5},{1 + i % 2},{i},{int(i % 3 == 0)}"
-        for i in range(60)
-    ]
-    (tmp_path / "t.csv").write_text("\n".join(lines))
-    (tmp_path / "schema.json").write_text(schema.to_json())
-    shown = CliRunner().invoke(
-        application(),
-        ["dictionary", "draft", str(tmp_path / "t.csv"), "--schema",
-         str(tmp_path / "schema.json")],
-    )  # fmt: skip
-    assert shown.exit_code == 0, shown.output
-    plain = tomllib.loads(shown.stdout)
-    assert plain["died"] == {"levels": ["0", "1"]}
-    assert plain["stage"] == {"levels": ["1", "2", "3"]}
-    assert plain["visits"]["unit"] == "visits"
-    assert plain["years"]["unit"] == "?", "a schema does not say it"
-    plain["years"]["unit"] = "a"
-    assert _problems(schema, Dictionary.of(plain)) == []
-
-
-def test_a_dictionary_is_drafted_by_a_command_with_the_units_of_a_schema(tmp_path: Path) -> None:
-    data = table(60)
-    names = [*data]
-    lines = [",".join(names)]
-    lines += [",".join(str(data[name][row]) for name in names) for row in range(60)]
-    (tmp_path / "table.csv").write_text("\n".join(lines).replace("nan", ""))
-    (tmp_path / "schema.json").write_text(AGREED.to_json())
-    shown = CliRunner().invoke(
-        application(),
-        ["dictionary", "draft", str(tmp_path / "table.csv"), "--schema",
-         str(tmp_path / "schema.json")],
-    )  # fmt: skip
-    assert shown.exit_code == 0, shown.output
-    (tmp_path / "own.toml").write_text(shown.stdout)
-    own = Dictionary.read(tmp_path / "own.toml")
-    assert own.entries["age"].unit == json.loads(AGREED.to_json())["features"][0]["unit"]
-    wide = replace(
-        AGREED,
-        features=tuple(
-            replace(column, lower=None, upper=None) if isinstance(column, Numeric) else column
-            for column in AGREED.features
-        ),
-        targets=tuple(replace(column, lower=None, upper=None) for column in AGREED.targets),
+@pytest.mark.parametrize("name", ["age", "visits", "days", "stay"])
+@pytest.mark.parametrize("scale", [0.01, 1.0, 10.0])
+def test_no_bound_is_an_extreme_value_of_the_table(name: str, scale: float) -> None:
+    schema = replace(
+        SCHEMA,
+        features=(Numeric("age", "a"), SCHEMA.features[1]),
+        targets=(Target("stay", "d"), Count("visits", "visits"), OUTCOMES[3]),
     )
-    assert [*own.problems(wide)] == []
+    values = np.arange(20, 101, 5, dtype=float) * (1 if name == "visits" else scale)
+    data: dict[str, Any] = {each: np.ones(17) for each in ("age", "visits", "days", "stay")}
+    data |= {name: values, "ward": ["medical"] * 17, "died": ["1"] * 17, "who": ["p"] * 17}
+    entry = draft_dictionary(schema, data).dictionary.entries[name]
+    assert entry.lower is not None
+    assert entry.upper is not None
+    assert entry.lower < values.min()
+    assert entry.upper > values.max()
+
+
+def test_bounds_are_no_wider_than_those_of_a_session_that_contain_the_table() -> None:
+    schema = _with(lower=18, upper=98)
+    table = {**_patients(), "ward": ["medical"] * 200}
+    entry = draft_dictionary(schema, table).dictionary.entries["age"]
+    assert (entry.lower, entry.upper) == (20.0, 98.0)
+    assert _problems(schema, draft_dictionary(schema, table).dictionary) == []
+
+
+def test_a_common_level_that_a_session_merges_is_for_a_person_to_decide() -> None:
+    merged = replace(
+        SCHEMA, features=(SCHEMA.features[0], Categorical("ward", ("medical", "other"), "other"))
+    )
+    drafted = draft_dictionary(merged, _patients())
+    assert drafted.dictionary.entries["ward"].levels == ("medical", "other", "surgical")
+    assert "surgical" in drafted.doubts["ward"]
+    assert "isolation" not in drafted.to_toml()
+    assert _problems(merged, drafted.dictionary) == ["policy.dictionary"]
+
+
+def test_outcomes_are_drafted_as_the_session_reads_them() -> None:
+    schema = replace(SCHEMA, targets=OUTCOMES)
+    data = {
+        "who": [f"p{i}" for i in range(60)],
+        "age": [30 + i for i in range(60)],
+        "ward": [("medical", "surgical")[i % 2] for i in range(60)],
+        "readmitted": [("no", "yes")[i % 2] for i in range(60)],
+        "stage": [1 + i % 3 for i in range(60)],
+        "visits": [i % 5 for i in range(60)],
+        "years": [1 + i % 2 for i in range(60)],
+        "days": [*range(60)],
+        "died": [int(i % 3 == 0) for i in range(60)],
+    }
+    drafted = draft_dictionary(schema, data)
+    own = drafted.dictionary.entries
+    assert own["died"].levels == ("0", "1")
+    assert own["stage"].levels == ("1", "2", "3")
+    assert (own["visits"].unit, own["visits"].lower, own["visits"].upper) == ("visits", 0.0, 5.0)
+    assert drafted.doubts == {}
+    assert _problems(schema, drafted.dictionary) == []

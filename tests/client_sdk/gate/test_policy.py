@@ -159,6 +159,7 @@ def test_each_line_refuses_by_its_own_error_with_the_line_that_would_change(
 
 
 COMPLETED = program_with(linear.Spec(), completion.Spec(), held_out=0.2)
+SCORED = evaluation.Spec(recalibrated=False)
 FEW = {Part.STOPPING: 12, Part.CALIBRATION: 18}
 
 
@@ -166,7 +167,7 @@ FEW = {Part.STOPPING: 12, Part.CALIBRATION: 18}
     ("changes", "levels", "error", "said"),
     [
         ({"least_rows": 50}, {}, TooFewRows, "about 250 rows"),
-        ({"rows_per_feature": 3.0}, {}, TooFewRowsPerFeature, "at most 10 features"),
+        ({"rows_per_feature_held_out": 3.0}, {}, TooFewRowsPerFeature, "at most 10 features"),
         ({"least_level_rows": 10}, {"surgical": 4}, RareLevel, "merges the level"),
     ],
 )
@@ -187,7 +188,7 @@ def test_floors_hold_for_held_out_rows_that_are_summed_without_the_others(
     assert said in text
     assert "30" not in public_detail(refused.value)
     # Where they are only scored, or there are none, that is another matter.
-    without = program_with(linear.Spec(), evaluation.Spec(), held_out=0.2)
+    without = program_with(linear.Spec(), SCORED, held_out=0.2)
     policy.check_table(without, summary)
     policy.check_table(COMPLETED, TableSummary(2_000, 2_000, wards))
 

@@ -295,3 +295,37 @@ def test_the_version_does_not_wait_for_torch() -> None:
         "sys.exit(any(name in sys.modules for name in ('torch', 'pyarrow', 'numpy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_check_of_a_table_alone_prints_its_size_as_a_session_states_it(table: Path) -> None:
+    shown = veilgp("check", table)
+    assert shown.exit_code == 0, shown.stderr
+    assert "60 rows. Tell the session's admin: 32 (from 32 to 63 rows)" in shown.stdout
+
+
+def test_a_table_is_tried_on_a_proposed_session_with_what_to_ask_for(
+    outcomes: Path, tmp_path: Path
+) -> None:
+    drafted = veilgp("schema", "draft", outcomes, "--target", "stay")
+    schema, session, home = (tmp_path / name for name in ("schema.json", "session.json", "home"))
+    schema.write_text(drafted.stdout.replace('"?"', '"1"'))
+
+    def checked(*options: object) -> Result:
+        proposed = veilgp("session", "draft", schema, *options)
+        assert proposed.exit_code == 0, proposed.output
+        session.write_text(proposed.stdout)
+        return veilgp("check", session, outcomes, "--home", home)
+
+    small = checked("--smallest-table", 128)
+    assert small.exit_code == 0, small.output
+    assert "meets everything that the policy asks" in small.stderr
+    large = checked()
+    assert large.exit_code == 1
+    said = " ".join(large.stderr.split())
+    assert "training rows this site allows at most" in said
+    assert "the program has 400" in said
+    assert said.index("Ask for a session with at most") < said.index("To allow it all the same")
+    assert not home.exists(), "nothing is kept"
+    assert veilgp("check", session, session, outcomes).exit_code == 2
+    session.write_text("{}")
+    assert "[source.draft]" in veilgp("check", session, outcomes, "--home", home).stderr

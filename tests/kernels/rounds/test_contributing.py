@@ -12,6 +12,7 @@ from kernels.rounds.algorithm import contributed, rehearsed
 from kernels.rounds.broadcast import received
 from kernels.rounds.judging import evaluation, recalibration
 from kernels.rounds.layer import linear
+from kernels.rounds.program import Program
 from kernels.rounds.site.site import Part, Site
 from kernels.tables.records import Records
 from tests.kernels.rounds import private, tables
@@ -106,16 +107,17 @@ def test_what_a_state_implies_is_built_before_the_first_row() -> None:
     sites = [tables.site(seed=seed) for seed in range(3)]
     stages = (linear.Spec(), recalibration.Spec(min_rows=10))
     state = evaluation.initial(evaluation.Spec(), tables.fitted(sites, *stages))
-    program = tables.program(recalibration.Spec(min_rows=10), evaluation.Spec())
-    seen = received(storage.encode(state, broadcast=True), _judging(program), 3)
+    seen = received(storage.encode(state, broadcast=True), _judging(), 3)
     assert "posterior" not in vars(seen.model)
     ready = rehearsed(evaluation, seen)
     assert "posterior" in vars(ready.state.model)
 
 
-def _judging(program: Any) -> Any:
-    stages = (program.stages[0], linear.Spec(), *program.stages[1:3])
-    return type(program)(program.schema, program.kernel, stages, program.max_rows, program.held_out)
+def _judging() -> Program:
+    first = tables.program()
+    judged = (linear.Spec(), recalibration.Spec(min_rows=10), evaluation.Spec())
+    stages = (first.stages[0], *judged)
+    return Program(first.schema, first.kernel, stages, first.max_rows, first.held_out)
 
 
 def test_bytes_that_no_reader_expects_are_refused_with_a_named_error() -> None:

@@ -103,7 +103,7 @@ def test_a_program_that_would_give_no_model_is_refused_before_anyone_gives_a_sum
     coordinator: Coordinator,
 ) -> None:
     _, problem = create(coordinator, stages=[{"algorithm": "moments"}, {"algorithm": "exact"}])
-    assert "without it a run produces no model" in problem["detail"]
+    assert "without which a run produces no model" in problem["detail"]
 
 
 def test_all_problems_are_told_at_once(coordinator: Coordinator) -> None:
@@ -274,10 +274,13 @@ def _changed(index: int, **parameters: Any) -> list[dict[str, Any]]:
     ("changes", "said"),
     [
         ({"stages": [ENSEMBLE[0], {"algorithm": "predictive"}, *ENSEMBLE[3:]]}, "PUT /public-sets"),
-        ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "needs an earlier stage predictive"),
-        ({"stages": ENSEMBLE[:3]}, "without it a run produces no model"),
+        ({"stages": [ENSEMBLE[0], *ENSEMBLE[2:]]}, "put the stage 'predictive' before it"),
+        ({"stages": ENSEMBLE[:3]}, "without which a run produces no model"),
         ({"stages": _changed(1, methods=["product", "gpoe"])}, "has none of mixture"),
-        ({"stages": _changed(1, expert="linear")}, "needs an earlier stage linear"),
+        (
+            {"stages": _changed(1, expert="linear")},
+            "put the stage 'linear' or 'linear_two",
+        ),
         ({"held_out": 0}, "held_out must be above 0"),
         (
             {"stages": [ENSEMBLE[0], *ENSEMBLE[3:], *ENSEMBLE[1:3]]},
@@ -317,7 +320,7 @@ def test_each_kind_of_target_needs_a_stage_that_fits_it(coordinator: Coordinator
     ):
         status, problem = create(coordinator, schema=BOTH, stages=stages)
         assert (status, problem["code"]) == (422, "program.invalid")
-        assert f"stages must include {missing}" in problem["detail"]
+        assert f"add the stage '{missing}'" in problem["detail"]
     status, made = create(coordinator, schema=BOTH, stages=[first, *LAYERS])
     assert status == 201, made
     status, problem = create(coordinator, name="other", stages=[first, *LAYERS])

@@ -137,10 +137,12 @@ def test_a_coverage_that_is_right_on_average_can_be_wrong_at_each_site() -> None
 
 
 def test_it_says_which_stage_is_missing_or_which_part_is_none() -> None:
-    with pytest.raises(NotFitted, match="recalibration"):
+    with pytest.raises(ProgramError, match="recalibration"):
         tables.fitted([tables.site()], linear.Spec(), evaluation.Spec())
-    with pytest.raises(NotFitted, match="linear"):
+    with pytest.raises(ProgramError, match="linear"):
         tables.fitted([tables.site()], evaluation.Spec())
+    with pytest.raises(NotFitted, match="linear"):
+        evaluation.initial(evaluation.Spec(), tables.fitted([tables.site()]))
     with pytest.raises(ProgramError, match="part"):
         evaluation.Spec(part="test")
 

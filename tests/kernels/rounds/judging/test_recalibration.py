@@ -120,8 +120,10 @@ def test_secure_and_plain_sums_recalibrate_alike() -> None:
 
 
 def test_it_needs_a_linear_layer_before_it() -> None:
-    with pytest.raises(NotFitted, match="linear"):
+    with pytest.raises(ProgramError, match="linear"):
         tables.fitted([tables.site()], recalibration.Spec())
+    with pytest.raises(NotFitted, match="linear"):
+        recalibration.initial(recalibration.Spec(), tables.fitted([tables.site()]))
 
 
 @pytest.mark.parametrize("min_rows", [0, -1, True])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from client_sdk.simulation import simulate
-from kernels.errors import KernelsError, NotFitted
+from kernels.errors import KernelsError, NotFitted, ProgramError
 from kernels.layer.statistics import Statistics
 from kernels.model.model import Model
 from kernels.model.prediction import predict
@@ -136,10 +136,9 @@ def test_it_needs_a_linear_layer() -> None:
 def test_it_runs_through_the_secure_sum() -> None:
     parts = [halves(seed) for seed in range(3)]
     sites = [site(training=t, added=a) for t, a in parts]
-    program = tables.program(update.Spec())
-    with pytest.raises(NotFitted):
-        simulate(program, sites, DEALING)
-    stages = (*program.stages[:1], linear.Spec(), update.Spec())
+    with pytest.raises(ProgramError, match="linear"):
+        tables.program(update.Spec())
+    stages = (*tables.program().stages[:1], linear.Spec(), update.Spec())
     program = Program(tables.SCHEMA, tables.KERNEL, stages, max_rows=1000)
     secure = simulate(program, sites, DEALING).model
     assert_same(secure, simulate(program, sites, DEALING, secure=False).model)
