@@ -19,11 +19,11 @@ _HEAD = f"""# Differential privacy: RMSE / NLL / ECE by ε
 
 δ = 1e-5, the unit is the row. Means over seeds {SEEDS[0]} to {SEEDS[-1]} for `auto` (as far as
 `dp.auto.cells.json` has them) and `elbo` with 10 clients and the methods of others, over the first
-{SEEDS_OF_MANY} for `elbo` with 100 clients; all else is seed {SEEDS[0]}. `auto` is the private program of a session that states none,
-and `elbo`, `public_kernel` and `exact` are programs by hand (`benchmarks/dp/routes.py`), ECE of
-their recalibrated noise-aware posterior; `local` is `public_kernel` with each client private by
-itself; one client has all rows in one place, as the methods of others have: `adassp`, `ridge`
-(noisy statistics taken for exact ones) and Opacus.
+{SEEDS_OF_MANY} for `elbo` with 100 clients; all else is seed {SEEDS[0]}. `auto` is the private
+program of a session that states none, `elbo`, `public_kernel` and `exact` are programs by hand
+(`benchmarks/dp/routes.py`), ECE of their recalibrated noise-aware posterior; `local` is
+`public_kernel` with each client private by itself; one client has all rows in one place, as the
+methods of others have: `adassp`, `ridge` (noisy statistics taken for exact ones) and Opacus.
 """
 
 
