@@ -61,7 +61,7 @@ def read_table(path: Path) -> dict[Cell, dict[str, float]]:
             continue
         name, clients, *texts = (text.strip() for text in line.strip("|").split("|"))
         if name == "method":
-            epsilons = [math.inf if "∞" in text else float(text) for text in texts]
+            epsilons = [math.inf if "∞" in text else float(text) for text in texts if text]
             continue
         method, *condition = name.split(", ")
         number, what = condition[0].split(" ", 1) if condition else ("0", "")
