@@ -17,13 +17,13 @@ TITLES: Mapping[str, str] = {
 _ORDER = AUTO, *ROUTES, LOCAL, *BASELINES
 _HEAD = f"""# Differential privacy: RMSE / NLL / ECE by ε
 
-δ = 1e-5, the unit is the row. Means over seeds {SEEDS[0]} to {SEEDS[-1]} for `auto` and `elbo`
-with 10 clients and the methods of others, over the first {SEEDS_OF_MANY} for `elbo` with 100
-clients; all else is seed {SEEDS[0]}. `auto` is the private program of a session that states none,
-and `elbo`, `public_kernel` and `exact` are programs by hand (`benchmarks/dp/routes.py`), ECE of
-their recalibrated noise-aware posterior; `local` is `public_kernel` with each client private by
-itself; one client has all rows in one place, as the methods of others have: `adassp`, `ridge`
-(noisy statistics taken for exact ones) and Opacus.
+δ = 1e-5, the unit is the row. Means over seeds {SEEDS[0]} to {SEEDS[-1]} for `auto` (as far as
+`dp.auto.cells.json` has them) and `elbo` with 10 clients and the methods of others, over the first
+{SEEDS_OF_MANY} for `elbo` with 100 clients; all else is seed {SEEDS[0]}. `auto` is the private
+program of a session that states none, `elbo`, `public_kernel` and `exact` are programs by hand
+(`benchmarks/dp/routes.py`), ECE of their recalibrated noise-aware posterior; `local` is
+`public_kernel` with each client private by itself; one client has all rows in one place, as the
+methods of others have: `adassp`, `ridge` (noisy statistics taken for exact ones) and Opacus.
 """
 
 
@@ -61,7 +61,7 @@ def read_table(path: Path) -> dict[Cell, dict[str, float]]:
             continue
         name, clients, *texts = (text.strip() for text in line.strip("|").split("|"))
         if name == "method":
-            epsilons = [math.inf if "∞" in text else float(text) for text in texts]
+            epsilons = [math.inf if "∞" in text else float(text) for text in texts if text]
             continue
         method, *condition = name.split(", ")
         number, what = condition[0].split(" ", 1) if condition else ("0", "")

@@ -11,6 +11,7 @@ from benchmarks.dp.data import DICTIONARY, Private
 from benchmarks.dp.figures import _against_opacus, means_over_seeds, over_central
 from benchmarks.dp.plan import BASELINES, CLIENTS, EPSILONS, LOCAL, MAIN, SEEDS, Cell, wanted
 from benchmarks.dp.routes import ROUTES, charged, program
+from benchmarks.dp.tables import read_table, write_table
 from client_sdk.simulation import simulate
 
 
@@ -59,6 +60,17 @@ def test_clients_are_compared_with_one_of_the_same_seed() -> None:
     }
     assert over_central(scores, MAIN, 10) == pytest.approx(2.0)
     assert means_over_seeds(scores)[Cell(MAIN, "ccpp", 1.0, 10)]["rmse"] == 26.0
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    means = {
+        Cell("auto", "ccpp", 0.5, 10): {"rmse": 4.25, "nll": 2.5, "ece": 0.125},
+        Cell("elbo", "ccpp", math.inf, 10): {"rmse": 4.5, "nll": -2.25, "ece": 0.25},
+        Cell("public_kernel", "sml", 1.0, 10, colluders=3): {"rmse": 2.0, "nll": 1.5, "ece": 0.5},
+        Cell("public_kernel", "sml", 1.0, 10, dropouts=1): {"rmse": 3.0, "nll": 1.25, "ece": 0.75},
+    }
+    write_table(means, tmp_path / "dp.md")
+    assert read_table(tmp_path / "dp.md") == means
 
 
 def test_opacus_counts_with_its_better_model_of_each_set() -> None:
