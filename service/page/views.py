@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from kernels.rounds.in_words import in_words
 from kernels.rounds.known import known, numbers_known
-from kernels.rounds.plan import StageDisclosure, columns_read, stages_disclosed
+from kernels.rounds.plan import columns_read, stages_disclosed
 from kernels.rounds.program import Program
 from service import models
 from service.http.access import APPROVED, ModelAccess
@@ -97,7 +97,6 @@ class View:
     earlier: tuple[RunRow, ...]
     models: tuple[ShownModel, ...]
     columns: tuple[str, ...]
-    disclosed: tuple[StageDisclosure, ...]
     in_words: tuple[str, ...]
     """What the program will do and cost."""
     became_known: str | None
@@ -204,7 +203,6 @@ def view(connection: Connection, session_id: str, awaited: Awaited, *, now: floa
         earlier=tuple(rows[1:]),
         models=made,
         columns=columns_read(program.schema),
-        disclosed=stages_disclosed(program),
         in_words=in_words(
             program,
             blind=terms.blind,
