@@ -74,8 +74,17 @@ def gain(model: Model, site: Site) -> Gain:
 
     local = federated = Scores.zero(0)
     if model.schema.real:
-        own = site_statistics(model, site, Part.TRAINING)
-        spectrum = Spectrum.of(own, inducing=model.kernel.inducing_features)
-        of_site = replace(model, statistics=own, hyperparameters=refit(spectrum))
+        of_site = _of_site(replace(model, second=None), site)
+        if model.second is not None and model.other is not None:
+            of_site = replace(of_site, second=model.second.without_sums).beside(
+                _of_site(model.other, site)
+            )
         local, federated = judged(of_site), judged(model)
     return Gain(model.schema.real, local, federated, outcome_gains(model, site), rows)
+
+
+def _of_site(model: Model, site: Site) -> Model:
+    """Return a model of one kernel with the layer of the site's own training rows."""
+    own = site_statistics(model, site, Part.TRAINING)
+    spectrum = Spectrum.of(own, inducing=model.kernel.inducing_features)
+    return replace(model, statistics=own, hyperparameters=refit(spectrum))

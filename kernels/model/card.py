@@ -16,7 +16,15 @@ from typing import Any, ClassVar, Self
 
 from kernels.errors import ArtifactError, DamagedArtifact, NewerArtifact, OlderArtifact
 from kernels.features.spec import KernelSpec
-from kernels.model.card_sections import Evaluation, Law, Layer, OutcomeLayer, Privacy, Served
+from kernels.model.card_sections import (
+    Evaluation,
+    Law,
+    Layer,
+    OutcomeLayer,
+    Privacy,
+    SecondKernel,
+    Served,
+)
 from kernels.model.typed_json import from_plain, to_plain
 from kernels.strict_json import encode_json, parse_json
 from kernels.tables.schema import Schema
@@ -43,6 +51,7 @@ class Card:
     program: the text of the program that made it, and its SHA-256.
     members: number of hospitals. sums: number of secure sums. rows: total number of training rows.
     layer: of the targets that are real numbers. outcomes: the layers of all other targets.
+    second: of a model that predicts a mixture of two kernels, the other kernel and its layers.
     methods: its prediction methods, the default first.
     salt: of the commitments that members have signed (privacy/members/endorsement.py), in hex;
     `NO_SALT` if they have signed none. Whoever does not have it, as a coordinator whose members
@@ -62,6 +71,7 @@ class Card:
     sums: int
     rows: int
     layer: tuple[Layer, ...]
+    second: SecondKernel | None
     outcomes: tuple[OutcomeLayer, ...]
     recalibration: tuple[Law, ...] | None
     evaluation: Evaluation | None
@@ -70,7 +80,7 @@ class Card:
     salt: str = field(repr=False)
 
     FORMAT: ClassVar[str] = "veilgp model"
-    VERSION: ClassVar[int] = 6
+    VERSION: ClassVar[int] = 7
 
     def __post_init__(self) -> None:
         if not _DIGEST.fullmatch(self.artifact):
@@ -88,6 +98,7 @@ class Card:
         names = [target.name for target in self.schema.real]
         evaluation = self.evaluation
         lists: list[Any] = [self.layer, self.recalibration]
+        lists += [] if self.second is None else [self.second.layer]
         if evaluation:
             lists += [evaluation.gaussian, evaluation.recalibrated]
             lists += [each.quality for each in evaluation.students]
